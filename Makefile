@@ -1,0 +1,51 @@
+# One-word commands. `make demo` and `make test` need only python3, pip and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SWAPCAL_DATA ?= $(abspath ../shared/data)
+export SWAPCAL_DATA
+
+.PHONY: setup demo test check bench soak clean help
+
+help:            ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+setup: $(VENV)/.dev     ## create .venv with everything the tests need
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	@touch $@
+
+demo: $(VENV)/.demo     ## stream a demonstration and write its report
+	$(BIN)/swapcal demo
+
+test: $(VENV)/.dev check     ## lint, type-check and run every test
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.bench     ## speed against peers, as ratios in one run
+	$(BIN)/python benchmarks/engine.py
+
+soak: $(VENV)/.dev     ## numerics after 10^8 updates (many minutes)
+	$(BIN)/python -m pytest -m soak -s
+
+clean:           ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Compiled functions on plain arrays; nothing here knows about the rest of the package."""
