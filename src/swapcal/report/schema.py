@@ -1,0 +1,337 @@
+"""Findings: the plain mapping an audit hands to the report, and writes as its JSON twin.
+
+Everything here is an aggregate: counts, means, intervals and sentences, never a row of data. A `Findings` holds
+only str, int, float, bool, None, lists and string-keyed dicts, so that ``json.loads(json.dumps(f)) == f``. A figure
+that does not exist is None (JSON has no NaN); the renderer also accepts NaN and infinities and shows them as a dash.
+
+Keys marked ``NotRequired`` may be absent, and so may every optional section: an absent, None or empty section is
+left out of the page. Fields are only ever added, as ``NotRequired``; a change of meaning raises `SCHEMA_VERSION`.
+"""
+
+from typing import Literal, NotRequired, TypedDict
+
+SCHEMA_VERSION = 1
+"""Version of the layout below; stored in `Identity` and shown on the page."""
+
+Verdict = Literal["calibrated", "miscalibrated", "inconclusive"]
+"""The one-word answer: no error beyond chance, some error beyond chance, or too little data to say."""
+
+
+class Identity(TypedDict):
+    """What was audited, by which program, on which data: enough to repeat the audit."""
+
+    title: str
+    """Heading of the page, for example the name of the file or of the model."""
+    swapcal_version: str
+    """Version of swapcal that computed the findings."""
+    schema_version: int
+    """`SCHEMA_VERSION` at the time of writing."""
+    data_hash: str
+    """Hex digest of predictions, labels, contexts and weights."""
+    settings_hash: str
+    """Hex digest of every setting that can change a figure."""
+    python_version: str
+    """For example ``3.12.4``."""
+    numpy_version: str
+    """For example ``2.1.0``."""
+    n: int
+    """Number of rows audited."""
+    total_weight: float
+    """Sum of the row weights; equals `n` when no weights were given."""
+    first_time: str | None
+    """First time of the window, already formatted, or None without a time column."""
+    last_time: str | None
+    """Last time of the window, already formatted, or None without a time column."""
+    created_at: str
+    """When the findings were made, passed in by the caller so that equal inputs give equal pages."""
+    prediction: str
+    """Name of the column (or argument) holding the predictions."""
+    label: str
+    """Name of the column (or argument) holding the outcomes."""
+    settings: NotRequired[dict[str, str]]
+    """The settings behind `settings_hash`, readable: name to value, both as text."""
+    features: NotRequired[list[str]]
+    """Names of the features the errors were searched over."""
+    n_levels: NotRequired[int]
+    """Number of levels the predictions fall on after levelling."""
+    levelling: NotRequired[str]
+    """One sentence: how predictions were put on levels."""
+
+
+class Headline(TypedDict):
+    """The answer, first thing on the page."""
+
+    verdict: Verdict
+    """One of the three words of `Verdict`."""
+    sentence: str
+    """One sentence a reader without statistics understands, with the figure that decides it."""
+    detail: NotRequired[str]
+    """A second sentence: where the largest error sits, or what would be needed to know more."""
+    p_value: NotRequired[float | None]
+    """Simultaneous p-value behind the verdict."""
+    alpha: NotRequired[float]
+    """Level of the test behind the verdict, usually 0.05."""
+
+
+class Quantity(TypedDict):
+    """One error of the theory, beside what chance alone would give on the same rows."""
+
+    name: str
+    """Symbol, for example ``SMCal_2``; the part after the underscore is set as a subscript."""
+    against: str
+    """Class of functions the supremum runs over, for example ``F_1^lin`` or ``12 groups``."""
+    meaning: str
+    """What it measures, in plain words."""
+    value: float | None
+    """Observed value, unnormalised as in the theorems."""
+    mean_value: float | None
+    """Observed value divided by the total weight."""
+    null_mean: float | None
+    """Mean of the value under "the predictions are the truth"."""
+    null_low: float | None
+    """2.5 % quantile of the value under the same null."""
+    null_high: float | None
+    """97.5 % quantile of the value under the same null."""
+    p_value: float | None
+    """Probability under the null of a value at least as large."""
+    minimum_detectable: float | None
+    """Smallest value the test would reject with the stated power on data of this size."""
+    bound: float | None
+    """Theorem's a-priori bound where a forecaster supplied one."""
+    certificate: float | None
+    """Forecaster's computed, pathwise bound where it supplied one."""
+    upper_value: NotRequired[float | None]
+    """Upper end where only an interval is known; `value` is then the lower end (MCal_1)."""
+    citation: NotRequired[str]
+    """Theorem or section the quantity and its bound come from."""
+
+
+class Scores(TypedDict):
+    """Familiar scores, for orientation only; none of them enters the verdict."""
+
+    brier: float | None
+    """Mean squared error of the predictions."""
+    brier_calibration: float | None
+    """Calibration part of the Brier score (lower is better)."""
+    brier_refinement: float | None
+    """Refinement part of the Brier score (lower is better)."""
+    log_loss: float | None
+    """Mean negative log likelihood, in nats."""
+    auc: float | None
+    """Area under the ROC curve; None with one class only."""
+    ece: float | None
+    """Expected calibration error over the levels."""
+    smooth_ece: float | None
+    """Smooth expected calibration error."""
+    mean_p: NotRequired[float | None]
+    """Mean prediction."""
+    mean_y: NotRequired[float | None]
+    """Base rate."""
+
+
+class Level(TypedDict):
+    """One point of the reliability curve."""
+
+    v: float
+    """The level."""
+    n: float
+    """Rows (or weight) on the level."""
+    mean_p: float | None
+    """Mean prediction of these rows."""
+    mean_y: float | None
+    """Observed frequency of these rows."""
+    band_low: float | None
+    """Lower end of where `mean_y` falls by chance if the predictions are right."""
+    band_high: float | None
+    """Upper end of the same band."""
+
+
+class Density(TypedDict):
+    """Histogram of the predictions on [0, 1]."""
+
+    edges: list[float]
+    """Bin edges, increasing, one more than `counts`."""
+    counts: list[float]
+    """Rows (or weight) in each bin."""
+
+
+class Period(TypedDict):
+    """One stretch of time; the error is recomputed within it."""
+
+    label: str
+    """Name of the stretch, for example ``2021-03``."""
+    n: float
+    """Rows (or weight) in it."""
+    mean_p: float | None
+    """Mean prediction in it."""
+    mean_y: float | None
+    """Observed frequency in it."""
+    error: float | None
+    """Error within the stretch; which error, and its unit, is said by `Findings.timeline_error`."""
+    null_low: float | None
+    """Lower end of the error's 95 % band under the null."""
+    null_high: float | None
+    """Upper end of the error's 95 % band under the null."""
+
+
+class Group(TypedDict):
+    """One row of the group table."""
+
+    name: str
+    """Name of the group, for example ``league = NBA``."""
+    n: float
+    """Rows (or weight) in it."""
+    mean_p: float | None
+    """Mean prediction in it."""
+    mean_y: float | None
+    """Observed frequency in it."""
+    gap: float | None
+    """`mean_y` − `mean_p`: positive when outcomes happen more often than predicted."""
+    low: float | None
+    """Lower end of the gap's confidence interval."""
+    high: float | None
+    """Upper end of the gap's confidence interval."""
+    small: bool
+    """True when the group is too small for the interval to be trusted."""
+    adjusted_p: float | None
+    """p-value after adjustment for the number of groups."""
+    verdict: Verdict
+    """Verdict for the group after the adjustment."""
+
+
+class Coefficient(TypedDict):
+    """One coordinate of a witness's direction, in the user's own feature and unit."""
+
+    name: str
+    """Feature name."""
+    coefficient: float
+    """Weight of the feature in the direction."""
+    unit: str | None
+    """Unit the coefficient is per, for example ``per year``; None for indicators."""
+
+
+class Resemblance(TypedDict):
+    """A group the witness's direction looks like."""
+
+    group: str
+    """Name of the group."""
+    correlation: float
+    """Weighted correlation of the direction's score with the group's indicator."""
+
+
+class CurvePoint(TypedDict):
+    """Predicted and observed rate in one bin of the direction's score."""
+
+    score: float
+    """Mean score of the bin's rows along the direction."""
+    mean_p: float | None
+    """Mean prediction in the bin."""
+    mean_y: float | None
+    """Observed frequency in the bin."""
+    n: float
+    """Rows (or weight) in the bin."""
+    band_low: NotRequired[float | None]
+    """Lower end of where `mean_y` falls by chance if the predictions are right."""
+    band_high: NotRequired[float | None]
+    """Upper end of the same band."""
+
+
+class Witness(TypedDict):
+    """Where an error sits: recomputing the error on this direction gives the reported supremum."""
+
+    quantity: str
+    """Name of the quantity it attains, as in `Quantity.name`."""
+    levels: list[float]
+    """Level or levels it lives on; empty means all levels."""
+    direction: list[Coefficient]
+    """The direction, largest coefficients first."""
+    gap: float | None
+    """Signed gap: mean of (outcome − prediction) along the direction on these rows."""
+    n: float
+    """Rows (or weight) that carry it."""
+    share: float | None
+    """Share of the quantity's value contributed by this witness, in [0, 1]."""
+    resembles: list[Resemblance]
+    """Groups the direction resembles, most similar first."""
+    sentence: str
+    """The finding in plain words."""
+    curve: list[CurvePoint]
+    """Predicted against observed along the direction, in increasing score."""
+
+
+class Decision(TypedDict):
+    """What acting on the predictions costs under one loss."""
+
+    loss: str
+    """Name of the loss, for example ``newsvendor 3:1``."""
+    cost: float | None
+    """Mean loss of acting on the predictions."""
+    regret: float | None
+    """Mean loss above the best alternative."""
+    certificate: float | None
+    """Guaranteed upper bound on the regret, where one exists."""
+    alternative: str | None
+    """The best alternative rule, in words."""
+    alternative_cost: NotRequired[float | None]
+    """Mean loss of that alternative."""
+
+
+class CertificatePiece(TypedDict):
+    """One summand of a forecaster's certificate."""
+
+    name: str
+    """What the piece pays for, for example ``rounding`` or ``learning``."""
+    value: float | None
+    """Its amount; the pieces add up to `Forecaster.certificate`."""
+
+
+class Forecaster(TypedDict):
+    """What a swapcal forecaster says about the predictions it issued."""
+
+    levels: int
+    """Levels in use."""
+    dims: int
+    """Dimension of the contexts."""
+    rounds: int
+    """Labels learned from."""
+    certificate: float | None
+    """Computed bound on the pseudo swap regret."""
+    pieces: list[CertificatePiece]
+    """Summands of the certificate."""
+    observed: NotRequired[float | None]
+    """The observed quantity the certificate bounds."""
+    bound: NotRequired[float | None]
+    """The theorem's a-priori bound at these levels, dims and rounds."""
+    citation: NotRequired[str]
+    """Theorem behind the bound."""
+
+
+class Findings(TypedDict):
+    """The whole audit. Only `identity` and `headline` are needed to render a page."""
+
+    identity: Identity
+    """What was audited."""
+    headline: Headline
+    """The answer."""
+    quantities: NotRequired[list[Quantity] | None]
+    """Errors of the theory beside their noise floor; the most telling first."""
+    scores: NotRequired[Scores | None]
+    """Familiar scores."""
+    reliability: NotRequired[list[Level] | None]
+    """Reliability curve, in increasing level."""
+    density: NotRequired[Density | None]
+    """Histogram of the predictions."""
+    timeline: NotRequired[list[Period] | None]
+    """Error over time, in order."""
+    timeline_error: NotRequired[str]
+    """What `Period.error` is, for example ``SMCal_2 per row``; default "error"."""
+    groups: NotRequired[list[Group] | None]
+    """Group table, in the order to be shown."""
+    witnesses: NotRequired[list[Witness] | None]
+    """Worst witnesses, worst first."""
+    decisions: NotRequired[list[Decision] | None]
+    """Costs of acting on the predictions."""
+    forecaster: NotRequired[Forecaster | None]
+    """Certificate of the forecaster that issued the predictions."""
+    notes: NotRequired[list[str] | None]
+    """Limitations and remarks, one sentence each."""
