@@ -1,0 +1,181 @@
+"""Multicalibration: one function accuses every level at once."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.errors.swap import TAIL_RADIUS, norms, power_sum, smcal_affine, smcal_linear
+
+Array = NDArray[np.float64]
+
+RESTARTS = 16
+"""Random starts of the alternating ascent, besides the spectral one and the heaviest levels."""
+
+
+class Interval(NamedTuple):
+    """A value known to lie in [lower, upper]; `theta` attains `lower`."""
+
+    lower: float
+    upper: float
+    theta: Array
+
+
+def mcal2_linear(n: Array, g: Array) -> tuple[float, Array]:
+    """MCal_2 against F_1^lin and the θ that attains it: sup_θ Σ_v ⟨θ,g_v⟩²/n_v.
+
+    With M = Σ g gᵀ/n this is max(4 M_11, (4/3) λ_max(M_2:,2:)): a convex function is largest at an extreme
+    point of Θ_1, which is ±2e_1 or lies on the tail sphere.
+
+    Examples
+    --------
+    >>> value, theta = mcal2_linear(np.array([1.0, 1.0]), np.array([[0.0, 3.0], [0.0, -3.0]]))
+    >>> round(value, 9), np.abs(theta).round(3)
+    (24.0, array([0.   , 1.155]))
+    """
+    M = _second_moment(n, g)
+    theta = np.zeros(g.shape[1])
+    value, direction = _top_eigenpair(M[1:, 1:])
+    if 4.0 * M[0, 0] >= TAIL_RADIUS**2 * value:
+        theta[0] = 2.0
+        return float(4.0 * M[0, 0]), theta
+    theta[1:] = TAIL_RADIUS * direction
+    return float(TAIL_RADIUS**2 * value), theta
+
+
+def mcal1_linear(n: Array, g: Array) -> Interval:
+    """MCal_1 against F_1^lin, sup_θ Σ_v |⟨θ,g_v⟩|, as an interval (the maximum is NP-hard in general).
+
+    Lower end: θ ← argmax ⟨θ, Σ sign⟨θ,g_v⟩ g_v⟩, which never decreases the value, from several starts.
+    Upper end: min(SMCal_1, √(T·MCal_2)).
+
+    Examples
+    --------
+    >>> found = mcal1_linear(np.array([1.0, 1.0]), np.array([[1.0, 0.0], [-1.0, 0.0]]))
+    >>> found.lower, found.upper
+    (4.0, 4.0)
+    """
+    value2, theta2 = mcal2_linear(n, g)
+    constant = 2.0 * float(np.abs(g[:, 0]).sum())
+    tail = TAIL_RADIUS * _ascend(np.zeros(len(g)), g[:, 1:], theta2[1:])
+    reached = float(np.abs(g[:, 1:] @ tail).sum())
+    theta = np.concatenate([[2.0], np.zeros_like(tail)]) if constant >= reached else np.append(0.0, tail)
+    upper = min(smcal_linear(n, g, 1), float(np.sqrt(n.sum() * value2)))
+    return Interval(max(constant, reached), max(upper, constant, reached), theta)
+
+
+def mcal2_affine(n: Array, A: Array, g: Array) -> tuple[float, Array]:
+    """MCal_2 against F_res^aff: sup over ‖θ‖ ≤ 1 of Σ_v (A_v + ⟨θ,g_v⟩)²/(4 n_v), exactly.
+
+    A convex quadratic on a ball is largest on the sphere, where (μI − M)θ = m with μ ≥ λ_max(M),
+    M = Σ g gᵀ/n, m = Σ A g/n; μ solves the secular equation ‖θ(μ)‖ = 1.
+
+    Examples
+    --------
+    >>> mcal2_affine(np.array([1.0]), np.array([2.0]), np.array([[1.0, 0.0]]))
+    (2.25, array([1., 0.]))
+    """
+    used = n > 0
+    weighted = g[used] / n[used, None]
+    theta = _sphere_maximiser(g[used].T @ weighted, weighted.T @ A[used])
+    return power_sum(n, 0.5 * np.abs(A + g @ theta), 2), theta
+
+
+def mcal1_affine(n: Array, A: Array, g: Array) -> Interval:
+    """MCal_1 against F_res^aff, as an interval found like `mcal1_linear`'s.
+
+    Examples
+    --------
+    >>> mcal1_affine(np.array([4.0]), np.array([2.0]), np.array([[1.0, 0.0]])).lower
+    1.5
+    """
+    value2, theta2 = mcal2_affine(n, A, g)
+    theta = _ascend(A, g, theta2)
+    lower = 0.5 * float(np.abs(A + g @ theta).sum())
+    upper = min(smcal_affine(n, A, g, 1), float(np.sqrt(n.sum() * value2)))
+    return Interval(lower, max(lower, upper), theta)
+
+
+def mcal_groups(n: Array, S: Array, q: float) -> tuple[float, int]:
+    """MCal_q against a finite class, with S (L, K) = Σ α f_k(x)(y − v), and the worst function's index.
+
+    Examples
+    --------
+    >>> mcal_groups(np.array([1.0, 1.0]), np.array([[1.0, 0.0], [0.0, 3.0]]), 2)
+    (9.0, 1)
+    """
+    values = [power_sum(n, np.abs(S[:, k]), q) for k in range(S.shape[1])]
+    worst = int(np.argmax(values))
+    return values[worst], worst
+
+
+def _second_moment(n: Array, g: Array) -> Array:
+    used = n > 0
+    scaled = g[used] / np.sqrt(n[used])[:, None]
+    M: Array = scaled.T @ scaled
+    return M
+
+
+def _top_eigenpair(M: Array) -> tuple[float, Array]:
+    if not len(M):
+        return 0.0, np.zeros(0)
+    values, vectors = np.linalg.eigh(M)
+    return max(float(values[-1]), 0.0), vectors[:, -1]
+
+
+def _sphere_maximiser(M: Array, m: Array) -> Array:
+    """Argmax of θᵀMθ + 2mᵀθ on the unit sphere."""
+    values, V = np.linalg.eigh(M)
+    h, gaps = V.T @ m, values[-1] - values
+    # Bounds on μ − λ_max: the whole of m, or its top component alone, cannot exceed norm 1.
+    low, high = abs(h[-1]), float(np.linalg.norm(h))
+    scale = max(values[-1], high)
+    if high <= 1e-15 * scale or (low <= 1e-15 * scale and _hard(h, gaps, scale)):
+        return np.asarray(V @ _hard_case(h, gaps, scale))
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        below = middle > 0 and np.linalg.norm(h / (gaps + middle)) < 1.0
+        low, high = (low, middle) if below else (middle, high)
+    theta = h / (gaps + high)
+    return np.asarray(V @ (theta / np.linalg.norm(theta)))
+
+
+def _hard(h: Array, gaps: Array, scale: float) -> bool:
+    away = gaps > 1e-12 * scale
+    return bool(np.linalg.norm(h[away] / gaps[away]) <= 1.0)
+
+
+def _hard_case(h: Array, gaps: Array, scale: float) -> Array:
+    """Fill what m leaves of the unit norm with the top eigenvector."""
+    theta = np.zeros_like(h)
+    away = gaps > 1e-12 * scale
+    theta[away] = h[away] / gaps[away]
+    theta[-1] = np.sqrt(max(0.0, 1.0 - float(theta @ theta))) * (-1.0 if h[-1] < 0 else 1.0)
+    return theta
+
+
+def _ascend(offset: Array, rows: Array, spectral: Array) -> Array:
+    """Best unit u found for Σ_v |offset_v + ⟨u, rows_v⟩|, alternating signs and direction."""
+    if not rows.shape[1]:
+        return np.zeros(0)
+    heaviest = rows[np.argsort(-norms(rows))[:RESTARTS]]
+    random = np.random.default_rng(0).standard_normal((RESTARTS, rows.shape[1]))
+    starts = [spectral, -spectral, *heaviest, *random]
+    found = [_alternate(offset, rows, start) for start in starts]
+    return max(found, key=lambda u: float(np.abs(offset + rows @ u).sum()))
+
+
+def _alternate(offset: Array, rows: Array, u: Array) -> Array:
+    norm = np.linalg.norm(u)
+    u = u / norm if norm > 0 else u
+    signs = np.zeros(len(rows))
+    for _ in range(100):
+        fresh = np.where(offset + rows @ u < 0, -1.0, 1.0)
+        if np.array_equal(fresh, signs):
+            break
+        signs, total = fresh, rows.T @ fresh
+        norm = np.linalg.norm(total)
+        if norm == 0:
+            break
+        u = total / norm
+    return u
