@@ -1,5 +1,10 @@
-"""The report: findings in, one self-contained HTML page out."""
+"""The report: findings in, one self-contained HTML page out.
 
+>>> from swapcal.report import render
+"""
+
+from swapcal.report.page import render
 from swapcal.report.schema import SCHEMA_VERSION, Findings
+from swapcal.report.validation import validate
 
-__all__ = ["SCHEMA_VERSION", "Findings"]
+__all__ = ["SCHEMA_VERSION", "Findings", "render", "validate"]

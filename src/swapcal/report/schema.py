@@ -1,11 +1,13 @@
 """Findings: the plain mapping an audit hands to the report, and writes as its JSON twin.
 
-Everything here is an aggregate: counts, means, intervals and sentences, never a row of data. A `Findings` holds
-only str, int, float, bool, None, lists and string-keyed dicts, so that ``json.loads(json.dumps(f)) == f``. A figure
-that does not exist is None (JSON has no NaN); the renderer also accepts NaN and infinities and shows them as a dash.
+Everything here is an aggregate: counts, means, intervals and sentences, never a row of data. A `Findings`
+holds only str, int, float, bool, None, lists and string-keyed dicts, so that
+``json.loads(json.dumps(f)) == f``. A figure that does not exist is None (JSON has no NaN); the renderer also
+accepts NaN and infinities and shows them as a dash.
 
-Keys marked ``NotRequired`` may be absent, and so may every optional section: an absent, None or empty section is
-left out of the page. Fields are only ever added, as ``NotRequired``; a change of meaning raises `SCHEMA_VERSION`.
+Keys marked ``NotRequired`` may be absent, and so may every optional section: an absent, None or empty section
+is left out of the page. Fields are only ever added, as ``NotRequired``; a change of meaning raises
+`SCHEMA_VERSION`.
 """
 
 from typing import Literal, NotRequired, TypedDict
@@ -256,7 +258,15 @@ class Witness(TypedDict):
     sentence: str
     """The finding in plain words."""
     curve: list[CurvePoint]
-    """Predicted against observed along the direction, in increasing score."""
+    """Predicted against observed along the direction, in increasing score; empty when rows are not kept."""
+    axis: NotRequired[str]
+    """What the curve's score is; default "score along the direction"."""
+    group: NotRequired[str | None]
+    """Name of the group, when the witness is one; the direction then has one coefficient."""
+    p_value: NotRequired[float | None]
+    """Simultaneous p-value of this witness, adjusted over all levels and groups searched."""
+    interval: NotRequired[list[float]]
+    """Range [low, high] of predictions it lives on, when it is a window of levels."""
 
 
 class Decision(TypedDict):

@@ -1,0 +1,175 @@
+"""Noise floor: every error beside what chance alone would give, and beside what a theorem promises."""
+
+import math
+from collections.abc import Sequence
+
+from swapcal.report.layout import exhibit, hidden, legend, prose, section, table
+from swapcal.report.markup import Html, coordinate, join, tag
+from swapcal.report.schema import Findings, Quantity
+from swapcal.report.svg import Scale
+from swapcal.report.text import all_finite, clip, figure, finite, p_value, plain_symbol, symbol
+
+MOST_QUANTITIES = 40
+"""Quantities shown at most."""
+STEEPEST = 2.0**-6
+"""Smallest multiple of the noise floor that still has its own place on the axis; zero sits there too."""
+ROW = 46
+"""Height of one quantity in the picture, in pixels."""
+
+
+def floor(findings: Findings) -> Html:
+    """Draw and list all errors; nothing when none were computed."""
+    everyone = findings.get("quantities") or []
+    if not everyone:
+        return Html("")
+    shown = everyone[:MOST_QUANTITIES]
+    lead = prose(
+        "On finite data even perfect forecasts show some error. The grey band is where an error falls in "
+        "95 of 100 cases if every forecast is exactly right; an error to the right of its band is more "
+        "than chance explains."
+    )
+    rest = hidden(len(shown), len(everyone), "quantity", "the first come first")
+    return section("errors", "Errors against chance", lead, _picture(shown), _table(shown), rest)
+
+
+def _judged(quantity: Quantity) -> bool:
+    high = finite(quantity["null_high"])
+    return finite(quantity["value"]) is not None and high is not None and high > 0
+
+
+def ratio(value: float | None, high: float | None) -> float | None:
+    """Return an error as a multiple of the top of its noise band.
+
+    >>> ratio(6.0, 3.0), ratio(1.0, None)
+    (2.0, None)
+    """
+    x, top = finite(value), finite(high)
+    return None if x is None or top is None or top <= 0 else finite(x / top)
+
+
+def _log(multiple: float) -> float:
+    return math.log2(max(multiple, STEEPEST))
+
+
+def _picture(quantities: Sequence[Quantity]) -> Html:
+    rows = [q for q in quantities if _judged(q)]
+    if not rows:
+        return Html("")
+    keys = ("value", "null_low", "null_mean", "bound", "certificate")
+    multiples = all_finite(ratio(q[key], q["null_high"]) for q in rows for key in keys)  # type: ignore[literal-required]
+    scale = Scale(_log(min([0.5, *multiples])) - 0.3, _log(max([2.0, *multiples])) + 0.6)
+    height = ROW * len(rows)
+    shapes = [_axis(scale, height), *(_row(i, q, scale) for i, q in enumerate(rows))]
+    title, text = "Errors against chance", "Each error as a multiple of the top of its own noise band."
+    heading = [tag("title", title, id="floor-title"), tag("desc", text, id="floor-desc")]
+    labels = "floor-title floor-desc"
+    chart = tag("svg", *heading, *shapes, role="img", aria_labelledby=labels, class_="chart", height=height)
+    frame = tag("div", chart, class_="plot floor-plot")
+    return exhibit("Each error as a multiple of the top of its noise band", frame, _key(rows))
+
+
+def _key(rows: Sequence[Quantity]) -> Html:
+    entries = [("band", "chance, 95 %"), ("floor", "mean of chance"), ("observed", "within chance")]
+    entries.append(("beyond", "beyond chance"))
+    if any(all_finite([q["bound"], q["certificate"]]) for q in rows):
+        entries.append(("promise", "guaranteed upper bound"))
+    return legend(*entries)
+
+
+def _axis(scale: Scale, height: float) -> Html:
+    step = max(1, math.ceil((scale.high - scale.low) / 7))
+    powers = [k for k in range(math.ceil(scale.low), math.floor(scale.high) + 1) if k % step == 0]
+    shapes = []
+    for k in powers:
+        x = _across(scale, k)
+        shapes.append(tag("line", x1=x, x2=x, y1=0, y2=height, class_="limit" if k == 0 else "grid"))
+        shapes.append(tag("text", multiple(k), x=x, y=height, dy="1.45em", class_="tick mid"))
+    return join(shapes)
+
+
+def multiple(power: int) -> str:
+    """Write a power of two as a multiple.
+
+    >>> multiple(3), multiple(0), multiple(-2), multiple(40)
+    ('8×', '1×', '1/4×', '2^40×')
+    """
+    if power > 20:
+        return f"2^{power}×"
+    return f"{2**power:,}×" if power >= 0 else f"1/{2**-power}×"
+
+
+def _across(scale: Scale, position: float) -> str:
+    return coordinate(100 * scale.at(position)) + "%"
+
+
+def _row(index: int, quantity: Quantity, scale: Scale) -> Html:
+    high = quantity["null_high"]
+    value = ratio(quantity["value"], high) or 0.0
+    low, mean = ratio(quantity["null_low"], high) or 0.0, ratio(quantity["null_mean"], high)
+    top = ROW * index
+    y = top + 30
+    left, right = scale.at(_log(low)), scale.at(0.0)
+    band = tag(
+        "rect",
+        x=_across(scale, _log(low)),
+        width=f"{100 * (right - left):.2f}%",
+        y=y - 6,
+        height=12,
+        class_="band",
+    )
+    shapes = [tag("text", _name(quantity), x=0, y=top + 14, class_="label"), band]
+    if mean is not None:
+        at = _across(scale, _log(mean))
+        shapes.append(tag("line", x1=at, x2=at, y1=y - 6, y2=y + 6, class_="floor"))
+    shapes += [_promise(_across(scale, _log(m)), y) for m in _promises(quantity)]
+    shapes.append(_mark(_across(scale, _log(value)), y, value > 1))
+    return join(shapes)
+
+
+def _name(quantity: Quantity) -> str:
+    return clip(f"{plain_symbol(quantity['name'])} · {plain_symbol(quantity['against'])}", 44)
+
+
+def _promises(quantity: Quantity) -> list[float]:
+    return all_finite(ratio(x, quantity["null_high"]) for x in (quantity["certificate"], quantity["bound"]))
+
+
+def _promise(x: str, y: float) -> Html:
+    return tag("svg", tag("path", d="M-3-7H3M0-7V7M-3 7H3", class_="promise"), x=x, y=y)
+
+
+def _mark(x: str, y: float, beyond: bool) -> Html:
+    shape = tag("path", d="M0-6L6 0L0 6L-6 0Z") if beyond else tag("circle", r=4.5)
+    return tag("svg", shape, x=x, y=y, class_="beyond" if beyond else "observed")
+
+
+def _table(quantities: Sequence[Quantity]) -> Html:
+    promised = any(all_finite([q["bound"], q["certificate"]]) for q in quantities)
+    columns = [("Error", "name"), ("Observed", "number"), ("Per row", "number"), ("Chance, mean", "number")]
+    columns += [("Chance, 95 %", "number"), ("p", "number"), ("Detectable from", "number")]
+    columns += [("Certificate", "number"), ("Theorem’s bound", "number")] if promised else []
+    rows = [_cells(q, promised) for q in quantities]
+    caption = "All errors. Sums over rows, as in the theorems; “per row” divides by the total weight."
+    return table(caption, columns, rows, style="quantities")
+
+
+def _cells(quantity: Quantity, promised: bool) -> list[str]:
+    upper = finite(quantity.get("upper_value"))
+    observed = figure(quantity["value"]) + (f" to {figure(upper)}" if upper is not None else "")
+    low, high = figure(quantity["null_low"]), figure(quantity["null_high"])
+    cells: list[str] = [
+        _term(quantity),
+        observed,
+        figure(quantity["mean_value"]),
+        figure(quantity["null_mean"]),
+    ]
+    cells += [f"{low} to {high}" if finite(quantity["null_high"]) is not None else "–"]
+    cells += [p_value(quantity["p_value"]), figure(quantity["minimum_detectable"])]
+    return cells + ([figure(quantity["certificate"]), figure(quantity["bound"])] if promised else [])
+
+
+def _term(quantity: Quantity) -> Html:
+    citation = quantity.get("citation")
+    meaning = clip(quantity["meaning"], 300) + (f" ({clip(citation, 120)})" if citation else "")
+    name = join([symbol(clip(quantity["name"], 80)), " against ", symbol(clip(quantity["against"], 80))])
+    return join([tag("span", name, class_="line"), tag("span", meaning, class_="note")])

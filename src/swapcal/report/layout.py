@@ -1,0 +1,118 @@
+"""Layout: the few page elements every section is made of."""
+
+from collections.abc import Iterable, Sequence
+
+from swapcal.report.markup import Html, join, tag
+from swapcal.report.schema import Verdict
+from swapcal.report.text import clip, plural
+
+NAME_LENGTH = 120
+"""Longest name shown in full: a page must stay small and readable whatever the data call their groups."""
+SENTENCE_LENGTH = 1200
+"""Longest supplied sentence shown in full."""
+TALL = 30
+"""Tables with more rows than this scroll inside their own frame on a screen (never in print)."""
+
+_SHAPES = {"calibrated": "M5 1A4 4 0 1 1 5 9A4 4 0 1 1 5 1Z", "miscalibrated": "M5 0L10 5L5 10L0 5Z"}
+_SHAPES["inconclusive"] = "M5 1.5A3.5 3.5 0 1 1 5 8.5A3.5 3.5 0 1 1 5 1.5Z"
+
+
+def section(name: str, title: str, *content: str) -> Html:
+    """Write one section under a heading that can be linked to."""
+    heading = tag("h2", title, id=name)
+    return tag("section", heading, *content, aria_labelledby=name)
+
+
+def prose(*content: str, style: str | None = None) -> Html:
+    """Write a paragraph."""
+    return tag("p", *content, class_=style)
+
+
+def given(text: str, length: int = NAME_LENGTH) -> Html:
+    """Show a name from the data, cut if huge and isolated so that its direction of writing stays its own."""
+    return tag("bdi", clip(text, length), title=clip(text, 4 * length) if len(text) > length else None)
+
+
+def exhibit(caption: str, *content: str, style: str | None = None) -> Html:
+    """Hold a picture under its caption."""
+    return tag("figure", tag("figcaption", caption), *content, class_=style)
+
+
+def table(
+    caption: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], style: str | None = None
+) -> Html:
+    """Write a table; each column is (heading, class) and the first cell of a row is its heading."""
+    head = tag("tr", *(tag("th", heading, scope="col", class_=kind or None) for heading, kind in columns))
+    body = tag("tbody", *(_row(columns, row) for row in rows))
+    whole = tag("table", tag("caption", caption), tag("thead", head), body, class_=style)
+    frame = "scroll tall" if len(rows) > TALL else "scroll"
+    return tag("div", whole, class_=frame, tabindex="0", role="region", aria_label=f"Table: {plain(caption)}")
+
+
+def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> Html:
+    first = tag("th", cells[0], scope="row", class_=columns[0][1] or None)
+    rest = (
+        tag("td", cell, class_=kind or None) for cell, (_, kind) in zip(cells[1:], columns[1:], strict=True)
+    )
+    return tag("tr", first, *rest)
+
+
+def plain(caption: str) -> str:
+    """Reduce a caption to what fits an accessible label: its first sentence, without markup.
+
+    >>> plain("Groups. Positive gap: more than predicted.")
+    'Groups'
+    """
+    return clip(caption.split(".")[0], 80) if not isinstance(caption, Html) else "figures"
+
+
+def folded(summary: str, *content: str) -> Html:
+    """Hide details until asked for; the page needs no script for it."""
+    return tag("details", tag("summary", summary), *content)
+
+
+def facts(pairs: Iterable[tuple[str, str]], style: str) -> Html:
+    """Write terms with their values."""
+    return tag("dl", *(tag("div", tag("dt", term), tag("dd", value)) for term, value in pairs), class_=style)
+
+
+def legend(*entries: tuple[str, str]) -> Html:
+    """Explain marks: each entry is (kind of swatch, words)."""
+    return tag(
+        "ul", *(tag("li", swatch(kind), words) for kind, words in entries), class_="legend", role="list"
+    )
+
+
+def swatch(kind: str) -> Html:
+    """Draw a small sample of a line, a band or a mark."""
+    shapes = {
+        "band": tag("rect", x=0, y=1, width=18, height=8, class_="band"),
+        "predicted": tag("line", x1=0, y1=5, x2=18, y2=5, class_="predicted"),
+        "ideal": tag("line", x1=0, y1=5, x2=18, y2=5, class_="ideal"),
+        "observed": tag("circle", cx=9, cy=5, r=3.5, class_="observed"),
+        "beyond": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="beyond"),
+        "floor": tag("line", x1=9, y1=0, x2=9, y2=10, class_="floor"),
+        "promise": tag("path", d="M6 0H12M9 0V10M6 10H12", class_="promise"),
+    }
+    return tag("svg", shapes[kind], width="18", height="10", class_="swatch", aria_hidden="true")
+
+
+def badge(verdict: Verdict) -> Html:
+    """Show a verdict as a shape and a word, so that colour is never the only sign."""
+    shape = tag("svg", tag("path", d=_SHAPES[verdict]), width="10", height="10", aria_hidden="true")
+    return tag("span", shape, verdict, class_=f"verdict {verdict}")
+
+
+def hidden(shown: int, total: int, noun: str, rule: str) -> Html:
+    """Say how many rows are left out and by which rule; nothing when all are shown."""
+    if shown >= total:
+        return Html("")
+    text = f"{plural(total - shown, noun)} not shown ({rule}). The JSON twin of this page holds them all."
+    return prose(text, style="hidden-count")
+
+
+def sentences(texts: Iterable[str], limit: int = 40) -> Html:
+    """List supplied sentences."""
+    kept = list(texts)
+    items = [tag("li", clip(text, SENTENCE_LENGTH)) for text in kept[:limit]]
+    return join([tag("ul", *items, class_="sentences"), hidden(len(items), len(kept), "note", "the first")])

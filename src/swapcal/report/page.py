@@ -1,0 +1,112 @@
+"""Page: all sections in order, with the style sheet, as one file that needs nothing else."""
+
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Any, cast
+
+from swapcal.report.certificate import certificate
+from swapcal.report.closing import identity, limitations, reading, window
+from swapcal.report.decisions import decisions
+from swapcal.report.floor import floor
+from swapcal.report.groups import groups
+from swapcal.report.headline import headline, key_figures
+from swapcal.report.layout import given, prose
+from swapcal.report.markup import Html, join, tag
+from swapcal.report.reliability import reliability
+from swapcal.report.schema import Findings
+from swapcal.report.text import clip, plural
+from swapcal.report.timeline import timeline
+from swapcal.report.validation import validate
+from swapcal.report.witnesses import witnesses
+
+SECTIONS: tuple[tuple[str, str, Callable[[Findings], Html]], ...] = (
+    ("figures", "Key figures", key_figures),
+    ("reliability", "Reliability", reliability),
+    ("time", "Time", timeline),
+    ("groups", "Groups", groups),
+    ("witnesses", "Witnesses", witnesses),
+    ("errors", "Errors", floor),
+    ("decisions", "Decisions", decisions),
+    ("certificate", "Certificate", certificate),
+    ("reading", "How to read", reading),
+    ("limitations", "Limitations", limitations),
+    ("identity", "Identity", identity),
+)
+"""Anchor, short name and writer of every section, in the order of the page."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Told to the browser: this page loads nothing and runs nothing."""
+
+
+def render(findings: Findings | Mapping[str, Any]) -> str:
+    """Render findings as one self-contained HTML page.
+
+    The page holds aggregates only, draws inline SVG, runs no script and loads nothing; it stays below 1 MB
+    whatever the findings hold, because every list is cut at a fixed length and the rest is counted. Equal
+    findings give equal pages.
+
+    Parameters
+    ----------
+    findings : mapping
+        As described by `swapcal.report.schema.Findings`: plain str, int, float, bool, None, lists and dicts.
+
+    Returns
+    -------
+    str
+        The page, to be written as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If a required field is missing or of another type; the message names its path.
+
+    Examples
+    --------
+    >>> identity = dict(title="Rain", swapcal_version="0.1.0", schema_version=1, data_hash="ab",
+    ...                 settings_hash="cd", python_version="3.12", numpy_version="2.1", n=3, total_weight=3.0,
+    ...                 first_time=None, last_time=None, created_at="2026-01-01", prediction="p", label="y")
+    >>> headline = dict(verdict="inconclusive", sentence="Three rows are too few to tell.")
+    >>> page = render(dict(identity=identity, headline=headline))
+    >>> page.startswith("<!doctype html>"), "Three rows are too few to tell." in page
+    (True, True)
+    """
+    validate(findings)
+    checked = cast(Findings, findings)
+    bodies = [(name, short, write(checked)) for name, short, write in SECTIONS]
+    present = [(name, short, body) for name, short, body in bodies if body]
+    contents = _contents([(name, short) for name, short, _ in present])
+    main = tag("main", _top(checked), headline(checked), contents, *(body for _, _, body in present))
+    return "<!doctype html>\n" + tag("html", _head(checked), tag("body", main), lang="en") + "\n"
+
+
+def _head(findings: Findings) -> Html:
+    metas = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="generator", content="swapcal " + clip(findings["identity"]["swapcal_version"], 40)),
+    ]
+    title = tag("title", clip(findings["identity"]["title"], 200) + " – calibration audit")
+    return tag("head", *metas, title, tag("style", Html(style())))
+
+
+def style() -> str:
+    """Return the style sheet."""
+    return resources.files("swapcal.report").joinpath("style.css").read_text(encoding="utf-8")
+
+
+def _top(findings: Findings) -> Html:
+    subject = findings["identity"]
+    rows = plural(subject["n"], "row")
+    dated = subject["first_time"] is not None or subject["last_time"] is not None
+    facts = [rows, *([window(subject)] if dated else []), clip(subject["created_at"], 60)]
+    line = prose("Calibration audit", style="eyebrow")
+    return tag(
+        "header", line, tag("h1", given(subject["title"], 200)), prose(" · ".join(facts), style="dateline")
+    )
+
+
+def _contents(entries: list[tuple[str, str]]) -> Html:
+    links = [tag("li", tag("a", short, href=f"#{name}")) for name, short in entries]
+    return join([tag("nav", tag("ul", *links), aria_label="Contents")])

@@ -1,0 +1,184 @@
+"""Text: how a number, a rate, a p-value or a symbol is written on the page."""
+
+import math
+import re
+from collections.abc import Iterable
+
+from swapcal.report.markup import Html, join, tag
+
+DASH = "–"
+"""Shown for a figure that does not exist."""
+LARGEST = 1e300
+"""Figures beyond this are treated as missing, so that differences of two figures stay finite."""
+THIN = "\u202f"
+"""Narrow space that does not break, between a number and its unit."""
+
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_IRREGULAR = {"quantity": "quantities", "loss": "losses", "smaller witness": "smaller witnesses"}
+_SYMBOL = re.compile(r"\b([A-Z][A-Za-z]*)_(\d|res)(?:\^(lin|aff))?(?!\w)")
+
+
+def finite(value: float | None) -> float | None:
+    """Return a usable figure, or None for None, NaN and anything too large to draw.
+
+    >>> finite(2), finite(float("nan")), finite(None)
+    (2.0, None, None)
+    """
+    if value is None or not math.isfinite(value) or abs(value) > LARGEST:
+        return None
+    return float(value)
+
+
+def all_finite(values: Iterable[float | None]) -> list[float]:
+    """Keep the usable figures.
+
+    >>> all_finite([1, None, float("inf")])
+    [1.0]
+    """
+    return [x for x in map(finite, values) if x is not None]
+
+
+def clip(text: str, length: int) -> str:
+    """Shorten a text that would swamp the page.
+
+    >>> clip("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def count(value: float | None) -> str:
+    """Write a number of rows, or a total weight.
+
+    >>> count(61035), count(12.25), count(None)
+    ('61,035', '12.2', '–')
+    """
+    x = finite(value)
+    if x is None:
+        return DASH
+    if abs(x) >= 1e15:
+        return figure(x)
+    return f"{x:,.0f}" if x == round(x) or abs(x) >= 1000 else f"{x:,.1f}"
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """Write a quantity with `digits` significant digits.
+
+    >>> figure(0.012345), figure(12345.6), figure(-2.5), figure(3.2e-7), figure(0)
+    ('0.0123', '12,346', '−2.50', '3.20 × 10⁻⁷', '0')
+    """
+    x = finite(value)
+    if x is None:
+        return DASH
+    if x == 0:
+        return "0"
+    exponent = int(f"{x:.{digits - 1}e}".split("e")[1])
+    if not -4 <= exponent < 9:
+        return _scientific(x, digits)
+    return minus(f"{x:,.{max(0, digits - 1 - exponent)}f}")
+
+
+def _scientific(x: float, digits: int) -> str:
+    mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
+    return minus(f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}")
+
+
+def minus(text: str) -> str:
+    """Write a leading hyphen as a minus sign; nothing is minus zero.
+
+    >>> minus("-0.5"), minus("-0.0")
+    ('−0.5', '0.0')
+    """
+    return text.replace("-", "−" if re.search("[1-9]", text) else "", 1)
+
+
+def decimals(rates: Iterable[float | None]) -> int:
+    """Decimals that suit a column of percentages, from its largest rate.
+
+    >>> decimals([0.5, 0.01]), decimals([0.004]), decimals([])
+    (1, 2, 1)
+    """
+    largest = max(map(abs, all_finite(rates)), default=0.0)
+    return 1 if largest == 0 or largest >= 0.05 else min(6, -math.floor(math.log10(largest)) - 1)
+
+
+def axis_decimals(span: float, ticks: int = 5) -> int:
+    """Decimals that keep the percentages of neighbouring ticks apart.
+
+    >>> axis_decimals(1.0), axis_decimals(0.02), axis_decimals(0.0)
+    (0, 1, 9)
+    """
+    return max(0, math.ceil(-math.log10(max(100 * span / ticks, 1e-9)) - 1e-9))
+
+
+def percent(rate: float | None, places: int = 1) -> str:
+    """Write a rate as a percentage.
+
+    >>> percent(0.4964), percent(0.0048, 2), percent(None)
+    ('49.6\u202f%', '0.48\u202f%', '–')
+    """
+    x = finite(rate)
+    return DASH if x is None else minus(f"{100 * x:,.{places}f}") + THIN + "%"
+
+
+def points(gap: float | None, places: int = 1) -> str:
+    """Write a signed difference of rates in percentage points.
+
+    >>> points(0.031), points(-0.0204, 2), points(0.0)
+    ('+3.1', '−2.04', '0.0')
+    """
+    x = finite(gap)
+    if x is None:
+        return DASH
+    text = f"{100 * x:+,.{places}f}"
+    return minus(text) if re.search("[1-9]", text) else text.lstrip("+-")
+
+
+def p_value(value: float | None) -> str:
+    """Write a p-value; the tails are bounds, not digits.
+
+    >>> p_value(0.0002), p_value(0.0412), p_value(0.62), p_value(1.0)
+    ('< 0.001', '0.041', '0.62', '> 0.99')
+    """
+    x = finite(value)
+    if x is None:
+        return DASH
+    if x < 0.001:
+        return "< 0.001"
+    if x > 0.99:
+        return "> 0.99"
+    return f"{x:.3f}" if x < 0.0995 else f"{x:.2f}"
+
+
+def symbol(name: str) -> Html:
+    """Set the symbols of the theory with true sub- and superscripts.
+
+    >>> symbol("SMCal_2 over F_1^lin")
+    'SMCal<sub>2</sub> over F<sub>1</sub><sup>lin</sup>'
+    """
+    pieces: list[str] = []
+    end = 0
+    for match in _SYMBOL.finditer(name):
+        base, low, high = match.groups()
+        pieces += [name[end : match.start()], base, tag("sub", low), tag("sup", high) if high else ""]
+        end = match.end()
+    return join([*pieces, name[end:]])
+
+
+def plain_symbol(name: str) -> str:
+    """Write a symbol where no markup fits.
+
+    >>> plain_symbol("SMCal_2")
+    'SMCal₂'
+    """
+    return _SYMBOL.sub(lambda m: m[1] + m[2].translate(_SUBSCRIPTS) + (m[3] or ""), name)
+
+
+def plural(number: float, noun: str) -> str:
+    """Write a count with its noun.
+
+    >>> plural(1, "group"), plural(1200, "group"), plural(2, "quantity")
+    ('1 group', '1,200 groups', '2 quantities')
+    """
+    return f"{count(number)} {noun if number == 1 else _IRREGULAR.get(noun, noun + 's')}"

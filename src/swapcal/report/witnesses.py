@@ -1,0 +1,131 @@
+"""Witnesses: where the largest errors sit, in a sentence, a picture and the direction itself."""
+
+from collections.abc import Sequence
+
+from swapcal.report.along import along
+from swapcal.report.layout import SENTENCE_LENGTH, facts, given, hidden, prose, section, table
+from swapcal.report.markup import Html, join, tag
+from swapcal.report.schema import Coefficient, Findings, Resemblance, Witness
+from swapcal.report.text import (
+    all_finite,
+    clip,
+    count,
+    decimals,
+    figure,
+    finite,
+    p_value,
+    percent,
+    points,
+    symbol,
+)
+
+MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 6
+"""How much of each list is shown."""
+AXIS = "score along the direction"
+"""What a curve runs along unless its witness says otherwise."""
+WIDTH, HEIGHT = 96, 12
+"""Size of a coefficient bar in pixels."""
+
+
+def witnesses(findings: Findings) -> Html:
+    """Write the worst witnesses; nothing when none were found."""
+    everyone = findings.get("witnesses") or []
+    if not everyone:
+        return Html("")
+    shown = everyone[:MOST_WITNESSES]
+    lead = prose(
+        "An error of this kind is the largest over every direction the features span, and each has a "
+        "witness: the rows and the combination of features that attain it. Read them as a pointer to "
+        "where the forecasts and the world part ways; how sure one can be is said under “Errors against "
+        "chance”."
+    )
+    rest = hidden(len(shown), len(everyone), "smaller witness", "the largest come first")
+    return section(
+        "witnesses", "Where it goes wrong", lead, *map(_witness, range(1, 1 + len(shown)), shown), rest
+    )
+
+
+def _witness(rank: int, witness: Witness) -> Html:
+    heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
+    aside = [_facts(witness), _direction(witness["direction"])]
+    picture = along(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
+    body = tag("div", picture, tag("div", *aside), class_="pair") if picture else tag("div", *aside)
+    return tag("article", heading, body, class_="witness", aria_labelledby=f"witness-{rank}")
+
+
+def _facts(witness: Witness) -> Html:
+    places = max(1, decimals([witness["gap"]]))
+    group = witness.get("group")
+    pairs: list[tuple[str, str]] = [("Group", given(group))] if group else []
+    pairs += [
+        ("Attains", symbol(clip(witness["quantity"], 80))),
+        ("At predictions", _interval(witness.get("interval") or []) or _levels(witness["levels"])),
+        ("Rows", count(witness["n"])),
+        ("Gap", f"{points(witness['gap'], places)} points"),
+    ]
+    if finite(witness.get("p_value")) is not None:
+        pairs.append(("Adjusted p", p_value(witness.get("p_value"))))
+    if finite(witness["share"]) is not None:
+        pairs.append(("Share of the error", percent(witness["share"], 0)))
+    if witness["resembles"]:
+        pairs.append(("Resembles", _resemblances(witness["resembles"])))
+    return facts(pairs, "compact")
+
+
+def _interval(ends: Sequence[float]) -> str:
+    low, high = all_finite(ends) if len(all_finite(ends)) == 2 else (None, None)
+    places = max(1, decimals(ends))
+    return "" if low is None else f"{percent(low, places)} to {percent(high, places)}"
+
+
+def _levels(levels: Sequence[float]) -> str:
+    if not levels:
+        return "all levels"
+    names = [percent(v, max(1, decimals(levels))) for v in levels[:MOST_LEVELS]]
+    more = len(levels) - len(names)
+    return ", ".join(names) + (f" and {count(more)} more" if more else "")
+
+
+def _resemblances(resembles: Sequence[Resemblance]) -> Html:
+    items = [
+        join(
+            [
+                given(r["group"], 60),
+                tag("span", f" (correlation {figure(r['correlation'], 2)})", class_="note"),
+            ]
+        )
+        for r in resembles[:MOST_RESEMBLANCES]
+    ]
+    return join(tag("span", item, class_="line") for item in items)
+
+
+def _direction(direction: Sequence[Coefficient]) -> Html:
+    shown = [c for c in direction if finite(c["coefficient"]) is not None][:MOST_COEFFICIENTS]
+    if not shown:
+        return Html("")
+    largest = max(abs(c["coefficient"]) for c in shown) or 1.0
+    columns = [("Feature", "name"), ("", "glyph"), ("Coefficient", "number"), ("Unit", "unit")]
+    rows = [
+        [
+            given(c["name"], 60),
+            _bar(c["coefficient"] / largest),
+            _signed(c["coefficient"]),
+            clip(c["unit"] or "", 40),
+        ]
+        for c in shown
+    ]
+    rest = hidden(len(shown), len(direction), "coefficient", "the smallest")
+    return join([table("The direction, largest coefficients first.", columns, rows, style="direction"), rest])
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + figure(value, 2)
+
+
+def _bar(share: float) -> Html:
+    middle, length = WIDTH / 2, abs(share) * WIDTH / 2
+    bar = tag(
+        "rect", x=middle if share > 0 else middle - length, y=2, width=length, height=HEIGHT - 4, class_="bar"
+    )
+    zero = tag("line", x1=middle, x2=middle, y1=0, y2=HEIGHT, class_="zero")
+    return tag("svg", bar, zero, width=WIDTH, height=HEIGHT, class_="interval", aria_hidden="true")
