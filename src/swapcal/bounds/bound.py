@@ -1,0 +1,83 @@
+"""What a theorem promises: a number, the rate behind it, and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+__all__ = ["Bound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One inequality, evaluated.
+
+    Parameters
+    ----------
+    value
+        The right-hand side. It is never capped at the trivial bound, so that rates stay visible.
+    exponent
+        The power of the horizon T (of ε for a sample complexity) once logarithms are ignored; ``None`` when
+        the statement has no horizon, or when its free parameter N was fixed by the caller.
+    citation
+        The statement in words: number and name for the paper's, ``ours: …`` for our own.
+    explicit
+        ``False`` when only the order is known and the constant was set to 1.
+    levels
+        The number of grid intervals N the value was computed with, if any.
+
+    Examples
+    --------
+    >>> from swapcal.bounds import rounding_error
+    >>> bound = rounding_error(10)
+    >>> float(bound), bound.explicit
+    (0.01, True)
+    """
+
+    value: float
+    exponent: float | None
+    citation: str
+    explicit: bool = True
+    levels: int | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def require_horizon(horizon: float) -> None:
+    """Reject a number of rounds below one."""
+    require_range("horizon", horizon, low=1.0)
+
+
+def require_dim(dim: int) -> None:
+    """Reject a dimension below one."""
+    require_range("dim", dim, low=1)
+
+
+def require_levels(levels: int) -> None:
+    """Reject a grid without an interval."""
+    require_range("levels", levels, low=1)
+
+
+def require_positive(name: str, value: float) -> None:
+    """Reject zero, negative, infinite and undefined numbers."""
+    if not (isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+
+
+def require_nonnegative(name: str, value: float) -> None:
+    """Reject negative, infinite and undefined numbers."""
+    if not (isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}")
+
+
+def require_range(name: str, value: float, low: float) -> None:
+    """Reject a number below `low`, infinite or undefined."""
+    if not (isfinite(value) and value >= low):
+        raise ValueError(f"{name} must be a finite number, at least {low:g}, got {value!r}")
+
+
+def require_probability(name: str, value: float) -> None:
+    """Reject a failure probability outside the open unit interval."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
