@@ -1,0 +1,172 @@
+"""What a forecaster can prove about itself, now: exact errors, a data-dependent bound, the theorem."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal import bounds, errors, memory
+from swapcal.kernels.state import GAP, KAPPA, LATE, RIDGE, START, STEP, UPDATES, WORST_GAP, State
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Errors of the issued distributions on the labels learned so far, and what bounds them.
+
+    All are sums over rounds, as in the theorems; divide by `rounds` for means.
+
+    Attributes
+    ----------
+    psmcal_1, psmcal_2 : pseudo swap multicalibration against F_1^lin, exact.
+    psreg : pseudo contextual swap regret against F_4^lin, exact.
+    bound : data-dependent bound on psreg (hence on psmcal_2); holds for any labels and any delays.
+    theorem : worst-case bound on psreg before any data were seen; None once a label came late, which it excludes.
+    theorem_psmcal : the same for psmcal_2, whose comparators are closer to the priors.
+    rounding, learning, prior : the parts of `bound`: Σ D_t, Σ_v R_v, Σ_v λ‖θ_v - θ_0‖².
+    rounds, late, levels, dim : labels learned, how many of them came after a later forecast was settled, levels, d.
+    """
+
+    psmcal_1: float
+    psmcal_2: float
+    psreg: float
+    bound: float
+    theorem: float | None
+    theorem_psmcal: float | None
+    rounding: float
+    learning: float
+    prior: float
+    rounds: int
+    late: int
+    levels: int
+    dim: int
+
+    def holds(self, tolerance: float = 1e-9) -> bool:
+        """Say whether psmcal_2 ≤ psreg ≤ bound ≤ theorem, up to a relative rounding tolerance.
+
+        Examples
+        --------
+        >>> Certificate(1, .5, 2, 3, 4, 4, 1, 1, 1, 10, 0, 2, 2).holds()
+        True
+        """
+        chain = [self.psmcal_2, self.psreg, self.bound]
+        chain += [] if self.theorem is None else [self.theorem]
+        slack = tolerance * (1.0 + chain[-1])
+        return all(a <= b + slack for a, b in zip(chain, chain[1:], strict=False))
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return the fields by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        theorem = "not claimed (late labels)" if self.theorem is None else f"{self.theorem:,.4g}"
+        return (
+            f"after {self.rounds:,} labels, {self.levels} levels, {self.dim} coordinates\n"
+            f"  pseudo swap multicalibration  l2 {self.psmcal_2:,.4g}   l1 {self.psmcal_1:,.4g}   (exact)\n"
+            f"  pseudo swap regret               {self.psreg:,.4g}   (exact)\n"
+            f"  data-dependent bound             {self.bound:,.4g}   "
+            f"(rounding {self.rounding:,.4g} + learning {self.learning:,.4g} + prior {self.prior:,.4g})\n"
+            f"  worst-case theorem               {theorem}"
+        )
+
+
+def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bool) -> Certificate:
+    """Return the certificate of the present state.
+
+    The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
+    λ‖θ - θ_0‖²], which is exact however late labels come. While none was late the regret potential bounds it too,
+    and the smaller sum is reported.
+    """
+    slots = memory.slots_in_order(state)
+    n, g = state.mass[slots], state.residual[slots, :dim]
+    ridge, late = float(state.knobs[RIDGE]), int(state.counts[LATE])
+    per_level = np.array([_level_terms(state, slot, dim, ridge) for slot in slots])
+    gain, excess, distance2 = per_level.sum(axis=0).tolist()
+    parts = [(excess, ridge * distance2)]
+    if late == 0:
+        parts.append((float(np.sum(state.potential[slots])), _prior_weight(learner, ridge, state) * distance2))
+    learning, prior = min(parts, key=sum)
+    theorem, theorem_psmcal = None, None
+    if late == 0:
+        theorem, theorem_psmcal = (
+            _theorem(state, dim, learner, _distance2(state, dim, reach), uniform=uniform, adaptive=adaptive)
+            for reach in (_REACH_PSREG, _REACH_PSMCAL)
+        )
+    return Certificate(
+        psmcal_1=errors.smcal_linear(n, g, 1),
+        psmcal_2=errors.smcal_linear(n, g, 2),
+        psreg=gain,
+        bound=float(state.totals[GAP]) + learning + prior,
+        theorem=theorem,
+        theorem_psmcal=theorem_psmcal,
+        rounding=float(state.totals[GAP]),
+        learning=learning,
+        prior=prior,
+        rounds=int(state.counts[UPDATES]),
+        late=late,
+        levels=len(slots),
+        dim=dim,
+    )
+
+
+def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float]:
+    """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator."""
+    if state.mass[slot] == 0.0:
+        return 0.0, 0.0, 0.0
+    v, g, prior = state.z[[slot]], state.residual[[slot], :dim], state.prior[[slot], :dim]
+    G = memory.gram(state, slot, dim)[None]
+    gain, comparator = errors.swap_regret(v, g, G)
+    penalised, _ = errors.ridge_regret(v, g, G, ridge, prior)
+    distance2 = float(np.sum((comparator - prior) ** 2))
+    return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
+
+
+def _prior_weight(learner: str, ridge: float, state: State) -> float:
+    """Return the factor of ‖θ - θ_0‖² in the learner's regret: λ for ridge and VAW, βω/2 for Online Newton Step."""
+    if learner in ("ridge", "vaw"):
+        return ridge
+    return 0.5 * float(state.knobs[STEP]) * float(state.knobs[START])
+
+
+# How far comparators reach along the constant and along the rest, and whether they are centred on the level's own
+# value: 2Θ_1 around 0 for swap regret, 2v e_1 + Θ_1 for multicalibration.
+_REACH_PSREG = (4.0, 4.0 / np.sqrt(3.0), 0.0)
+_REACH_PSMCAL = (2.0, 2.0 / np.sqrt(3.0), 1.0)
+
+
+def _distance2(state: State, dim: int, reach: tuple[float, float, float]) -> float:
+    """Return B², the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point of the class."""
+    first, rest, centred = reach
+    slots = memory.slots_in_order(state)
+    prior = state.prior[slots, :dim].copy()
+    prior[:, 0] -= centred * 2.0 * state.z[slots]
+    head, tail = np.abs(prior[:, 0]), np.linalg.norm(prior[:, 1:], axis=1)
+    return float(np.max(np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)))
+
+
+def _theorem(
+    state: State, dim: int, learner: str, distance2: float, *, uniform: bool, adaptive: bool
+) -> float:
+    """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on."""
+    rounds, ridge = max(int(state.counts[UPDATES]), 1), float(state.knobs[RIDGE])
+    if adaptive and learner == "ridge":
+        return float(bounds.adaptive_psreg(rounds, dim, float(state.knobs[KAPPA]), ridge, distance2))
+    slots = memory.slots_in_order(state)
+    if adaptive:
+        return float(
+            bounds.psreg_realised(
+                float(state.totals[WORST_GAP]),
+                state.mass[slots].tolist(),
+                dim,
+                learner=learner,
+                ridge=ridge,
+                distance2=distance2,
+            )
+        )
+    if uniform:
+        return float(
+            bounds.psreg(rounds, dim, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2)
+        )
+    points = state.z[slots].tolist()
+    return float(bounds.psreg_grid(points, rounds, dim, learner=learner, ridge=ridge, distance2=distance2))

@@ -1,0 +1,91 @@
+"""The ticket: what was forecast, and what is needed to learn from the label later."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
+
+Array = NDArray[np.float64]
+
+
+class Forecast:
+    """One forecast (attributes are floats) or many (attributes are arrays of shape (n,)).
+
+    Attributes
+    ----------
+    p : the issued level, drawn from the forecast's distribution; the guarantees are about it.
+    mean : z*, the distribution's mean; the best single number, slightly off the levels.
+    low, high : the lowest and highest level that could have been issued (neighbours, when hedging).
+    weight : the probability with which `high` was issued.
+
+    Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``.
+    """
+
+    __slots__ = ("_contexts", "_learned", "_mixes", "_owner", "_single", "_tickets")
+
+    def __init__(
+        self, tickets: Array, contexts: "Array | None", mixes: Array, owner: str, *, single: bool, learned: bool
+    ) -> None:
+        self._tickets = tickets
+        self._contexts = contexts
+        self._mixes = mixes
+        self._owner = owner
+        self._single = single
+        self._learned = learned
+
+    def _column(self, column: int) -> Any:
+        return float(self._tickets[0, column]) if self._single else self._tickets[:, column]
+
+    @property
+    def p(self) -> Any:
+        """The issued level."""
+        return self._column(T_P)
+
+    @property
+    def mean(self) -> Any:
+        """The mean z* of the distribution the level was drawn from."""
+        return self._column(T_MEAN)
+
+    @property
+    def low(self) -> Any:
+        """The lowest level of the distribution."""
+        return self._column(T_LOW)
+
+    @property
+    def high(self) -> Any:
+        """The highest level of the distribution."""
+        return self._column(T_HIGH)
+
+    @property
+    def weight(self) -> Any:
+        """The probability of `high`."""
+        return self._column(T_WEIGHT)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the label has already been learned."""
+        return self._learned
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Forecast):
+            return NotImplemented
+        return (
+            self._owner == other._owner
+            and self._single == other._single
+            and np.array_equal(self._tickets, other._tickets)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if self._single:
+            return (
+                f"Forecast(p={self.p:.6g}, mean={self.mean:.6g}, low={self.low:.6g}, "
+                f"high={self.high:.6g}, weight={self.weight:.6g})"
+            )
+        return f"Forecast({len(self)} rows, mean p {float(np.mean(self.p)) if len(self) else float('nan'):.6g})"

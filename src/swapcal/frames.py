@@ -1,0 +1,183 @@
+"""Columns of any table as plain arrays: pandas, polars, pyarrow, duckdb relations, or a mapping of arrays."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING = "(missing)"
+"""Name of the category that holds missing values."""
+
+
+class Categories(NamedTuple):
+    """A categorical column: names[codes[i]] is the category of row i."""
+
+    codes: NDArray[np.int32]
+    names: list[str]
+
+
+class Table:
+    """Read-only access to the columns of a table, whatever library made it.
+
+    Parameters
+    ----------
+    native
+        A pandas or polars DataFrame, a pyarrow Table or RecordBatch, a duckdb relation, a polars LazyFrame, or
+        a mapping from names to equally long sequences.
+
+    Examples
+    --------
+    >>> table = Table({"age": [31, 44], "city": ["Rome", "Bari"]})
+    >>> table.columns, table.is_numeric("age"), table.categories("city").names
+    (['age', 'city'], True, ['Bari', 'Rome'])
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._data = _open(native)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self._data) if isinstance(self._data, dict) else list(self._data.columns)
+
+    def __len__(self) -> int:
+        if isinstance(self._data, dict):
+            return len(next(iter(self._data.values()))) if self._data else 0
+        return len(self._data)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raise `UnknownColumnError` for the first name that is no column, suggesting the nearest one."""
+        for name in names:
+            if name not in self.columns:
+                raise UnknownColumnError(name, self.columns)
+
+    def is_numeric(self, name: str) -> bool:
+        """Say whether the column holds numbers (booleans are categories)."""
+        column = self._column(name)
+        if isinstance(column, np.ndarray):
+            return column.dtype.kind in "iuf"
+        return bool(column.dtype.is_numeric())
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return the column as floats; missing values become NaN."""
+        column = self._column(name)
+        try:
+            if isinstance(column, np.ndarray):
+                return column.astype(np.float64)
+            if column.dtype == nw.Boolean or not column.dtype.is_numeric():
+                column = column.cast(nw.Float64)
+            return np.asarray(column.to_numpy(), dtype=np.float64)
+        except (ValueError, TypeError, nw.exceptions.NarwhalsError) as error:
+            raise TypeError(f"column {name!r} must hold numbers, got {_describe(column)}") from error
+        except Exception as error:
+            if type(error).__module__.split(".")[0] in {"polars", "pyarrow"}:
+                raise TypeError(f"column {name!r} must hold numbers, got {_describe(column)}") from error
+            raise
+
+    def categories(self, name: str) -> Categories:
+        """Return the column as categories in alphabetical order; missing values are one of them."""
+        column = self._column(name)
+        if isinstance(column, np.ndarray):
+            return categories(column)
+        return _factorise(column)
+
+    def raw(self, name: str) -> NDArray[Any]:
+        """Return the column as numpy sees it (used for times)."""
+        column = self._column(name)
+        return column if isinstance(column, np.ndarray) else np.asarray(column.to_numpy())
+
+    def _column(self, name: str) -> Any:
+        self.require([name])
+        if isinstance(self._data, dict):
+            return np.asarray(self._data[name])
+        return self._data.get_column(name)
+
+
+class UnknownColumnError(ValueError):
+    """A column that does not exist; the message suggests the nearest name."""
+
+    def __init__(self, name: str, columns: Sequence[str]) -> None:
+        near = get_close_matches(name, columns, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        listed = ", ".join(map(repr, columns[:12])) + (", …" if len(columns) > 12 else "")
+        super().__init__(f"no column {name!r}{hint} The columns are {listed}.")
+
+
+def categories(labels: Any) -> Categories:
+    """Factorise an array of labels (strings, numbers, booleans, objects) in alphabetical order.
+
+    Examples
+    --------
+    >>> categories(["b", "a", None])
+    Categories(codes=array([2, 1, 0], dtype=int32), names=['(missing)', 'a', 'b'])
+    """
+    array = np.asarray(labels)
+    if array.dtype.kind in "iub":
+        found, codes = np.unique(array, return_inverse=True)
+    else:
+        text = [MISSING if _is_missing(label) else str(label) for label in array.tolist()]
+        found, codes = np.unique(np.array(text, dtype=str), return_inverse=True)
+    return Categories(codes.astype(np.int32), [str(name) for name in found.tolist()])
+
+
+def is_table(value: Any) -> bool:
+    """Say whether `Table` can open the value.
+
+    Examples
+    --------
+    >>> is_table({"a": [1]}), is_table([1, 2])
+    (True, False)
+    """
+    if isinstance(value, Mapping):
+        return True
+    native = nw.from_native(value, pass_through=True)
+    return isinstance(native, nw.DataFrame | nw.LazyFrame) or _is_record_batch(value)
+
+
+def _open(native: Any) -> Any:
+    if isinstance(native, Mapping):
+        data = {str(name): np.asarray(values) for name, values in native.items()}
+        if len({len(values) for values in data.values()}) > 1:
+            lengths = ", ".join(f"{name}: {len(values)}" for name, values in data.items())
+            raise ValueError(f"columns must be equally long, got {lengths}")
+        return data
+    if _is_record_batch(native):
+        import pyarrow as pa
+
+        native = pa.Table.from_batches([native])
+    frame = nw.from_native(native, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        return frame.collect()
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    raise TypeError(
+        "expected a pandas, polars or pyarrow table, a duckdb relation or a mapping of columns, "
+        f"got {type(native).__name__}"
+    )
+
+
+def _is_record_batch(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__.split(".")[0] == "pyarrow" and kind.__name__ == "RecordBatch"
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or (isinstance(label, float) and np.isnan(label)) or str(label) in {"<NA>", "NaT"}
+
+
+def _factorise(column: Any) -> Categories:
+    """Factorise a narwhals series by its own library: dictionary lookups, no Python loop over rows."""
+    text = column if column.dtype == nw.String else column.cast(nw.String)
+    text = text.fill_null(MISSING)
+    names = sorted(text.unique().to_list())
+    if not names:
+        return Categories(np.zeros(0, np.int32), [])
+    codes = text.replace_strict(names, list(range(len(names))), return_dtype=nw.Int32)
+    return Categories(np.asarray(codes.to_numpy(), dtype=np.int32), [str(name) for name in names])
+
+
+def _describe(column: Any) -> str:
+    return str(column.dtype)

@@ -1,0 +1,85 @@
+"""Levels: the finite set of probabilities a forecaster may issue. They start at 0, end at 1 and increase."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+SINE_DEFAULT = 32
+
+
+def uniform(n: int) -> Array:
+    """Return the n + 1 levels i/n.
+
+    Examples
+    --------
+    >>> uniform(4)
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    if n < 1:
+        raise ValueError(f"levels: given N = {n}, expected at least 1 (levels 0 and 1)")
+    return np.arange(n + 1) / n
+
+
+def sine(n: int) -> Array:
+    """Return the n + 1 levels sin²(πi/2n): dense near 0 and 1, where rounding costs most in log loss.
+
+    Examples
+    --------
+    >>> sine(4).round(3)
+    array([0.   , 0.146, 0.5  , 0.854, 1.   ])
+    """
+    if n < 1:
+        raise ValueError(f'levels: given "sine:{n}", expected at least "sine:1" (levels 0 and 1)')
+    z = np.sin(np.pi * np.arange(n + 1) / (2 * n)) ** 2
+    z[0], z[-1] = 0.0, 1.0
+    return z
+
+
+def explicit(values: ArrayLike) -> Array:
+    """Return the given levels after checking that a crossing always exists on them.
+
+    Examples
+    --------
+    >>> explicit([0, 0.01, 0.1, 1])
+    array([0.  , 0.01, 0.1 , 1.  ])
+    """
+    z = np.array(values, dtype=np.float64)
+    if z.ndim != 1 or z.size < 2:
+        raise ValueError(f"levels: given an array of shape {z.shape}, expected one dimension and at least two values")
+    if not np.all(np.diff(z) > 0):
+        raise ValueError(f"levels: given {z[:8]}…, expected strictly increasing finite values")
+    if z[0] != 0.0 or z[-1] != 1.0:
+        raise ValueError(
+            f"levels: given first {z[0]} and last {z[-1]}, expected 0 and 1 "
+            "(between them every wish in [0, 1] finds two neighbours to hedge)"
+        )
+    return z
+
+
+def starting(levels: "str | int | ArrayLike") -> tuple[Array, bool]:
+    """Return the levels a forecaster starts with and whether it refines them itself.
+
+    Parameters
+    ----------
+    levels : "adaptive", an integer N (uniform i/N), "sine" or "sine:N", or an increasing array from 0 to 1.
+
+    Examples
+    --------
+    >>> starting("adaptive")
+    (array([0., 1.]), True)
+    >>> starting("sine:2")
+    (array([0. , 0.5, 1. ]), False)
+    """
+    if isinstance(levels, str):
+        name, _, count = levels.partition(":")
+        if name == "adaptive" and not count:
+            return uniform(1), True
+        if name == "sine" and (not count or count.isdecimal()):
+            return sine(int(count) if count else SINE_DEFAULT), False
+        raise ValueError(f'levels: given {levels!r}, expected "adaptive", "sine", "sine:N", an integer or an array')
+    if isinstance(levels, bool):
+        raise TypeError(f"levels: given {levels!r}, expected a name, an integer or an array")
+    if isinstance(levels, (int, np.integer)):
+        return uniform(int(levels)), False
+    return explicit(levels), False

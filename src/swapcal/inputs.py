@@ -1,0 +1,93 @@
+"""Validation at the boundary: what was given, what is expected, where."""
+
+import hashlib
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from swapcal.kernels.checks import FINE, NOT_FINITE, NOT_HALF, first_bad_context
+
+Array = NDArray[np.float64]
+
+
+def context_rows(X: ArrayLike, dim: int, *, single: bool = False) -> Array:
+    """Return a private C-ordered copy of contexts, shape (n, dim), or say which row is not in X.
+
+    Contexts have x_1 = ½ and ‖x‖ ≤ 1. With `single`, one context of shape (dim,) becomes one row.
+    """
+    try:
+        rows = np.array(X, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"context: given {type(X).__name__} that is not numeric, expected floats ({error})") from None
+    if rows.ndim != (1 if single else 2):
+        expected = f"({dim},)" if single else f"(rows, {dim})"
+        raise ValueError(f"context: given shape {rows.shape}, expected {expected}")
+    if rows.shape[-1] != dim:
+        hint = "; grow(dim) appends coordinates" if rows.shape[-1] > dim else ""
+        raise ValueError(f"context: given {rows.shape[-1]} coordinates, expected {dim}{hint}")
+    if single:
+        rows = rows.reshape(1, dim)
+    row, reason = first_bad_context(rows)
+    if reason != FINE:
+        raise ValueError(_complaint(rows[row], reason, "" if single else f" in row {row}"))
+    return rows
+
+
+def _complaint(x: Array, reason: int, where: str) -> str:
+    if reason == NOT_FINITE:
+        bad = np.flatnonzero(~np.isfinite(x))
+        if bad.size == 0:
+            return f"context{where}: given values up to {np.abs(x).max():.3g}, expected ‖x‖ ≤ 1"
+        return f"context{where}: given {x[bad[0]]} at coordinate {bad[0]}, expected finite numbers"
+    if reason == NOT_HALF:
+        return f"context{where}: given first coordinate {x[0]!r}, expected 0.5 (the constant coordinate)"
+    return f"context{where}: given norm {np.linalg.norm(x):.6g}, expected at most 1"
+
+
+def label(y: float) -> float:
+    """Return one label as a float in [0, 1]."""
+    try:
+        value = float(y)
+    except (TypeError, ValueError):
+        raise TypeError(f"label: given {y!r}, expected a number in [0, 1]") from None
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"label: given {y!r}, expected a number in [0, 1]")
+    return value
+
+
+def label_rows(y: ArrayLike, rows: int) -> Array:
+    """Return labels of shape (rows,), all in [0, 1]."""
+    try:
+        values = np.ascontiguousarray(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"labels: given {type(y).__name__} that is not numeric, expected floats ({error})") from None
+    if values.shape != (rows,):
+        raise ValueError(f"labels: given shape {values.shape}, expected ({rows},), one per context")
+    bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
+    if bad.size:
+        raise ValueError(f"labels: given {values[bad[0]]} in row {bad[0]}, expected numbers in [0, 1]")
+    return values
+
+
+def event_key(event: object) -> int:
+    """Return the 64-bit key of an event id (any int, str or bytes); never 0, which stands for "not named"."""
+    if isinstance(event, bool) or not isinstance(event, (int, np.integer, str, bytes)):
+        raise TypeError(f"event: given {type(event).__name__}, expected an int, str or bytes id")
+    raw = event if isinstance(event, bytes) else str(event).encode()
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+def positive(name: str, value: float) -> float:
+    """Return a finite positive float."""
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name}: given {value!r}, expected a positive finite number")
+    return number
+
+
+def dimension(dim: int) -> int:
+    """Return a dimension of at least 1."""
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
+        raise ValueError(f"dim: given {dim!r}, expected an integer of at least 1")
+    return int(dim)

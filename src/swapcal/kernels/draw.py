@@ -1,0 +1,42 @@
+"""Counter-based randomness: the draw is a pure function of seed, event and context."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import jit
+
+Array = NDArray[np.float64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+S11, S27, S30, S31, S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+ONE = np.uint64(1)
+
+
+@jit
+def scramble(h: np.uint64) -> np.uint64:
+    """Return splitmix64's finaliser of h: a bijection whose output bits each depend on all input bits."""
+    h = (h ^ (h >> S30)) * MIX_1
+    h = (h ^ (h >> S27)) * MIX_2
+    return h ^ (h >> S31)
+
+
+@jit
+def fingerprint(x: Array) -> np.uint64:
+    """Return a 64-bit multilinear hash of the bits of x; equal contexts, equal fingerprints."""
+    bits = x.view(np.uint64)
+    h = GOLDEN
+    key = GOLDEN
+    for i in range(bits.shape[0]):
+        # Round numbers have empty low halves, which a product would never spread downwards.
+        h += (bits[i] ^ (bits[i] >> S32)) * key
+        key += GOLDEN + GOLDEN
+    return h
+
+
+@jit
+def uniform(seed: np.uint64, event: np.uint64) -> float:
+    """Return a number in [0, 1) determined by (seed, event)."""
+    h = scramble(scramble(event + GOLDEN) ^ seed)
+    return np.float64(h >> S11) * 2.0**-53

@@ -1,0 +1,71 @@
+"""What one level's learner does with a labelled context of weight α."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import jit
+from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
+from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, State
+
+Array = NDArray[np.float64]
+
+# F_4^lin lies inside the ball of this radius (paper, Section 2.3).
+ONS_RADIUS = 4.0
+
+
+@jit
+def clip(w: float) -> float:
+    """Return w forced into [0, 1]."""
+    return min(1.0, max(0.0, w))
+
+
+@jit
+def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, u: Array) -> float:
+    """Move θ to the new ridge solution; return αq/(1 + αq), the share of the loss that the bound charges."""
+    theta = state.theta[slot]
+    r = dot(theta, x)
+    g = absorb(state.factor[slot], state.scale[slot], x, alpha, u)
+    c = alpha * (y - r) / g
+    for i in range(theta.shape[0]):
+        theta[i] += c * u[i]
+    return (g - 1.0) / g
+
+
+@jit
+def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, u: Array) -> float:
+    """Take one Online Newton Step on α(⟨θ,x⟩ - y)²; return ∇ᵀA⁻¹∇/(2β), the term of its regret bound.
+
+    A ← A + ∇∇ᵀ and θ ← Π^A(θ - A⁻¹∇/β), with ∇ = 2α(⟨θ,x⟩ - y)x.
+    """
+    theta = state.theta[slot]
+    beta = state.knobs[STEP]
+    k = 2.0 * alpha * (dot(theta, x) - y)
+    add_outer(state.gram[slot], x, alpha)
+    g = absorb(state.factor[slot], state.scale[slot], x, k * k, u)
+    c = k / (beta * g)
+    for i in range(theta.shape[0]):
+        theta[i] -= c * u[i]
+    if dot(theta, theta) > ONS_RADIUS * ONS_RADIUS:
+        project_ball(theta, state.factor[slot], state.scale[slot], ONS_RADIUS)
+    return (g - 1.0) / g / (2.0 * beta)
+
+
+@jit
+def learn_level(state: State, slot: int, x: Array, y: float, alpha: float, w: float, u: Array) -> None:
+    """Enter (x, y) with weight α into a level's statistics and its learner; w is the wish issued at prediction."""
+    if alpha <= 0.0:
+        return
+    z = state.z[slot]
+    state.mass[slot] += alpha
+    state.excess[slot] += alpha * (w - z) * (w + z - 2.0 * y)
+    residual = state.residual[slot]
+    c = alpha * (y - z)
+    for i in range(residual.shape[0]):
+        residual[i] += c * x[i]
+    learner = state.codes[CODES_LEARNER]
+    if learner == ONS_LEARNER:
+        state.potential[slot] += step_ons(state, slot, x, y, alpha, u)
+    else:
+        share = step_ridge(state, slot, x, y, alpha, u)
+        miss = y - 0.5 if learner == VAW_LEARNER else y - w
+        state.potential[slot] += alpha * miss * miss * share

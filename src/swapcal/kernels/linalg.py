@@ -1,0 +1,245 @@
+"""Symmetric positive definite matrices kept as U D Uᵀ, four columns at a time.
+
+A learner needs P = (λI + Σ w x xᵀ)⁻¹ for hundreds of millions of rank-one updates. Updating P itself
+(Sherman-Morrison) loses symmetry and definiteness along directions the data never visit. Bierman's recursion
+updates the factors instead: D only ever shrinks by ratios in (0, 1], so P stays symmetric positive definite
+by construction, at the same cost.
+
+Layout of one factor, with `width` columns (the dimension rounded up to a multiple of four): for the block of
+columns j, j+1, j+2, j+3 first their four segments of rows 0..j-1, then the six entries above the diagonal
+inside the block, column by column. Appending coordinates appends blocks and moves nothing. D is kept apart.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import jit
+
+Array = NDArray[np.float64]
+
+BLOCK = 4
+CORNER = 6
+
+
+def padded(dim: int) -> int:
+    """Return `dim` rounded up to whole blocks; the extra coordinates are zero and stay zero."""
+    return -(-dim // BLOCK) * BLOCK
+
+
+def factor_size(dim: int) -> int:
+    """Return the number of doubles that hold U for `dim` coordinates (about dim²/2)."""
+    return sum(BLOCK * start + CORNER for start in range(0, padded(dim), BLOCK))
+
+
+def unpack(factor: Array, width: int) -> Array:
+    """Return the unit upper-triangular U of shape (..., width, width) from its packed layout."""
+    U = np.zeros((*factor.shape[:-1], width, width))
+    U[..., range(width), range(width)] = 1.0
+    offset = 0
+    for start in range(0, width, BLOCK):
+        for column in range(start, start + BLOCK):
+            U[..., :start, column] = factor[..., offset : offset + start]
+            offset += start
+        for column in range(start + 1, start + BLOCK):
+            height = column - start
+            U[..., start:column, column] = factor[..., offset : offset + height]
+            offset += height
+    return U
+
+
+@jit
+def dot(a: Array, b: Array) -> float:
+    """Return ⟨a, b⟩."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@jit
+def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> float:
+    """Replace P = U D Uᵀ by (P⁻¹ + weight x xᵀ)⁻¹; write u = P_old x; return 1 + weight xᵀ P_old x.
+
+    Bierman's measurement update. Entry (i, j) of U and the partial gain u_i are advanced together, so one pass
+    over the factor gives both the new factor and u. Four columns share each visit to u.
+    """
+    g = 1.0
+    r = 1.0
+    offset = 0
+    for j in range(0, scale.shape[0], BLOCK):
+        c0 = factor[offset : offset + j]
+        c1 = factor[offset + j : offset + 2 * j]
+        c2 = factor[offset + 2 * j : offset + 3 * j]
+        c3 = factor[offset + 3 * j : offset + 4 * j]
+        e = factor[offset + 4 * j : offset + 4 * j + CORNER]
+        f0, f1, f2, f3 = 0.0, 0.0, 0.0, 0.0
+        for i in range(j):
+            xi = x[i]
+            f0 += c0[i] * xi
+            f1 += c1[i] * xi
+            f2 += c2[i] * xi
+            f3 += c3[i] * xi
+        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        e01, e02, e12, e03, e13, e23 = e[0], e[1], e[2], e[3], e[4], e[5]
+        f0 += x0
+        f1 += x1 + e01 * x0
+        f2 += x2 + e02 * x0 + e12 * x1
+        f3 += x3 + e03 * x0 + e13 * x1 + e23 * x2
+
+        v0, v1, v2, v3 = scale[j] * f0, scale[j + 1] * f1, scale[j + 2] * f2, scale[j + 3] * f3
+        a0, a1, a2, a3 = weight * f0, weight * f1, weight * f2, weight * f3
+        g0 = g + a0 * v0
+        g1 = g0 + a1 * v1
+        g2 = g1 + a2 * v2
+        g3 = g2 + a3 * v3
+        r0, r1, r2, r3 = 1.0 / g0, 1.0 / g1, 1.0 / g2, 1.0 / g3
+        p0, p1, p2, p3 = -a0 * r, -a1 * r0, -a2 * r1, -a3 * r2
+        scale[j] *= g * r0
+        scale[j + 1] *= g0 * r1
+        scale[j + 2] *= g1 * r2
+        scale[j + 3] *= g2 * r3
+
+        for i in range(j):
+            ui = u[i]
+            m0, m1, m2, m3 = c0[i], c1[i], c2[i], c3[i]
+            c0[i] = m0 + ui * p0
+            ui += m0 * v0
+            c1[i] = m1 + ui * p1
+            ui += m1 * v1
+            c2[i] = m2 + ui * p2
+            ui += m2 * v2
+            c3[i] = m3 + ui * p3
+            u[i] = ui + m3 * v3
+
+        e[0] = e01 + v0 * p1
+        u0 = v0 + e01 * v1
+        e[1] = e02 + u0 * p2
+        u0 += e02 * v2
+        e[3] = e03 + u0 * p3
+        u[j] = u0 + e03 * v3
+        e[2] = e12 + v1 * p2
+        u1 = v1 + e12 * v2
+        e[4] = e13 + u1 * p3
+        u[j + 1] = u1 + e13 * v3
+        e[5] = e23 + v2 * p3
+        u[j + 2] = v2 + e23 * v3
+        u[j + 3] = v3
+        g = g3
+        r = r3
+        offset += 4 * j + CORNER
+    return g
+
+
+@jit
+def quadratic(factor: Array, scale: Array, x: Array) -> float:
+    """Return q = xᵀ U D Uᵀ x."""
+    q = 0.0
+    offset = 0
+    for j in range(0, scale.shape[0], BLOCK):
+        f0, f1, f2, f3 = 0.0, 0.0, 0.0, 0.0
+        for i in range(j):
+            xi = x[i]
+            f0 += factor[offset + i] * xi
+            f1 += factor[offset + j + i] * xi
+            f2 += factor[offset + 2 * j + i] * xi
+            f3 += factor[offset + 3 * j + i] * xi
+        e = factor[offset + 4 * j : offset + 4 * j + CORNER]
+        x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
+        f0 += x0
+        f1 += x1 + e[0] * x0
+        f2 += x2 + e[1] * x0 + e[2] * x1
+        f3 += x3 + e[3] * x0 + e[4] * x1 + e[5] * x2
+        q += scale[j] * f0 * f0 + scale[j + 1] * f1 * f1 + scale[j + 2] * f2 * f2 + scale[j + 3] * f3 * f3
+        offset += 4 * j + CORNER
+    return q
+
+
+@jit
+def dense(factor: Array, scale: Array) -> Array:
+    """Return the full matrix U D Uᵀ."""
+    width = scale.shape[0]
+    U = np.eye(width)
+    offset = 0
+    for start in range(0, width, BLOCK):
+        for column in range(start, start + BLOCK):
+            for i in range(start):
+                U[i, column] = factor[offset + i]
+            offset += start
+        for column in range(start + 1, start + BLOCK):
+            for i in range(start, column):
+                U[i, column] = factor[offset]
+                offset += 1
+    P = np.zeros((width, width))
+    for i in range(width):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(i, width):
+                total += U[i, k] * U[j, k] * scale[k]
+            P[i, j] = total
+            P[j, i] = total
+    return P
+
+
+@jit
+def solve_definite(M: Array, b: Array) -> Array:
+    """Return M⁻¹ b for symmetric positive definite M, by Cholesky; M is overwritten by its factor."""
+    d = b.shape[0]
+    x = b.copy()
+    for j in range(d):
+        for k in range(j):
+            M[j, j] -= M[j, k] * M[j, k]
+        M[j, j] = np.sqrt(M[j, j])
+        for i in range(j + 1, d):
+            for k in range(j):
+                M[i, j] -= M[i, k] * M[j, k]
+            M[i, j] /= M[j, j]
+    for i in range(d):
+        for k in range(i):
+            x[i] -= M[i, k] * x[k]
+        x[i] /= M[i, i]
+    for i in range(d - 1, -1, -1):
+        for k in range(i + 1, d):
+            x[i] -= M[k, i] * x[k]
+        x[i] /= M[i, i]
+    return x
+
+
+@jit
+def project_ball(theta: Array, factor: Array, scale: Array, radius: float) -> None:
+    """Project θ onto the ball of `radius` in the norm of A = P⁻¹, in place.
+
+    The projection is θ' with (A + μI) θ' = A θ and ‖θ'‖ = radius, that is (I + μP) θ' = θ, so only P is needed.
+    Newton on 1/‖θ'(μ)‖ - 1/radius, which is concave in μ: from μ = 0 it climbs to the root without overshooting.
+    """
+    P = dense(factor, scale)
+    width = theta.shape[0]
+    start = theta.copy()
+    mu = 0.0
+    for _ in range(100):
+        M = mu * P + np.eye(width)
+        s = solve_definite(M, start)
+        norm = np.sqrt(dot(s, s))
+        # 1e-14: the last Newton steps move the norm by less than rounding does.
+        if norm <= radius * (1.0 + 1e-14):
+            break
+        slope = dot(s, solve_definite(mu * P + np.eye(width), P @ s)) / norm
+        mu += (norm / radius - 1.0) * norm / slope
+    for i in range(width):
+        theta[i] = s[i]
+    # Rounding may leave the point outside by an ulp; the regret proof needs it inside.
+    norm = np.sqrt(dot(theta, theta))
+    if norm > radius:
+        for i in range(width):
+            theta[i] *= radius / norm
+
+
+@jit
+def add_outer(packed: Array, x: Array, weight: float) -> None:
+    """Add weight x xᵀ to a symmetric matrix kept as its packed lower triangle, row by row."""
+    offset = 0
+    for i in range(x.shape[0]):
+        row = packed[offset : offset + i + 1]
+        a = weight * x[i]
+        for j in range(i + 1):
+            row[j] += a * x[j]
+        offset += i + 1

@@ -1,0 +1,250 @@
+"""One loop for everything: a row without a ticket is issued one, a row with a label is learned.
+
+`run`, `predict` and `update` all execute this same machine code, with many rows or one, so they agree bit for bit.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.draw import fingerprint, scramble, uniform
+from swapcal.kernels.jit import jit
+from swapcal.kernels.learners import clip, learn_level
+from swapcal.kernels.linalg import dot, quadratic
+from swapcal.kernels.mixing import (
+    hedge_gap,
+    hedge_weight,
+    round_to_levels,
+    self_consistent_weight,
+    shrunk,
+    stationary,
+)
+from swapcal.kernels.state import (
+    CODES_ADAPTIVE,
+    CODES_LEARNER,
+    CODES_MIXING,
+    GAP,
+    HEDGE,
+    KAPPA,
+    LATE,
+    LEVELS,
+    RIDGE,
+    T_GAP,
+    T_HIGH,
+    T_ISSUED,
+    T_LOW,
+    T_MEAN,
+    T_P,
+    T_SLOT_HIGH,
+    T_SLOT_LOW,
+    T_W_HIGH,
+    T_W_LOW,
+    T_WEIGHT,
+    UPDATES,
+    VAW_LEARNER,
+    WORST_GAP,
+    State,
+)
+
+Array = NDArray[np.float64]
+
+# theory: an interval splits when its rounding loss exceeds κ times its learners' loss plus this share of λ.
+SPLIT_FLOOR = 0.1
+
+
+@jit
+def wish(state: State, slot: int, x: Array) -> float:
+    """Return what the learner of a level would forecast if it carried the whole weight."""
+    r = dot(state.theta[slot], x)
+    if state.codes[CODES_LEARNER] == VAW_LEARNER:
+        return shrunk(r, quadratic(state.factor[slot], state.scale[slot], x), 1.0)
+    return clip(r)
+
+
+@jit
+def crossing(state: State, x: Array) -> int:
+    """Return k such that the k-th level's learner wishes at least its level and the next one at most its own.
+
+    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so bisection keeps the invariant.
+    """
+    lo = 0
+    hi = state.counts[LEVELS] - 1
+    while hi - lo > 1:
+        mid = (lo + hi) // 2
+        slot = state.order[mid]
+        if wish(state, slot, x) >= state.z[slot]:
+            lo = mid
+        else:
+            hi = mid
+    return lo
+
+
+@jit
+def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
+    """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
+    k = crossing(state, x)
+    low, high = state.order[k], state.order[k + 1]
+    z_low, z_high = state.z[low], state.z[high]
+    r_low, r_high = dot(state.theta[low], x), dot(state.theta[high], x)
+    if state.codes[CODES_LEARNER] == VAW_LEARNER:
+        q_low = quadratic(state.factor[low], state.scale[low], x)
+        q_high = quadratic(state.factor[high], state.scale[high], x)
+        weight = self_consistent_weight(r_low, q_low, z_low, r_high, q_high, z_high)
+        w_low, w_high = shrunk(r_low, q_low, 1.0 - weight), shrunk(r_high, q_high, weight)
+        gap = (1.0 - weight) * (z_low - w_low) * (z_low + w_low) + weight * (z_high - w_high) * (z_high + w_high)
+    else:
+        w_low, w_high = clip(r_low), clip(r_high)
+        u, v = w_low - z_low, z_high - w_high
+        weight = hedge_weight(u, v)
+        gap = hedge_gap(u, v, z_high - z_low)
+    ticket[T_P] = z_high if draw < weight else z_low
+    ticket[T_MEAN] = z_low + weight * (z_high - z_low)
+    ticket[T_LOW] = z_low
+    ticket[T_HIGH] = z_high
+    ticket[T_WEIGHT] = weight
+    ticket[T_W_LOW] = w_low
+    ticket[T_W_HIGH] = w_high
+    ticket[T_GAP] = gap
+    ticket[T_SLOT_LOW] = low
+    ticket[T_SLOT_HIGH] = high
+
+
+@jit
+def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Array) -> None:
+    """Play the stationary distribution of the levels' rounded wishes (Blum-Mansour; paper, Algorithm 1).
+
+    `mix` receives each slot's probability in its first half and its wish in the second.
+    """
+    n = state.counts[LEVELS]
+    z = np.empty(n)
+    for k in range(n):
+        z[k] = state.z[state.order[k]]
+    base = np.empty(n, np.int64)
+    up = np.empty(n)
+    for k in range(n):
+        slot = state.order[k]
+        w = clip(dot(state.theta[slot], x))
+        mix[n + slot] = w
+        base[k], up[k] = round_to_levels(w, z)
+    p = stationary(base, up)
+    mean, gap, below = 0.0, 0.0, 0.0
+    lowest, highest, issued = n, 0, -1
+    for k in range(n):
+        slot = state.order[k]
+        mix[slot] = p[k]
+        if p[k] > 0.0:
+            w = mix[n + slot]
+            mean += p[k] * z[k]
+            gap += p[k] * (w - z[base[k]]) * (z[base[k] + 1] - w)
+            below += p[k]
+            lowest = min(lowest, k)
+            highest = k
+            if issued < 0 and draw < below:
+                issued = k
+    if issued < 0:
+        issued = highest
+    ticket[T_P] = z[issued]
+    ticket[T_MEAN] = mean
+    ticket[T_LOW] = z[lowest]
+    ticket[T_HIGH] = z[highest]
+    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
+    ticket[T_W_LOW] = mix[n + state.order[lowest]]
+    ticket[T_W_HIGH] = mix[n + state.order[highest]]
+    ticket[T_GAP] = gap
+    ticket[T_SLOT_LOW] = state.order[lowest]
+    ticket[T_SLOT_HIGH] = state.order[highest]
+
+
+@jit
+def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array) -> None:
+    """Fill in a ticket. Event 0 stands for "not named": it is derived from the update count and the context."""
+    updates = state.counts[UPDATES]
+    if event == np.uint64(0):
+        event = fingerprint(x) ^ scramble(np.uint64(updates))
+    draw = uniform(state.seed[0], event)
+    ticket[T_ISSUED] = updates
+    if state.codes[CODES_MIXING] == HEDGE:
+        issue_hedge(state, x, draw, ticket)
+    else:
+        issue_stationary(state, x, draw, ticket, mix)
+
+
+@jit
+def split(state: State, low: int, high: int) -> None:
+    """Put a new level half-way between two neighbours, its learner starting from their mean."""
+    middle = 0.5 * (state.z[low] + state.z[high])
+    if not state.z[low] < middle < state.z[high]:
+        return
+    new = state.counts[LEVELS]
+    k = new
+    while state.order[k - 1] != low:
+        state.order[k] = state.order[k - 1]
+        k -= 1
+    state.order[k] = new
+    state.counts[LEVELS] = new + 1
+    state.right[low] = new
+    state.right[new] = high
+    state.z[new] = middle
+    state.slack[low] = 0.0
+    for i in range(state.theta.shape[1]):
+        mean = 0.5 * (state.theta[low, i] + state.theta[high, i])
+        state.theta[new, i] = mean
+        state.prior[new, i] = mean
+
+
+@jit
+def refine(state: State, low: int, high: int, gap: float) -> None:
+    """Charge an interval with its rounding loss, and split it once rounding costs more than learning."""
+    if state.right[low] != high:
+        return
+    state.slack[low] += gap
+    learning = 0.5 * (state.potential[low] + state.potential[high]) + SPLIT_FLOOR * state.knobs[RIDGE]
+    if state.slack[low] > state.knobs[KAPPA] * learning:
+        split(state, low, high)
+
+
+@jit
+def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, u: Array) -> None:
+    """Learn a label with the weights that were issued, however long ago."""
+    low, high = np.int64(ticket[T_SLOT_LOW]), np.int64(ticket[T_SLOT_HIGH])
+    if state.codes[CODES_MIXING] == HEDGE:
+        weight = ticket[T_WEIGHT]
+        learn_level(state, low, x, y, 1.0 - weight, ticket[T_W_LOW], u)
+        learn_level(state, high, x, y, weight, ticket[T_W_HIGH], u)
+        width = ticket[T_HIGH] - ticket[T_LOW]
+        state.totals[WORST_GAP] += 0.25 * width * width
+    else:
+        n = mix.shape[0] // 2
+        for slot in range(n):
+            learn_level(state, slot, x, y, mix[slot], mix[n + slot], u)
+    gap = ticket[T_GAP]
+    state.totals[GAP] += gap
+    if ticket[T_ISSUED] < state.counts[UPDATES]:
+        state.counts[LATE] += 1
+    state.counts[UPDATES] += 1
+    if state.codes[CODES_ADAPTIVE] == 1:
+        refine(state, low, high, gap)
+
+
+@jit
+def advance(
+    state: State, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array, start: int
+) -> int:
+    """Process rows from `start`; return the first row not done, which is short of the end only if slots ran out.
+
+    A ticket whose low slot is negative is issued first; a label that is not NaN is learned. `mixes` may have fewer
+    rows than X (rows then share them in turn), because a mixture is needed only until its label is learned.
+    """
+    dim = X.shape[1]
+    x = np.zeros(state.theta.shape[1])
+    u = np.zeros(state.theta.shape[1])
+    for row in range(start, X.shape[0]):
+        if state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+            return row
+        for i in range(dim):
+            x[i] = X[row, i]
+        mix = mixes[row % mixes.shape[0]]
+        if tickets[row, T_SLOT_LOW] < 0.0:
+            issue(state, x, events[row % events.shape[0]], tickets[row], mix)
+        if not np.isnan(y[row]):
+            learn(state, x, y[row], tickets[row], mix, u)
+    return X.shape[0]

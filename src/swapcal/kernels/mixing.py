@@ -1,0 +1,151 @@
+"""From learners' wishes to a distribution over levels: two-point hedge, or a stationary distribution."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import jit
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A rounding probability below this is rounding noise of the division that made it; as an edge of the chain it
+# could only make two classes look like one.
+NEGLIGIBLE = 1e-15
+
+
+@jit
+def hedge_weight(u: float, v: float) -> float:
+    """Return P(high) = u/(u+v) for gaps u = w_low - z_low ≥ 0 and v = z_high - w_high ≥ 0; low surely if both are 0."""
+    if u <= 0.0:
+        return 0.0
+    return u / (u + v)
+
+
+@jit
+def hedge_gap(u: float, v: float, h: float) -> float:
+    """Return D = uv(2h/(u+v) - 1) = Var(z) - Var(w), the loss of playing levels instead of wishes; at most h²/4."""
+    if u <= 0.0 or v <= 0.0:
+        return 0.0
+    return u * v * (2.0 * h / (u + v) - 1.0)
+
+
+@jit
+def shrunk(r: float, q: float, a: float) -> float:
+    """Return the self-consistent VAW forecast clip(½ + (r - ½)/(1 + a q)) of a learner that will carry weight a."""
+    return min(1.0, max(0.0, 0.5 + (r - 0.5) / (1.0 + a * q)))
+
+
+@jit
+def self_consistent_weight(r0: float, q0: float, z0: float, r1: float, q1: float, z1: float) -> float:
+    """Return p with (1-p) (w_0(1-p) - z_0) + p (w_1(p) - z_1) = 0, by bisection.
+
+    The left side is ≥ 0 at p = 0 and ≤ 0 at p = 1 because the pair was chosen so with weight 1 on either end.
+    """
+    lo, hi = 0.0, 1.0
+    for _ in range(64):
+        p = 0.5 * (lo + hi)
+        imbalance = (1.0 - p) * (shrunk(r0, q0, 1.0 - p) - z0) + p * (shrunk(r1, q1, p) - z1)
+        if imbalance > 0.0:
+            lo = p
+        else:
+            hi = p
+    return 0.5 * (lo + hi)
+
+
+@jit
+def round_to_levels(w: float, z: Array) -> tuple[int, float]:
+    """Return RRound(w) on sorted levels: index i and the probability of level i+1 (level i otherwise)."""
+    lo, hi = 0, z.shape[0] - 1
+    while hi - lo > 1:
+        mid = (lo + hi) // 2
+        if z[mid] <= w:
+            lo = mid
+        else:
+            hi = mid
+    return lo, min(1.0, max(0.0, (w - z[lo]) / (z[hi] - z[lo])))
+
+
+@jit
+def closed_class(base: Integers, up: Array) -> Integers:
+    """Return the states of one closed class of the chain i → base_i w.p. 1-up_i, base_i + 1 w.p. up_i.
+
+    Depth-first search from state 0 (Tarjan); the first strongly connected component completed has no way out.
+    """
+    n = base.shape[0]
+    index = np.full(n, -1, np.int64)
+    low = np.zeros(n, np.int64)
+    edge = np.zeros(n, np.int64)
+    path = np.zeros(n, np.int64)
+    stack = np.zeros(n, np.int64)
+    index[0] = 0
+    depth, size, seen = 1, 1, 1
+    while True:
+        i = path[depth - 1]
+        if edge[i] < 2:
+            side = edge[i]
+            edge[i] += 1
+            probability = up[i] if side == 1 else 1.0 - up[i]
+            if probability <= NEGLIGIBLE:
+                continue
+            j = base[i] + side
+            if index[j] < 0:
+                index[j] = seen
+                low[j] = seen
+                seen += 1
+                path[depth] = j
+                depth += 1
+                stack[size] = j
+                size += 1
+            else:
+                low[i] = min(low[i], index[j])
+        elif low[i] == index[i]:
+            first = size - 1
+            while stack[first] != i:
+                first -= 1
+            return np.sort(stack[first:size])
+        else:
+            depth -= 1
+            parent = path[depth - 1]
+            low[parent] = min(low[parent], low[i])
+
+
+@jit
+def stationary(base: Integers, up: Array) -> Array:
+    """Return p ≥ 0, Σp = 1, Qp = p for the column-stochastic Q whose column i rounds to levels base_i and base_i + 1.
+
+    The chain may be reducible or periodic. Inside a closed class the state-reduction algorithm of Grassmann,
+    Taksar and Heyman is exact: it never subtracts, so no cancellation and no singular solve.
+    """
+    p = np.zeros(base.shape[0])
+    states = closed_class(base, up)
+    m = states.shape[0]
+    place = np.full(base.shape[0], -1, np.int64)
+    for k in range(m):
+        place[states[k]] = k
+    M = np.zeros((m, m))
+    for k in range(m):
+        i = states[k]
+        if 1.0 - up[i] > NEGLIGIBLE:
+            M[k, place[base[i]]] += 1.0 - up[i]
+        if up[i] > NEGLIGIBLE:
+            M[k, place[base[i] + 1]] += up[i]
+    for n in range(m - 1, 0, -1):
+        out = 0.0
+        for j in range(n):
+            out += M[n, j]
+        for i in range(n):
+            if M[i, n] != 0.0:
+                M[i, n] /= out
+                for j in range(n):
+                    M[i, j] += M[i, n] * M[n, j]
+    p[states[0]] = 1.0
+    total = 1.0
+    for n in range(1, m):
+        mass = 0.0
+        for i in range(n):
+            mass += p[states[i]] * M[i, n]
+        p[states[n]] = mass
+        total += mass
+    for k in range(m):
+        p[states[k]] /= total
+    return p

@@ -1,0 +1,61 @@
+"""The forecaster's whole memory as named arrays, and the columns of a ticket."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+RIDGE_LEARNER, ONS_LEARNER, VAW_LEARNER = 0, 1, 2
+HEDGE, BLUM_MANSOUR = 0, 1
+
+# codes
+CODES_LEARNER, CODES_MIXING, CODES_ADAPTIVE = 0, 1, 2
+# knobs: λ, κ, the Online Newton Step's β, and A's initial diagonal (λ, or ω for the Online Newton Step)
+RIDGE, KAPPA, STEP, START = 0, 1, 2, 3
+# counts
+LEVELS, UPDATES, LATE = 0, 1, 2
+# totals: Σ D_t and its worst case Σ h_t²/4
+GAP, WORST_GAP = 0, 1
+
+# a ticket's columns
+(T_P, T_MEAN, T_LOW, T_HIGH, T_WEIGHT, T_W_LOW, T_W_HIGH, T_GAP, T_SLOT_LOW, T_SLOT_HIGH, T_ISSUED) = range(11)
+TICKET = 11
+
+
+class State(NamedTuple):
+    """One slot per level; slots never move, `order` sorts them. `width` is the dimension in whole blocks."""
+
+    z: Array
+    """(slots,) the levels."""
+    order: Integers
+    """(slots,) slots sorted by level; the first counts[LEVELS] are in use."""
+    right: Integers
+    """(slots,) the slot of the next level up, -1 at the top."""
+    theta: Array
+    """(slots, width) the learners' weights."""
+    prior: Array
+    """(slots, width) where each learner started."""
+    factor: Array
+    """(slots, factor_size) U of each learner's P = U D Uᵀ."""
+    scale: Array
+    """(slots, width) D of the same."""
+    residual: Array
+    """(slots, width) g = Σ α (y - z) x."""
+    gram: Array
+    """(slots, packed) G = Σ α x xᵀ, only where P does not imply it (ONS); otherwise of width 0."""
+    mass: Array
+    """(slots,) n = Σ α."""
+    excess: Array
+    """(slots,) Σ α [(w_issued - y)² - (z - y)²]."""
+    potential: Array
+    """(slots,) the learners' regret potential, e.g. Σ α² (w - y)² q / (1 + αq) for ridge."""
+    slack: Array
+    """(slots,) Σ D_t of the interval to the right of the level since it was made."""
+    totals: Array
+    counts: Integers
+    knobs: Array
+    codes: Integers
+    seed: NDArray[np.uint64]

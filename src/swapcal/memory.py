@@ -1,0 +1,116 @@
+"""Making, enlarging and unpacking the forecaster's arrays."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from swapcal.kernels.linalg import factor_size, padded, unpack
+from swapcal.kernels.state import (
+    CODES_LEARNER,
+    LEVELS,
+    ONS_LEARNER,
+    RIDGE,
+    START,
+    T_SLOT_LOW,
+    TICKET,
+    State,
+)
+
+Array = NDArray[np.float64]
+
+PER_SLOT = (
+    "z order right theta prior factor scale residual gram mass excess potential slack".split()
+)  # fmt: skip
+
+
+def allocate(
+    levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int
+) -> State:
+    """Return the memory of a forecaster that has seen nothing."""
+    width, n = padded(dim), len(levels)
+    gram = width * (width + 1) // 2 if codes[CODES_LEARNER] == ONS_LEARNER else 0
+    z = np.zeros(slots)
+    z[:n] = levels
+    prior = np.zeros((slots, width))
+    prior[:n, 0] = 2.0 * levels
+    return State(
+        z=z,
+        order=np.arange(slots),
+        right=np.where(np.arange(slots) < n - 1, np.arange(slots) + 1, -1),
+        theta=prior.copy(),
+        prior=prior,
+        factor=np.zeros((slots, factor_size(dim))),
+        scale=np.full((slots, width), 1.0 / knobs[START]),
+        residual=np.zeros((slots, width)),
+        gram=np.zeros((slots, gram)),
+        mass=np.zeros(slots),
+        excess=np.zeros(slots),
+        potential=np.zeros(slots),
+        slack=np.zeros(slots),
+        totals=np.zeros(2),
+        counts=np.array([n, 0, 0]),
+        knobs=np.array(knobs),
+        codes=np.array(codes),
+        seed=np.array([seed], np.uint64),
+    )
+
+
+def with_slots(state: State, slots: int) -> State:
+    """Return the same memory with room for `slots` levels."""
+    extra = slots - len(state.z)
+    fill = {"scale": 1.0 / state.knobs[START], "right": -1}
+    grown = {name: _longer(getattr(state, name), extra, fill.get(name, 0)) for name in PER_SLOT}
+    return state._replace(**grown)
+
+
+def _longer(array: NDArray[np.generic], extra: int, fill: float) -> NDArray[np.generic]:
+    tail = np.full((extra, *array.shape[1:]), fill, array.dtype)
+    return np.concatenate([array, tail])
+
+
+def with_width(state: State, dim: int) -> State:
+    """Return the same memory with `dim` coordinates; earlier ones keep their places, new ones start from nothing."""
+    width = padded(dim)
+    extra = width - state.theta.shape[1]
+    if extra <= 0:
+        return state
+    gram = width * (width + 1) // 2 if state.gram.shape[1] else 0
+    size = {"factor": factor_size(dim) - state.factor.shape[1], "gram": gram - state.gram.shape[1]}
+    wide = {name: _wider(getattr(state, name), extra, 0.0) for name in ("theta", "prior", "residual")}
+    wide |= {name: _wider(getattr(state, name), size[name], 0.0) for name in size}
+    return state._replace(scale=_wider(state.scale, extra, 1.0 / state.knobs[START]), **wide)
+
+
+def _wider(array: Array, extra: int, fill: float) -> Array:
+    return np.hstack([array, np.full((len(array), extra), fill)])
+
+
+def blank_tickets(rows: int) -> Array:
+    """Return tickets yet to be issued."""
+    tickets = np.empty((rows, TICKET))
+    tickets[:, T_SLOT_LOW] = -1.0
+    return tickets
+
+
+def slots_in_order(state: State) -> NDArray[np.int64]:
+    """Return the slots in use, sorted by level."""
+    return state.order[: state.counts[LEVELS]]
+
+
+def inverse(state: State, slot: int, dim: int) -> Array:
+    """Return P = U D Uᵀ of one learner, shape (dim, dim)."""
+    U = unpack(state.factor[slot], state.scale.shape[1])
+    return ((U * state.scale[slot]) @ U.T)[:dim, :dim]
+
+
+def gram(state: State, slot: int, dim: int) -> Array:
+    """Return G = Σ α x xᵀ of one level: kept explicitly for ONS, implied by P⁻¹ = λI + G otherwise."""
+    width = state.scale.shape[1]
+    if state.gram.shape[1]:
+        G = np.zeros((width, width))
+        G[np.tril_indices(width)] = state.gram[slot]
+        return (G + np.tril(G, -1).T)[:dim, :dim]
+    U = unpack(state.factor[slot], width)
+    V = solve_triangular(U, np.eye(width), unit_diagonal=True)
+    A = (V.T / state.scale[slot]) @ V
+    return A[:dim, :dim] - state.knobs[RIDGE] * np.eye(dim)
