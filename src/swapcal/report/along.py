@@ -1,14 +1,17 @@
-"""Along a direction: predicted and observed rates in bins of a witness's score."""
+"""Along a direction: predicted and observed rates in bins of a witness's score.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+Bins stand side by side in the order of their scores, because scores of real directions bunch together.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from swapcal.report.layout import exhibit, legend
 from swapcal.report.markup import Html
 from swapcal.report.reliability import outside
 from swapcal.report.schema import CurvePoint
-from swapcal.report.svg import Plot, covering, drawing, stretched
-from swapcal.report.text import axis_decimals, count, figure, finite, percent
+from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
+from swapcal.report.text import axis_decimals, count, figure, finite, percent, points
 
 MOST_BINS = 40
 """Bins drawn at most."""
@@ -19,27 +22,35 @@ class _Bin:
     score: float
     p: float
     y: float
-    n: float
     band: tuple[float, float] | None
+    title: str
 
     @property
     def beyond(self) -> bool:
         return self.band is not None and outside(self.y, *self.band)
 
-    @property
-    def title(self) -> str:
-        return f"predicted {percent(self.p, 2)}, observed {percent(self.y, 2)}, {count(self.n)} rows"
+    def relative(self) -> "_Bin":
+        band = None if self.band is None else (self.band[0] - self.p, self.band[1] - self.p)
+        return replace(self, p=0.0, y=self.y - self.p, band=band)
 
 
 def along(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
-    """Draw the rates along the direction; nothing without drawable bins."""
+    """Draw the rates along the direction, or their differences where rates would hide them."""
     bins = [b for b in map(_bin, curve[:MOST_BINS]) if b is not None]
     if not bins:
         return Html("")
-    text = f"Mean prediction and observed rate in {len(bins)} bins of the {axis}."
-    title = f"Predicted and observed by {axis}"
-    picture = drawing(name, title, text, *_shapes(bins), style="medium")
-    return exhibit(f"Predicted and observed rate, by {axis}", picture, _key(bins))
+    apart = differences_tell_more(bins)
+    what = "Observed minus predicted (percentage points)" if apart else "Predicted and observed rate"
+    text = f"{what} in {len(bins)} bins of the {axis}, in increasing order."
+    shapes = _shapes([b.relative() for b in bins] if apart else bins, points if apart else percent)
+    picture = drawing(name, f"{what}, by {axis}", text, *shapes, style="medium")
+    return exhibit(f"{what}, by {axis}", picture, _key(bins))
+
+
+def differences_tell_more(bins: Sequence[_Bin]) -> bool:
+    """Tell whether predictions vary so much that the gaps to the outcomes would be too small to see."""
+    spread_of_p = max(b.p for b in bins) - min(b.p for b in bins)
+    return spread_of_p > 5 * max(abs(x - b.p) for b in bins for x in (b.y, *(b.band or ())))
 
 
 def _bin(point: CurvePoint) -> _Bin | None:
@@ -47,28 +58,30 @@ def _bin(point: CurvePoint) -> _Bin | None:
     low, high = finite(point.get("band_low")), finite(point.get("band_high"))
     if score is None or p is None or y is None:
         return None
-    return _Bin(score, p, y, finite(point["n"]) or 0.0, None if low is None or high is None else (low, high))
+    title = f"predicted {percent(p, 2)}, observed {percent(y, 2)}, {count(point['n'])} rows"
+    return _Bin(score, p, y, None if low is None or high is None else (low, high), title)
 
 
-def _shapes(bins: Sequence[_Bin]) -> list[Html]:
+def _shapes(bins: Sequence[_Bin], write: Callable[[float, int], str]) -> list[Html]:
     edges = [edge for b in bins if b.band for edge in b.band]
-    plot = Plot(
-        covering(b.score for b in bins), covering([*edges, *(r for b in bins for r in (b.p, b.y))], 0.08)
-    )
-    places = axis_decimals(plot.y.high - plot.y.low)
+    rates = covering([*edges, *(r for b in bins for r in (b.p, b.y))], 0.08)
+    plot = Plot(Scale(-0.5, len(bins) - 0.5), rates)
+    places = axis_decimals(rates.high - rates.low)
+    picks = spread(len(bins), 4)
     return [
-        stretched(plot.area(((b.score, *b.band) for b in bins if b.band), "band")),
-        plot.y_axis(plot.y.ticks(4), lambda value: percent(value, places)),
-        plot.x_axis(plot.x.ticks(3), lambda value: figure(value, 2)),
-        stretched(plot.line(((b.score, b.p) for b in bins), "predicted")),
-        *(plot.segment(b.score, b.p, b.score, b.y, "stem") for b in bins),
-        *(_mark(plot, b) for b in bins),
+        plot.y_axis(rates.ticks(4), lambda value: write(value, places)),
+        plot.x_axis(picks, lambda i: figure(bins[round(i)].score, 2)),
+        *(plot.segment(i, b.band[0], i, b.band[1], "band-bar") for i, b in enumerate(bins) if b.band),
+        stretched(plot.line(((i, b.p) for i, b in enumerate(bins)), "predicted")),
+        *(plot.segment(i, b.p, i, b.y, "stem") for i, b in enumerate(bins)),
+        *(plot.dot(i, b.p, "issued", 2.5) for i, b in enumerate(bins)),
+        *(_mark(plot, i, b) for i, b in enumerate(bins)),
     ]
 
 
-def _mark(plot: Plot, b: _Bin) -> Html:
+def _mark(plot: Plot, i: int, b: _Bin) -> Html:
     mark = plot.diamond if b.beyond else plot.dot
-    return mark(b.score, b.y, "beyond" if b.beyond else "observed", 3.5, b.title)
+    return mark(i, b.y, "beyond" if b.beyond else "observed", 3.5, b.title)
 
 
 def _key(bins: Sequence[_Bin]) -> Html:

@@ -61,7 +61,7 @@ def _pieces(pieces: Sequence[CertificatePiece]) -> Html:
     total = sum(x for p in pieces if (x := finite(p["value"])) is not None)
     columns = [("Piece", "name"), ("Amount", "number"), ("Share", "number")]
     rows = [[clip(p["name"], 200), figure(p["value"]), _share(p["value"], total)] for p in pieces]
-    return table("What the certificate is made of.", columns, rows)
+    return table("What the certificate is made of.", columns, rows, style="pieces")
 
 
 def _share(value: float | None, total: float) -> str:

@@ -7,7 +7,7 @@ from swapcal.report.layout import exhibit, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, Quantity
 from swapcal.report.svg import Scale
-from swapcal.report.text import all_finite, clip, figure, finite, p_value, plain_symbol, symbol
+from swapcal.report.text import all_finite, clip, drawn_symbol, figure, finite, p_value, symbol
 
 MOST_QUANTITIES = 40
 """Quantities shown at most."""
@@ -126,8 +126,8 @@ def _row(index: int, quantity: Quantity, scale: Scale) -> Html:
     return join(shapes)
 
 
-def _name(quantity: Quantity) -> str:
-    return clip(f"{plain_symbol(quantity['name'])} · {plain_symbol(quantity['against'])}", 44)
+def _name(quantity: Quantity) -> Html:
+    return drawn_symbol(clip(f"{quantity['name']} · {quantity['against']}", 44))
 
 
 def _promises(quantity: Quantity) -> list[float]:

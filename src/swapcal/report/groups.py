@@ -9,7 +9,7 @@ from swapcal.report.text import all_finite, count, decimals, finite, p_value, pe
 
 MOST_GROUPS = 200
 """Rows shown at most; miscalibrated groups are kept before others."""
-WIDTH, HEIGHT = 132, 16
+WIDTH, HEIGHT = 168, 16
 """Size of an interval glyph in pixels."""
 
 
@@ -54,14 +54,21 @@ def _lead(everyone: Sequence[Group]) -> Html:
 
 
 def reach(shown: Sequence[Group]) -> float:
-    """Half-width of the shared axis: the widest trustworthy interval, so that tiny groups cannot flatten all.
+    """Half-width of the shared axis: four in five intervals and every finding fit, a few wide ones are cut.
 
     >>> reach([])
     0.01
     """
     solid = [g for g in shown if not g["small"]] or list(shown)
-    ends = all_finite(x for g in solid for x in (g["low"], g["high"], g["gap"]))
-    return max(map(abs, ends), default=0.0) or 0.01
+    ends = sorted(max(map(abs, ends), default=0.0) for ends in map(_ends, solid))
+    found = (
+        abs(gap) for g in shown if g["verdict"] == "miscalibrated" and (gap := finite(g["gap"])) is not None
+    )
+    return max([1.15 * max(found, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
+
+
+def _ends(group: Group) -> list[float]:
+    return all_finite([group["low"], group["high"], group["gap"]])
 
 
 def _table(shown: Sequence[Group]) -> Html:
@@ -138,4 +145,4 @@ def _interval(low: float, high: float, style: str) -> list[Html]:
 def _centre(x: float, style: str) -> Html:
     if style == "beyond":
         return tag("path", d=f"M{coordinate(x)} 3l5 5l-5 5l-5-5Z", class_=style)
-    return tag("circle", cx=x, cy=HEIGHT / 2, r=3.5, class_=style)
+    return tag("circle", cx=x, cy=HEIGHT / 2, r=3.25, class_=style)

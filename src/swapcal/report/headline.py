@@ -38,7 +38,7 @@ def strip(quantities: Sequence[Quantity]) -> Html:
     """Show the first quantity that has a noise floor against that floor, on one line from zero."""
     for quantity in quantities:
         value, high = finite(quantity["value"]), finite(quantity["null_high"])
-        if value is not None and high is not None and max(value, high) > 0:
+        if value is not None and high is not None and high > 0:
             return _strip(quantity, value, finite(quantity["null_low"]) or 0.0, high)
     return Html("")
 
@@ -51,6 +51,7 @@ def _strip(quantity: Quantity, value: float, low: float, high: float) -> Html:
     mark = plot.diamond if value > high else plot.dot
     shapes = [
         plot.segment(0.0, 0.5, plot.x.high, 0.5, "axis"),
+        plot.segment(0.0, 0.3, 0.0, 0.7, "limit"),
         band,
         mark(value, 0.5, "beyond" if value > high else "observed", radius=6),
     ]
@@ -59,8 +60,8 @@ def _strip(quantity: Quantity, value: float, low: float, high: float) -> Html:
         "strip", f"{plain_symbol(quantity['name'])} against chance", text, *shapes, style="strip"
     )
     kind = "beyond" if value > high else "observed"
-    words = f"observed error {figure(value)}"
-    key = legend((kind, words), ("band", f"what chance alone gives: {figure(low)} to {figure(high)}"))
+    words = f"observed error {figure(value)}, {figure(value / high, 2)} times the most chance explains"
+    key = legend((kind, words), ("band", f"what chance alone gives, {figure(low)} to {figure(high)}"))
     meaning = join([symbol(quantity["name"]), ": ", clip(quantity["meaning"], 300)])
     return tag("figure", picture, key, tag("figcaption", meaning), class_="headline-strip")
 

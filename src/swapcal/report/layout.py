@@ -44,8 +44,13 @@ def table(
     """Write a table; each column is (heading, class) and the first cell of a row is its heading."""
     head = tag("tr", *(tag("th", heading, scope="col", class_=kind or None) for heading, kind in columns))
     body = tag("tbody", *(_row(columns, row) for row in rows))
-    whole = tag("table", tag("caption", caption), tag("thead", head), body, class_=style)
-    frame = "scroll tall" if len(rows) > TALL else "scroll"
+    tall = len(rows) > TALL
+    hint = (
+        tag("span", f" {plural(len(rows), 'row')}; scroll within the table.", class_="hint") if tall else ""
+    )
+    title = tag("caption", tag("span", caption, hint, class_="words"))
+    whole = tag("table", title, tag("thead", head), body, class_=style)
+    frame = "scroll tall" if tall else "scroll"
     return tag("div", whole, class_=frame, tabindex="0", role="region", aria_label=f"Table: {plain(caption)}")
 
 

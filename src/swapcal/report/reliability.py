@@ -24,7 +24,7 @@ def reliability(findings: Findings) -> Html:
     shown = busiest(levels)
     curves = tag("div", _curve(shown, density), _gaps(shown), class_="pair")
     key = legend(
-        ("band", "where 95 % of correct forecasts would fall"),
+        ("band", "95 % band if the forecasts are right"),
         ("observed", "observed, within the band"),
         ("beyond", "observed, outside the band"),
         ("ideal", "perfect agreement"),
@@ -70,7 +70,7 @@ def _lead(levels: Sequence[Level]) -> Html:
     text = (
         "If the forecasts are right, things given a probability of 30 % happen about 30 % of the time: "
         f"the marks follow the diagonal. Of {count(len(levels))} levels drawn, {count(beyond)} "
-        f"{'lies' if beyond == 1 else 'lie'} outside the band that chance allows. The right-hand picture "
+        f"{'lies' if beyond == 1 else 'lie'} outside the band that chance allows. The second picture "
         "shows the same marks as differences, enlarged."
     )
     return prose(text)
@@ -193,7 +193,7 @@ def merged(density: Density) -> list[tuple[float, float, float]]:
 def _figures(levels: Sequence[Level]) -> Html:
     places = decimals([level["mean_p"] for level in levels]) + 1
     columns = [("Level", "number"), ("Rows", "number"), ("Predicted", "number"), ("Observed", "number")]
-    columns += [("Gap (points)", "number"), ("Chance allows", "number"), ("", "verdicts")]
+    columns += [("Gap (points)", "number"), ("Chance allows", "number"), ("Within?", "verdicts")]
     rows = [_figures_row(level, places) for level in levels]
     return folded("Show these figures as a table", table("Levels of the reliability curve.", columns, rows))
 
@@ -208,5 +208,5 @@ def _figures_row(level: Level, places: int) -> list[str]:
         percent(y, places),
         points(y - p, places),
         allowed,
-        "outside" if _beyond(level) else "",
+        "outside" if _beyond(level) else "within",
     ]

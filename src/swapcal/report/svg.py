@@ -32,17 +32,31 @@ class Scale:
         span = self.high - self.low
         return min(1.0, max(0.0, (value - self.low) / span)) if span > 0 else 0.5
 
+    def step(self, target: int = 5) -> float:
+        """Distance between the ticks."""
+        return round_step((self.high - self.low) / target)
+
     def ticks(self, target: int = 5) -> list[float]:
         """Round values inside the interval, about `target` of them.
 
         >>> Scale(0.0, 1.0).ticks()
         [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         """
-        step = round_step((self.high - self.low) / target)
+        step = self.step(target)
         if step == 0:
             return [self.low]
         first, last = math.ceil(self.low / step - 1e-6), math.floor(self.high / step + 1e-6)
         return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
+
+
+def spread(n: int, wanted: int) -> list[int]:
+    """Pick about `wanted` of n positions, evenly and with both ends.
+
+    >>> spread(9, 3), spread(2, 5), spread(1, 5)
+    ([0, 4, 8], [0, 1], [0])
+    """
+    few = min(n, wanted)
+    return sorted({round(i * (n - 1) / (few - 1)) for i in range(few)}) if few > 1 else [0]
 
 
 def round_step(rough: float) -> float:

@@ -112,6 +112,19 @@ def axis_decimals(span: float, ticks: int = 5) -> int:
     return max(0, math.ceil(-math.log10(max(100 * span / ticks, 1e-9)) - 1e-9))
 
 
+def tick(value: float, step: float) -> str:
+    """Write an axis label with the decimals its step needs.
+
+    >>> tick(0.1, 0.05), tick(0.0, 0.05), tick(2000.0, 1000.0), tick(4e-7, 2e-7)
+    ('0.10', '0', '2,000', '4.00 × 10⁻⁷')
+    """
+    if value == 0:
+        return "0"
+    if not 1e-5 <= step < 1e9:
+        return figure(value)
+    return minus(f"{value:,.{max(0, math.ceil(-math.log10(step) - 1e-9))}f}")
+
+
 def percent(rate: float | None, places: int = 1) -> str:
     """Write a rate as a percentage.
 
@@ -164,6 +177,26 @@ def symbol(name: str) -> Html:
         pieces += [name[end : match.start()], base, tag("sub", low), tag("sup", high) if high else ""]
         end = match.end()
     return join([*pieces, name[end:]])
+
+
+def drawn_symbol(name: str) -> Html:
+    """Set symbols inside a drawing, where sub- and superscripts are shifted pieces of text.
+
+    >>> drawn_symbol("Cal_2 ·")
+    'Cal<tspan dy="3" class="script">2</tspan><tspan dy="-3"> ·</tspan>'
+    """
+    pieces: list[str] = []
+    end, shift = 0, 0
+    for match in _SYMBOL.finditer(name):
+        base, low, high = match.groups()
+        pieces += [_shifted(name[end : match.start()] + base, -shift), _shifted(low, 3, "script")]
+        pieces += [_shifted(high, -8, "script")] if high else []
+        end, shift = match.end(), 3 - (8 if high else 0)
+    return join([*pieces, _shifted(name[end:], -shift)])
+
+
+def _shifted(text: str, dy: int, style: str | None = None) -> str:
+    return tag("tspan", text, dy=dy, class_=style) if text and dy else text
 
 
 def plain_symbol(name: str) -> str:

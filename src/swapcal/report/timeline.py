@@ -6,7 +6,7 @@ from swapcal.report.layout import exhibit, hidden, legend, prose, section
 from swapcal.report.markup import Html, join
 from swapcal.report.reliability import outside
 from swapcal.report.schema import Findings, Period
-from swapcal.report.svg import Plot, Scale, covering, drawing, stretched
+from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
 from swapcal.report.text import (
     all_finite,
     axis_decimals,
@@ -17,6 +17,7 @@ from swapcal.report.text import (
     percent,
     plain_symbol,
     symbol,
+    tick,
 )
 
 MOST_PERIODS = 400
@@ -43,9 +44,10 @@ def _lead(periods: Sequence[Period]) -> Html:
     if not judged:
         return prose("How predicted and observed rates moved together.")
     expected = 0.025 * len(judged)
+    usual = f"about {expected:.0f}" if expected >= 1 else "fewer than one"
     text = (
         f"In {count(beyond)} of {count(len(judged))} periods the error exceeds what chance allows; "
-        f"correct forecasts would exceed it in about {figure(expected, 2)}."
+        f"correct forecasts would exceed it in {usual}."
     )
     return prose(text)
 
@@ -58,16 +60,14 @@ def _axis(periods: Sequence[Period]) -> tuple[Scale, list[int]]:
     """Return the time axis and the indices that carry a label: few enough for a phone."""
     n = len(periods)
     longest = max(len(p["label"]) for p in periods)
-    wanted = min(n, 5 if longest <= 8 else 3)
-    picks = {round(i * (n - 1) / (wanted - 1)) for i in range(wanted)} if wanted > 1 else {0}
-    return Scale(-0.5, n - 0.5), sorted(picks)
+    return Scale(-0.5, n - 0.5), spread(n, 5 if longest <= 8 else 3)
 
 
 def _labels(plot: Plot, periods: Sequence[Period], picks: Sequence[int]) -> Html:
     low = plot.y.low
     labels = []
     for i in picks:
-        anchor = "begin" if i == 0 and len(picks) > 1 else "end" if i == len(periods) - 1 and i > 0 else "mid"
+        anchor = "end" if i == len(periods) - 1 and i > 0 else "mid"
         labels.append(plot.write(i, low, clip(periods[i]["label"], 14), f"tick {anchor}", dy="1.45em"))
         labels.append(plot.segment(i, plot.y.low, i, plot.y.high, "grid"))
     return join(labels)
@@ -120,7 +120,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
     boxes = ((i - 0.5, low, i + 0.5, high) for i, low, high in _floors(periods))
     shapes = [
         stretched(plot.boxes(boxes, "band")),
-        plot.y_axis(y.ticks(4), lambda value: figure(value, 2)),
+        plot.y_axis(y.ticks(4), lambda value: tick(value, y.step(4))),
         _labels(plot, periods, picks),
         stretched(plot.line(((i, finite(p["error"])) for i, p in enumerate(periods)), "observed-line")),
         *_error_dots(plot, periods),

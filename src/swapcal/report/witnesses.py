@@ -19,7 +19,7 @@ from swapcal.report.text import (
     symbol,
 )
 
-MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 6
+MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
 """How much of each list is shown."""
 AXIS = "score along the direction"
 """What a curve runs along unless its witness says otherwise."""
@@ -47,10 +47,17 @@ def witnesses(findings: Findings) -> Html:
 
 def _witness(rank: int, witness: Witness) -> Html:
     heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
-    aside = [_facts(witness), _direction(witness["direction"])]
+    direction = Html("") if witness.get("group") else _direction(witness["direction"])
     picture = along(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
-    body = tag("div", picture, tag("div", *aside), class_="pair") if picture else tag("div", *aside)
-    return tag("article", heading, body, class_="witness", aria_labelledby=f"witness-{rank}")
+    body = tag("div", picture, tag("div", direction), class_="pair") if picture and direction else None
+    return tag(
+        "article",
+        heading,
+        _facts(witness),
+        body or join([picture, direction]),
+        class_="witness",
+        aria_labelledby=f"witness-{rank}",
+    )
 
 
 def _facts(witness: Witness) -> Html:
@@ -79,24 +86,21 @@ def _interval(ends: Sequence[float]) -> str:
 
 
 def _levels(levels: Sequence[float]) -> str:
+    places = max(1, decimals(levels))
     if not levels:
         return "all levels"
-    names = [percent(v, max(1, decimals(levels))) for v in levels[:MOST_LEVELS]]
-    more = len(levels) - len(names)
-    return ", ".join(names) + (f" and {count(more)} more" if more else "")
+    if len(levels) <= MOST_LEVELS:
+        return ", ".join(percent(v, places) for v in levels)
+    return f"{len(levels)} levels from {percent(min(levels), places)} to {percent(max(levels), places)}"
 
 
 def _resemblances(resembles: Sequence[Resemblance]) -> Html:
-    items = [
-        join(
-            [
-                given(r["group"], 60),
-                tag("span", f" (correlation {figure(r['correlation'], 2)})", class_="note"),
-            ]
-        )
-        for r in resembles[:MOST_RESEMBLANCES]
-    ]
-    return join(tag("span", item, class_="line") for item in items)
+    return join(map(_resemblance, resembles[:MOST_RESEMBLANCES]))
+
+
+def _resemblance(resemblance: Resemblance) -> Html:
+    note = tag("span", f" (correlation {figure(resemblance['correlation'], 2)})", class_="note")
+    return tag("span", given(resemblance["group"], 60), note, class_="line")
 
 
 def _direction(direction: Sequence[Coefficient]) -> Html:
@@ -104,18 +108,16 @@ def _direction(direction: Sequence[Coefficient]) -> Html:
     if not shown:
         return Html("")
     largest = max(abs(c["coefficient"]) for c in shown) or 1.0
-    columns = [("Feature", "name"), ("", "glyph"), ("Coefficient", "number"), ("Unit", "unit")]
-    rows = [
-        [
-            given(c["name"], 60),
-            _bar(c["coefficient"] / largest),
-            _signed(c["coefficient"]),
-            clip(c["unit"] or "", 40),
-        ]
-        for c in shown
-    ]
+    columns = [("Feature", "name"), ("Weight", "glyph"), ("Coefficient", "number")]
+    rows = [_coefficient(c, largest) for c in shown]
     rest = hidden(len(shown), len(direction), "coefficient", "the smallest")
     return join([table("The direction, largest coefficients first.", columns, rows, style="direction"), rest])
+
+
+def _coefficient(coefficient: Coefficient, largest: float) -> list[str]:
+    value, unit = coefficient["coefficient"], coefficient["unit"]
+    note = tag("span", f" {clip(unit, 40)}", class_="note") if unit else ""
+    return [join([given(coefficient["name"], 60), note]), _bar(value / largest), _signed(value)]
 
 
 def _signed(value: float) -> str:
