@@ -284,3 +284,18 @@ def test_empty_levels_contribute_nothing():
     nothing = errors.mcal2_affine(np.zeros(2), np.zeros(2), np.zeros((2, 3)))
     assert nothing[0] == 0
     assert errors.mcal1_linear(np.zeros(1), np.zeros((1, 3)))[:2] == (0, 0)
+
+
+@pytest.mark.parametrize("radius", [0.9, 2.0])
+def test_swap_regret_of_many_draws_equals_one_by_one(radius):
+    p, y, X, w = sample(31, rows=60, bias=1.0)
+    _, _, _, G = statistics(p, y, X, w)
+    rng = np.random.default_rng(2)
+    draws = []
+    for _ in range(20):
+        fresh = (rng.random(60) < 0.5).astype(float)
+        draws.append(statistics(p, fresh, X, w)[2])
+    levels = np.minimum(LEVELS, radius)
+    together = errors.swap_regret_draws(levels, np.array(draws), G, radius)
+    singly = [errors.swap_regret(levels, g, G, radius)[0].sum() for g in draws]
+    np.testing.assert_allclose(together, singly, atol=1e-9)

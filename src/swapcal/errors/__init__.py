@@ -20,8 +20,9 @@ from swapcal.errors.pooled import (
     mcal2_linear,
     mcal_groups,
 )
-from swapcal.errors.regret import ridge_regret, swap_regret
+from swapcal.errors.regret import ridge_regret, swap_regret, swap_regret_draws
 from swapcal.errors.swap import (
+    TAIL_RADIUS,
     cal,
     power_sum,
     smcal_affine,
@@ -35,6 +36,7 @@ from swapcal.errors.swap import (
 )
 
 __all__ = [
+    "TAIL_RADIUS",
     "Interval",
     "Omniprediction",
     "cal",
@@ -52,6 +54,7 @@ __all__ = [
     "support_affine",
     "support_linear",
     "swap_regret",
+    "swap_regret_draws",
     "witness_affine",
     "witness_groups",
     "witness_linear",

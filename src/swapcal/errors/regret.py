@@ -54,6 +54,43 @@ def swap_regret(v: Array, g: Array, G: Array, radius: float = 2.0) -> tuple[Arra
     return gains, theta
 
 
+def swap_regret_draws(v: Array, g: Array, G: Array, radius: float = 2.0) -> Array:
+    """Total `swap_regret` for many residual vectors that share v and G: one eigendecomposition per level.
+
+    Parameters
+    ----------
+    v, g, G : (L,), (B, L, d), (L, d, d)
+
+    Returns
+    -------
+    totals : (B,)
+
+    Examples
+    --------
+    >>> G = 10 * np.diag([0.25, 0.0])
+    >>> g = np.array([[[1.5, 0.0]], [[0.0, 0.0]]])
+    >>> swap_regret_draws(np.array([0.2]), g, G[None]).round(6)
+    array([0.9, 0. ])
+    """
+    totals = np.zeros(len(g))
+    for level in np.flatnonzero(G[:, 0, 0] > 0):
+        totals += _level_draws(float(v[level]), g[:, level], G[level], radius)
+    return totals
+
+
+def _level_draws(v: float, g: Array, G: Array, radius: float) -> Array:
+    level, V = _diagonalise(v, g[0], G, radius)
+    tails = g[:, 1:] @ V
+    head, tail = _free_optimum(level._replace(tail=tails), g[:, 0])
+    gains = g[:, 0] * head + np.einsum("bd,bd->b", tails, tail)
+    outside = np.abs(level.centre + head) + ROOT3 * np.linalg.norm(tail, axis=1) > 2.0 * radius
+    for b in np.flatnonzero(outside):
+        one = level._replace(g1=float(g[b, 0]), tail=tails[b])
+        head_b, tail_b = _constrained_optimum(one)
+        gains[b] = _gain(g[b], G, np.concatenate([[head_b], V @ tail_b]))
+    return np.asarray(np.maximum(gains, 0.0))
+
+
 def ridge_regret(v: Array, g: Array, G: Array, ridge: float, prior: Array) -> tuple[Array, Array]:
     """Per level, max over θ in R^d of 2gᵀδ − δᵀGδ − ridge·‖θ − prior‖², δ = θ − 2v e_1, and its θ.
 
@@ -99,24 +136,30 @@ class _Level(NamedTuple):
 
 
 def _solve_level(v: float, g: Array, G: Array, radius: float) -> Array:
-    values, V = np.linalg.eigh(G[1:, 1:])
-    # Directions no row ever entered: g and G_12 vanish there up to rounding, so their noise is removed.
-    seen = values > len(G) * np.finfo(float).eps * max(float(G[0, 0]), 1e-300)
-    V, values = V[:, seen], values[seen]
-    level = _Level(2.0 * v, radius, float(g[0]), float(G[0, 0]), V.T @ g[1:], V.T @ G[1:, 0], values)
-    head, tail = _free_optimum(level)
+    level, V = _diagonalise(v, g, G, radius)
+    heads, tails = _free_optimum(level, np.array(level.g1))
+    head, tail = float(heads), tails
     if abs(level.centre + head) + ROOT3 * np.linalg.norm(tail) > 2.0 * radius:
         head, tail = _constrained_optimum(level)
     return np.concatenate([[head], V @ tail])
 
 
-def _free_optimum(level: _Level) -> tuple[float, Array]:
-    """Maximise without the constraint, by the Schur complement of G_11."""
+def _diagonalise(v: float, g: Array, G: Array, radius: float) -> tuple[_Level, Array]:
+    values, V = np.linalg.eigh(G[1:, 1:])
+    # Directions no row ever entered: g and G_12 vanish there up to rounding, so their noise is removed.
+    seen = values > len(G) * np.finfo(float).eps * max(float(G[0, 0]), 1e-300)
+    V, values = V[:, seen], values[seen]
+    tail, cross = V.T @ g[1:], V.T @ G[1:, 0]
+    return _Level(2.0 * v, radius, float(g[0]), float(G[0, 0]), tail, cross, values), V
+
+
+def _free_optimum(level: _Level, g1: Array) -> tuple[Array, Array]:
+    """Maximise without the constraint, by the Schur complement of G_11, for one or many tails."""
     schur = level.G11 - float(np.sum(level.cross**2 / level.values))
-    slope = level.g1 - float(np.sum(level.cross * level.tail / level.values))
+    slope = g1 - level.tail @ (level.cross / level.values)
     # A vanishing complement means the constant is a combination of the other coordinates: leave θ_1 alone.
-    head = slope / schur if schur > 1e-12 * level.G11 else 0.0
-    return head, (level.tail - head * level.cross) / level.values
+    head = np.asarray(slope / schur if schur > 1e-12 * level.G11 else 0.0 * slope)
+    return head, (level.tail - head[..., None] * level.cross) / level.values
 
 
 def _constrained_optimum(level: _Level) -> tuple[float, Array]:
