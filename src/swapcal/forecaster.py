@@ -113,6 +113,7 @@ class Forecaster:
             knobs=[ridge, inputs.positive("kappa", kappa), beta, ridge if omega is None else omega],
             seed=self._seed,
         )
+        self._scratch = memory.scratch(self._state)
 
     @classmethod
     def paper(cls, dim: int, horizon: int, target: str = "smcal", *, seed: int = 0) -> Self:
@@ -221,6 +222,7 @@ class Forecaster:
         if inputs.dimension(dim) < self._dim:
             raise ValueError(f"dim: given {dim}, expected at least the present {self._dim}; coordinates never go away")
         self._state = memory.with_width(self._state, dim)
+        self._scratch = memory.scratch(self._state)
         self._dim = int(dim)
 
     def certificate(self) -> Certificate:
@@ -246,6 +248,7 @@ class Forecaster:
         self = cls.__new__(cls)
         try:
             self._state = State(**arrays)
+            self._scratch = memory.scratch(self._state)
             self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
             self._uniform, self._owner = settings["uniform"], settings["owner"]
             self._seed = int(self._state.seed[0])
@@ -264,7 +267,7 @@ class Forecaster:
     ) -> None:
         """Run the kernel over all rows, making room for new levels whenever it asks."""
         done = 0
-        while (done := advance(self._state, X, y, events, tickets, mixes, done)) < len(X):
+        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done)) < len(X):
             self._state = memory.with_slots(self._state, self._roomier())
 
     def _roomier(self) -> int:

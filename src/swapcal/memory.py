@@ -6,13 +6,16 @@ from scipy.linalg import solve_triangular
 
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
+    BLUM_MANSOUR,
     CODES_LEARNER,
+    CODES_MIXING,
     LEVELS,
     ONS_LEARNER,
     RIDGE,
     START,
     T_SLOT_LOW,
     TICKET,
+    Scratch,
     State,
 )
 
@@ -83,6 +86,22 @@ def with_width(state: State, dim: int) -> State:
 
 def _wider(array: Array, extra: int, fill: float) -> Array:
     return np.hstack([array, np.full((len(array), extra), fill)])
+
+
+def scratch(state: State) -> Scratch:
+    """Return working room for the kernels on this state."""
+    width = state.theta.shape[1]
+    side = width if state.codes[CODES_LEARNER] == ONS_LEARNER else 0
+    n = len(state.z) if state.codes[CODES_MIXING] == BLUM_MANSOUR else 0
+    return Scratch(
+        x=np.zeros(width),
+        u=np.zeros(width),
+        ball=np.zeros((3, side, side)),
+        chain=np.zeros((3, n)),
+        base=np.zeros(n, np.int64),
+        walk=np.zeros((5, n), np.int64),
+        matrix=np.zeros((n, n)),
+    )
 
 
 def blank_tickets(rows: int) -> Array:

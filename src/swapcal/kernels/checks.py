@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import lean
 
 Array = NDArray[np.float64]
 
@@ -13,7 +13,7 @@ FINE, NOT_FINITE, NOT_HALF, TOO_LONG = 0, 1, 2, 3
 ROUNDING = 1e-9
 
 
-@jit
+@lean
 def first_bad_context(X: Array) -> tuple[int, int]:
     """Return (row, reason) of the first row with x_1 ≠ ½, ‖x‖ > 1 or a value that is not finite; else (-1, FINE)."""
     for row in range(X.shape[0]):

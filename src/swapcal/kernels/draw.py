@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import lean
 
 Array = NDArray[np.float64]
 
@@ -14,7 +14,7 @@ S11, S27, S30, S31, S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64
 ONE = np.uint64(1)
 
 
-@jit
+@lean
 def scramble(h: np.uint64) -> np.uint64:
     """Return splitmix64's finaliser of h: a bijection whose output bits each depend on all input bits."""
     h = (h ^ (h >> S30)) * MIX_1
@@ -22,7 +22,7 @@ def scramble(h: np.uint64) -> np.uint64:
     return h ^ (h >> S31)
 
 
-@jit
+@lean
 def fingerprint(x: Array) -> np.uint64:
     """Return a 64-bit multilinear hash of the bits of x; equal contexts, equal fingerprints."""
     bits = x.view(np.uint64)
@@ -35,7 +35,7 @@ def fingerprint(x: Array) -> np.uint64:
     return h
 
 
-@jit
+@lean
 def uniform(seed: np.uint64, event: np.uint64) -> float:
     """Return a number in [0, 1) determined by (seed, event)."""
     h = scramble(scramble(event + GOLDEN) ^ seed)

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
-from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, State
+from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Scratch, State
 
 Array = NDArray[np.float64]
 
@@ -13,16 +13,16 @@ Array = NDArray[np.float64]
 ONS_RADIUS = 4.0
 
 
-@jit
+@lean
 def clip(w: float) -> float:
     """Return w forced into [0, 1]."""
     return min(1.0, max(0.0, w))
 
 
-@jit
-def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, u: Array) -> float:
+@inlined
+def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
     """Move θ to the new ridge solution; return αq/(1 + αq), the share of the loss that the bound charges."""
-    theta = state.theta[slot]
+    theta, u = state.theta[slot], scratch.u
     r = dot(theta, x)
     g = absorb(state.factor[slot], state.scale[slot], x, alpha, u)
     c = alpha * (y - r) / g
@@ -31,13 +31,13 @@ def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, u: Arr
     return (g - 1.0) / g
 
 
-@jit
-def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, u: Array) -> float:
+@inlined
+def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
     """Take one Online Newton Step on α(⟨θ,x⟩ - y)²; return ∇ᵀA⁻¹∇/(2β), the term of its regret bound.
 
     A ← A + ∇∇ᵀ and θ ← Π^A(θ - A⁻¹∇/β), with ∇ = 2α(⟨θ,x⟩ - y)x.
     """
-    theta = state.theta[slot]
+    theta, u = state.theta[slot], scratch.u
     beta = state.knobs[STEP]
     k = 2.0 * alpha * (dot(theta, x) - y)
     add_outer(state.gram[slot], x, alpha)
@@ -46,12 +46,12 @@ def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, u: Array
     for i in range(theta.shape[0]):
         theta[i] -= c * u[i]
     if dot(theta, theta) > ONS_RADIUS * ONS_RADIUS:
-        project_ball(theta, state.factor[slot], state.scale[slot], ONS_RADIUS)
+        project_ball(theta, state.factor[slot], state.scale[slot], ONS_RADIUS, scratch.ball)
     return (g - 1.0) / g / (2.0 * beta)
 
 
-@jit
-def learn_level(state: State, slot: int, x: Array, y: float, alpha: float, w: float, u: Array) -> None:
+@inlined
+def learn_level(state: State, slot: int, x: Array, y: float, alpha: float, w: float, scratch: Scratch) -> None:
     """Enter (x, y) with weight α into a level's statistics and its learner; w is the wish issued at prediction."""
     if alpha <= 0.0:
         return
@@ -64,8 +64,8 @@ def learn_level(state: State, slot: int, x: Array, y: float, alpha: float, w: fl
         residual[i] += c * x[i]
     learner = state.codes[CODES_LEARNER]
     if learner == ONS_LEARNER:
-        state.potential[slot] += step_ons(state, slot, x, y, alpha, u)
+        state.potential[slot] += step_ons(state, slot, x, y, alpha, scratch)
     else:
-        share = step_ridge(state, slot, x, y, alpha, u)
+        share = step_ridge(state, slot, x, y, alpha, scratch)
         miss = y - 0.5 if learner == VAW_LEARNER else y - w
         state.potential[slot] += alpha * miss * miss * share

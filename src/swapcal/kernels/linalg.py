@@ -13,12 +13,14 @@ inside the block, column by column. Appending coordinates appends blocks and mov
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import lean
 
 Array = NDArray[np.float64]
 
 BLOCK = 4
 CORNER = 6
+# Newton on the secular equation converges quadratically: a handful of steps do, this only bounds the loop.
+MOST_NEWTON_STEPS = 100
 
 
 def padded(dim: int) -> int:
@@ -47,7 +49,7 @@ def unpack(factor: Array, width: int) -> Array:
     return U
 
 
-@jit
+@lean
 def dot(a: Array, b: Array) -> float:
     """Return ⟨a, b⟩."""
     total = 0.0
@@ -56,7 +58,7 @@ def dot(a: Array, b: Array) -> float:
     return total
 
 
-@jit
+@lean
 def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> float:
     """Replace P = U D Uᵀ by (P⁻¹ + weight x xᵀ)⁻¹; write u = P_old x; return 1 + weight xᵀ P_old x.
 
@@ -130,7 +132,7 @@ def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> fl
     return g
 
 
-@jit
+@lean
 def quadratic(factor: Array, scale: Array, x: Array) -> float:
     """Return q = xᵀ U D Uᵀ x."""
     q = 0.0
@@ -154,14 +156,15 @@ def quadratic(factor: Array, scale: Array, x: Array) -> float:
     return q
 
 
-@jit
-def dense(factor: Array, scale: Array) -> Array:
-    """Return the full matrix U D Uᵀ."""
+@lean
+def expand(factor: Array, scale: Array, U: Array, P: Array) -> None:
+    """Write the full matrix P = U D Uᵀ, by way of the full U."""
     width = scale.shape[0]
-    U = np.eye(width)
+    U[:, :] = 0.0
     offset = 0
     for start in range(0, width, BLOCK):
         for column in range(start, start + BLOCK):
+            U[column, column] = 1.0
             for i in range(start):
                 U[i, column] = factor[offset + i]
             offset += start
@@ -169,7 +172,6 @@ def dense(factor: Array, scale: Array) -> Array:
             for i in range(start, column):
                 U[i, column] = factor[offset]
                 offset += 1
-    P = np.zeros((width, width))
     for i in range(width):
         for j in range(i + 1):
             total = 0.0
@@ -177,63 +179,66 @@ def dense(factor: Array, scale: Array) -> Array:
                 total += U[i, k] * U[j, k] * scale[k]
             P[i, j] = total
             P[j, i] = total
-    return P
 
 
-@jit
-def solve_definite(M: Array, b: Array) -> Array:
-    """Return M⁻¹ b for symmetric positive definite M, by Cholesky; M is overwritten by its factor."""
-    d = b.shape[0]
-    x = b.copy()
+@lean
+def factorise_shifted(P: Array, mu: float, L: Array) -> None:
+    """Write the Cholesky factor L of I + μP, lower triangle."""
+    d = P.shape[0]
     for j in range(d):
-        for k in range(j):
-            M[j, j] -= M[j, k] * M[j, k]
-        M[j, j] = np.sqrt(M[j, j])
-        for i in range(j + 1, d):
+        for i in range(j, d):
+            total = mu * P[i, j] + (1.0 if i == j else 0.0)
             for k in range(j):
-                M[i, j] -= M[i, k] * M[j, k]
-            M[i, j] /= M[j, j]
+                total -= L[i, k] * L[j, k]
+            L[i, j] = np.sqrt(total) if i == j else total / L[j, j]
+
+
+@lean
+def solve_factored(L: Array, b: Array, x: Array) -> None:
+    """Write x = (L Lᵀ)⁻¹ b."""
+    d = b.shape[0]
     for i in range(d):
+        total = b[i]
         for k in range(i):
-            x[i] -= M[i, k] * x[k]
-        x[i] /= M[i, i]
+            total -= L[i, k] * x[k]
+        x[i] = total / L[i, i]
     for i in range(d - 1, -1, -1):
+        total = x[i]
         for k in range(i + 1, d):
-            x[i] -= M[k, i] * x[k]
-        x[i] /= M[i, i]
-    return x
+            total -= L[k, i] * x[k]
+        x[i] = total / L[i, i]
 
 
-@jit
-def project_ball(theta: Array, factor: Array, scale: Array, radius: float) -> None:
-    """Project θ onto the ball of `radius` in the norm of A = P⁻¹, in place.
+@lean
+def project_ball(theta: Array, factor: Array, scale: Array, radius: float, room: Array) -> None:
+    """Project θ onto the ball of `radius` in the norm of A = P⁻¹, in place; `room` has shape (3, width, width).
 
     The projection is θ' with (A + μI) θ' = A θ and ‖θ'‖ = radius, that is (I + μP) θ' = θ, so only P is needed.
     Newton on 1/‖θ'(μ)‖ - 1/radius, which is concave in μ: from μ = 0 it climbs to the root without overshooting.
     """
-    P = dense(factor, scale)
+    P, L = room[0], room[1]
+    s, Ps, t = room[2, 0], room[2, 1], room[2, 2]
+    expand(factor, scale, L, P)
     width = theta.shape[0]
-    start = theta.copy()
     mu = 0.0
-    for _ in range(100):
-        M = mu * P + np.eye(width)
-        s = solve_definite(M, start)
+    for _ in range(MOST_NEWTON_STEPS):
+        factorise_shifted(P, mu, L)
+        solve_factored(L, theta, s)
         norm = np.sqrt(dot(s, s))
         # 1e-14: the last Newton steps move the norm by less than rounding does.
         if norm <= radius * (1.0 + 1e-14):
             break
-        slope = dot(s, solve_definite(mu * P + np.eye(width), P @ s)) / norm
-        mu += (norm / radius - 1.0) * norm / slope
-    for i in range(width):
-        theta[i] = s[i]
-    # Rounding may leave the point outside by an ulp; the regret proof needs it inside.
-    norm = np.sqrt(dot(theta, theta))
-    if norm > radius:
         for i in range(width):
-            theta[i] *= radius / norm
+            Ps[i] = dot(P[i], s)
+        solve_factored(L, Ps, t)
+        mu += (norm / radius - 1.0) * norm * norm / dot(s, t)
+    # Rounding may leave the point outside by an ulp; the regret proof needs it inside.
+    norm = max(radius, np.sqrt(dot(s, s)))
+    for i in range(width):
+        theta[i] = s[i] * (radius / norm)
 
 
-@jit
+@lean
 def add_outer(packed: Array, x: Array, weight: float) -> None:
     """Add weight x xᵀ to a symmetric matrix kept as its packed lower triangle, row by row."""
     offset = 0

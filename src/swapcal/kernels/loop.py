@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.draw import fingerprint, scramble, uniform
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.learners import clip, learn_level
 from swapcal.kernels.linalg import dot, quadratic
 from swapcal.kernels.mixing import (
@@ -42,6 +42,7 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WORST_GAP,
+    Scratch,
     State,
 )
 
@@ -51,7 +52,7 @@ Array = NDArray[np.float64]
 SPLIT_FLOOR = 0.1
 
 
-@jit
+@inlined
 def wish(state: State, slot: int, x: Array) -> float:
     """Return what the learner of a level would forecast if it carried the whole weight."""
     r = dot(state.theta[slot], x)
@@ -60,7 +61,7 @@ def wish(state: State, slot: int, x: Array) -> float:
     return clip(r)
 
 
-@jit
+@inlined
 def crossing(state: State, x: Array) -> int:
     """Return k such that the k-th level's learner wishes at least its level and the next one at most its own.
 
@@ -78,7 +79,7 @@ def crossing(state: State, x: Array) -> int:
     return lo
 
 
-@jit
+@inlined
 def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
     k = crossing(state, x)
@@ -108,24 +109,22 @@ def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
     ticket[T_SLOT_HIGH] = high
 
 
-@jit
-def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Array) -> None:
+@inlined
+def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Play the stationary distribution of the levels' rounded wishes (Blum-Mansour; paper, Algorithm 1).
 
     `mix` receives each slot's probability in its first half and its wish in the second.
     """
     n = state.counts[LEVELS]
-    z = np.empty(n)
+    z, up, p, base = scratch.chain[0], scratch.chain[1], scratch.chain[2], scratch.base
     for k in range(n):
         z[k] = state.z[state.order[k]]
-    base = np.empty(n, np.int64)
-    up = np.empty(n)
     for k in range(n):
         slot = state.order[k]
         w = clip(dot(state.theta[slot], x))
         mix[n + slot] = w
         base[k], up[k] = round_to_levels(w, z)
-    p = stationary(base, up)
+    stationary(base, up, p, scratch.walk, scratch.matrix)
     mean, gap, below = 0.0, 0.0, 0.0
     lowest, highest, issued = n, 0, -1
     for k in range(n):
@@ -154,8 +153,8 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
     ticket[T_SLOT_HIGH] = state.order[highest]
 
 
-@jit
-def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array) -> None:
+@inlined
+def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Fill in a ticket. Event 0 stands for "not named": it is derived from the update count and the context."""
     updates = state.counts[UPDATES]
     if event == np.uint64(0):
@@ -165,10 +164,10 @@ def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array) -
     if state.codes[CODES_MIXING] == HEDGE:
         issue_hedge(state, x, draw, ticket)
     else:
-        issue_stationary(state, x, draw, ticket, mix)
+        issue_stationary(state, x, draw, ticket, mix, scratch)
 
 
-@jit
+@inlined
 def split(state: State, low: int, high: int) -> None:
     """Put a new level half-way between two neighbours, its learner starting from their mean."""
     middle = 0.5 * (state.z[low] + state.z[high])
@@ -191,7 +190,7 @@ def split(state: State, low: int, high: int) -> None:
         state.prior[new, i] = mean
 
 
-@jit
+@inlined
 def refine(state: State, low: int, high: int, gap: float) -> None:
     """Charge an interval with its rounding loss, and split it once rounding costs more than learning."""
     if state.right[low] != high:
@@ -202,20 +201,23 @@ def refine(state: State, low: int, high: int, gap: float) -> None:
         split(state, low, high)
 
 
-@jit
-def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, u: Array) -> None:
+@inlined
+def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Learn a label with the weights that were issued, however long ago."""
     low, high = np.int64(ticket[T_SLOT_LOW]), np.int64(ticket[T_SLOT_HIGH])
-    if state.codes[CODES_MIXING] == HEDGE:
-        weight = ticket[T_WEIGHT]
-        learn_level(state, low, x, y, 1.0 - weight, ticket[T_W_LOW], u)
-        learn_level(state, high, x, y, weight, ticket[T_W_HIGH], u)
-        width = ticket[T_HIGH] - ticket[T_LOW]
-        state.totals[WORST_GAP] += 0.25 * width * width
-    else:
-        n = mix.shape[0] // 2
-        for slot in range(n):
-            learn_level(state, slot, x, y, mix[slot], mix[n + slot], u)
+    hedged = state.codes[CODES_MIXING] == HEDGE
+    n = mix.shape[0] // 2
+    for k in range(2 if hedged else n):
+        slot, alpha, w = k, 0.0, 0.0
+        if not hedged:
+            alpha, w = mix[k], mix[n + k]
+        elif k == 0:
+            slot, alpha, w = low, 1.0 - ticket[T_WEIGHT], ticket[T_W_LOW]
+        else:
+            slot, alpha, w = high, ticket[T_WEIGHT], ticket[T_W_HIGH]
+        learn_level(state, slot, x, y, alpha, w, scratch)
+    width = ticket[T_HIGH] - ticket[T_LOW]
+    state.totals[WORST_GAP] += 0.25 * width * width
     gap = ticket[T_GAP]
     state.totals[GAP] += gap
     if ticket[T_ISSUED] < state.counts[UPDATES]:
@@ -225,9 +227,16 @@ def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, u: Array)
         refine(state, low, high, gap)
 
 
-@jit
+@lean
 def advance(
-    state: State, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array, start: int
+    state: State,
+    scratch: Scratch,
+    X: Array,
+    y: Array,
+    events: NDArray[np.uint64],
+    tickets: Array,
+    mixes: Array,
+    start: int,
 ) -> int:
     """Process rows from `start`; return the first row not done, which is short of the end only if slots ran out.
 
@@ -235,8 +244,7 @@ def advance(
     rows than X (rows then share them in turn), because a mixture is needed only until its label is learned.
     """
     dim = X.shape[1]
-    x = np.zeros(state.theta.shape[1])
-    u = np.zeros(state.theta.shape[1])
+    x = scratch.x
     for row in range(start, X.shape[0]):
         if state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
             return row
@@ -244,7 +252,7 @@ def advance(
             x[i] = X[row, i]
         mix = mixes[row % mixes.shape[0]]
         if tickets[row, T_SLOT_LOW] < 0.0:
-            issue(state, x, events[row % events.shape[0]], tickets[row], mix)
+            issue(state, x, events[row % events.shape[0]], tickets[row], mix, scratch)
         if not np.isnan(y[row]):
-            learn(state, x, y[row], tickets[row], mix, u)
+            learn(state, x, y[row], tickets[row], mix, scratch)
     return X.shape[0]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import lean
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 NEGLIGIBLE = 1e-15
 
 
-@jit
+@lean
 def hedge_weight(u: float, v: float) -> float:
     """Return P(high) = u/(u+v) for gaps u = w_low - z_low ≥ 0 and v = z_high - w_high ≥ 0; low surely if both are 0."""
     if u <= 0.0:
@@ -21,7 +21,7 @@ def hedge_weight(u: float, v: float) -> float:
     return u / (u + v)
 
 
-@jit
+@lean
 def hedge_gap(u: float, v: float, h: float) -> float:
     """Return D = uv(2h/(u+v) - 1) = Var(z) - Var(w), the loss of playing levels instead of wishes; at most h²/4."""
     if u <= 0.0 or v <= 0.0:
@@ -29,13 +29,13 @@ def hedge_gap(u: float, v: float, h: float) -> float:
     return u * v * (2.0 * h / (u + v) - 1.0)
 
 
-@jit
+@lean
 def shrunk(r: float, q: float, a: float) -> float:
     """Return the self-consistent VAW forecast clip(½ + (r - ½)/(1 + a q)) of a learner that will carry weight a."""
     return min(1.0, max(0.0, 0.5 + (r - 0.5) / (1.0 + a * q)))
 
 
-@jit
+@lean
 def self_consistent_weight(r0: float, q0: float, z0: float, r1: float, q1: float, z1: float) -> float:
     """Return p with (1-p) (w_0(1-p) - z_0) + p (w_1(p) - z_1) = 0, by bisection.
 
@@ -52,7 +52,7 @@ def self_consistent_weight(r0: float, q0: float, z0: float, r1: float, q1: float
     return 0.5 * (lo + hi)
 
 
-@jit
+@lean
 def round_to_levels(w: float, z: Array) -> tuple[int, float]:
     """Return RRound(w) on sorted levels: index i and the probability of level i+1 (level i otherwise)."""
     lo, hi = 0, z.shape[0] - 1
@@ -65,19 +65,17 @@ def round_to_levels(w: float, z: Array) -> tuple[int, float]:
     return lo, min(1.0, max(0.0, (w - z[lo]) / (z[hi] - z[lo])))
 
 
-@jit
-def closed_class(base: Integers, up: Array) -> Integers:
-    """Return the states of one closed class of the chain i → base_i w.p. 1-up_i, base_i + 1 w.p. up_i.
+@lean
+def closed_class(base: Integers, up: Array, walk: Integers) -> tuple[int, int]:
+    """Find the states of one closed class of the chain i → base_i w.p. 1-up_i, base_i + 1 w.p. up_i.
 
-    Depth-first search from state 0 (Tarjan); the first strongly connected component completed has no way out.
+    Depth-first search from state 0 (Tarjan); the first strongly connected component completed has no way out. Its
+    states are walk[0, first:end] for the returned (first, end). `walk` has shape (5, n).
     """
-    n = base.shape[0]
-    index = np.full(n, -1, np.int64)
-    low = np.zeros(n, np.int64)
-    edge = np.zeros(n, np.int64)
-    path = np.zeros(n, np.int64)
-    stack = np.zeros(n, np.int64)
-    index[0] = 0
+    stack, index, low, edge, path = walk[0], walk[1], walk[2], walk[3], walk[4]
+    index[:] = -1
+    edge[:] = 0
+    stack[0], path[0], index[0], low[0] = 0, 0, 0, 0
     depth, size, seen = 1, 1, 1
     while True:
         i = path[depth - 1]
@@ -102,42 +100,36 @@ def closed_class(base: Integers, up: Array) -> Integers:
             first = size - 1
             while stack[first] != i:
                 first -= 1
-            return np.sort(stack[first:size])
+            return first, size
         else:
             depth -= 1
             parent = path[depth - 1]
             low[parent] = min(low[parent], low[i])
 
 
-@jit
-def stationary(base: Integers, up: Array) -> Array:
-    """Return p ≥ 0, Σp = 1, Qp = p for the column-stochastic Q whose column i rounds to levels base_i and base_i + 1.
+@lean
+def stationary(base: Integers, up: Array, p: Array, walk: Integers, matrix: Array) -> None:
+    """Write p ≥ 0, Σp = 1, Qp = p for the column-stochastic Q whose column i rounds to levels base_i and base_i + 1.
 
     The chain may be reducible or periodic. Inside a closed class the state-reduction algorithm of Grassmann,
-    Taksar and Heyman is exact: it never subtracts, so no cancellation and no singular solve.
+    Taksar and Heyman is exact: it never subtracts, so no cancellation and no singular solve. `walk` has shape
+    (5, n), `matrix` (n, n).
     """
-    p = np.zeros(base.shape[0])
-    states = closed_class(base, up)
-    m = states.shape[0]
-    place = np.full(base.shape[0], -1, np.int64)
+    p[:] = 0.0
+    first, end = closed_class(base, up, walk)
+    m = end - first
+    states, place = walk[0, first:end], walk[1]
     for k in range(m):
         place[states[k]] = k
-    M = np.zeros((m, m))
+    M = matrix[:m, :m]
+    M[:, :] = 0.0
     for k in range(m):
         i = states[k]
         if 1.0 - up[i] > NEGLIGIBLE:
             M[k, place[base[i]]] += 1.0 - up[i]
         if up[i] > NEGLIGIBLE:
             M[k, place[base[i] + 1]] += up[i]
-    for n in range(m - 1, 0, -1):
-        out = 0.0
-        for j in range(n):
-            out += M[n, j]
-        for i in range(n):
-            if M[i, n] != 0.0:
-                M[i, n] /= out
-                for j in range(n):
-                    M[i, j] += M[i, n] * M[n, j]
+    reduce_states(M)
     p[states[0]] = 1.0
     total = 1.0
     for n in range(1, m):
@@ -148,4 +140,17 @@ def stationary(base: Integers, up: Array) -> Array:
         total += mass
     for k in range(m):
         p[states[k]] /= total
-    return p
+
+
+@lean
+def reduce_states(M: Array) -> None:
+    """Eliminate states one by one from an irreducible chain; column n keeps what later states owe to n."""
+    for n in range(M.shape[0] - 1, 0, -1):
+        out = 0.0
+        for j in range(n):
+            out += M[n, j]
+        for i in range(n):
+            if M[i, n] != 0.0:
+                M[i, n] /= out
+                for j in range(n):
+                    M[i, j] += M[i, n] * M[n, j]

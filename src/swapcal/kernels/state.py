@@ -59,3 +59,22 @@ class State(NamedTuple):
     knobs: Array
     codes: Integers
     seed: NDArray[np.uint64]
+
+
+class Scratch(NamedTuple):
+    """Working room of the kernels, so that they allocate nothing; holds no information between calls."""
+
+    x: Array
+    """(width,) the context, padded."""
+    u: Array
+    """(width,) P x."""
+    ball: Array
+    """(3, width, width) for the Online Newton Step's projection, else empty."""
+    chain: Array
+    """(3, levels) levels, rounding probabilities and stationary distribution; empty when hedging."""
+    base: Integers
+    """(levels,) where each level's wish rounds down to; empty when hedging."""
+    walk: Integers
+    """(5, levels) for the search of a closed class; empty when hedging."""
+    matrix: Array
+    """(levels, levels) for the state reduction; empty when hedging."""
