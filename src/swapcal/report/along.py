@@ -4,88 +4,77 @@ Bins stand side by side in the order of their scores, because scores of real dir
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from swapcal.report.layout import exhibit, legend
 from swapcal.report.markup import Html
-from swapcal.report.reliability import outside
+from swapcal.report.rates import Rate
 from swapcal.report.schema import CurvePoint
 from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
-from swapcal.report.text import axis_decimals, count, figure, finite, percent, points
+from swapcal.report.text import axis_decimals, figure, percent, points
 
 MOST_BINS = 40
 """Bins drawn at most."""
 
 
-@dataclass(frozen=True)
-class _Bin:
-    score: float
-    p: float
-    y: float
-    band: tuple[float, float] | None
-    title: str
-
-    @property
-    def beyond(self) -> bool:
-        return self.band is not None and outside(self.y, *self.band)
-
-    def relative(self) -> "_Bin":
-        band = None if self.band is None else (self.band[0] - self.p, self.band[1] - self.p)
-        return replace(self, p=0.0, y=self.y - self.p, band=band)
-
-
 def along(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
     """Draw the rates along the direction, or their differences where rates would hide them."""
-    bins = [b for b in map(_bin, curve[:MOST_BINS]) if b is not None]
+    bins = [rate for rate in map(_rate, curve[:MOST_BINS]) if rate is not None]
     if not bins:
         return Html("")
     apart = differences_tell_more(bins)
     what = "Observed minus predicted (percentage points)" if apart else "Predicted and observed rate"
     text = f"{what} in {len(bins)} bins of the {axis}, in increasing order."
-    shapes = _shapes([b.relative() for b in bins] if apart else bins, points if apart else percent)
-    picture = drawing(name, f"{what}, by {axis}", text, *shapes, style="medium")
+    picture = drawing(name, f"{what}, by {axis}", text, *_shapes(bins, apart), style="medium")
     return exhibit(f"{what}, by {axis}", picture, _key(bins))
 
 
-def differences_tell_more(bins: Sequence[_Bin]) -> bool:
-    """Tell whether predictions vary so much that the gaps to the outcomes would be too small to see."""
-    spread_of_p = max(b.p for b in bins) - min(b.p for b in bins)
-    return spread_of_p > 5 * max(abs(x - b.p) for b in bins for x in (b.y, *(b.band or ())))
+def _rate(point: CurvePoint) -> Rate | None:
+    low, high = point.get("band_low"), point.get("band_high")
+    return Rate.of(point["score"], point["mean_p"], point["mean_y"], point["n"], low, high)
 
 
-def _bin(point: CurvePoint) -> _Bin | None:
-    score, p, y = finite(point["score"]), finite(point["mean_p"]), finite(point["mean_y"])
-    low, high = finite(point.get("band_low")), finite(point.get("band_high"))
-    if score is None or p is None or y is None:
-        return None
-    title = f"predicted {percent(p, 2)}, observed {percent(y, 2)}, {count(point['n'])} rows"
-    return _Bin(score, p, y, None if low is None or high is None else (low, high), title)
+def differences_tell_more(bins: Sequence[Rate]) -> bool:
+    """Tell whether predictions vary so much that the gaps to the outcomes would be too small to see.
+
+    >>> differences_tell_more([Rate(0.0, 0.1, 0.12, 9.0, None), Rate(1.0, 0.9, 0.91, 9.0, None)])
+    True
+    """
+    predicted = [rate.p for rate in bins]
+    return max(predicted) - min(predicted) > 5 * max(rate.widest for rate in bins)
 
 
-def _shapes(bins: Sequence[_Bin], write: Callable[[float, int], str]) -> list[Html]:
-    edges = [edge for b in bins if b.band for edge in b.band]
-    rates = covering([*edges, *(r for b in bins for r in (b.p, b.y))], 0.08)
-    plot = Plot(Scale(-0.5, len(bins) - 0.5), rates)
-    places = axis_decimals(rates.high - rates.low)
-    picks = spread(len(bins), 4)
+def _shapes(bins: Sequence[Rate], apart: bool) -> list[Html]:
+    base = [rate.p if apart else 0.0 for rate in bins]
+    bands = [
+        (i, r.band[0] - zero, r.band[1] - zero) for i, (r, zero) in enumerate(_with(bins, base)) if r.band
+    ]
+    issued = [rate.p - zero for rate, zero in _with(bins, base)]
+    seen = [rate.y - zero for rate, zero in _with(bins, base)]
+    y = covering([*issued, *seen, *(edge for _, *edges in bands for edge in edges)], 0.08)
+    plot = Plot(Scale(-0.5, len(bins) - 0.5), y)
     return [
-        plot.y_axis(rates.ticks(4), lambda value: write(value, places)),
-        plot.x_axis(picks, lambda i: figure(bins[round(i)].score, 2)),
-        *(plot.segment(i, b.band[0], i, b.band[1], "band-bar") for i, b in enumerate(bins) if b.band),
-        stretched(plot.line(((i, b.p) for i, b in enumerate(bins)), "predicted")),
-        *(plot.segment(i, b.p, i, b.y, "stem") for i, b in enumerate(bins)),
-        *(plot.dot(i, b.p, "issued", 2.5) for i, b in enumerate(bins)),
-        *(_mark(plot, i, b) for i, b in enumerate(bins)),
+        plot.y_axis(y.ticks(5), _writer(y, apart)),
+        plot.x_axis(spread(len(bins), 4), lambda i: figure(bins[round(i)].x, 2)),
+        *(plot.segment(i, low, i, high, "band-bar") for i, low, high in bands),
+        stretched(plot.line(list(enumerate(issued)), "predicted")),
+        *(plot.segment(i, p, i, seen[i], "stem") for i, p in enumerate(issued)),
+        *(plot.dot(i, p, "issued", 2.5) for i, p in enumerate(issued)),
+        *(rate.mark(plot, i, seen[i], 3.5) for i, rate in enumerate(bins)),
     ]
 
 
-def _mark(plot: Plot, i: int, b: _Bin) -> Html:
-    mark = plot.diamond if b.beyond else plot.dot
-    return mark(i, b.y, "beyond" if b.beyond else "observed", 3.5, b.title)
+def _with(bins: Sequence[Rate], base: Sequence[float]) -> list[tuple[Rate, float]]:
+    return list(zip(bins, base, strict=True))
 
 
-def _key(bins: Sequence[_Bin]) -> Html:
+def _writer(y: Scale, apart: bool) -> Callable[[float], str]:
+    places = axis_decimals(y.high - y.low)
+    write = points if apart else percent
+    return lambda value: write(value, places)
+
+
+def _key(bins: Sequence[Rate]) -> Html:
     entries = [("predicted", "mean predicted"), ("observed", "observed rate")]
-    if any(b.band for b in bins):
+    if any(rate.band for rate in bins):
         entries += [("beyond", "observed, beyond chance"), ("band", "what chance allows")]
     return legend(*entries)

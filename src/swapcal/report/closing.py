@@ -11,7 +11,7 @@ MOST_FEATURES, MOST_SETTINGS = 60, 60
 READING = (
     (
         "Calibrated",
-        "Among the cases given a probability, that share comes true: of the days with “30 % rain”, about"
+        "Among the cases given a probability, that share comes true: of the days with “30\u202f% rain”, about"
         " 30 in 100 are wet.",
     ),
     (
@@ -61,8 +61,12 @@ ALWAYS = (
 
 
 def reading(findings: Findings) -> Html:
-    """Explain the terms used above."""
-    return section("reading", "How to read this", facts(READING, "glossary"))
+    """Explain the terms used above, and only those."""
+    promised = any(q["certificate"] is not None for q in findings.get("quantities") or [])
+    unused = set() if findings.get("witnesses") else {"Witness"}
+    unused |= set() if promised or findings.get("forecaster") else {"Certificate"}
+    terms = [(term, words) for term, words in READING if term not in unused]
+    return section("reading", "How to read this", facts(terms, "glossary"))
 
 
 def limitations(findings: Findings) -> Html:

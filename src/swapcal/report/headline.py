@@ -60,10 +60,16 @@ def _strip(quantity: Quantity, value: float, low: float, high: float) -> Html:
         "strip", f"{plain_symbol(quantity['name'])} against chance", text, *shapes, style="strip"
     )
     kind = "beyond" if value > high else "observed"
-    words = f"observed error {figure(value)}, {figure(value / high, 2)} times the most chance explains"
+    words = f"observed error {figure(value)}, {_against(value, low, high)}"
     key = legend((kind, words), ("band", f"what chance alone gives, {figure(low)} to {figure(high)}"))
     meaning = join([symbol(quantity["name"]), ": ", clip(quantity["meaning"], 300)])
     return tag("figure", picture, key, tag("figcaption", meaning), class_="headline-strip")
+
+
+def _against(value: float, low: float, high: float) -> str:
+    if value > high:
+        return f"{figure(value / high, 2)} times the top of the band"
+    return "within the band" if value >= low else "below the band"
 
 
 def _width(plot: Plot, low: float, high: float) -> str:
@@ -79,7 +85,7 @@ def key_figures(findings: Findings) -> Html:
 def _sizes(findings: Findings) -> list[tuple[str, str]]:
     identity = findings["identity"]
     weight, n = identity["total_weight"], identity["n"]
-    note = f"total weight {count(weight)}" if weight != n else "audited, none left out"
+    note = f"total weight {count(weight)}" if weight != n else "predictions with their outcomes"
     cells: list[tuple[str, str]] = [("Rows", _cell(count(n), note))]
     p = findings["headline"].get("p_value")
     if finite(p) is not None:

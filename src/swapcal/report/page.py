@@ -98,12 +98,15 @@ def style() -> str:
 
 def _top(findings: Findings) -> Html:
     subject = findings["identity"]
-    rows = plural(subject["n"], "row")
     dated = subject["first_time"] is not None or subject["last_time"] is not None
-    facts = [rows, *([window(subject)] if dated else []), clip(subject["created_at"], 60)]
-    line = prose("Calibration audit", style="eyebrow")
+    made = "made " + clip(subject["created_at"], 60)
+    facts = [plural(subject["n"], "row"), *([window(subject)] if dated else []), made]
+    dateline = prose(*(tag("span", fact) for fact in facts), style="dateline")
     return tag(
-        "header", line, tag("h1", given(subject["title"], 200)), prose(" · ".join(facts), style="dateline")
+        "header",
+        prose("Calibration audit", style="eyebrow"),
+        tag("h1", given(subject["title"], 200)),
+        dateline,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from swapcal.report.layout import exhibit, hidden, legend, prose, section
 from swapcal.report.markup import Html, join
-from swapcal.report.reliability import outside
+from swapcal.report.rates import outside
 from swapcal.report.schema import Findings, Period
 from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
 from swapcal.report.text import (
@@ -16,6 +16,7 @@ from swapcal.report.text import (
     finite,
     percent,
     plain_symbol,
+    plural,
     symbol,
     tick,
 )
@@ -46,7 +47,7 @@ def _lead(periods: Sequence[Period]) -> Html:
     expected = 0.025 * len(judged)
     usual = f"about {expected:.0f}" if expected >= 1 else "fewer than one"
     text = (
-        f"In {count(beyond)} of {count(len(judged))} periods the error exceeds what chance allows; "
+        f"In {count(beyond)} of {plural(len(judged), 'period')} the error exceeds what chance allows; "
         f"correct forecasts would exceed it in {usual}."
     )
     return prose(text)
@@ -90,8 +91,12 @@ def _rates(periods: Sequence[Period]) -> Html:
     picture = drawing(
         "rates", "Rates over time", "Predicted and observed rate in each period.", *shapes, style="wide"
     )
-    key = legend(("predicted", "mean predicted"), ("observed", "observed rate"))
+    key = legend(("predicted", "mean predicted"), (_swatch(periods), "observed rate"))
     return exhibit("Predicted and observed rate", picture, key)
+
+
+def _swatch(periods: Sequence[Period]) -> str:
+    return "observed" if len(periods) <= MOST_DOTS else "observed-line"
 
 
 def _rate_dots(plot: Plot, periods: Sequence[Period]) -> list[Html]:
@@ -127,7 +132,9 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
     ]
     text = f"{plain_symbol(error)} in each period, with the band that chance allows."
     picture = drawing("errors", "Error over time", text, *shapes, style="wide")
-    key = legend(("band", "chance"), ("observed", "error, within chance"), ("beyond", "error, beyond chance"))
+    key = legend(
+        ("band", "chance"), (_swatch(periods), "error, within chance"), ("beyond", "error, beyond chance")
+    )
     return exhibit(symbol(clip(error, 120)), picture, key)
 
 
