@@ -40,6 +40,10 @@ class Bound:
     explicit: bool = True
     levels: int | None = None
 
+    def __post_init__(self) -> None:
+        # NumPy scalars would make float(bound) warn: __float__ must return an exact float.
+        object.__setattr__(self, "value", float(self.value))
+
     def __float__(self) -> float:
         return self.value
 
