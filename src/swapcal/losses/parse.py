@@ -1,0 +1,152 @@
+"""Losses written as text: on a command line, or as tables of a TOML file."""
+
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swapcal.losses import catalogue
+from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.matrix import cost_matrix
+
+BUILDERS: dict[str, Callable[..., Loss]] = {
+    "squared": catalogue.squared,
+    "log": catalogue.log,
+    "absolute": catalogue.absolute,
+    "pinball": catalogue.pinball,
+    "newsvendor": catalogue.newsvendor,
+    "zero_one": catalogue.zero_one,
+    "huber": catalogue.huber,
+    "logistic": catalogue.logistic,
+    "exponential": catalogue.exponential,
+    "v_shaped": catalogue.v_shaped,
+    "matrix": cost_matrix,
+}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """A loss by name and arguments; an argument ``"@column"`` is filled in from a table's column."""
+
+    name: str
+    kind: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that `build` needs."""
+        return tuple(value[1:] for value in self.arguments.values() if _is_column(value))
+
+    def build(self, columns: Mapping[str, ArrayLike] | None = None) -> Loss:
+        """Make the loss, taking the columns' values as per-row parameters."""
+        filled = {key: self._fill(key, value, columns or {}) for key, value in self.arguments.items()}
+        return replace(BUILDERS[self.kind](**filled), name=self.name)
+
+    def _fill(self, key: str, value: Any, columns: Mapping[str, ArrayLike]) -> Any:
+        if not _is_column(value):
+            return value
+        if value[1:] not in columns:
+            known = ", ".join(columns) or "none were given"
+            raise LossError(f"{self.name}: {key} refers to column {value[1:]!r}; columns: {known}")
+        return np.asarray(columns[value[1:]], dtype=float)
+
+
+def parse(text: str, columns: Mapping[str, ArrayLike] | None = None) -> Loss:
+    """Loss from ``kind:arguments``; see `specify`."""
+    return specify(text).build(columns)
+
+
+def specify(text: str) -> Specification:
+    """Split ``kind:value,key=value,key=@column`` into its parts.
+
+    Examples
+    --------
+    >>> specify("newsvendor:3,over=@cost").arguments
+    {'under': 3.0, 'over': '@cost'}
+    """
+    kind, _, rest = text.strip().partition(":")
+    names = _arguments_of(kind, text)
+    given: dict[str, Any] = {}
+    for position, part in enumerate(filter(None, rest.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = (names[position] if position < len(names) else "", part)
+        _store(given, key.strip(), _number(value.strip(), text), names, text)
+    return _complete(Specification(text.strip(), kind, given))
+
+
+def read_toml(path: str | Path) -> list[Specification]:
+    """Losses of a TOML file.
+
+    Each table ``[[loss]]`` has a `kind` of the catalogue, an optional `name`, and that kind's arguments:
+
+        [[loss]]
+        kind = "newsvendor"
+        under = 3.0
+        over = "@storage_cost"      # one value per row, from that column
+
+        [[loss]]
+        name = "triage"
+        kind = "matrix"
+        actions = ["send home", "observe", "admit"]
+        costs = [[0, 10], [1, 4], [3, 0]]      # at outcome 0, at outcome 1
+    """
+    with open(path, "rb") as file:
+        try:
+            content = tomllib.load(file)
+        except tomllib.TOMLDecodeError as error:
+            raise LossError(f"{path} is not TOML: {error}") from None
+    tables = content.get("loss")
+    if not isinstance(tables, list) or not tables:
+        raise LossError(f"{path} has no [[loss]] table; found {', '.join(content) or 'nothing'}")
+    return [_from_table(table, f"{path}, loss {number}") for number, table in enumerate(tables, start=1)]
+
+
+def _from_table(table: Any, where: str) -> Specification:
+    if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
+        raise LossError(f'{where}: expected a table with kind = "…", one of {", ".join(BUILDERS)}')
+    kind, name = table["kind"], str(table.get("name", table["kind"]))
+    names = _arguments_of(kind, where)
+    given: dict[str, Any] = {}
+    for key in table.keys() - {"kind", "name"}:
+        _store(given, key, table[key], names, where)
+    return _complete(Specification(name, kind, given))
+
+
+def _arguments_of(kind: str, where: str) -> list[str]:
+    if kind not in BUILDERS:
+        raise LossError(f"{where!r}: unknown loss {kind!r}; known: {', '.join(BUILDERS)}")
+    return [name for name in inspect.signature(BUILDERS[kind]).parameters if name != "name"]
+
+
+def _store(given: dict[str, Any], key: str, value: Any, names: list[str], where: str) -> None:
+    if key not in names or key in given:
+        problem = "given twice" if key in given else "unknown"
+        raise LossError(f"{where!r}: argument {key!r} is {problem}; expected {', '.join(names) or 'none'}")
+    given[key] = value
+
+
+def _complete(specification: Specification) -> Specification:
+    parameters = inspect.signature(BUILDERS[specification.kind]).parameters
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in specification.arguments:
+            raise LossError(f"{specification.name!r}: {specification.kind} needs {name}=…")
+    return specification
+
+
+def _number(text: str, where: str) -> float | str:
+    if _is_column(text):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise LossError(f"{where!r}: {text!r} is neither a number nor @column") from None
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("@")

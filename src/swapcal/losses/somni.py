@@ -1,0 +1,109 @@
+"""Swap omniprediction over all convex losses at once, exactly, with the losses that attain it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.rows import Rows
+
+Array = NDArray[np.float64]
+
+
+def per_level(levels: Array, A: Array, g: Array) -> Array:
+    """(|A_v| + ‖g_v‖) / (2 max(v, 1 − v)) for each level.
+
+    The supremum of Σ_{p=v} ℓ(k_ℓ(v), y) − ℓ(f(x), y) over losses ℓ in L^cvx (convex, 1-Lipschitz, values in
+    [−1, 1]) and f in F_res^aff, from A_v = Σ(y − v) and g_v = Σ(y − v)x alone.
+
+    Proof. Replace ℓ(·, 0) and ℓ(·, 1) by tangents at k = k_ℓ(v) whose slopes balance,
+    (1 − v)s_0 + v s_1 = 0: the comparator only gains and k stays optimal. So s_y = τ(y − v)/max(v, 1 − v),
+    |τ| ≤ 1, and the gain −τ Σ(y − v)(f − k)/max(v, 1 − v) is linear in k: take k in {0, 1}, then the best f.
+
+    Examples
+    --------
+    >>> per_level(np.array([0.2]), np.array([3.0]), np.array([[1.5, 2.0]]))
+    array([3.4375])
+    """
+    return np.asarray((np.abs(A) + np.linalg.norm(g, axis=1)) / (2.0 * np.maximum(levels, 1.0 - levels)))
+
+
+@dataclass(frozen=True)
+class SwapOmniprediction:
+    """SOmni over L^cvx × F_res^aff as a total over the rows, and what attains it at each level."""
+
+    levels: Array
+    weight: Array
+    """Rows (or weight) of each level."""
+    values: Array
+    """SOmni_v; they add up to `total`."""
+    A: Array
+    g: Array
+
+    @property
+    def total(self) -> float:
+        """Σ_v SOmni_v: no convex 1-Lipschitz loss, even one per level, can lose more."""
+        return float(self.values.sum())
+
+    @property
+    def multicalibration(self) -> float:
+        """SMCal_{F_res,1} = Σ_v (|A_v| + ‖g_v‖)/2, which lies between total/2 and total."""
+        return float((np.abs(self.A) + np.linalg.norm(self.g, axis=1)).sum() / 2.0)
+
+    def attained_by(self, index: int, epsilon: float = 1e-3) -> tuple[Loss, Array]:
+        """Loss and comparator θ whose gain at level number `index` tends to `values[index]` as `epsilon` → 0.
+
+        The loss is (1 − ε)·τ (y − v) a/max(v, 1 − v) + ε|a − k| with k in {0, 1} chosen against the sign of
+        A; ε > 0 makes k its only best response to v. The gain is at least (1 − ε) values[index] − ε
+        weight[index].
+        """
+        v, target = float(self.levels[index]), 1.0 if self.A[index] > 0.0 else 0.0
+        size = float(np.linalg.norm(self.g[index]))
+        theta = -self.g[index] / size if size > 0.0 else np.zeros_like(self.g[index])
+        return steep_loss(v, target, epsilon), theta
+
+
+def swap_omniprediction(
+    p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None
+) -> SwapOmniprediction:
+    """Exact swap omniprediction error of forecasts `p` over L^cvx × F_res^aff.
+
+    Examples
+    --------
+    >>> X = np.full((4, 1), 0.5)
+    >>> found = swap_omniprediction([0.5] * 4, [1, 1, 1, 0], X)
+    >>> found.total, found.multicalibration
+    (1.5, 0.75)
+    >>> loss, theta = found.attained_by(0, epsilon=1e-6)
+    >>> gain = loss.induced(0.5, 0.75) - loss((1 + X[0] @ theta) / 2, 0.75)
+    >>> round(4 * gain, 4)
+    1.5
+    """
+    rows = Rows.of(p, y, X, weight)
+    A, g = rows.residual_sums()
+    mass = np.add.reduceat(rows.weight, rows.starts)
+    return SwapOmniprediction(rows.levels, mass, per_level(rows.levels, A, g), A, g)
+
+
+def steep_loss(v: float, k: float, epsilon: float) -> Loss:
+    """Return (1 − ε)(y − v)a/max(v, 1 − v) + ε|a − k|: in L^cvx; at p = v only ε decides, for k.
+
+    Examples
+    --------
+    >>> loss = steep_loss(0.3, 1.0, 0.01)
+    >>> loss.best_response([0.2, 0.3, 0.305, 0.4])
+    array([1., 1., 1., 0.])
+    """
+    if not (0.0 <= v <= 1.0 and k in (0.0, 1.0) and 0.0 < epsilon < 1.0):
+        raise LossError(
+            f"v = {v}, k = {k}, epsilon = {epsilon}; expected v in [0, 1], k in {{0, 1}}, epsilon in (0, 1)"
+        )
+    scale, pull = (1.0 - epsilon) / max(v, 1.0 - v), epsilon * (1.0 - 2.0 * k)
+    return Loss(
+        f"steep({v:g}, {k:g})",
+        lambda a, y: scale * (y - v) * a + epsilon * np.abs(a - k),
+        response=lambda p: np.where(scale * (p - v) + pull <= 0.0, 1.0, 0.0),
+        slope=lambda a, y: scale * (y - v) + pull + 0.0 * a,
+        curvature=lambda a, y: 0.0 * a,
+    )
