@@ -55,8 +55,8 @@ def _lead(rates: Sequence[Rate]) -> Html:
     found = f"{count(beyond)} of the {plural(len(rates), 'level')} drawn"
     text = (
         "If the forecasts are right, things given a probability of 30\u202f% happen about 30\u202f% of the "
-        f"time: the marks follow the diagonal. Here, {found} {'lies' if beyond == 1 else 'lie'} outside the band "
-        "that chance allows. The second picture shows the same marks as differences, enlarged."
+        f"time: the marks follow the diagonal. Here, {found} {'lies' if beyond == 1 else 'lie'} outside the "
+        "band that chance allows. The second picture shows the same marks as differences, enlarged."
     )
     return prose(text)
 

@@ -28,9 +28,9 @@ MOST_DOTS = 120
 
 
 def timeline(findings: Findings) -> Html:
-    """Draw both pictures over one time axis; nothing without a time column."""
+    """Draw both pictures over one time axis; nothing without at least two periods to compare."""
     given = findings.get("timeline") or []
-    if not given:
+    if len(given) < 2:
         return Html("")
     periods = given[-MOST_PERIODS:]
     error = findings.get("timeline_error") or "Error"
