@@ -75,7 +75,8 @@ def test_proper_hedge_gap_is_nearly_attained_by_two_equal_learners():
     low, high = 0.49, 0.51
     middle = 0.5  # equal logits either side, so both levels get weight one half
     gap = sum(0.5 * (math.log(middle) - math.log(z)) for z in (low, high))
-    assert gap > 0.99 * float(bounds.proper_hedge_gap(high - low, 4.0))
+    bound = float(bounds.proper_hedge_gap(high - low, 1 / (low * high)))
+    assert 0.99 * bound < gap <= bound
 
 
 # Learners

@@ -261,6 +261,62 @@ def test_published_constants():
     assert bounds.paper_convex_basis_size(0.01).explicit is False
 
 
+def test_online_theorems_compose_their_lemmas():
+    T, d, N, delta = 5000, 3, 7, 0.1
+    log = math.log
+    slow = float(bounds.paper_psreg(T, d, N))
+    regret, calibration = (float(bounds.psreg(T, d, N, distance2=b)) for b in (36.0, 4.0))
+    assert regret == pytest.approx(T / (4 * 49) + 8 * (36 + 3 * log(1 + T / (3 * 8))))
+    depth = log(4 * 8 / delta)
+    assert float(bounds.sreg(T, d, delta, N)) == pytest.approx(
+        2 * regret + 146 * 8 * (depth + 3 * log(1 + 4 * T)) + 18
+    )
+    assert float(bounds.smcal2(T, d, delta, N)) == pytest.approx(
+        2 * calibration + 74 * 8 * (depth + 3 * log(1 + 2 * T)) + 10
+    )
+    assert float(bounds.paper_smcal2(T, d, delta, N)) == pytest.approx(
+        768 * 8 * (log(6 * 8 / delta) + 3 * log(1 + 2 * math.sqrt(T))) + 12 * slow + 2
+    )
+    union = log(2 * 8 / delta) + 3 * log(1 + 4 * T)
+    assert float(bounds.paper_sreg(T, d, delta, N)) == pytest.approx(
+        slow + 18 * math.sqrt(8 * T * union) + 18 * 8 * union + 6
+    )
+
+
+def test_batch_theorems_compose_their_lemmas():
+    T, d, N, delta = 50000, 3, 7, 0.1
+    regret, calibration = (float(bounds.psreg(T, d, N, distance2=b)) for b in (36.0, 4.0))
+    depth = math.log(2 * 8 / delta)
+    assert T * float(bounds.saerr(T, d, delta, N)) == pytest.approx(
+        2 * regret + 64 * 8 * (depth + 3 * math.log(1 + 4 * T)) + 18
+    )
+    square = 2 * calibration + 36 * 8 * (depth + 3 * math.log(1 + 2 * T)) + 10
+    assert T * float(bounds.dsmcal2(T, d, delta, N)) == pytest.approx(square)
+    assert float(bounds.dsomni(T, d, delta, N)) == pytest.approx(2 * math.sqrt(square / T))
+    deviation = float(bounds.paper_squared_deviation_linear(T, N, d, delta / 2))
+    assert float(bounds.paper_saerr(T, d, delta, N)) == pytest.approx(
+        deviation + float(bounds.paper_sreg(T, d, delta / 2, N)) / T
+    )
+    parts = (
+        bounds.paper_action_deviation(T, N, delta / 3),
+        bounds.paper_comparator_deviation_linear(T, N, d, delta / 3),
+        bounds.paper_somni(T, d, delta / 3, N),
+    )
+    assert T * float(bounds.paper_dsomni(T, d, delta, N)) == pytest.approx(sum(map(float, parts)))
+
+
+def test_uneven_grids_pay_for_their_widest_interval_and_self_refining_ones_for_each():
+    uneven = float(bounds.psreg_grid([0, 0.1, 1], 1000, 2, distance2=4.0))
+    assert uneven == pytest.approx(1000 * 0.81 / 4 + 3 * (4 + 2 * math.log(1 + 1000 / 6)))
+    # T = 1000, κλ = 5: a split at depth k costs 2·4ᵏ rounds, and 1 + 2 + 4 + 6 of them cost 914.
+    assert float(bounds.adaptive_levels(1000, 5.0)) == 15
+    # T = 10⁶, κλ = ½: one branch pays max(1, 0.2·4ᵏ) at depths 0 … 10, 279,622 in all, but not the next.
+    intervals = 2 * float(bounds.adaptive_levels(10**6, 0.5)) - 3
+    gap = 0.5 * intervals * (2 * math.log(1 + 12 * 10**6 / (2 * intervals)) + 0.1) + 0.5
+    assert float(bounds.adaptive_gap(10**6, 2, 0.5)) == pytest.approx(gap)
+    assert gap < 10**6 / 4
+
+
 def test_learner_by_name_matches_the_named_bound():
     assert bounds.learner_regret("ridge", 50, 2) == bounds.ridge_regret(50, 2)
     assert bounds.learner_regret("vaw", 50, 2) == bounds.vaw_regret(50, 2)

@@ -44,7 +44,8 @@ def paper_action_deviation(horizon: float, levels: int, delta: float) -> Bound:
     """Deviation T_1 of the learners' own losses, via V-shaped losses: O(T/N + √(NT ln(N/δ))).
 
     4T/N + 9√((N+1)TL) + 5(N+1)L with L = ln(2K(N+1)²/δ), K = ``variance_scales(T)``: the constants 9/2 and
-    5/2 of the paper's proof, doubled because the V-shaped weights integrate to at most 2.
+    5/2 of the paper's proof, doubled because the V-shaped weights integrate to at most 2. The mixture
+    omits an affine term in y, but the value also exceeds `action_deviation`, which is proved without it.
 
     Examples
     --------
