@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-COMMANDS = ("demo",)
+COMMANDS = ("demo", "decide")
 
 
 def main() -> None:

@@ -1,0 +1,137 @@
+import gzip
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+typer = pytest.importorskip("typer")
+
+import pyarrow.csv as pacsv  # noqa: E402
+import pyarrow.parquet as papq  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+from swapcal.cli import COMMANDS  # noqa: E402
+from swapcal.cli.decide import decide as command  # noqa: E402
+from swapcal.losses import cost_matrix, newsvendor, pinball  # noqa: E402
+
+app = typer.Typer()
+app.command()(command)
+
+TOML = """
+[[loss]]
+name = "stock"
+kind = "newsvendor"
+under = "@value"
+
+[[loss]]
+name = "triage"
+kind = "matrix"
+actions = ["home", "watch", "admit"]
+costs = [[0, 10], [1, 4], [3, 0]]
+"""
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    n = 3000
+    return {
+        "id": [f"r{i}" for i in range(n)],
+        "p": rng.random(n).round(4),
+        "y": rng.integers(0, 2, n),
+        "value": rng.uniform(0, 4, n),
+    }
+
+
+@pytest.fixture
+def source(tmp_path, rows):
+    path = tmp_path / "forecasts.csv"
+    pacsv.write_csv(pa.table(rows), path)
+    return path
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(a) for a in arguments], **options)
+
+
+def test_the_command_is_registered():
+    assert "decide" in COMMANDS
+
+
+def test_actions_match_the_library(tmp_path, source, rows):
+    (tmp_path / "costs.toml").write_text(TOML)
+    target = tmp_path / "actions.csv"
+    result = run(
+        source,
+        "--prob",
+        "p",
+        "--loss",
+        "pinball:0.9",
+        "--loss-file",
+        tmp_path / "costs.toml",
+        "--keep",
+        "id",
+        "-o",
+        target,
+    )
+    assert result.exit_code == 0, result.output
+    table = pacsv.read_csv(target)
+    assert table["id"].to_pylist() == rows["id"]
+    np.testing.assert_array_equal(table["action[pinball:0.9]"], pinball(0.9).best_response(rows["p"]))
+    stock = newsvendor(under=rows["value"])
+    np.testing.assert_array_equal(table["action[stock]"], stock.best_response(rows["p"]))
+    np.testing.assert_allclose(table["expected_cost[stock]"], stock.risk(rows["p"]), rtol=1e-12)
+    triage = cost_matrix([[0, 10], [1, 4], [3, 0]]).best_response(rows["p"])
+    assert table["action[triage]"].to_pylist() == [("home", "watch", "admit")[int(a)] for a in triage]
+
+
+def test_every_kind_of_file_gives_the_same_actions(tmp_path, source, rows):
+    squeezed, parquet, target = tmp_path / "f.csv.gz", tmp_path / "f.parquet", tmp_path / "out.parquet"
+    squeezed.write_bytes(gzip.compress(source.read_bytes()))
+    papq.write_table(pa.table(rows), parquet)
+    loss = ("--prob", "p", "--loss", "newsvendor:under=@value")
+    from_csv = run(source, *loss)
+    assert from_csv.exit_code == 0
+    for other in (run(squeezed, *loss), run("-", *loss, input=source.read_bytes())):
+        assert other.stdout == from_csv.stdout
+    assert run(parquet, *loss, "--output", target).exit_code == 0
+    found = papq.read_table(target)["action[newsvendor:under=@value]"]
+    np.testing.assert_array_equal(found, newsvendor(under=rows["value"]).best_response(rows["p"]))
+
+
+def test_the_summary_reports_realised_costs(source, rows):
+    result = run(source, "--prob", "p", "--loss", "pinball:0.9", "--label", "y")
+    loss = pinball(0.9)
+    assert f"{loss.induced(rows['p'], rows['y']).mean():.6g}" in result.stderr
+    assert f"{loss.risk(rows['p']).mean():.6g}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--prob", "q", "--loss", "squared"), "'q'"),
+        (("--prob", "p"), "no loss given"),
+        (("--prob", "p", "--loss", "pinbal:0.9"), "unknown loss 'pinbal'"),
+        (("--prob", "value", "--loss", "squared"), "rows 1 to 3000: probability p is"),
+        (("--prob", "p", "--loss", "newsvendor:under=@worth"), "'worth'"),
+        (("--prob", "p", "--loss", "squared", "--loss", "squared"), "two losses are called 'squared'"),
+        (("--prob", "p", "--loss-file", "missing.toml"), "missing.toml"),
+        (("--prob", "id", "--loss", "squared"), "r0"),
+    ],
+)
+def test_bad_input_exits_with_2_and_leaves_no_output(tmp_path, source, arguments, message):
+    result = run(source, *arguments, "-o", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["forecasts.csv"]
+
+
+def test_missing_and_empty_files(tmp_path):
+    assert run(tmp_path / "none.csv", "--prob", "p", "--loss", "squared").exit_code == 2
+    (tmp_path / "empty.csv").write_text("p\n")
+    empty = run(tmp_path / "empty.csv", "--prob", "p", "--loss", "squared")
+    assert empty.exit_code == 2
+    assert "has no rows" in empty.stderr.replace("\n", " ")
+    parquet = tmp_path / "t.parquet"
+    papq.write_table(pa.table({"p": [0.5]}), parquet)
+    assert "column 'q' is not in" in run(parquet, "--prob", "q", "--loss", "squared").stderr
