@@ -322,7 +322,7 @@ def test_names_from_the_data_are_shown_never_interpreted(name: str) -> None:
     clean = check_page(render(_renamed(complete(), "ordinary name")))
     assert _skeleton(page) == _skeleton(clean)
     assert text.encode("utf-8")
-    shown = re.sub("[\x00\x07\ud800]", "\ufffd", name)[: NAME_LENGTH - 1]
+    shown = re.sub("[\x00\x07\ud800]", "\ufffd", name)[: NAME_LENGTH // 2]
     assert shown in page.text
 
 
@@ -349,23 +349,25 @@ def test_every_groups_name_is_shown_while_they_fit() -> None:
 
 
 def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
-    long = "long name " * 40
+    long = "&" * 5_000  # the character that grows most when escaped
     levels = [level((i + 0.5) / 10_000, n=float(i)) for i in range(10_000)]
     calm = [group(f"g{i} {long}", verdict="calibrated") for i in range(9_999)]
+    wide = [{"name": long, "coefficient": 0.5, "unit": long}] * 500
     loud = group("the one that matters")
     findings = complete() | {
         "reliability": levels,
         "groups": [*calm, loud],
         "timeline": [period(f"day {i} {long}") for i in range(10_000)],
         "density": {"edges": [i / 10_000 for i in range(10_001)], "counts": [1.0] * 10_000},
-        "quantities": [quantity(f"Q{i} {long}") for i in range(10_000)],
-        "witnesses": [witness(sentence=long, direction=witness()["direction"] * 500)] * 500,
+        "quantities": [quantity(long, meaning=long, against=long, citation=long)] * 10_000,
+        "witnesses": [witness(sentence=long, direction=wide, curve=witness()["curve"] * 50)] * 500,
         "notes": [long] * 10_000,
-        "decisions": complete()["decisions"] * 10_000,
-        "identity": identity(features=[long] * 10_000, settings={f"s{i}": long for i in range(1_000)}),
+        "decisions": [complete()["decisions"][0] | {"loss": long, "alternative": long}] * 10_000,
+        "identity": identity(features=[long] * 10_000, settings={f"{i}{long}": long for i in range(1_000)}),
     }
     page = check_page(render(findings))
     assert "the one that matters" in page.text
+    assert "A witness shows where forecasts and outcomes differ, not why." in page.text
     assert f"{10_000 - MOST_GROUPS:,} groups not shown (none of them miscalibrated)" in page.text
     assert f"{10_000 - MOST_LEVELS:,} levels not shown" in page.text
     assert f"{10_000 - MOST_QUANTITIES:,} quantities not shown" in page.text

@@ -5,7 +5,7 @@ from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Findings, Identity
 from swapcal.report.text import clip, count, symbol
 
-MOST_FEATURES, MOST_SETTINGS = 60, 60
+MOST_FEATURES, MOST_SETTINGS = 60, 40
 """How much of each list is shown."""
 
 READING = (
@@ -71,7 +71,7 @@ def reading(findings: Findings) -> Html:
 
 def limitations(findings: Findings) -> Html:
     """List what the audit cannot tell, the caller's own notes first."""
-    return section("limitations", "Limitations", sentences([*(findings.get("notes") or []), *ALWAYS]))
+    return section("limitations", "Limitations", sentences(findings.get("notes") or []), sentences(ALWAYS))
 
 
 def identity(findings: Findings) -> Html:

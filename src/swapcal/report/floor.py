@@ -9,7 +9,7 @@ from swapcal.report.schema import Findings, Quantity
 from swapcal.report.svg import Scale
 from swapcal.report.text import all_finite, clip, drawn_symbol, figure, finite, p_value, symbol
 
-MOST_QUANTITIES = 40
+MOST_QUANTITIES = 30
 """Quantities shown at most."""
 STEEPEST = 2.0**-6
 """Smallest multiple of the noise floor that still has its own place on the axis; zero sits there too."""

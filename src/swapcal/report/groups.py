@@ -7,7 +7,7 @@ from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, Group
 from swapcal.report.text import all_finite, count, decimals, finite, p_value, percent, plural, points
 
-MOST_GROUPS = 200
+MOST_GROUPS = 150
 """Rows shown at most; miscalibrated groups are kept before others."""
 WIDTH, HEIGHT = 168, 16
 """Size of an interval glyph in pixels."""

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Verdict
-from swapcal.report.text import clip, plural
+from swapcal.report.text import clip, clip_middle, plural
 
-NAME_LENGTH = 120
+NAME_LENGTH = 100
 """Longest name shown in full: a page must stay small and readable whatever the data call their groups."""
-SENTENCE_LENGTH = 1200
+SENTENCE_LENGTH = 800
 """Longest supplied sentence shown in full."""
 TALL = 30
 """Tables with more rows than this scroll inside their own frame on a screen (never in print)."""
@@ -29,8 +29,8 @@ def prose(*content: str, style: str | None = None) -> Html:
 
 
 def given(text: str, length: int = NAME_LENGTH) -> Html:
-    """Show a name from the data, cut if huge and isolated so that its direction of writing stays its own."""
-    return tag("bdi", clip(text, length), title=clip(text, 4 * length) if len(text) > length else None)
+    """Show a name from the data, shortened if huge, and isolated so that its script keeps its direction."""
+    return tag("bdi", clip_middle(text, length))
 
 
 def exhibit(caption: str, *content: str, style: str | None = None) -> Html:
@@ -117,8 +117,9 @@ def hidden(shown: int, total: int, noun: str, rule: str) -> Html:
     return prose(text, style="hidden-count")
 
 
-def sentences(texts: Iterable[str], limit: int = 40) -> Html:
+def sentences(texts: Iterable[str], limit: int = 20) -> Html:
     """List supplied sentences."""
-    kept = list(texts)
-    items = [tag("li", clip(text, SENTENCE_LENGTH)) for text in kept[:limit]]
-    return join([tag("ul", *items, class_="sentences"), hidden(len(items), len(kept), "note", "the first")])
+    everything = list(texts)
+    items = [tag("li", clip(text, SENTENCE_LENGTH)) for text in everything[:limit]]
+    rest = hidden(len(items), len(everything), "note", "the first are shown")
+    return join([tag("ul", *items, class_="sentences"), rest]) if items else Html("")

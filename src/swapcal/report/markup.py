@@ -26,9 +26,11 @@ def escape(text: str) -> Html:
     """Return `text` as markup that shows it literally.
 
     >>> escape('<b a="1">&')
-    '&lt;b a=&quot;1&quot;&gt;&amp;'
+    '&lt;b a="1"&gt;&amp;'
     """
-    return text if isinstance(text, Html) else Html(html.escape(UNPRINTABLE.sub("\ufffd", text)))
+    if isinstance(text, Html):
+        return text
+    return Html(html.escape(UNPRINTABLE.sub("\ufffd", text), quote=False))
 
 
 def join(parts: Iterable[str]) -> Html:
@@ -67,5 +69,6 @@ def tag(name: str, /, *children: str, **attributes: str | float | None) -> Html:
 
 
 def _attribute(key: str, value: str | float) -> str:
-    text = value if isinstance(value, str) else coordinate(value)
-    return f' {key.rstrip("_").replace("_", "-")}="{escape(str.__str__(text))}"'
+    # str() strips the promise of Html: an attribute is always escaped.
+    text = escape(str(value) if isinstance(value, str) else coordinate(value)).replace('"', "&quot;")
+    return f' {key.rstrip("_").replace("_", "-")}="{text}"'

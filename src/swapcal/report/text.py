@@ -48,6 +48,16 @@ def clip(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def clip_middle(text: str, length: int) -> str:
+    """Shorten a long name so that both its ends, which tell names apart, stay.
+
+    >>> clip_middle("feature = a very long value 17", 15)
+    'feature…alue 17'
+    """
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[: length - 1 - half]}…{text[-half:]}"
+
+
 def count(value: float | None) -> str:
     """Write a number of rows, or a total weight.
 

@@ -153,5 +153,6 @@ def _error_dots(plot: Plot, periods: Sequence[Period]) -> list[Html]:
         error, beyond = finite(period["error"]), _beyond(period)
         if error is not None and (beyond or len(periods) <= MOST_DOTS):
             mark = plot.diamond if beyond else plot.dot
-            dots.append(mark(i, error, "beyond" if beyond else "observed", 3.0, _title(period)))
+            title = _title(period) if len(periods) <= MOST_DOTS else None
+            dots.append(mark(i, error, "beyond" if beyond else "observed", 3.0, title))
     return dots
