@@ -41,7 +41,7 @@ def write(path: "str | os.PathLike[str]", kind: str, version: int, arrays: Array
 
 
 def read(path: "str | os.PathLike[str]", kind: str, version: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return (arrays, settings) of a file that `write` made with this kind and version, or say what is wrong with it."""
+    """Return (arrays, settings) of a file that `write` made with this kind and version, or say what is wrong."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -1,6 +1,7 @@
 """What a forecaster can prove about itself, now: exact errors, a data-dependent bound, the theorem."""
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ class Certificate:
         chain = [self.psmcal_2, self.psreg, self.bound]
         chain += [] if self.theorem is None else [self.theorem]
         slack = tolerance * (1.0 + chain[-1])
-        return all(a <= b + slack for a, b in zip(chain, chain[1:], strict=False))
+        return all(a <= b + slack for a, b in pairwise(chain))
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Return the fields by name."""
@@ -145,9 +146,7 @@ def _distance2(state: State, dim: int, reach: tuple[float, float, float]) -> flo
     return float(np.max(np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)))
 
 
-def _theorem(
-    state: State, dim: int, learner: str, distance2: float, *, uniform: bool, adaptive: bool
-) -> float:
+def _theorem(state: State, dim: int, learner: str, distance2: float, *, uniform: bool, adaptive: bool) -> float:
     """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on."""
     rounds, ridge = max(int(state.counts[UPDATES]), 1), float(state.knobs[RIDGE])
     if adaptive and learner == "ridge":
@@ -165,8 +164,6 @@ def _theorem(
             )
         )
     if uniform:
-        return float(
-            bounds.psreg(rounds, dim, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2)
-        )
+        return float(bounds.psreg(rounds, dim, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
     points = state.z[slots].tolist()
     return float(bounds.psreg_grid(points, rounds, dim, learner=learner, ridge=ridge, distance2=distance2))

@@ -26,7 +26,14 @@ class Forecast:
     __slots__ = ("_contexts", "_learned", "_mixes", "_owner", "_single", "_tickets")
 
     def __init__(
-        self, tickets: Array, contexts: "Array | None", mixes: Array, owner: str, *, single: bool, learned: bool
+        self,
+        tickets: Array,
+        contexts: "Array | None",
+        mixes: Array,
+        owner: str,
+        *,
+        single: bool,
+        learned: bool,
     ) -> None:
         self._tickets = tickets
         self._contexts = contexts

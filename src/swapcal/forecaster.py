@@ -102,7 +102,7 @@ class Forecaster:
         ridge = inputs.positive("ridge", ridge)
         self._learner = learner
         self._mixing = mixing
-        self._seed = _seed(seed)
+        self._seed = inputs.seed(seed)
         self._uniform = not adaptive and isinstance(levels, (int, np.integer))
         self._owner = secrets.token_hex(8)
         self._state = memory.allocate(
@@ -172,9 +172,7 @@ class Forecaster:
             raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
         if forecast._learned:
             raise ValueError("forecast: given one whose label was already learned, expected an open one")
-        labels = (
-            np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
-        )
+        labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
         X = forecast._contexts
         assert X is not None, "only learned forecasts drop their contexts"
         if X.shape[1] < self._dim:
@@ -202,7 +200,7 @@ class Forecaster:
         -------
         A Forecast of arrays. Running in pieces gives the same as running at once.
         """
-        rows = inputs.context_rows(X, self._dim)
+        rows = inputs.context_rows(X, self._dim, copy=False)
         labels = inputs.label_rows(y, len(rows))
         keys = self._keys(events, len(rows))
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
@@ -262,9 +260,7 @@ class Forecaster:
         self._advance(rows, unlabelled, self._keys(events, len(rows)), tickets, mixes)
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
-    def _advance(
-        self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array
-    ) -> None:
+    def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
         """Run the kernel over all rows, making room for new levels whenever it asks."""
         done = 0
         while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done)) < len(X):
@@ -308,9 +304,3 @@ def _check_combination(learner: str, mixing: str, adaptive: bool) -> None:
             'learner: given "vaw" with mixing "blum-mansour", expected "ridge", "ons" or "ons-fast"; a VAW forecast '
             "depends on its own weight, so the whole chain would depend on its own stationary distribution"
         )
-
-
-def _seed(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
-        raise ValueError(f"seed: given {seed!r}, expected an integer in [0, 2^64)")
-    return int(seed)

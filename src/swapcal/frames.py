@@ -25,8 +25,8 @@ class Table:
     Parameters
     ----------
     native
-        A pandas or polars DataFrame, a pyarrow Table or RecordBatch, a duckdb relation, a polars LazyFrame, or
-        a mapping from names to equally long sequences.
+        A pandas or polars DataFrame, a pyarrow Table or RecordBatch, a duckdb relation, a polars LazyFrame,
+        or a mapping from names to equally long sequences.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,13 +12,14 @@ from swapcal.kernels.checks import FINE, NOT_FINITE, NOT_HALF, first_bad_context
 Array = NDArray[np.float64]
 
 
-def context_rows(X: ArrayLike, dim: int, *, single: bool = False) -> Array:
-    """Return a private C-ordered copy of contexts, shape (n, dim), or say which row is not in X.
+def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = True) -> Array:
+    """Return C-ordered contexts, shape (n, dim), or say which row is not in X.
 
-    Contexts have x_1 = ½ and ‖x‖ ≤ 1. With `single`, one context of shape (dim,) becomes one row.
+    Contexts have x_1 = ½ and ‖x‖ ≤ 1. With `single`, one context of shape (dim,) becomes one row. With `copy` the
+    result is private, so that a ticket keeps what it was issued for.
     """
     try:
-        rows = np.array(X, dtype=np.float64, order="C")
+        rows = np.array(X, dtype=np.float64, order="C", copy=True if copy else None)
     except (TypeError, ValueError) as error:
         raise TypeError(f"context: given {type(X).__name__} that is not numeric, expected floats ({error})") from None
     if rows.ndim != (1 if single else 2):
@@ -86,8 +88,15 @@ def positive(name: str, value: float) -> float:
     return number
 
 
-def dimension(dim: int) -> int:
+def dimension(dim: Any) -> int:
     """Return a dimension of at least 1."""
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
         raise ValueError(f"dim: given {dim!r}, expected an integer of at least 1")
     return int(dim)
+
+
+def seed(value: Any) -> int:
+    """Return a seed that fits 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**64:
+        raise ValueError(f"seed: given {value!r}, expected an integer in [0, 2^64)")
+    return int(value)

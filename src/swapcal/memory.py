@@ -21,14 +21,10 @@ from swapcal.kernels.state import (
 
 Array = NDArray[np.float64]
 
-PER_SLOT = (
-    "z order right theta prior factor scale residual gram mass excess potential slack".split()
-)  # fmt: skip
+PER_SLOT = State._fields[: State._fields.index("totals")]
 
 
-def allocate(
-    levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int
-) -> State:
+def allocate(levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int) -> State:
     """Return the memory of a forecaster that has seen nothing."""
     width, n = padded(dim), len(levels)
     gram = width * (width + 1) // 2 if codes[CODES_LEARNER] == ONS_LEARNER else 0

@@ -38,7 +38,7 @@ def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, scratch:
     A ← A + ∇∇ᵀ and θ ← Π^A(θ - A⁻¹∇/β), with ∇ = 2α(⟨θ,x⟩ - y)x.
     """
     theta, u = state.theta[slot], scratch.u
-    beta = state.knobs[STEP]
+    beta = float(state.knobs[STEP])
     k = 2.0 * alpha * (dot(theta, x) - y)
     add_outer(state.gram[slot], x, alpha)
     g = absorb(state.factor[slot], state.scale[slot], x, k * k, u)

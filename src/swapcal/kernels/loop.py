@@ -62,38 +62,49 @@ def wish(state: State, slot: int, x: Array) -> float:
 
 
 @inlined
-def crossing(state: State, x: Array) -> int:
-    """Return k such that the k-th level's learner wishes at least its level and the next one at most its own.
+def crossing(state: State, x: Array) -> tuple[int, int, float, float]:
+    """Return neighbouring slots (low, high) and their wishes, with wish(low) ≥ z_low and wish(high) ≤ z_high.
 
-    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so bisection keeps the invariant.
+    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so any probing keeps that invariant. Learners
+    mostly agree, so the next probe is where the last wish points; every fourth one halves the range, which bounds
+    the number of learners looked at by O(log L).
     """
-    lo = 0
-    hi = state.counts[LEVELS] - 1
+    lo, hi = 0, state.counts[LEVELS] - 1
+    low, high = state.order[lo], state.order[hi]
+    w_low, w_high = -1.0, -1.0
+    probe, turn = (lo + hi) // 2, 0
     while hi - lo > 1:
-        mid = (lo + hi) // 2
-        slot = state.order[mid]
-        if wish(state, slot, x) >= state.z[slot]:
-            lo = mid
+        slot = state.order[probe]
+        w = wish(state, slot, x)
+        if w >= state.z[slot]:
+            lo, low, w_low = probe, slot, w
         else:
-            hi = mid
-    return lo
+            hi, high, w_high = probe, slot, w
+        turn += 1
+        share = (w - state.z[low]) / (state.z[high] - state.z[low])
+        if turn % 4 == 0:
+            share = 0.5
+        probe = min(hi - 1, max(lo + 1, lo + int(share * (hi - lo))))
+    if w_low < 0.0:
+        w_low = wish(state, low, x)
+    if w_high < 0.0:
+        w_high = wish(state, high, x)
+    return low, high, w_low, w_high
 
 
 @inlined
 def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
-    k = crossing(state, x)
-    low, high = state.order[k], state.order[k + 1]
+    low, high, w_low, w_high = crossing(state, x)
     z_low, z_high = state.z[low], state.z[high]
-    r_low, r_high = dot(state.theta[low], x), dot(state.theta[high], x)
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
+        r_low, r_high = dot(state.theta[low], x), dot(state.theta[high], x)
         q_low = quadratic(state.factor[low], state.scale[low], x)
         q_high = quadratic(state.factor[high], state.scale[high], x)
         weight = self_consistent_weight(r_low, q_low, z_low, r_high, q_high, z_high)
         w_low, w_high = shrunk(r_low, q_low, 1.0 - weight), shrunk(r_high, q_high, weight)
         gap = (1.0 - weight) * (z_low - w_low) * (z_low + w_low) + weight * (z_high - w_high) * (z_high + w_high)
     else:
-        w_low, w_high = clip(r_low), clip(r_high)
         u, v = w_low - z_low, z_high - w_high
         weight = hedge_weight(u, v)
         gap = hedge_gap(u, v, z_high - z_low)
@@ -204,7 +215,7 @@ def refine(state: State, low: int, high: int, gap: float) -> None:
 @inlined
 def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Learn a label with the weights that were issued, however long ago."""
-    low, high = np.int64(ticket[T_SLOT_LOW]), np.int64(ticket[T_SLOT_HIGH])
+    low, high = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH])
     hedged = state.codes[CODES_MIXING] == HEDGE
     n = mix.shape[0] // 2
     for k in range(2 if hedged else n):
@@ -245,7 +256,8 @@ def advance(
     """
     dim = X.shape[1]
     x = scratch.x
-    for row in range(start, X.shape[0]):
+    rows = len(X)
+    for row in range(start, rows):
         if state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
             return row
         for i in range(dim):
@@ -255,4 +267,4 @@ def advance(
             issue(state, x, events[row % events.shape[0]], tickets[row], mix, scratch)
         if not np.isnan(y[row]):
             learn(state, x, y[row], tickets[row], mix, scratch)
-    return X.shape[0]
+    return rows

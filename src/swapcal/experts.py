@@ -1,0 +1,242 @@
+"""`Experts`: a compiled bank of online logistic regressions, and room for anybody's model."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.encode import ENTRIES
+from swapcal.kernels.experts import (
+    CROSSED,
+    EXPERTS,
+    LINEAR,
+    LINEAR_ADA,
+    LINEAR_ROW,
+    LINEAR_SGD,
+    LINEAR_SLOTS,
+    PAIR_ADA,
+    PAIR_SGD,
+    PAIR_SLOTS,
+    PAIRED,
+    PAIRED_ROW,
+    PRIOR,
+    RATES,
+    Bank,
+    Desk,
+    run_experts,
+)
+
+Array = NDArray[np.float64]
+
+BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
+TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
+TABLES = (("linear", LINEAR), ("paired", PAIRED))
+HASHED = 1 << 12  # columns of the matrix an outside partial_fit model sees
+
+
+def expert_names() -> tuple[str, ...]:
+    """Return the names of the bank's forecasts: the blend, then the experts."""
+    methods = ["SGD"] * LINEAR_SGD + ["AdaGrad"] * LINEAR_ADA + ["pairs SGD"] * PAIR_SGD + ["pairs AdaGrad"] * PAIR_ADA
+    return ("blend", *(f"{method} {rate:.4g}" for method, rate in zip(methods, RATES.tolist(), strict=True)))
+
+
+def expert_weights() -> dict[str, float]:
+    """Return each forecast's weight as a coordinate: 1 for the blend, 0.2 for an expert.
+
+    The ridge penalty makes a small coordinate expensive to rely on, so the engine starts from the blend and departs
+    from it where the data insist.
+    """
+    names = expert_names()
+    return {name: BLEND_WEIGHT if name == "blend" else EXPERT_WEIGHT for name in names}
+
+
+class Experts:
+    """Ten logistic regressions on hashed features, five more on their pairs, and a blend of all with users' scores.
+
+    Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
+    own constant rate (SGD) or by AdaGrad. High rates follow drift, low ones average noise; the blend, an online
+    second-order logistic regression on all logits, finds out which the stream needs.
+
+    Parameters
+    ----------
+    scores : number of users' own forecasts that join the blend; it starts from their mean, if there are any.
+
+    Examples
+    --------
+    >>> experts = Experts()
+    >>> keys, values = np.array([[11, 0, 0]], np.uint64), np.array([[1.0, 0.0, 0.0]])
+    >>> for _ in range(200):
+    ...     memory, probabilities = experts.forecast(keys, values)
+    ...     experts.learn(keys, values, memory, [1.0])
+    >>> bool(probabilities[0, 0] > 0.9)
+    True
+    """
+
+    def __init__(self, scores: int = 0) -> None:
+        n = 1 + EXPERTS + scores
+        weights = np.zeros(n)
+        if scores:
+            weights[1 + EXPERTS :] = 1.0 / scores
+        else:
+            weights[1:] = 1.0 / EXPERTS
+        self.scores = scores
+        self._bank = Bank(
+            _table(LINEAR_SLOTS, LINEAR_ROW, LINEAR),
+            _table(PAIR_SLOTS, PAIRED_ROW, PAIRED),
+            weights,
+            PRIOR * np.eye(n),
+        )
+        self._desk = _desk(0, n)
+
+    @property
+    def memory_width(self) -> int:
+        """Numbers to keep per open row, besides its features."""
+        return len(self._bank.weights)
+
+    def forecast(self, keys: NDArray[np.uint64], values: Array, given: Array | None = None) -> tuple[Array, Array]:
+        """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 16) forecasts, blend first."""
+        n = len(keys)
+        given = np.full((n, self.scores), np.nan) if given is None else given
+        memory, probabilities = np.zeros((n, self.memory_width)), np.zeros((n, 1 + EXPERTS))
+        self.play(keys, values, given, np.arange(n), np.full(n, np.nan), memory, probabilities)
+        return memory, probabilities
+
+    def learn(self, keys: NDArray[np.uint64], values: Array, memory: Array, y: Any) -> None:
+        """Learn the labels of rows that were forecast before, with the features they had then."""
+        n = len(keys)
+        given, probabilities = np.zeros((n, self.scores)), np.zeros((n, 1 + EXPERTS))
+        self.play(keys, values, given, np.arange(n), np.asarray(y, np.float64), memory, probabilities)
+
+    def play(
+        self,
+        keys: NDArray[np.uint64],
+        values: Array,
+        given: Array,
+        rows: NDArray[np.int64],
+        labels: Array,
+        memory: Array,
+        probabilities: Array,
+    ) -> None:
+        """Forecast and learn in any order of events; see `swapcal.kernels.experts.run_experts`."""
+        if keys.shape[1] > self._desk.slots.shape[0] - 1:
+            self._desk = _desk(keys.shape[1], self.memory_width)
+        run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._desk)
+
+    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return (arrays, manifest); the tables keep only rows that have learned something."""
+        arrays: dict[str, NDArray[Any]] = {
+            "weights": self._bank.weights.copy(),
+            "covariance": self._bank.covariance.copy(),
+        }
+        for name, experts in TABLES:
+            table = getattr(self._bank, name)
+            used = np.flatnonzero((table[:, :experts] != 0).any(axis=1))
+            arrays |= {f"{name}_used": used, name: table[used]}
+        return arrays, {"scores": self.scores}
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Experts":
+        """Rebuild from `to_state`."""
+        experts = cls(int(manifest["scores"]))
+        for name, _ in TABLES:
+            getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
+        experts._bank.weights[:] = arrays["weights"]
+        experts._bank.covariance[:] = arrays["covariance"]
+        return experts
+
+
+def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
+    """Return a table of zero weights and tiny sums of squares, its rows aligned to cache lines."""
+    raw = np.zeros(slots * width + 16, np.float32)
+    shift = (-raw.ctypes.data // 4) % 16
+    table = raw[shift : shift + slots * width].reshape(slots, width)
+    table[:, experts:] = TINY
+    return table
+
+
+def _desk(entries: int, inputs: int) -> Desk:
+    pairs = CROSSED * (CROSSED - 1) // 2
+    total = 1 + entries + pairs
+    return Desk(
+        np.zeros(1 + entries, np.int64),
+        np.zeros(1 + entries, np.float32),
+        np.zeros(total, np.int64),
+        np.zeros(total, np.float32),
+        np.zeros(EXPERTS, np.float32),
+        np.zeros(EXPERTS, np.float32),
+        np.zeros(2, np.int64),
+        np.zeros(inputs),
+        np.zeros(inputs),
+    )
+
+
+class Model(Protocol):
+    """Anybody's online model, as this package calls it."""
+
+    def forecast(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array) -> float:
+        """Return a probability for one record; `keys`, `values` are its hashed features."""
+        ...
+
+    def learn(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+        """Learn the record's label."""
+        ...
+
+
+def as_model(model: Any) -> Model:
+    """Wrap a river classifier or a scikit-learn classifier with `partial_fit`; pass a `Model` through."""
+    if hasattr(model, "forecast") and hasattr(model, "learn"):
+        wrapped: Model = model
+        return wrapped
+    if hasattr(model, "predict_proba_one") and hasattr(model, "learn_one"):
+        return _River(model)
+    if hasattr(model, "partial_fit") and hasattr(model, "predict_proba"):
+        return _PartialFit(model)
+    raise TypeError(
+        f"model: given {type(model).__name__}, expected predict_proba_one and learn_one (river), or predict_proba "
+        "and partial_fit (scikit-learn)"
+    )
+
+
+class _River:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def forecast(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array) -> float:
+        proba = self.model.predict_proba_one(dict(record))
+        return _probability(proba.get(True, proba.get(1, 0.0)) if proba else 0.5)
+
+    def learn(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+        self.model.learn_one(dict(record), y >= 0.5)
+
+
+class _PartialFit:
+    """Feeds hashed features, whose number never changes, to a model that cannot grow."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.started = hasattr(model, "classes_")
+
+    def forecast(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array) -> float:
+        if not self.started:
+            return 0.5
+        classes = [float(c) for c in self.model.classes_]
+        return _probability(self.model.predict_proba(_hashed(keys, values))[0][classes.index(1.0)])
+
+    def learn(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+        self.model.partial_fit(_hashed(keys, values), [int(y >= 0.5)], classes=[0, 1])
+        self.started = True
+
+
+def _hashed(keys: NDArray[np.uint64], values: Array) -> Array:
+    row = np.zeros((1, HASHED))
+    np.add.at(row[0], (keys % np.uint64(HASHED)).astype(np.int64), values)
+    return row / max(float(np.linalg.norm(row)), 1.0)
+
+
+def _probability(p: Any) -> float:
+    """Return a model's forecast in [0, 1]; what is not a number counts as no opinion."""
+    return float(min(max(p, 0.0), 1.0)) if p == p else 0.5
+
+
+__all__ = ["ENTRIES", "Experts", "Model", "as_model", "expert_names", "expert_weights"]
