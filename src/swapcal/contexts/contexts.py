@@ -1,0 +1,416 @@
+"""`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned as the stream goes, or frozen."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.contexts.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
+from swapcal.contexts.product import Product
+from swapcal.contexts.table import Values, columns_of
+from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ROOM = 0.75  # squared norm left beside x_1 = ½
+FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1
+GROUP_CATEGORIES = 64
+WAVES_PER_COLUMN = 8
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """n encoded rows. `dims` says how many coordinates existed at each row; later ones are 0 there."""
+
+    x: Array
+    dims: Integers
+    keys: NDArray[np.uint64]
+    values: Array
+    scores: Array
+    """(n, number of declared scores) the users' own forecasts as probabilities, NaN where missing."""
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+
+class Contexts:
+    """Encode records as contexts x in X = {x : x_1 = ½, ‖x‖ ≤ 1}, using only what came before each record.
+
+    A number becomes its standard score (mean and spread of the past, winsorised, clipped at 3) divided by 3; a
+    category one coordinate of its own, or a shared one once `categories` of them are taken; a missing value a
+    coordinate of its own; a score p becomes 4/π·asin√p - 1. New columns and categories append coordinates and
+    never renumber old ones. All raw features together have squared norm at most 0.16 of a score's weight 1.
+
+    Parameters
+    ----------
+    groups : columns to treat as categories, whatever their type, with up to 64 coordinates each.
+    scores : columns that are forecasts: names of probabilities, or {name: "probability" | "logit"}.
+    products : pairs of column names; each pair adds the coordinates of its product.
+    numeric, categorical : columns whose type is not to be guessed from their first value.
+    drop : columns to ignore.
+    categories : coordinates of its own per categorical column.
+    max_dim : coordinates in all; what comes later shares or has none.
+    fourier : number of random Fourier features of the numeric columns.
+    reserved : {name: weight} of coordinates that somebody else fills in with scores in [-1, 1].
+    seed : of the Fourier features.
+
+    Examples
+    --------
+    >>> contexts = Contexts(groups=["shop"])
+    >>> x = contexts([{"shop": "a", "price": 3.0}, {"shop": "b", "price": 5.0}, {"shop": "a", "price": None}])
+    >>> contexts.names
+    ('constant', 'shop = a', 'price', 'shop = b', 'price is missing')
+    >>> x.shape, float(x[0, 0]), bool((np.linalg.norm(x, axis=1) <= 1).all())
+    ((3, 5), 0.5, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        groups: Iterable[str] = (),
+        scores: "Iterable[str] | Mapping[str, str]" = (),
+        products: Iterable[Sequence[str]] = (),
+        numeric: Iterable[str] = (),
+        categorical: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        categories: int = 12,
+        max_dim: int = 160,
+        fourier: int = 0,
+        reserved: Mapping[str, float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.settings: dict[str, Any] = {
+            "groups": _names("groups", groups),
+            "scores": _score_kinds(scores),
+            "products": [_pair(pair) for pair in products],
+            "numeric": _names("numeric", numeric),
+            "categorical": _names("categorical", categorical),
+            "drop": _names("drop", drop),
+            "categories": int(categories),
+            "max_dim": int(max_dim),
+            "fourier": int(fourier),
+            "reserved": {str(name): float(weight) for name, weight in (reserved or {}).items()},
+            "seed": int(seed),
+        }
+        self._check_roles()
+        self.frozen = False
+        self._columns: dict[str, Column] = {}
+        self._products: list[Product] = []
+        self._spread = 0.0  # √(columns seen in the first record); 0 before it
+        self._past = blank_past(0)
+        self._lay_out_fixed()
+
+    def __call__(self, records: Any) -> Array:
+        """Encode records and learn from them; the rows of the result are contexts of `dim` coordinates."""
+        return self.encode(records).x
+
+    def transform(self, records: Any) -> Array:
+        """Encode records without learning anything."""
+        return self.encode(records, learn=False).x
+
+    def freeze(self) -> "Contexts":
+        """Stop learning: the map from records to contexts is fixed from now on."""
+        self.frozen = True
+        return self
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates so far."""
+        return len(self._names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each coordinate in the user's words."""
+        return tuple(self._names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The record columns seen so far, in order of appearance."""
+        return tuple(self._columns)
+
+    @property
+    def categorical(self) -> tuple[str, ...]:
+        """The columns treated as categories."""
+        return tuple(name for name, column in self._columns.items() if column.kind == CATEGORICAL)
+
+    def encode(self, records: Any, *, learn: bool = True) -> Encoded:
+        """Encode a mapping, a list of mappings or a data frame; see `Encoded`."""
+        learn = learn and not self.frozen
+        pieces = [self._encode_piece(*columns_of(piece), learn) for piece in self._pieces(records)]
+        return pieces[0] if len(pieces) == 1 else _joined(pieces)
+
+    def _pieces(self, records: Any) -> list[Any]:
+        """Cut a list of mappings where a new column appears: earlier rows must not see it."""
+        if not isinstance(records, list | tuple) or len(records) < 2:
+            return [records]
+        columns_of(records)  # refuses a mixture of types before anything is learned
+        known, cuts = set(self._columns), [0]
+        for row, record in enumerate(records):
+            if not known.issuperset(record):
+                known.update(record)
+                cuts.append(row)
+        cuts = sorted(set(cuts))
+        return [records[a:b] for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True)]
+
+    def _encode_piece(self, given: dict[str, Values], n: int, learn: bool) -> Encoded:
+        given = {name: values for name, values in given.items() if name not in self.settings["drop"]}
+        columns, checked = self._checked(given, n, learn)
+        if learn and n:
+            self._admit(columns, checked)
+        return self._encode_checked(list(checked.values()), n, learn)
+
+    def _checked(self, given: dict[str, Values], n: int, learn: bool) -> tuple[list[Column], dict[str, Any]]:
+        """Validate every value and change nothing; return the new columns and all columns' (kind, values)."""
+        if not self._columns:
+            self._check_declared(given)
+        new = [self._new_column(name) for name in given if name not in self._columns] if learn else []
+        checked: dict[str, Any] = {}
+        for column in [*self._columns.values(), *new]:
+            values = given.get(column.name)
+            checked[column.name] = column.checked(np.full(n, np.nan) if values is None else values)
+        return new, checked
+
+    def _admit(self, new: list[Column], checked: dict[str, Any]) -> None:
+        """Take in new columns and the kinds their values show."""
+        for column in new:
+            self._columns[column.name] = column
+        for name, (kind, _) in checked.items():
+            self._columns[name].kind = kind
+        self._past = _longer_past(self._past, len(self._columns))
+        if self._spread == 0.0:
+            self._open_budget()
+        for index, name in enumerate(self.settings["scores"]):
+            self._columns[name].at[SHARED] = 1 + len(self.settings["reserved"]) + index
+
+    def _encode_checked(self, checked: list[tuple[int, Values]], n: int, learn: bool) -> Encoded:
+        width = len(checked)
+        numbers, symbols = np.full((n, width), np.nan), np.zeros((n, width), dtype=np.uint64)
+        codes, wanted = np.zeros((n, width + len(self._products)), dtype=np.int64), []
+        for j, (column, (_, values)) in enumerate(zip(self._columns.values(), checked, strict=True)):
+            codes[:, j], present = column.codes_of(values, learn)
+            symbols[:, j] = np.array(column.keys, dtype=np.uint64)[codes[:, j]]
+            if isinstance(values, np.ndarray):
+                numbers[:, j] = values
+            wanted += _unseen(column, j, codes[:, j], present)
+        for k, product in enumerate(self._products):
+            left, right = (self._order(side) for side in (product.left, product.right))
+            codes[:, width + k], present = product.codes_of(codes[:, left], codes[:, right], learn)
+            wanted += _unseen(product.column, width + k, codes[:, width + k], present)
+        dims = self._grow(wanted, n) if learn else np.full(n, self.dim)
+        return self._assemble(numbers, symbols, codes, dims, learn)
+
+    def _grow(self, wanted: list[tuple[int, int, int]], n: int) -> Integers:
+        """Give new values their coordinates in the order one record at a time would; return each row's dim."""
+        added = np.zeros(n, dtype=np.int64)
+        before = start = self.dim
+        columns = [*self._columns.values(), *(product.column for product in self._products)]
+        for row, index, code in sorted(wanted):
+            if columns[index].at[code] == UNSEEN:
+                columns[index].locate(code, self._allocate)
+            added[row] += self.dim - before
+            before = self.dim
+        return start + np.cumsum(added)
+
+    def _allocate(self, name: str) -> int:
+        if self.dim >= self.settings["max_dim"]:
+            return NOWHERE
+        self._names.append(name)
+        return self.dim - 1
+
+    def _assemble(
+        self, numbers: Array, symbols: NDArray[np.uint64], codes: Integers, dims: Integers, learn: bool
+    ) -> Encoded:
+        n, width = numbers.shape
+        columns = list(self._columns.values())
+        keys, values = np.zeros((n, ENTRIES * width), dtype=np.uint64), np.zeros((n, ENTRIES * width))
+        z, x = np.zeros((n, width)), np.zeros((n, self.dim))
+        kinds = np.array([column.kind for column in columns], dtype=np.int64)
+        salts = np.array([column.salt for column in columns], dtype=np.uint64)
+        encode_rows(numbers, symbols, kinds, salts, self._past, learn, keys, values, z)
+        place = np.full(codes.shape, NOWHERE, dtype=np.int64)
+        for j, column in enumerate([*columns, *(product.column for product in self._products)]):
+            place[:, j] = np.maximum(np.array([*column.at, NOWHERE])[codes[:, j]], NOWHERE)
+        place_rows(z, place[:, :width], self._value_at(), self._weights(), place[:, width:], *self._extras(), dims, x)
+        scores = [self._order(self._columns[name]) for name in self.settings["scores"]] if columns else []
+        return Encoded(x, dims, keys, values, _probabilities(numbers[:, scores], kinds[scores]))
+
+    def _value_at(self) -> Integers:
+        places = [NOWHERE if c.kind == CATEGORICAL else c.at[SHARED] for c in self._columns.values()]
+        return np.array(places, dtype=np.int64)
+
+    def _weights(self) -> Array:
+        unit, feature = self._unit, self._unit * self._feature_share
+        weights = [unit * self._score_weight if c.is_score else feature for c in self._columns.values()]
+        return np.array(weights, dtype=np.float64)
+
+    def _extras(self) -> tuple[Any, ...]:
+        """Return what `place_rows` needs beyond the columns: products, waves, budget."""
+        order = {name: j for j, name in enumerate(self._columns)}
+        factors = np.array([p.factors(order) for p in self._products], dtype=np.int64).reshape(-1, 2)
+        waves = self.settings["fourier"]
+        rng = np.random.default_rng(self.settings["seed"])
+        phase = rng.uniform(0.0, 2.0 * np.pi, waves)
+        frequency = np.zeros((len(self._columns), waves))
+        for j, column in enumerate(self._columns.values()):
+            frequency[j] = self._frequencies(column)
+        share = self._unit * self._feature_share
+        first, budget = 1 + self._score_slots, (self._unit * FEATURE_WEIGHT) ** 2
+        return factors, share, frequency, phase, share / math.sqrt(WAVES_PER_COLUMN), first, budget
+
+    def _frequencies(self, column: Column) -> Array:
+        """Return a column's frequencies: a function of seed and name, so other columns cannot change them."""
+        waves = self.settings["fourier"]
+        if column.kind != NUMERIC or waves == 0:
+            return np.zeros(waves)
+        return np.random.default_rng([self.settings["seed"], column.salt]).normal(size=waves)
+
+    @property
+    def _score_slots(self) -> int:
+        return len(self.settings["reserved"]) + len(self.settings["scores"])
+
+    @property
+    def _score_weight(self) -> float:
+        return min(self.settings["reserved"].values(), default=1.0)
+
+    @property
+    def _unit(self) -> float:
+        """Return what a score of weight 1 is multiplied with."""
+        squares = sum(weight**2 for weight in self.settings["reserved"].values())
+        squares += len(self.settings["scores"]) * self._score_weight**2
+        return math.sqrt(ROOM / (squares + FEATURE_WEIGHT**2))
+
+    @property
+    def reserved_weights(self) -> Array:
+        """What each reserved score in [-1, 1] is multiplied with to become its coordinate."""
+        return self._unit * np.array([*self.settings["reserved"].values()], dtype=np.float64)
+
+    @property
+    def _feature_share(self) -> float:
+        return FEATURE_WEIGHT / self._spread if self._spread else 0.0
+
+    def _open_budget(self) -> None:
+        """Share the features' weight among the columns of the first record, products and waves."""
+        features = sum(not column.is_score for column in self._columns.values())
+        features += len(self.settings["products"]) + math.ceil(self.settings["fourier"] / WAVES_PER_COLUMN)
+        self._spread = math.sqrt(max(features, 1))
+        for left, right in self.settings["products"]:
+            product = Product.of(self._columns[left], self._columns[right], GROUP_CATEGORIES)
+            self._products.append(product)
+
+    def _new_column(self, name: str) -> Column:
+        group = name in self.settings["groups"]
+        own = GROUP_CATEGORIES if group else self.settings["categories"]
+        kind = UNDECIDED
+        if name in self.settings["scores"]:
+            kind = KINDS[self.settings["scores"][name]]
+        elif group or name in self.settings["categorical"]:
+            kind = CATEGORICAL
+        elif name in self.settings["numeric"]:
+            kind = NUMERIC
+        return Column(name, kind, own)
+
+    def _order(self, column: Column) -> int:
+        return list(self._columns).index(column.name)
+
+    def _lay_out_fixed(self) -> None:
+        self._names = ["constant", *self.settings["reserved"], *self.settings["scores"]]
+        self._names += [f"wave {k + 1}" for k in range(self.settings["fourier"])]
+        if len(self._names) > self.settings["max_dim"]:
+            raise ValueError(f"max_dim: given {self.settings['max_dim']}, expected at least {len(self._names)}")
+
+    def _check_roles(self) -> None:
+        roles: dict[str, str] = {}
+        for role in ("scores", "groups", "numeric", "categorical", "drop"):
+            for name in self.settings[role]:
+                clash = roles.setdefault(name, role)
+                if clash != role and {clash, role} != {"groups", "categorical"}:
+                    raise ValueError(f"column {name!r}: given as both {clash} and {role}, expected one role")
+
+    def _check_declared(self, given: dict[str, Values]) -> None:
+        """Refuse a first record that lacks a declared column: more likely a typo than a late arrival."""
+        declared = [name for role in ("scores", "groups", "numeric", "categorical") for name in self.settings[role]]
+        declared += [name for pair in self.settings["products"] for name in pair]
+        for name in declared:
+            if name not in given:
+                raise ValueError(f"column {name!r}: declared but absent; the record has {', '.join(given) or 'none'}")
+
+    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return (arrays, manifest) from which `from_state` rebuilds this object exactly."""
+        arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._past._asdict().items()}
+        manifest = {
+            "settings": self.settings,
+            "columns": [column.manifest() for column in self._columns.values()],
+            "products": [product.column.manifest() for product in self._products],
+            "names": list(self._names),
+            "spread": self._spread,
+            "frozen": self.frozen,
+        }
+        return arrays, manifest
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Contexts":
+        """Rebuild from `to_state`."""
+        contexts = cls(**manifest["settings"])
+        contexts._columns = {entry["name"]: Column.from_manifest(entry) for entry in manifest["columns"]}
+        pairs = zip(contexts.settings["products"], manifest["products"], strict=False)
+        contexts._products = [
+            Product(contexts._columns[left], contexts._columns[right], Column.from_manifest(entry))
+            for (left, right), entry in pairs
+        ]
+        contexts._names = list(manifest["names"])
+        contexts._spread = float(manifest["spread"])
+        contexts.frozen = bool(manifest["frozen"])
+        contexts._past = Past(**{name: np.array(arrays[name]) for name in Past._fields})
+        return contexts
+
+
+def _longer_past(past: Past, columns: int) -> Past:
+    more = blank_past(columns - len(past.count))
+    return Past(*(np.concatenate(pair) for pair in zip(past, more, strict=True)))
+
+
+def _unseen(column: Column, index: int, codes: Integers, present: list[int]) -> list[tuple[int, int, int]]:
+    """Return (first row, column, code) of codes that have no coordinate yet."""
+    missing = [code for code in present if column.at[code] == UNSEEN]
+    return [(int(np.argmax(codes == code)), index, code) for code in missing]
+
+
+def _probabilities(numbers: Array, kinds: Integers) -> Array:
+    logit = kinds == KINDS["logit"]
+    return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
+
+
+def _joined(pieces: list[Encoded]) -> Encoded:
+    last = pieces[-1]
+
+    def stacked(name: str) -> Any:
+        width = getattr(last, name).shape[1]
+        parts = [getattr(piece, name) for piece in pieces]
+        return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+
+    dims = np.concatenate([piece.dims for piece in pieces])
+    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"))
+
+
+def _names(role: str, names: Iterable[str]) -> list[str]:
+    if isinstance(names, str):
+        raise TypeError(f"{role}: given the string {names!r}, expected a list of column names")
+    return [str(name) for name in names]
+
+
+def _score_kinds(scores: "Iterable[str] | Mapping[str, str]") -> dict[str, str]:
+    kinds = dict(scores) if isinstance(scores, Mapping) else dict.fromkeys(_names("scores", scores), "probability")
+    for name, kind in kinds.items():
+        if kind not in ("probability", "logit"):
+            raise ValueError(f"score {name!r}: given kind {kind!r}, expected 'probability' or 'logit'")
+    return kinds
+
+
+def _pair(pair: Sequence[str]) -> list[str]:
+    if isinstance(pair, str) or len(pair) != 2:
+        raise ValueError(f"products: given {pair!r}, expected a pair of column names")
+    return [str(pair[0]), str(pair[1])]

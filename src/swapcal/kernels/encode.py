@@ -1,0 +1,270 @@
+"""Raw numbers and category keys to coordinates, with statistics of the past only.
+
+One compiled loop serves one record and a million alike, so both see the same arithmetic.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.draw import GOLDEN, scramble
+from swapcal.kernels.jit import jit
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+CATEGORICAL, NUMERIC, PROBABILITY, LOGIT = 0, 1, 2, 3
+ENTRIES = 3  # what each column hands the experts: its symbol, its value, its exact integer
+SAMPLE = 255  # past values kept per numeric column, for ranks
+BINS = 16
+CLIP = 3.0  # standard deviations kept of a number
+WINSOR = 8.0  # beyond this many deviations a value moves mean and spread no further
+TRUSTED = 20  # observations before winsorising: fewer do not make a spread
+EXACT_LIMIT = 2.0**53  # above, neighbouring integers share a float
+EXACT_TAG = np.uint64(0xD1B54A32D192ED03)
+FIRST_BIN = np.uint64(16)
+ONE, NO_SYMBOL, S32 = np.uint64(1), np.uint64(0), np.uint64(32)
+HALF_TURN = 4.0 / np.pi
+
+
+class Past(NamedTuple):
+    """What is remembered of the numbers of each of K columns."""
+
+    count: Integers
+    """(K,) values seen"""
+    mean: Array
+    """(K,)"""
+    scatter: Array
+    """(K,) sum of squared deviations from the mean"""
+    sample: Array
+    """(K, SAMPLE) a uniform sample of them, sorted; the first min(count, SAMPLE) entries count"""
+    edges: Array
+    """(K, BINS - 1) the sample's quantiles"""
+
+
+def blank_past(columns: int) -> Past:
+    """Return the memory of columns that have shown nothing."""
+    return Past(
+        np.zeros(columns, np.int64),
+        np.zeros(columns),
+        np.zeros(columns),
+        np.zeros((columns, SAMPLE)),
+        np.full((columns, BINS - 1), np.inf),
+    )
+
+
+@jit
+def child(salt: np.uint64, tag: np.uint64) -> np.uint64:
+    """Return the key of the feature `tag` of the column that owns `salt`."""
+    return scramble(salt + GOLDEN * (tag + ONE))
+
+
+@jit
+def stabilised(p: float) -> float:
+    """Return the score 4/π·asin√p - 1 in [-1, 1]: equal noise everywhere, so rare events stay resolved."""
+    return float(HALF_TURN * np.arcsin(np.sqrt(min(max(p, 0.0), 1.0))) - 1.0)
+
+
+@jit
+def sigmoid(m: float) -> float:
+    """Return the logistic function."""
+    return float(1.0 / (1.0 + np.exp(-m)))
+
+
+@jit
+def deviation(count: int, scatter: float) -> float:
+    """Return the standard deviation of `count` past values; 0 until they differ."""
+    return float(np.sqrt(scatter / max(count, 1)))
+
+
+@jit
+def standard_score(v: float, mean: float, spread: float) -> float:
+    """Return the clipped (v - mean)/spread; 0 while nothing is known of the spread."""
+    if spread <= 0.0:
+        return 0.0
+    return float(min(max((v - mean) / spread, -CLIP), CLIP))
+
+
+@jit
+def rank_bin(v: float, edges: Array) -> int:
+    """Return how many of the past's quantiles lie below v."""
+    below = 0
+    for k in range(BINS - 1):
+        below += 1 if edges[k] < v else 0
+    return below
+
+
+@jit
+def set_edges(sample: Array, filled: int, edges: Array) -> None:
+    """Write the sorted sample's quantiles."""
+    for k in range(edges.shape[0]):
+        edges[k] = sample[(k + 1) * filled // (edges.shape[0] + 1)]
+
+
+@jit
+def insert_sorted(v: float, sample: Array, end: int) -> None:
+    """Insert v into the sorted sample[:end], which has room at position `end`."""
+    i = end
+    while i > 0 and sample[i - 1] > v:
+        sample[i] = sample[i - 1]
+        i -= 1
+    sample[i] = v
+
+
+@jit
+def keep_sampled(v: float, salt: np.uint64, seen: int, sample: Array, filled: int) -> bool:
+    """Reservoir-sample with a draw that is a hash of (column, position); tell whether v was kept."""
+    if filled < sample.shape[0]:
+        insert_sorted(v, sample, filled)
+        return True
+    # the high word of draw · seen is uniform below `seen`, and needs no division
+    victim = np.int64(((scramble(salt + GOLDEN * np.uint64(seen)) >> S32) * np.uint64(seen)) >> S32)
+    if victim >= filled:
+        return False
+    for i in range(victim, filled - 1):
+        sample[i] = sample[i + 1]
+    insert_sorted(v, sample, filled - 1)
+    return True
+
+
+@jit
+def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None:
+    """Take a value in: Welford's update on it winsorised, and the reservoir's."""
+    count, mean = past.count[j], past.mean[j]
+    clipped = v
+    if count >= TRUSTED and spread > 0.0:
+        clipped = min(max(v, mean - WINSOR * spread), mean + WINSOR * spread)
+    step = clipped - mean
+    mean += step / (count + 1)
+    past.count[j] = count + 1
+    past.mean[j] = mean
+    past.scatter[j] += step * (clipped - mean)
+    if keep_sampled(v, salt, count + 1, past.sample[j], min(count, SAMPLE)):
+        set_edges(past.sample[j], min(count + 1, SAMPLE), past.edges[j])
+
+
+@jit
+def describe_number(v: float, score: float, rank: int, salt: np.uint64, keys: Keys, values: Array) -> None:
+    """Write a number's three entries for the experts: rank bin, standard score, exact integer."""
+    keys[0] = child(salt, FIRST_BIN + np.uint64(rank))
+    values[0] = 1.0
+    keys[1] = salt
+    values[1] = score
+    if v == np.floor(v) and abs(v) < EXACT_LIMIT:
+        keys[2] = child(salt ^ EXACT_TAG, np.uint64(np.int64(v)))
+        values[2] = 1.0
+
+
+@jit
+def coordinate(v: float, score: float, kind: int) -> float:
+    """Return a number's own coordinate in [-1, 1]."""
+    if kind == NUMERIC:
+        return score / CLIP
+    return stabilised(v if kind == PROBABILITY else sigmoid(v))
+
+
+@jit
+def encode_rows(
+    numbers: Array,
+    symbols: Keys,
+    kinds: Integers,
+    salts: Keys,
+    past: Past,
+    learn: bool,
+    keys: Keys,
+    values: Array,
+    z: Array,
+) -> None:
+    """Encode n rows of K columns in order, each with the statistics of the rows before it.
+
+    numbers (n, K) holds NaN where a value is missing or the column is categorical; symbols (n, K) the key of
+    the category or of "missing". Written: keys and values (n, 3K) for the experts, z (n, K) in [-1, 1].
+    """
+    n, columns = numbers.shape
+    for t in range(n):
+        for j in range(columns):
+            v = numbers[t, j]
+            first = ENTRIES * j
+            if np.isnan(v):
+                keys[t, first] = symbols[t, j]
+                values[t, first] = 1.0 if symbols[t, j] != NO_SYMBOL else 0.0
+                continue
+            spread = deviation(past.count[j], past.scatter[j])
+            score = standard_score(v, past.mean[j], spread)
+            rank = rank_bin(v, past.edges[j])
+            describe_number(v, score, rank, salts[j], keys[t, first:], values[t, first:])
+            z[t, j] = coordinate(v, score, kinds[j])
+            if learn:
+                absorb(v, j, spread, salts[j], past)
+
+
+@jit
+def add_waves(z: Array, frequency: Array, phase: Array, scale: float, x: Array) -> None:
+    """Write random Fourier features cos(⟨ω, z⟩ + φ); ω is zero for categorical columns."""
+    for f in range(phase.shape[0]):
+        angle = phase[f]
+        for j in range(z.shape[0]):
+            angle += frequency[j, f] * z[j]
+        x[f] = scale * np.cos(angle)
+
+
+@jit
+def shrink_block(x: Array, budget: float) -> None:
+    """Scale x so that its squared norm is at most `budget`; almost every row is left as it is."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * x[i]
+    if total > budget:
+        # a hair less, because the rounded sum may fall short of the true one
+        factor = np.sqrt(budget * (1.0 - 1e-12) / total)
+        for i in range(x.shape[0]):
+            x[i] *= factor
+
+
+@jit
+def put_products(z: Array, place: Integers, factors: Integers, weight: float, x: Array) -> None:
+    """Write each product's coordinate: its numeric factors multiplied, 1 when all factors are categories."""
+    for k in range(place.shape[0]):
+        if place[k] >= 0:
+            value = weight
+            for side in range(2):
+                if factors[k, side] >= 0:
+                    value *= z[factors[k, side]]
+            x[place[k]] = value
+
+
+@jit
+def place_rows(
+    z: Array,
+    place: Integers,
+    value_at: Integers,
+    weights: Array,
+    product_place: Integers,
+    factors: Integers,
+    share: float,
+    frequency: Array,
+    phase: Array,
+    wave_scale: float,
+    first: int,
+    budget: float,
+    dims: Integers,
+    X: Array,
+) -> None:
+    """Scatter encoded columns, products and waves into the coordinates of X (n, d); place -1 is nowhere.
+
+    A numeric column's value goes to value_at[j]; any other place of it marks a missing value. Waves start at
+    `first`; from there to dims[t] the squared norm stays at most `budget`.
+    """
+    n, columns = place.shape
+    for t in range(n):
+        X[t, 0] = 0.5
+        for j in range(columns):
+            at = place[t, j]
+            if at >= 0:
+                X[t, at] = weights[j] * z[t, j] if at == value_at[j] else share
+        put_products(z[t], product_place[t], factors, share, X[t])
+        add_waves(z[t], frequency, phase, wave_scale, X[t, first:])
+        # over the coordinates that exist by now: later ones would change the order of the sum
+        shrink_block(X[t, first : dims[t]], budget)

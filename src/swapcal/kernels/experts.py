@@ -1,0 +1,315 @@
+"""A bank of online logistic regressions at many learning rates, and the blend of all of them.
+
+The bank reads each row as a short list of hashed features. One half of it is linear in them; the other also sees
+every pair of columns, which is what trees of depth two see. The blend is a second-order logistic regression on all
+logits, the user's own scores included.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.draw import GOLDEN, scramble
+from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
+from swapcal.kernels.jit import jit
+
+Array = NDArray[np.float64]
+Single = NDArray[np.float32]
+Keys = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+
+# Learning rates on rows of unit norm; the geometric range of the theory's prototype, and for pairs the useful part.
+LINEAR_SGD, LINEAR_ADA = 6, 4
+PAIR_SGD, PAIR_ADA = 3, 2
+LINEAR, PAIRED = LINEAR_SGD + LINEAR_ADA, PAIR_SGD + PAIR_ADA
+EXPERTS = LINEAR + PAIRED
+RATES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 0.03, 0.1, 0.3, 1.0, 0.3, 1.0, 3.0, 0.03, 0.1], np.float32)
+
+LINEAR_SLOTS, PAIR_SLOTS = 1 << 16, 1 << 17
+LINEAR_ROW, PAIRED_ROW = 16, 8
+LINEAR_MASK, PAIR_MASK = np.uint64(LINEAR_SLOTS - 1), np.uint64(PAIR_SLOTS - 1)
+CROSSED = 32  # columns whose pairs are looked at; the square of it bounds the work per row
+BIAS = np.uint64(0x5851F42D4C957F2D)
+NO_SYMBOL = np.uint64(0)
+
+ONE = np.float32(1.0)
+MARGIN = np.float32(15.0)  # a float32 sigmoid is 0 or 1 beyond
+LOGIT = 9.2  # log-odds of 1e-4: what one expert may say to the blend
+PRIOR = 0.01  # variance of the blend's weights
+FORGET = 0.9999  # the blend's memory is about 10^4 labels
+FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the blend
+
+
+class Bank(NamedTuple):
+    """Weights of every expert and of the blend."""
+
+    linear: Single
+    """(LINEAR_SLOTS, 16) one row, one cache line, per hashed feature: the SGD experts' weights, the AdaGrad experts'
+    weights, AdaGrad's sums of squared gradients, padding."""
+    paired: Single
+    """(PAIR_SLOTS, 8) the same for the experts that see pairs."""
+    weights: Array
+    """(1 + EXPERTS + scores,) the blend's weights: constant, experts, users' scores."""
+    covariance: Array
+    """(1 + EXPERTS + scores, same)"""
+
+
+class Desk(NamedTuple):
+    """Work space for one row: its features, and what the experts say of it."""
+
+    slots: Integers
+    amounts: Single
+    pair_slots: Integers
+    pair_amounts: Single
+    margins: Single
+    chances: Single
+    """sigmoids of the margins"""
+    sizes: Integers
+    """[features, features and pairs]"""
+    inputs: Array
+    """the blend's inputs"""
+    gain: Array
+    """the blend's covariance times its inputs"""
+
+
+@jit
+def list_features(keys: Keys, values: Array, desk: Desk) -> int:
+    """List a row's features with a bias; return their number."""
+    desk.slots[0] = np.int64(BIAS & LINEAR_MASK)
+    desk.pair_slots[0] = np.int64(BIAS & PAIR_MASK)
+    desk.amounts[0] = 1.0
+    n = 1
+    for k in range(keys.shape[0]):
+        if values[k] != 0.0:
+            desk.slots[n] = np.int64(keys[k] & LINEAR_MASK)
+            desk.pair_slots[n] = np.int64(keys[k] & PAIR_MASK)
+            desk.amounts[n] = values[k]
+            n += 1
+    return n
+
+
+@jit
+def list_pairs(keys: Keys, desk: Desk, n: int) -> int:
+    """Append the pairs of columns' symbols; return the number of features and pairs."""
+    columns = min(keys.shape[0] // ENTRIES, CROSSED)
+    for a in range(columns):
+        left = keys[ENTRIES * a]
+        if left != NO_SYMBOL:
+            left *= GOLDEN
+            for b in range(a + 1, columns):
+                right = keys[ENTRIES * b]
+                if right != NO_SYMBOL:
+                    desk.pair_slots[n] = np.int64(scramble(left + right) & PAIR_MASK)
+                    n += 1
+    return n
+
+
+@jit
+def scale_features(desk: Desk, features: int, total: int) -> None:
+    """Give the features, and the features with pairs, unit norm."""
+    squares = np.float32(0.0)
+    for k in range(features):
+        squares += desk.amounts[k] * desk.amounts[k]
+    single = np.float32(1.0) / np.sqrt(squares)
+    both = np.float32(1.0) / np.sqrt(squares + np.float32(total - features))
+    for k in range(features):
+        desk.pair_amounts[k] = both * desk.amounts[k]
+        desk.amounts[k] *= single
+    for k in range(features, total):
+        desk.pair_amounts[k] = both
+
+
+@jit
+def linear_margins(weights: Single, desk: Desk) -> None:
+    """Sum weight times feature for every linear expert, in registers."""
+    m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = m8 = m9 = np.float32(0.0)
+    for k in range(desk.sizes[0]):
+        s, a = desk.slots[k], desk.amounts[k]
+        m0 += weights[s, 0] * a
+        m1 += weights[s, 1] * a
+        m2 += weights[s, 2] * a
+        m3 += weights[s, 3] * a
+        m4 += weights[s, 4] * a
+        m5 += weights[s, 5] * a
+        m6 += weights[s, 6] * a
+        m7 += weights[s, 7] * a
+        m8 += weights[s, 8] * a
+        m9 += weights[s, 9] * a
+    for e, m in enumerate((m0, m1, m2, m3, m4, m5, m6, m7, m8, m9)):
+        desk.margins[e] = m
+
+
+@jit
+def paired_margins(weights: Single, desk: Desk) -> None:
+    """Sum weight times feature or pair for every paired expert, in registers."""
+    m0 = m1 = m2 = m3 = m4 = np.float32(0.0)
+    for k in range(desk.sizes[1]):
+        s, a = desk.pair_slots[k], desk.pair_amounts[k]
+        m0 += weights[s, 0] * a
+        m1 += weights[s, 1] * a
+        m2 += weights[s, 2] * a
+        m3 += weights[s, 3] * a
+        m4 += weights[s, 4] * a
+    for e, m in enumerate((m0, m1, m2, m3, m4)):
+        desk.margins[LINEAR + e] = m
+
+
+@jit
+def look(bank: Bank, keys: Keys, values: Array, desk: Desk) -> None:
+    """Put a row on the desk: its features, and every expert's margin."""
+    desk.sizes[0] = list_features(keys, values, desk)
+    desk.sizes[1] = list_pairs(keys, desk, desk.sizes[0])
+    scale_features(desk, desk.sizes[0], desk.sizes[1])
+    linear_margins(bank.linear, desk)
+    paired_margins(bank.paired, desk)
+    for e in range(EXPERTS):
+        margin = min(max(desk.margins[e], -MARGIN), MARGIN)
+        desk.chances[e] = ONE / (ONE + np.exp(-margin))
+
+
+@jit
+def bounded(m: float, limit: float) -> float:
+    """Return m clipped to [-limit, limit]."""
+    return min(max(m, -limit), limit)
+
+
+@jit
+def log_odds(p: float) -> float:
+    """Return the logit of a probability, bounded; 0 for a missing one."""
+    if np.isnan(p):
+        return 0.0
+    if p <= 0.0 or p >= 1.0:
+        return LOGIT if p >= 1.0 else -LOGIT
+    return float(bounded(np.log(p / (1.0 - p)), LOGIT))
+
+
+@jit
+def list_inputs(desk: Desk, given: Array, inputs: Array) -> None:
+    """Write the blend's inputs: 1, the experts' logits, the users' logits."""
+    inputs[0] = 1.0
+    for e in range(EXPERTS):
+        inputs[1 + e] = bounded(desk.margins[e], LOGIT)
+    for s in range(given.shape[0]):
+        inputs[1 + EXPERTS + s] = log_odds(given[s])
+
+
+@jit
+def blended(bank: Bank, inputs: Array) -> float:
+    """Return the blend's probability."""
+    m = 0.0
+    for i in range(inputs.shape[0]):
+        m += bank.weights[i] * inputs[i]
+    return sigmoid(bounded(m, 15.0))
+
+
+@jit
+def forecast_row(bank: Bank, desk: Desk, given: Array, inputs: Array, probabilities: Array) -> None:
+    """Write the blend's and the experts' probabilities, and the inputs the blend saw."""
+    list_inputs(desk, given, inputs)
+    probabilities[0] = blended(bank, inputs)
+    for e in range(EXPERTS):
+        probabilities[1 + e] = desk.chances[e]
+
+
+@jit
+def learn_linear(table: Single, desk: Desk, errors: Single) -> None:
+    """Step the linear experts along their gradients."""
+    for k in range(desk.sizes[0]):
+        s, a = desk.slots[k], desk.amounts[k]
+        for e in range(LINEAR_SGD):
+            table[s, e] += RATES[e] * errors[e] * a
+        for e in range(LINEAR_SGD, LINEAR):
+            gradient = errors[e] * a
+            squares = table[s, LINEAR_ADA + e] + gradient * gradient
+            table[s, LINEAR_ADA + e] = squares
+            table[s, e] += RATES[e] * gradient / np.sqrt(squares)
+
+
+@jit
+def learn_paired(table: Single, desk: Desk, errors: Single) -> None:
+    """Step the experts that see pairs along their gradients."""
+    for k in range(desk.sizes[1]):
+        s, a = desk.pair_slots[k], desk.pair_amounts[k]
+        for e in range(PAIR_SGD):
+            table[s, e] += RATES[LINEAR + e] * errors[LINEAR + e] * a
+        for e in range(PAIR_SGD, PAIRED):
+            gradient = errors[LINEAR + e] * a
+            squares = table[s, PAIR_ADA + e] + gradient * gradient
+            table[s, PAIR_ADA + e] = squares
+            table[s, e] += RATES[LINEAR + e] * gradient / np.sqrt(squares)
+
+
+@jit
+def learn_bank(bank: Bank, desk: Desk, y: float) -> None:
+    """Let every expert learn the label of the row on the desk; its margins become its errors."""
+    for e in range(EXPERTS):
+        desk.margins[e] = y - desk.chances[e]
+    learn_linear(bank.linear, desk, desk.margins)
+    learn_paired(bank.paired, desk, desk.margins)
+
+
+@jit
+def learn_blend(bank: Bank, inputs: Array, y: float, gain: Array) -> None:
+    """One extended Kalman step of logistic regression with slowly forgotten labels.
+
+    Forgetting stops while the covariance is at its prior: directions that nobody excites must not inflate.
+    """
+    n = inputs.shape[0]
+    p = blended(bank, inputs)
+    curvature = max(p * (1.0 - p), FLAT)
+    spread, trace = 0.0, 0.0
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += bank.covariance[i, j] * inputs[j]
+        gain[i] = total
+        spread += total * inputs[i]
+        trace += bank.covariance[i, i]
+    step = (y - p) / (1.0 + curvature * spread)
+    shrink = curvature / (1.0 + curvature * spread)
+    inflate = 1.0 / FORGET if trace < n * PRIOR else 1.0
+    for i in range(n):
+        bank.weights[i] += step * gain[i]
+        for j in range(n):
+            bank.covariance[i, j] = inflate * (bank.covariance[i, j] - shrink * gain[i] * gain[j])
+
+
+@jit
+def run_experts(
+    bank: Bank,
+    keys: Keys,
+    values: Array,
+    given: Array,
+    rows: Integers,
+    labels: Array,
+    inputs: Array,
+    probabilities: Array,
+    desk: Desk,
+) -> None:
+    """Go through events in order: rows[k] is forecast where labels[k] is NaN, and learns its label elsewhere.
+
+    keys, values (n, 3K) describe the rows, given (n, S) holds users' scores; written are inputs (n, 1+EXPERTS+S),
+    what the blend saw, and probabilities (n, 1+EXPERTS). A label may come any time after its row's forecast; experts
+    learn it with the features they saw.
+    """
+    on_desk = -1
+    for k in range(rows.shape[0]):
+        row = rows[k]
+        if row != on_desk:
+            look(bank, keys[row], values[row], desk)
+        if np.isnan(labels[k]):
+            forecast_row(bank, desk, given[row], inputs[row], probabilities[row])
+            on_desk = row
+        else:
+            learn_bank(bank, desk, labels[k])
+            learn_blend(bank, inputs[row], labels[k], desk.gain)
+            on_desk = -1
+
+
+@jit
+def put_scores(probabilities: Array, weights: Array, X: Array) -> None:
+    """Write the experts' probabilities into the coordinates after the constant."""
+    for t in range(probabilities.shape[0]):
+        for e in range(probabilities.shape[1]):
+            X[t, 1 + e] = weights[e] * stabilised(probabilities[t, e])

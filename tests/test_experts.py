@@ -1,0 +1,193 @@
+"""Experts: compiled logistic regressions against a literal reference; late labels; outside models."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from swapcal.experts import Experts, as_model, expert_names, expert_weights
+from swapcal.kernels.experts import EXPERTS, PRIOR
+
+from tests.reference_experts import ReferenceExperts
+
+
+@pytest.fixture(scope="module")
+def stream() -> Any:
+    rng = np.random.default_rng(0)
+    n, columns = 300, 4
+    keys = np.zeros((n, 3 * columns), np.uint64)
+    values = np.zeros((n, 3 * columns))
+    symbols = rng.integers(0, 3, (n, columns))
+    keys[:, ::3] = symbols + 1 + 1000 * np.arange(columns)
+    values[:, ::3] = 1.0
+    keys[:, 1::3] = 77 + np.arange(columns)
+    values[:, 1::3] = rng.normal(size=(n, columns))
+    keys[rng.random(n) < 0.1, 0] = 0
+    values[keys[:, 0] == 0, 0] = 0.0
+    margin = symbols[:, 0] - 1 + 1.5 * (symbols[:, 1] == symbols[:, 2]) - 0.5
+    y = (rng.random(n) < 1 / (1 + np.exp(-margin))).astype(float)
+    return keys, values, y, rng.uniform(0.05, 0.95, (n, 2))
+
+
+def immediate(y: Any) -> Any:
+    rows = np.repeat(np.arange(len(y)), 2)
+    labels = np.full(2 * len(y), np.nan)
+    labels[1::2] = y
+    return rows, labels
+
+
+def play(experts: Any, keys: Any, values: Any, given: Any, rows: Any, labels: Any) -> Any:
+    n = len(keys)
+    memory, probabilities = np.zeros((n, experts.memory_width)), np.zeros((n, 1 + EXPERTS))
+    experts.play(keys, values, given, rows, labels, memory, probabilities)
+    return memory, probabilities
+
+
+@pytest.mark.parametrize("scores", [0, 2])
+def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any) -> None:
+    keys, values, y, given = stream
+    given = given[:, :scores].copy()
+    reference, expected = ReferenceExperts(scores), []
+    for t in range(len(y)):
+        memory, probabilities = reference.forecast(keys[t], values[t], given[t])
+        expected.append(probabilities)
+        reference.learn(keys[t], values[t], memory, y[t])
+    _, actual = play(Experts(scores), keys, values, given, *immediate(y))
+    np.testing.assert_allclose(actual, np.array(expected), atol=2e-4)
+
+
+def test_one_call_equals_many_bit_for_bit(stream: Any) -> None:
+    keys, values, y, given = stream
+    _, at_once = play(Experts(2), keys, values, given, *immediate(y))
+    experts, one_by_one = Experts(2), []
+    for t in range(len(y)):
+        memory, probabilities = experts.forecast(keys[t : t + 1], values[t : t + 1], given[t : t + 1])
+        experts.learn(keys[t : t + 1], values[t : t + 1], memory, y[t : t + 1])
+        one_by_one.append(probabilities[0])
+    np.testing.assert_array_equal(at_once, np.array(one_by_one))
+
+
+def test_late_labels_use_the_features_of_their_row(stream: Any) -> None:
+    keys, values, y, given = stream
+    reference, expected = ReferenceExperts(2), {}
+    rows, labels, delay = [], [], 7
+    for t in range(len(y) + delay):
+        if t < len(y):
+            rows.append(t)
+            labels.append(np.nan)
+        if t >= delay:
+            rows.append(t - delay)
+            labels.append(y[t - delay])
+    memories = {}
+    for row, label in zip(rows, labels, strict=True):
+        if np.isnan(label):
+            memories[row], expected[row] = reference.forecast(keys[row], values[row], given[row])
+        else:
+            reference.learn(keys[row], values[row], memories[row], label)
+    _, actual = play(Experts(2), keys, values, given, np.array(rows), np.array(labels))
+    np.testing.assert_allclose(actual, np.array([expected[t] for t in range(len(y))]), atol=2e-4)
+
+
+def test_forecasting_changes_nothing(stream: Any) -> None:
+    keys, values, y, given = stream
+    experts = Experts(2)
+    play(experts, keys, values, given, *immediate(y))
+    first = experts.forecast(keys, values, given)
+    second = experts.forecast(keys, values, given)
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_pairs_learn_what_no_linear_expert_can() -> None:
+    rng = np.random.default_rng(1)
+    n = 6000
+    a, b = rng.integers(0, 2, (2, n))
+    keys = np.zeros((n, 6), np.uint64)
+    keys[:, 0], keys[:, 3] = a + 10, b + 20
+    values = np.zeros((n, 6))
+    values[:, ::3] = 1.0
+    y = (a ^ b).astype(float)
+    _, p = play(Experts(), keys, values, np.zeros((n, 0)), *immediate(y))
+    brier = ((p - y[:, None]) ** 2)[n // 2 :].mean(axis=0)
+    names = expert_names()
+    assert brier[names.index("pairs SGD 1")] < 0.01
+    assert min(b for name, b in zip(names, brier, strict=True) if name.startswith(("SGD", "AdaGrad"))) > 0.2
+    assert brier[0] < 0.02
+
+
+def test_the_blend_starts_from_the_users_score_and_does_it_no_harm() -> None:
+    rng = np.random.default_rng(2)
+    n = 4000
+    p = rng.beta(2, 2, n)
+    y = (rng.random(n) < p).astype(float)
+    keys, values = np.zeros((n, 3), np.uint64), np.zeros((n, 3))
+    _, forecasts = play(Experts(1), keys, values, p[:, None].copy(), *immediate(y))
+    np.testing.assert_allclose(forecasts[0, 0], p[0], atol=1e-12)
+    assert np.mean((forecasts[:, 0] - y) ** 2) < 1.01 * np.mean((p - y) ** 2)
+
+
+def test_the_blend_keeps_a_sound_covariance() -> None:
+    rng = np.random.default_rng(3)
+    n = 200_000
+    keys, values = np.zeros((n, 3), np.uint64), np.zeros((n, 3))
+    keys[:, 0], values[:, 0] = 5, 1.0
+    experts = Experts(1)
+    play(experts, keys, values, np.full((n, 1), 0.999), *immediate((rng.random(n) < 0.3).astype(float)))
+    covariance = experts._bank.covariance
+    eigenvalues = np.linalg.eigvalsh((covariance + covariance.T) / 2)
+    assert eigenvalues.min() > 0
+    assert np.trace(covariance) < 1.1 * PRIOR * len(covariance)
+    assert np.isfinite(experts._bank.weights).all()
+
+
+def test_state_goes_on_exactly(stream: Any) -> None:
+    keys, values, y, given = stream
+    experts = Experts(2)
+    play(experts, keys[:150], values[:150], given[:150], *immediate(y[:150]))
+    arrays, manifest = experts.to_state()
+    twin = Experts.from_state(arrays, json.loads(json.dumps(manifest)))
+    rest = (keys[150:], values[150:], given[150:], *immediate(y[150:]))
+    np.testing.assert_array_equal(play(experts, *rest)[1], play(twin, *rest)[1])
+
+
+def test_names_and_weights_match() -> None:
+    assert tuple(expert_weights()) == expert_names()
+    assert len(expert_names()) == 1 + EXPERTS
+    assert expert_weights()["blend"] == 1.0
+
+
+class Counter:
+    """An online model with river's methods."""
+
+    def __init__(self) -> None:
+        self.yes = self.n = 0
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return {True: (self.yes + 1) / (self.n + 2)} if self.n else {}
+
+    def learn_one(self, x: Any, y: Any) -> Any:
+        self.yes, self.n = self.yes + y, self.n + 1
+
+
+def test_a_river_model_is_called_record_by_record() -> None:
+    model = as_model(Counter())
+    nothing = (np.zeros(3, np.uint64), np.zeros(3))
+    assert model.forecast({}, *nothing) == 0.5
+    model.learn({}, *nothing, 1.0)
+    assert model.forecast({}, *nothing) == pytest.approx(2 / 3)
+
+
+def test_a_partial_fit_model_learns_hashed_features() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    model = as_model(linear.SGDClassifier(loss="log_loss", random_state=0))
+    features = [(np.array([k, 0, 0], np.uint64), np.array([1.0, 0.0, 0.0])) for k in (3, 5)]
+    assert model.forecast({}, *features[0]) == 0.5
+    for _ in range(60):
+        for k in (0, 1):
+            model.learn({}, *features[k], float(k))
+    assert model.forecast({}, *features[0]) < 0.2 < 0.8 < model.forecast({}, *features[1])
+
+
+def test_what_is_not_a_model_is_refused() -> None:
+    with pytest.raises(TypeError, match="model: given int, expected predict_proba_one and learn_one"):
+        as_model(3)
