@@ -123,9 +123,7 @@ def complete() -> Mapping:
 
 
 def minimal() -> Mapping:
-    required = {
-        k: v for k, v in identity().items() if k not in ("settings", "features", "n_levels", "levelling")
-    }
+    required = {k: v for k, v in identity().items() if k not in ("settings", "features", "n_levels", "levelling")}
     return {"identity": required, "headline": {"verdict": "inconclusive", "sentence": "Too few rows."}}
 
 
@@ -384,9 +382,7 @@ def test_merged_density_keeps_the_shape_of_the_strip() -> None:
     heights = []
     for density in (fine, coarse):
         paths = [
-            a["d"]
-            for a in Page(render(complete() | {"density": density})).named("path")
-            if a.get("class") == "density"
+            a["d"] for a in Page(render(complete() | {"density": density})).named("path") if a.get("class") == "density"
         ]
         heights.append({float(y) for _, y in re.findall(rf"({NUMBER}) ({NUMBER})", paths[0])})
     assert heights[0] == heights[1]
@@ -397,8 +393,7 @@ def test_beyond_chance_is_a_shape_not_only_a_colour() -> None:
     outside = [level(i / 20) for i in range(1, 19)]
     pages = [render(minimal() | {"reliability": levels}) for levels in (inside, outside)]
     marks = [
-        [a["class"] for a in Page(page).named("svg") if a.get("class") in ("observed", "beyond")]
-        for page in pages
+        [a["class"] for a in Page(page).named("svg") if a.get("class") in ("observed", "beyond")] for page in pages
     ]
     assert marks[0] == ["observed"] * 36
     assert marks[1] == ["beyond"] * 36
@@ -419,9 +414,7 @@ def test_witness_without_rows_has_no_picture_and_a_group_has_no_direction() -> N
     bare = Page(render(minimal() | {"witnesses": [witness(curve=[])]}))
     assert "along-1-title" not in bare.ids()
     assert "humidity" in bare.text
-    grouped = witness(
-        group="station = Perth", interval=[0.4, 0.6], p_value=0.0001, axis="predicted probability"
-    )
+    grouped = witness(group="station = Perth", interval=[0.4, 0.6], p_value=0.0001, axis="predicted probability")
     page = Page(render(minimal() | {"witnesses": [grouped]}))
     assert "humidity" not in page.text
     assert "40.0\u202f% to 60.0\u202f%" in page.text

@@ -45,9 +45,7 @@ def differences_tell_more(bins: Sequence[Rate]) -> bool:
 
 def _shapes(bins: Sequence[Rate], apart: bool) -> list[Html]:
     base = [rate.p if apart else 0.0 for rate in bins]
-    bands = [
-        (i, r.band[0] - zero, r.band[1] - zero) for i, (r, zero) in enumerate(_with(bins, base)) if r.band
-    ]
+    bands = [(i, r.band[0] - zero, r.band[1] - zero) for i, (r, zero) in enumerate(_with(bins, base)) if r.band]
     issued = [rate.p - zero for rate, zero in _with(bins, base)]
     seen = [rate.y - zero for rate, zero in _with(bins, base)]
     y = covering([*issued, *seen, *(edge for _, *edges in bands for edge in edges)], 0.08)

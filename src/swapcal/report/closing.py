@@ -20,8 +20,7 @@ READING = (
     ),
     (
         "Multicalibrated",
-        "Calibrated not only overall but within every subgroup and along every combination of the "
-        "features examined.",
+        "Calibrated not only overall but within every subgroup and along every combination of the features examined.",
     ),
     (
         "Noise band",
@@ -78,9 +77,7 @@ def identity(findings: Findings) -> Html:
     """Write what is needed to repeat the audit."""
     subject = findings["identity"]
     parts = [facts(_pairs(subject), "identity"), _settings(subject)]
-    twin = (
-        "Every figure on this page is also in its JSON twin. The page holds aggregates only, no rows of data."
-    )
+    twin = "Every figure on this page is also in its JSON twin. The page holds aggregates only, no rows of data."
     return section("identity", "Identity of this audit", *parts, prose(twin, style="note"))
 
 
@@ -112,9 +109,7 @@ def _pairs(subject: Identity) -> list[tuple[str, str]]:
 
 
 def _versions(subject: Identity) -> str:
-    swapcal, python, numpy = (
-        clip(subject[key], 40) for key in ("swapcal_version", "python_version", "numpy_version")
-    )
+    swapcal, python, numpy = (clip(subject[key], 40) for key in ("swapcal_version", "python_version", "numpy_version"))
     return f"swapcal {swapcal} (schema {subject['schema_version']}), Python {python}, NumPy {numpy}"
 
 
@@ -140,7 +135,5 @@ def _code(text: str) -> Html:
 
 def _settings(subject: Identity) -> Html:
     settings = subject.get("settings") or {}
-    pairs = [
-        (clip(name, 60), symbol(clip(value, 200))) for name, value in list(settings.items())[:MOST_SETTINGS]
-    ]
+    pairs = [(clip(name, 60), symbol(clip(value, 200))) for name, value in list(settings.items())[:MOST_SETTINGS]]
     return folded("Settings", facts(pairs, "identity")) if pairs else Html("")

@@ -22,9 +22,7 @@ def density_strip(density: Density, span: Scale) -> Html:
     base = plot.segment(span.low, 0.0, span.high, 0.0, "axis")
     caption = tag("p", "How often each probability was predicted", class_="strip-caption")
     text = f"Histogram of the predictions in {len(bars)} bins; the tallest holds {count(tallest)} rows."
-    return join(
-        [drawing("density", "Density of predictions", text, shape, base, style="density-strip"), caption]
-    )
+    return join([drawing("density", "Density of predictions", text, shape, base, style="density-strip"), caption])
 
 
 def merged(density: Density) -> list[tuple[float, float, float]]:

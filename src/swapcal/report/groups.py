@@ -61,9 +61,7 @@ def reach(shown: Sequence[Group]) -> float:
     """
     solid = [g for g in shown if not g["small"]] or list(shown)
     ends = sorted(max(map(abs, ends), default=0.0) for ends in map(_ends, solid))
-    found = (
-        abs(gap) for g in shown if g["verdict"] == "miscalibrated" and (gap := finite(g["gap"])) is not None
-    )
+    found = (abs(gap) for g in shown if g["verdict"] == "miscalibrated" and (gap := finite(g["gap"])) is not None)
     return max([1.15 * max(found, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
 
 
@@ -83,9 +81,7 @@ def _table(shown: Sequence[Group]) -> Html:
     rates = decimals([x for g in shown for x in (g["mean_p"], g["mean_y"])])
     gaps = max(rates, decimals([g["gap"] for g in shown]))
     rows = [_row(group, half, rates, gaps) for group in shown]
-    caption = (
-        "Groups. Gap is observed minus predicted, in percentage points; † marks groups too small to judge."
-    )
+    caption = "Groups. Gap is observed minus predicted, in percentage points; † marks groups too small to judge."
     return table(caption, columns, rows, style="groups")
 
 
@@ -130,14 +126,10 @@ def _interval(low: float, high: float, style: str) -> list[Html]:
     left, right, middle = _place(low), _place(high), HEIGHT / 2
     shapes = [tag("line", x1=left, x2=right, y1=middle, y2=middle, class_=f"span {style}")]
     if low < -1.0001:
-        shapes.append(
-            tag("path", d=f"M{coordinate(left + 4)} 4L{coordinate(left - 1)} 8l5 4", class_=f"span {style}")
-        )
+        shapes.append(tag("path", d=f"M{coordinate(left + 4)} 4L{coordinate(left - 1)} 8l5 4", class_=f"span {style}"))
     if high > 1.0001:
         shapes.append(
-            tag(
-                "path", d=f"M{coordinate(right - 4)} 4L{coordinate(right + 1)} 8l-5 4", class_=f"span {style}"
-            )
+            tag("path", d=f"M{coordinate(right - 4)} 4L{coordinate(right + 1)} 8l-5 4", class_=f"span {style}")
         )
     return shapes
 

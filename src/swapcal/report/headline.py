@@ -45,9 +45,7 @@ def strip(quantities: Sequence[Quantity]) -> Html:
 
 def _strip(quantity: Quantity, value: float, low: float, high: float) -> Html:
     plot = Plot(Scale(0.0, 1.08 * max(value, high)), Scale(0.0, 1.0))
-    band = tag(
-        "rect", x=plot.across(low), width=_width(plot, low, high), y="25%", height="50%", class_="band"
-    )
+    band = tag("rect", x=plot.across(low), width=_width(plot, low, high), y="25%", height="50%", class_="band")
     mark = plot.diamond if value > high else plot.dot
     shapes = [
         plot.segment(0.0, 0.5, plot.x.high, 0.5, "axis"),
@@ -56,9 +54,7 @@ def _strip(quantity: Quantity, value: float, low: float, high: float) -> Html:
         mark(value, 0.5, "beyond" if value > high else "observed", radius=6),
     ]
     text = f"Observed {figure(value)}; chance alone gives {figure(low)} to {figure(high)} in 95 of 100 cases."
-    picture = drawing(
-        "strip", f"{plain_symbol(quantity['name'])} against chance", text, *shapes, style="strip"
-    )
+    picture = drawing("strip", f"{plain_symbol(quantity['name'])} against chance", text, *shapes, style="strip")
     kind = "beyond" if value > high else "observed"
     words = f"observed error {figure(value)}, {_against(value, low, high)}"
     key = legend((kind, words), ("band", f"what chance alone gives, {figure(low)} to {figure(high)}"))
@@ -96,9 +92,7 @@ def _sizes(findings: Findings) -> list[tuple[str, str]]:
 def _scores(scores: Scores | None) -> list[tuple[str, str]]:
     if not scores:
         return []
-    split = (
-        f"{figure(scores['brier_calibration'])} calibration + {figure(scores['brier_refinement'])} refinement"
-    )
+    split = f"{figure(scores['brier_calibration'])} calibration + {figure(scores['brier_refinement'])} refinement"
     known = all_finite([scores["brier_calibration"], scores["brier_refinement"]])
     entries = [
         ("Brier score", scores["brier"], split if len(known) == 2 else "mean squared error"),

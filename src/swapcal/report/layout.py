@@ -45,9 +45,7 @@ def table(
     head = tag("tr", *(tag("th", heading, scope="col", class_=kind or None) for heading, kind in columns))
     body = tag("tbody", *(_row(columns, row) for row in rows))
     tall = len(rows) > TALL
-    hint = (
-        tag("span", f" {plural(len(rows), 'row')}; scroll within the table.", class_="hint") if tall else ""
-    )
+    hint = tag("span", f" {plural(len(rows), 'row')}; scroll within the table.", class_="hint") if tall else ""
     title = tag("caption", tag("span", caption, hint, class_="words"))
     whole = tag("table", title, tag("thead", head), body, class_=style)
     frame = "scroll tall" if tall else "scroll"
@@ -56,9 +54,7 @@ def table(
 
 def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> Html:
     first = tag("th", cells[0], scope="row", class_=columns[0][1] or None)
-    rest = (
-        tag("td", cell, class_=kind or None) for cell, (_, kind) in zip(cells[1:], columns[1:], strict=True)
-    )
+    rest = (tag("td", cell, class_=kind or None) for cell, (_, kind) in zip(cells[1:], columns[1:], strict=True))
     return tag("tr", first, *rest)
 
 
@@ -83,9 +79,7 @@ def facts(pairs: Iterable[tuple[str, str]], style: str) -> Html:
 
 def legend(*entries: tuple[str, str]) -> Html:
     """Explain marks: each entry is (kind of swatch, words)."""
-    return tag(
-        "ul", *(tag("li", swatch(kind), words) for kind, words in entries), class_="legend", role="list"
-    )
+    return tag("ul", *(tag("li", swatch(kind), words) for kind, words in entries), class_="legend", role="list")
 
 
 def swatch(kind: str) -> Html:

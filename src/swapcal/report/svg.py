@@ -120,9 +120,7 @@ class Plot:
 
     def segment(self, x1: float, y1: float, x2: float, y2: float, style: str) -> Html:
         """Draw a straight line between two points."""
-        return tag(
-            "line", x1=self.across(x1), y1=self.up(y1), x2=self.across(x2), y2=self.up(y2), class_=style
-        )
+        return tag("line", x1=self.across(x1), y1=self.up(y1), x2=self.across(x2), y2=self.up(y2), class_=style)
 
     def write(self, x: float, y: float, text: str, style: str, dx: float = 0, dy: str = "0.33em") -> Html:
         """Write a short text at a point."""

@@ -88,9 +88,7 @@ def _rates(periods: Sequence[Period]) -> Html:
         ),
         *_rate_dots(plot, periods),
     ]
-    picture = drawing(
-        "rates", "Rates over time", "Predicted and observed rate in each period.", *shapes, style="wide"
-    )
+    picture = drawing("rates", "Rates over time", "Predicted and observed rate in each period.", *shapes, style="wide")
     key = legend(("predicted", "mean predicted"), (_swatch(periods), "observed rate"))
     return exhibit("Predicted and observed rate", picture, key)
 
@@ -124,7 +122,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
     plot = Plot(x, y)
     boxes = ((i - 0.5, low, i + 0.5, high) for i, low, high in _floors(periods))
     shapes = [
-        stretched(plot.boxes(boxes, "band")),
+        stretched(plot.boxes(boxes, "band steps")),
         plot.y_axis(y.ticks(4), lambda value: tick(value, y.step(4))),
         _labels(plot, periods, picks),
         stretched(plot.line(((i, finite(p["error"])) for i, p in enumerate(periods)), "observed-line")),
@@ -132,9 +130,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
     ]
     text = f"{plain_symbol(error)} in each period, with the band that chance allows."
     picture = drawing("errors", "Error over time", text, *shapes, style="wide")
-    key = legend(
-        ("band", "chance"), (_swatch(periods), "error, within chance"), ("beyond", "error, beyond chance")
-    )
+    key = legend(("band", "chance"), (_swatch(periods), "error, within chance"), ("beyond", "error, beyond chance"))
     return exhibit(symbol(clip(error, 120)), picture, key)
 
 

@@ -40,9 +40,7 @@ def witnesses(findings: Findings) -> Html:
         "chance”."
     )
     rest = hidden(len(shown), len(everyone), "smaller witness", "the largest come first")
-    return section(
-        "witnesses", "Where it goes wrong", lead, *map(_witness, range(1, 1 + len(shown)), shown), rest
-    )
+    return section("witnesses", "Where it goes wrong", lead, *map(_witness, range(1, 1 + len(shown)), shown), rest)
 
 
 def _witness(rank: int, witness: Witness) -> Html:
@@ -126,8 +124,6 @@ def _signed(value: float) -> str:
 
 def _bar(share: float) -> Html:
     middle, length = WIDTH / 2, abs(share) * WIDTH / 2
-    bar = tag(
-        "rect", x=middle if share > 0 else middle - length, y=2, width=length, height=HEIGHT - 4, class_="bar"
-    )
+    bar = tag("rect", x=middle if share > 0 else middle - length, y=2, width=length, height=HEIGHT - 4, class_="bar")
     zero = tag("line", x1=middle, x2=middle, y1=0, y2=HEIGHT, class_="zero")
     return tag("svg", bar, zero, width=WIDTH, height=HEIGHT, class_="interval", aria_hidden="true")
