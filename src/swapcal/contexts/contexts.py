@@ -247,7 +247,7 @@ class Contexts:
         weights = [unit * self._score_weight if c.is_score else feature for c in self._columns.values()]
         return np.array(weights, dtype=np.float64)
 
-    def _extras(self) -> tuple[Any, ...]:
+    def _extras(self) -> tuple[Integers, float, Array, Array, float, int, float]:
         """Return what `place_rows` needs beyond the columns: products, waves, budget."""
         order = {name: j for j, name in enumerate(self._columns)}
         factors = np.array([p.factors(order) for p in self._products], dtype=np.int64).reshape(-1, 2)
@@ -266,7 +266,8 @@ class Contexts:
         waves = self.settings["fourier"]
         if column.kind != NUMERIC or waves == 0:
             return np.zeros(waves)
-        return np.random.default_rng([self.settings["seed"], column.salt]).normal(size=waves)
+        drawn: Array = np.random.default_rng([self.settings["seed"], column.salt]).normal(size=waves)
+        return drawn
 
     @property
     def _score_slots(self) -> int:
@@ -369,7 +370,7 @@ class Contexts:
 
 
 def _longer_past(past: Past, columns: int) -> Past:
-    more = blank_past(columns - len(past.count))
+    more = blank_past(columns - len(past.seen))
     return Past(*(np.concatenate(pair) for pair in zip(past, more, strict=True)))
 
 

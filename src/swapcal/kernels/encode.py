@@ -32,14 +32,14 @@ HALF_TURN = 4.0 / np.pi
 class Past(NamedTuple):
     """What is remembered of the numbers of each of K columns."""
 
-    count: Integers
-    """(K,) values seen"""
+    seen: Integers
+    """(K,) how many"""
     mean: Array
     """(K,)"""
     scatter: Array
     """(K,) sum of squared deviations from the mean"""
     sample: Array
-    """(K, SAMPLE) a uniform sample of them, sorted; the first min(count, SAMPLE) entries count"""
+    """(K, SAMPLE) a uniform sample of them, sorted; the first min(seen, SAMPLE) entries count"""
     edges: Array
     """(K, BINS - 1) the sample's quantiles"""
 
@@ -132,13 +132,13 @@ def keep_sampled(v: float, salt: np.uint64, seen: int, sample: Array, filled: in
 @jit
 def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None:
     """Take a value in: Welford's update on it winsorised, and the reservoir's."""
-    count, mean = past.count[j], past.mean[j]
+    count, mean = past.seen[j], past.mean[j]
     clipped = v
     if count >= TRUSTED and spread > 0.0:
         clipped = min(max(v, mean - WINSOR * spread), mean + WINSOR * spread)
     step = clipped - mean
     mean += step / (count + 1)
-    past.count[j] = count + 1
+    past.seen[j] = count + 1
     past.mean[j] = mean
     past.scatter[j] += step * (clipped - mean)
     if keep_sampled(v, salt, count + 1, past.sample[j], min(count, SAMPLE)):
@@ -191,7 +191,7 @@ def encode_rows(
                 keys[t, first] = symbols[t, j]
                 values[t, first] = 1.0 if symbols[t, j] != NO_SYMBOL else 0.0
                 continue
-            spread = deviation(past.count[j], past.scatter[j])
+            spread = deviation(past.seen[j], past.scatter[j])
             score = standard_score(v, past.mean[j], spread)
             rank = rank_bin(v, past.edges[j])
             describe_number(v, score, rank, salts[j], keys[t, first:], values[t, first:])
