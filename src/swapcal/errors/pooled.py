@@ -155,27 +155,22 @@ def _hard_case(h: Array, gaps: Array, scale: float) -> Array:
 
 
 def _ascend(offset: Array, rows: Array, spectral: Array) -> Array:
-    """Best unit u found for Σ_v |offset_v + ⟨u, rows_v⟩|, alternating signs and direction."""
+    """Best unit u found for Σ_v |offset_v + ⟨u, rows_v⟩|, alternating signs and direction from many starts."""
     if not rows.shape[1]:
         return np.zeros(0)
     heaviest = rows[np.argsort(-norms(rows))[:RESTARTS]]
     random = np.random.default_rng(0).standard_normal((RESTARTS, rows.shape[1]))
-    starts = [spectral, -spectral, *heaviest, *random]
-    found = [_alternate(offset, rows, start) for start in starts]
-    return max(found, key=lambda u: float(np.abs(offset + rows @ u).sum()))
-
-
-def _alternate(offset: Array, rows: Array, u: Array) -> Array:
-    norm = np.linalg.norm(u)
-    u = u / norm if norm > 0 else u
-    signs = np.zeros(len(rows))
+    u = _unit(np.concatenate([[spectral, -spectral], heaviest, random]))
+    signs = np.zeros((len(u), len(rows)))
     for _ in range(100):
-        fresh = np.where(offset + rows @ u < 0, -1.0, 1.0)
+        fresh = np.where(offset + u @ rows.T < 0, -1.0, 1.0)
         if np.array_equal(fresh, signs):
             break
-        signs, total = fresh, rows.T @ fresh
-        norm = np.linalg.norm(total)
-        if norm == 0:
-            break
-        u = total / norm
-    return u
+        signs, u = fresh, _unit(fresh @ rows)
+    best: Array = u[np.abs(offset + u @ rows.T).sum(axis=1).argmax()]
+    return best
+
+
+def _unit(rows: Array) -> Array:
+    length = norms(rows)
+    return rows / np.where(length > 0, length, 1.0)[:, None]

@@ -11,11 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+
+from swapcal.errors.swap import norms
 
 Array = NDArray[np.float64]
 
 ROOT3 = float(np.sqrt(3.0))
+
+TOLERANCE = 1e-13
+"""Relative; the value is flat at the maximum, so its own error is of the order of the square."""
+
+MOST_STEPS = 100
+"""Both iterations stop by themselves after about ten steps; this only bounds them."""
 
 
 def swap_regret(v: Array, g: Array, G: Array, radius: float = 2.0) -> tuple[Array, Array]:
@@ -46,11 +53,10 @@ def swap_regret(v: Array, g: Array, G: Array, radius: float = 2.0) -> tuple[Arra
     gains, theta = np.zeros(len(v)), np.zeros_like(g)
     theta[:, 0] = 2.0 * v
     for level in np.flatnonzero(G[:, 0, 0] > 0):
-        delta = _solve_level(float(v[level]), g[level], G[level], radius)
-        gain = _gain(g[level], G[level], delta)
-        if gain > 0:  # δ = 0 is feasible and gains 0, so rounding cannot make a level negative
-            gains[level] = gain
-            theta[level] += delta
+        gain, delta = _solve(float(v[level]), g[None, level], G[level], radius)
+        if gain[0] > 0:  # δ = 0 is feasible and gains 0, so rounding cannot make a level negative
+            gains[level] = gain[0]
+            theta[level] += delta[0]
     return gains, theta
 
 
@@ -74,21 +80,8 @@ def swap_regret_draws(v: Array, g: Array, G: Array, radius: float = 2.0) -> Arra
     """
     totals = np.zeros(len(g))
     for level in np.flatnonzero(G[:, 0, 0] > 0):
-        totals += _level_draws(float(v[level]), g[:, level], G[level], radius)
+        totals += np.maximum(_solve(float(v[level]), g[:, level], G[level], radius)[0], 0.0)
     return totals
-
-
-def _level_draws(v: float, g: Array, G: Array, radius: float) -> Array:
-    level, V = _diagonalise(v, g[0], G, radius)
-    tails = g[:, 1:] @ V
-    head, tail = _free_optimum(level._replace(tail=tails), g[:, 0])
-    gains = g[:, 0] * head + np.einsum("bd,bd->b", tails, tail)
-    outside = np.abs(level.centre + head) + ROOT3 * np.linalg.norm(tail, axis=1) > 2.0 * radius
-    for b in np.flatnonzero(outside):
-        one = level._replace(g1=float(g[b, 0]), tail=tails[b])
-        head_b, tail_b = _constrained_optimum(one)
-        gains[b] = _gain(g[b], G, np.concatenate([[head_b], V @ tail_b]))
-    return np.asarray(np.maximum(gains, 0.0))
 
 
 def ridge_regret(v: Array, g: Array, G: Array, ridge: float, prior: Array) -> tuple[Array, Array]:
@@ -114,106 +107,122 @@ def ridge_regret(v: Array, g: Array, G: Array, ridge: float, prior: Array) -> tu
     delta = np.linalg.solve(G + ridge * np.eye(g.shape[1]), pull[:, :, None])[:, :, 0]
     theta = start + delta
     curvature = np.einsum("ld,lde,le->l", delta, G, delta, optimize=True)
-    return 2.0 * np.einsum("ld,ld->l", g, delta) - curvature - ridge * ((theta - prior) ** 2).sum(
-        axis=1
-    ), theta
-
-
-def _gain(g: Array, G: Array, delta: Array) -> float:
-    return float(2.0 * g @ delta - delta @ G @ delta)
+    return 2.0 * np.einsum("ld,ld->l", g, delta) - curvature - ridge * ((theta - prior) ** 2).sum(axis=1), theta
 
 
 class _Level(NamedTuple):
-    """One level's problem in the eigenbasis of G_2:,2:."""
+    """One level's problem for B residual vectors, in the eigenbasis of G_2:,2:."""
 
     centre: float
     radius: float
-    g1: float
+    g1: Array
     G11: float
     tail: Array
     cross: Array
     values: Array
 
-
-def _solve_level(v: float, g: Array, G: Array, radius: float) -> Array:
-    level, V = _diagonalise(v, g, G, radius)
-    heads, tails = _free_optimum(level, np.array(level.g1))
-    head, tail = float(heads), tails
-    if abs(level.centre + head) + ROOT3 * np.linalg.norm(tail) > 2.0 * radius:
-        head, tail = _constrained_optimum(level)
-    return np.concatenate([[head], V @ tail])
+    def take(self, index: NDArray[np.intp]) -> "_Level":
+        return self._replace(g1=self.g1[index], tail=self.tail[index])
 
 
-def _diagonalise(v: float, g: Array, G: Array, radius: float) -> tuple[_Level, Array]:
+def _solve(v: float, g: Array, G: Array, radius: float) -> tuple[Array, Array]:
+    """Gains (B,) and corrections δ (B, d) of one level for residual vectors g (B, d)."""
     values, V = np.linalg.eigh(G[1:, 1:])
     # Directions no row ever entered: g and G_12 vanish there up to rounding, so their noise is removed.
     seen = values > len(G) * np.finfo(float).eps * max(float(G[0, 0]), 1e-300)
     V, values = V[:, seen], values[seen]
-    tail, cross = V.T @ g[1:], V.T @ G[1:, 0]
-    return _Level(2.0 * v, radius, float(g[0]), float(G[0, 0]), tail, cross, values), V
+    level = _Level(2.0 * v, radius, g[:, 0], float(G[0, 0]), g[:, 1:] @ V, V.T @ G[1:, 0], values)
+    head, tail = _free_optimum(level)
+    outside = np.flatnonzero(np.abs(level.centre + head) + ROOT3 * norms(tail) > 2.0 * radius)
+    if len(outside):
+        head[outside], tail[outside] = _constrained_optimum(level.take(outside))
+    return _gain(level, head, tail), np.concatenate([head[:, None], tail @ V.T], axis=1)
 
 
-def _free_optimum(level: _Level, g1: Array) -> tuple[Array, Array]:
-    """Maximise without the constraint, by the Schur complement of G_11, for one or many tails."""
+def _gain(level: _Level, head: Array, tail: Array) -> Array:
+    linear = head * level.g1 + np.einsum("bd,bd->b", tail, level.tail)
+    square = head**2 * level.G11 + 2.0 * head * (tail @ level.cross) + tail**2 @ level.values
+    return np.asarray(2.0 * linear - square)
+
+
+def _free_optimum(level: _Level) -> tuple[Array, Array]:
+    """Maximise without the constraint, by the Schur complement of G_11."""
     schur = level.G11 - float(np.sum(level.cross**2 / level.values))
-    slope = g1 - level.tail @ (level.cross / level.values)
+    slope = level.g1 - level.tail @ (level.cross / level.values)
     # A vanishing complement means the constant is a combination of the other coordinates: leave θ_1 alone.
-    head = np.asarray(slope / schur if schur > 1e-12 * level.G11 else 0.0 * slope)
-    return head, (level.tail - head[..., None] * level.cross) / level.values
+    head = slope / schur if schur > 1e-12 * level.G11 else np.zeros_like(slope)
+    return head, (level.tail - head[:, None] * level.cross) / level.values
 
 
-def _constrained_optimum(level: _Level) -> tuple[float, Array]:
-    end = 2.0 * level.radius
-    if _slope(level, 0.0, 1.0) > 0:
-        first = _root(level, 0.0, end)
-    elif _slope(level, 0.0, -1.0) < 0:
-        first = _root(level, -end, 0.0)
-    else:
-        first = 0.0
+def _constrained_optimum(level: _Level) -> tuple[Array, Array]:
+    zero, end = np.zeros(len(level.g1)), 2.0 * level.radius
+    rising = _slope(level, zero, 1.0) > 0
+    falling = _slope(level, zero, -1.0) < 0
+    first = zero.copy()
+    for side, where in ((1.0, np.flatnonzero(rising)), (-1.0, np.flatnonzero(falling & ~rising))):
+        if len(where):
+            first[where] = side * _root(level.take(where), side, end)
     head = first - level.centre
     return head, _tail(level, head, _tail_radius(level, first))[0]
 
 
-def _root(level: _Level, low: float, high: float) -> float:
-    """Zero of the decreasing derivative between the kink at 0 and an end of the range of θ_1."""
-    side = 1.0 if high > 0 else -1.0
-    if _slope(level, low, side) <= 0:
-        return low
-    if _slope(level, high, side) >= 0:
-        return high
-    return float(brentq(lambda first: _slope(level, first, side), low, high, xtol=1e-14, rtol=1e-14))
+def _root(level: _Level, side: float, end: float) -> Array:
+    """Size of θ_1 where the derivative along `side` falls through 0 between the kink at 0 and the end.
+
+    False position with halving (Illinois), and a bisection every third step so that the bracket must shrink.
+    """
+    low, high = np.zeros(len(level.g1)), np.full(len(level.g1), end)
+    above, below = (side * _slope(level, side * x, side) for x in (low, high))
+    low = np.where(below >= 0, high, low)
+    last = np.zeros(len(low))
+    for step in range(MOST_STEPS):
+        if np.all(high - low <= TOLERANCE * end):
+            break
+        chord = (low * below - high * above) / np.where(below == above, -1.0, below - above)
+        middle = 0.5 * (low + high)
+        x = middle if step % 3 == 2 else np.where((chord > low) & (chord < high), chord, middle)
+        value = side * _slope(level, side * x, side)
+        up = value > 0
+        above, below = (
+            np.where(up, value, np.where(last < 0, 0.5 * above, above)),
+            np.where(up, np.where(last > 0, 0.5 * below, below), value),
+        )
+        low, high, last = np.where(up, x, low), np.where(up, high, x), np.where(up, 1.0, -1.0)
+    return np.asarray(0.5 * (low + high))
 
 
-def _tail_radius(level: _Level, first: float) -> float:
-    return max(0.0, (2.0 * level.radius - abs(first)) / ROOT3)
+def _tail_radius(level: _Level, first: Array) -> Array:
+    return np.asarray(np.maximum(0.0, (2.0 * level.radius - np.abs(first)) / ROOT3))
 
 
-def _slope(level: _Level, first: float, side: float) -> float:
+def _slope(level: _Level, first: Array, side: float) -> Array:
     """Half the derivative in θ_1 of the value maximised over the tail (envelope theorem)."""
     head = first - level.centre
     tail, pressure = _tail(level, head, _tail_radius(level, first))
-    return level.g1 - head * level.G11 - float(tail @ level.cross) - side * pressure / ROOT3
+    return np.asarray(level.g1 - head * level.G11 - tail @ level.cross - side * pressure / ROOT3)
 
 
-def _tail(level: _Level, head: float, radius: float) -> tuple[Array, float]:
+def _tail(level: _Level, head: Array, radius: Array) -> tuple[Array, Array]:
     """Maximiser of 2hᵀb − bᵀΛb over ‖b‖ ≤ radius, and μ·radius, half the value's derivative in the radius.
 
     Newton on 1/‖b(μ)‖ = 1/radius, b(μ) = h/(Λ + μ), climbs monotonically from any μ with ‖b(μ)‖ ≥ radius.
     """
-    h = level.tail - head * level.cross
-    size = float(np.linalg.norm(h))
-    if size == 0.0:
-        return h, 0.0
-    if radius <= 0.0:
-        return np.zeros_like(h), size
-    b = h / level.values
-    if np.linalg.norm(b) <= radius:
-        return b, 0.0
-    mu = max(0.0, size / radius - float(level.values[-1]))
-    for _ in range(100):
-        b = h / (level.values + mu)
-        norm = float(np.linalg.norm(b))
-        if norm <= radius * (1.0 + 1e-15):
+    h = level.tail - head[:, None] * level.cross
+    size = norms(h)
+    if not len(level.values):
+        return h, size
+    open_ = radius > 0
+    safe = np.where(open_, radius, 1.0)
+    mu = np.maximum(0.0, size / safe - level.values[-1])
+    b = h / (level.values + mu[:, None])
+    for _ in range(MOST_STEPS):
+        length = norms(b)
+        over = (length > safe * (1.0 + TOLERANCE)) & open_
+        if not over.any():
             break
-        mu += (norm - radius) / radius * norm**2 / float(np.sum(b**2 / (level.values + mu)))
-    return b * (radius / float(np.linalg.norm(b))), mu * radius
+        slope = np.sum(b**2 / (level.values + mu[:, None]), axis=1)
+        mu = np.where(over, mu + (length - safe) / safe * length**2 / np.where(over, slope, 1.0), mu)
+        b = h / (level.values + mu[:, None])
+    length = norms(b)
+    b = b * np.minimum(1.0, safe / np.where(length > 0, length, 1.0))[:, None]
+    return np.where(open_[:, None], b, 0.0), np.where(open_, mu * radius, size)

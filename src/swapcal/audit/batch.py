@@ -1,0 +1,190 @@
+"""Batch: one lot of rows, checked once, ready to be added."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.frames import Categories, Table, categories, is_table
+
+Array = NDArray[np.float64]
+
+NORM_SLACK = 1e-9
+"""Contexts built in floating point may exceed norm 1 by rounding."""
+
+
+@dataclass(frozen=True)
+class Pseudo:
+    """The issued distribution of each row: `high` with probability `weight`, else `low`."""
+
+    low: Array
+    high: Array
+    weight: Array
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Checked rows: predictions, outcomes, contexts, weights, groups, times, issued distributions."""
+
+    p: Array
+    y: Array
+    X: Array
+    weights: Array
+    groups: Mapping[str, Categories] = field(default_factory=dict)
+    time: Array | None = None
+    dated: bool = False
+    pseudo: Pseudo | None = None
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    @classmethod
+    def check(
+        cls,
+        p: Any,
+        y: Any,
+        X: Any = None,
+        *,
+        groups: Any = None,
+        weights: Any = None,
+        low: Any = None,
+        high: Any = None,
+        weight: Any = None,
+        time: Any = None,
+    ) -> "Batch":
+        """Check every argument and raise before anything is used.
+
+        Examples
+        --------
+        >>> Batch.check([0.2, 1.2], [0, 1])
+        Traceback (most recent call last):
+        ValueError: p must lie in [0, 1], got 1.2 at row 1
+        """
+        p = probabilities("p", p)
+        rows = len(p)
+        y = probabilities("y", y, rows)
+        when, dated = times(time, rows)
+        return cls(
+            p=p,
+            y=y,
+            X=contexts(X, rows),
+            weights=positive("weights", weights, rows),
+            groups=memberships(groups, rows),
+            time=when,
+            dated=dated,
+            pseudo=_pseudo(low, high, weight, rows),
+        )
+
+
+def vector(name: str, values: Any, rows: int | None = None) -> Array:
+    """Return values as a finite float vector of the expected length."""
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold numbers, got {type(values).__name__} ({error})") from error
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if rows is not None and len(array) != rows:
+        raise ValueError(f"{name} must have as many rows as p ({rows}), got {len(array)}")
+    if not np.isfinite(array.sum()):  # a sum is finite exactly when nothing in it is missing or infinite
+        bad = np.flatnonzero(~np.isfinite(array))
+        if len(bad):
+            raise ValueError(f"{name} must be finite, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+    return array
+
+
+def probabilities(name: str, values: Any, rows: int | None = None) -> Array:
+    """Return values as a vector in [0, 1]."""
+    array = vector(name, values, rows)
+    if len(array) and (array.min() < 0 or array.max() > 1):
+        bad = np.flatnonzero((array < 0) | (array > 1))
+        raise ValueError(f"{name} must lie in [0, 1], got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+    return array
+
+
+def positive(name: str, values: Any, rows: int) -> Array:
+    """Return weights, 1 for every row when absent."""
+    if values is None:
+        return np.ones(rows)
+    array = vector(name, values, rows)
+    if len(array) and array.min() <= 0:
+        bad = np.flatnonzero(array <= 0)
+        raise ValueError(f"{name} must be positive, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+    return array
+
+
+def contexts(X: Any, rows: int) -> Array:
+    """Return contexts with first coordinate ½ and norm at most 1; the constant alone when absent."""
+    if X is None:
+        return np.full((rows, 1), 0.5)
+    array = np.ascontiguousarray(X, dtype=np.float64)
+    if array.ndim != 2 or len(array) != rows or array.shape[1] < 1:
+        raise ValueError(f"X must have shape ({rows}, d), got {array.shape}")
+    if not np.isfinite(array.sum()) and not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(f"X must be finite, got {array[row, column]} at row {row}, column {column}")
+    if (array[:, 0] != 0.5).any():
+        row = int(np.flatnonzero(array[:, 0] != 0.5)[0])
+        raise ValueError(
+            f"the first coordinate of X must be 0.5, got {array[row, 0]} at row {row}; "
+            "raw features go through Audit.from_features"
+        )
+    squared = np.einsum("td,td->t", array, array)
+    if rows and squared.max() > (1 + NORM_SLACK) ** 2:
+        row = int(squared.argmax())
+        raise ValueError(
+            f"rows of X must have norm at most 1, got {np.sqrt(squared[row]):.4g} at row {row}; "
+            "raw features go through Audit.from_features"
+        )
+    return array
+
+
+def memberships(groups: Any, rows: int) -> dict[str, Categories]:
+    """Return categorical columns from a table, a mapping of columns, or one unnamed column."""
+    if groups is None:
+        return {}
+    if is_table(groups):
+        table = Table(groups)
+        found = {name: table.categories(name) for name in table.columns}
+    else:
+        found = {"group": categories(groups)}
+    for name, column in found.items():
+        if len(column.codes) != rows:
+            raise ValueError(f"groups[{name!r}] must have as many rows as p ({rows}), got {len(column.codes)}")
+    return found
+
+
+def times(values: Any, rows: int) -> tuple[Array | None, bool]:
+    """Return times as numbers (dates as seconds since 1970) and whether they were dates."""
+    if values is None:
+        return None, False
+    array = np.asarray(values)
+    dated = array.dtype.kind not in "iufb"
+    if dated:
+        try:
+            stamps = array.astype("datetime64[us]")
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"time must hold numbers or ISO dates, got {array.dtype} ({error})") from error
+        if np.isnat(stamps).any():
+            raise ValueError(f"time must be known, got a missing value at row {np.flatnonzero(np.isnat(stamps))[0]}")
+        array = stamps.astype(np.int64) / 1e6
+    return vector("time", array, rows), dated
+
+
+def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
+    given = [value is not None for value in (low, high, weight)]
+    if not any(given):
+        return None
+    if not all(given):
+        raise ValueError("an issued distribution needs low, high and weight together")
+    return Pseudo(
+        probabilities("low", low, rows),
+        probabilities("high", high, rows),
+        probabilities("weight", weight, rows),
+    )
+
+
+def _more(bad: NDArray[np.intp]) -> str:
+    return f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""

@@ -1,0 +1,175 @@
+"""Audit: additive per-level statistics of anyone's predictions, and every question they answer."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.audit.groups import GroupRow, group_rows
+from swapcal.audit.measured import Measured
+from swapcal.audit.null import Noise, compare, simulate
+from swapcal.audit.quantities import QUANTITIES
+from swapcal.audit.scan import Cell, Scan
+from swapcal.kernels import tally as kernel
+
+Array = NDArray[np.float64]
+
+DRAWS = 999
+SLOW_DRAWS = 199
+"""Null draws of cheap quantities and of those that need an optimisation per draw."""
+
+
+class Finding(NamedTuple):
+    """One cell of the scan: a group or feature and a range of predictions, with its simultaneous p-value.
+
+    `gap` is the mean of y − p over the group; for a numeric feature, the change of y − p per standard unit of
+    the coordinate.
+    """
+
+    name: str
+    levels: tuple[int, int]
+    interval: tuple[float, float]
+    n: float
+    gap: float
+    z: float
+    p_value: float
+    is_group: bool
+
+
+class Audit(Measured):
+    """Exact errors of predictions p for outcomes y, over contexts X and groups; witnesses; noise floor.
+
+    Everything is kept as sums over rows, so audits of parts add up to the audit of the whole. Predictions
+    with at most 256 distinct values are judged value by value; others fall into 51 intervals of equal width
+    (or `levels`). In either case residuals are y − p with the prediction itself: A = Σα(y − p),
+    g = Σα(y − p)x. Where a formula needs the level's value v (the comparator set of swap regret, the margin
+    of SOmni) it is the level's mean prediction; swap regret is then measured against corrections p + ⟨δ,x⟩
+    with 2v e_1 + δ in the class. Both are the theorems' definitions when every level holds one value.
+
+    Parameters
+    ----------
+    p, y : (rows,) predictions in [0, 1]; outcomes in [0, 1]
+    X : (rows, d) contexts with first coordinate ½ and norm at most 1; raw features go through `from_features`
+    groups : labels per row: a mapping or table of categorical columns, or one column
+    weights : (rows,) positive, default 1
+    low, high, weight : the issued distribution of every row, `high` with probability `weight`, else `low`
+    time : (rows,) numbers or dates
+    names : names of the coordinates of X
+    levels : number of intervals, or their edges from 0 to 1; default as above
+    title, seed : heading of the report; seed of the simulated noise floor
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.choice([0.2, 0.5, 0.8], 3000)
+    >>> nights = rng.random(3000) < 0.3
+    >>> y = rng.random(3000) < p + 0.15 * nights
+    >>> audit = Audit(p, y, groups={"shift": np.where(nights, "night", "day")})
+    >>> audit.findings()[0].name, audit.test().p_value
+    ('shift = night', 0.001)
+    """
+
+    def noise(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Noise:
+        """Return the error beside its simulated distribution if the predictions were the truth.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random(2000)
+        >>> found = Audit(p, rng.random(2000) < p).noise("cal", 1)
+        >>> found.low < found.value < found.high
+        True
+        """
+        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine"}
+        q = {"sreg": 2, "somni": 1}.get(quantity, q)
+        key = (quantity, q, plain.get(quantity, against or "linear"))
+        if key not in QUANTITIES:
+            known = ", ".join(sorted({name for name, _, _ in QUANTITIES}))
+            raise ValueError(f"no noise floor for {key}; quantities are {known}, q is 1 or 2")
+        if key[2] == "groups":
+            self._need_groups()
+        observed = self._observed
+        value = float(QUANTITIES[key].measure(observed[0], observed[1])[0])
+        null = self._null()[0] if QUANTITIES[key].cheap else self._slow_null(key)
+        return compare(value, null["/".join(map(str, key))])
+
+    def test(self) -> Noise:
+        """Return the scan: the largest standardised residual over groups, features and prediction ranges.
+
+        One p-value for "the predictions are right", simultaneous over everything looked at.
+        """
+        return compare(float(self._scan.measure(*self._observed[:2])[0]), self._null()[1])
+
+    def findings(self, most: int = 10) -> list[Finding]:
+        """Return the worst cells of the scan, one per group or feature, with simultaneous p-values."""
+        null = self._null()[1]
+        cells = self._scan.cells(self._observed[1])[:most]
+        return [self._finding(cell, float(1 + np.sum(null >= cell.score)) / (1 + len(null))) for cell in cells]
+
+    def worst_gap(self, alpha: float = 0.05) -> float:
+        """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""
+        found = [abs(f.gap) for f in self.findings(most=10**9) if f.is_group and f.p_value <= alpha]
+        return max(found, default=0.0)
+
+    def group_table(self) -> list[GroupRow]:
+        """Return every group's size, means, gap, interval and verdict, adjusted for the number of groups."""
+        scene, _, table = self._observed
+        return group_rows(scene.group_names, table.sum(axis=0))
+
+    @property
+    def _scan(self) -> Scan:
+        if "scan" not in self._memory:
+            table = self._tally.table
+            unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
+            self._memory["scan"] = Scan(self._observed[0], self._scanned(), unit)
+        found: Scan = self._memory["scan"]
+        return found
+
+    def _scanned(self) -> NDArray[np.intp]:
+        """Coordinates examined one by one: all but the indicators that are groups as well."""
+        prefixes = tuple(f"{name} = " for name in self._group_columns)
+        chosen = [j for j, c in enumerate(self.coordinates) if not (prefixes and c.name.startswith(prefixes))]
+        return np.array(chosen, dtype=np.intp)
+
+    def _null(self) -> tuple[dict[str, Array], Array]:
+        """Null draws of every cheap quantity and of the scan, from one simulation."""
+        if "null" not in self._memory:
+            cheap = {
+                "/".join(map(str, key)): quantity.measure
+                for key, quantity in QUANTITIES.items()
+                if quantity.cheap and (key[2] != "groups" or self._group_columns)
+            }
+            drawn = self._simulate({**cheap, "scan": self._scan.measure}, DRAWS)
+            self._memory["null"] = (drawn, drawn["scan"])
+        found: tuple[dict[str, Array], Array] = self._memory["null"]
+        return found
+
+    def _slow_null(self, key: tuple[str, int, str]) -> dict[str, Array]:
+        if key not in self._memory:
+            self._memory[key] = self._simulate({"/".join(map(str, key)): QUANTITIES[key].measure}, SLOW_DRAWS)
+        found: dict[str, Array] = self._memory[key]
+        return found
+
+    def _simulate(self, measures: dict[str, Any], draws: int) -> dict[str, Array]:
+        rows = self._sketch.rows if self._sketch.complete else None
+        return simulate(self._observed[0], measures, draws, self.seed, rows, self.levels)
+
+    def _finding(self, cell: Cell, p_value: float) -> Finding:
+        _, residuals, table = self._observed
+        window = slice(cell.first, cell.last + 1)
+        used = np.flatnonzero(self._tally.n[window] > 0) + cell.first
+        interval = (self.levels.bounds(int(used[0]))[0], self.levels.bounds(int(used[-1]))[1])
+        place = (int(used[0]), int(used[-1]))
+        count = len(self._scan.coordinates)
+        if cell.function >= count:
+            name = self._observed[0].group_names[cell.function - count]
+            sums = table[window, cell.function - count].sum(axis=0)
+            n, gap = float(sums[kernel.MASS]), float(sums[kernel.RESIDUAL] / sums[kernel.MASS])
+            return Finding(name, place, interval, n, gap, cell.z, p_value, True)
+        j = int(self._scan.coordinates[cell.function])
+        n = float(self._tally.n[window].sum())
+        total = float(residuals.g[0, window, j].sum())
+        if j == 0:
+            return Finding("all rows", place, interval, n, 2.0 * total / n, cell.z, p_value, True)
+        slope = total / float(self._tally.G[window, j, j].sum())
+        return Finding(self.coordinates[j].name, place, interval, n, slope, cell.z, p_value, False)

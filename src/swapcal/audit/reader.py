@@ -1,0 +1,75 @@
+"""Reader: which columns of a table hold what, and how they become a batch."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.audit.batch import Batch, Pseudo, positive, probabilities, times
+from swapcal.audit.encode import Encoder
+from swapcal.frames import Table
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Names of the columns, and the encoding of the features once learned."""
+
+    prob: str
+    target: str
+    features: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    weights: str | None = None
+    time: str | None = None
+    issued: tuple[str, str, str] | None = None
+    encoder: Encoder | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that is read, once."""
+        extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
+        return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
+
+    def learn(self, table: Table) -> "Reader":
+        """Return a reader whose encoding is learned from this table."""
+        table.require(self.columns)
+        for name in (self.prob, self.target):
+            if name in self.features:
+                raise ValueError(f"column {name!r} cannot be a feature: it is the prediction or the outcome")
+        return replace(self, encoder=Encoder.learn(table, self.features))
+
+    def like(self, encoder: Encoder) -> "Reader":
+        """Return a reader with a given encoding, which must be of the same features."""
+        names = tuple(column.name for column in encoder.columns)
+        if names != self.features:
+            raise ValueError(f"the shared encoding is of features {list(names)}, got {list(self.features)}")
+        return replace(self, encoder=encoder)
+
+    def read(self, table: Table) -> Batch:
+        """Return the rows of a table as a checked batch."""
+        assert self.encoder is not None
+        table.require(self.columns)
+        rows = len(table)
+        when, dated = times(None if self.time is None else table.raw(self.time), rows)
+        weights = None if self.weights is None else table.numbers(self.weights)
+        return Batch(
+            p=self._probabilities(table, self.prob),
+            y=self._probabilities(table, self.target),
+            X=self.encoder.encode(table),
+            weights=positive(f"column {self.weights!r}", weights, rows),
+            groups={name: table.categories(name) for name in self.group_columns},
+            time=when,
+            dated=dated,
+            pseudo=None if self.issued is None else Pseudo(*(self._probabilities(table, c) for c in self.issued)),
+        )
+
+    @property
+    def group_columns(self) -> list[str]:
+        """Columns examined as groups: those named, and the categorical features."""
+        assert self.encoder is not None
+        return list(dict.fromkeys([*self.encoder.categorical(), *self.groups]))
+
+    @staticmethod
+    def _probabilities(table: Table, name: str) -> Array:
+        return probabilities(f"column {name!r}", table.numbers(name))

@@ -1,0 +1,104 @@
+"""The scan: one simultaneous test over all groups, features and ranges of predictions.
+
+A cell is a window of adjacent levels (one level, two, four, … all) together with a function f: a group's
+indicator, a feature, or the constant. Its score is |z| − Γ with z = Σ α f(x)(y − p) / √(Σ α² f² p(1 − p)) and
+Γ = √(2 log(V_f / V_cell)), the price of looking at a small part of f's variance; without it the many small
+windows would drown the few large ones. The test statistic is the largest score of all cells; its null
+distribution is simulated, so the p-value accounts for every cell looked at.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.audit.scene import Residuals, Scene
+from swapcal.kernels.tally import scan_maxima
+
+Array = NDArray[np.float64]
+
+LEAST_VARIANCE = 10.0
+"""Cells with fewer expected events than this have no trustworthy z."""
+
+
+class Cell(NamedTuple):
+    """One window of levels [first, last] and one function, with its penalised and plain score."""
+
+    first: int
+    last: int
+    function: int
+    score: float
+    z: float
+
+
+class Scan:
+    """The family of cells of a scene: which functions, which windows, their variances and penalties.
+
+    Functions are numbered: the chosen context coordinates first, then all groups.
+    """
+
+    def __init__(self, scene: Scene, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
+        self.coordinates = coordinates
+        self.windows = _windows(len(scene.n))
+        diagonal = np.einsum("ldd->ld", scene.H)[:, coordinates]
+        variance = np.concatenate([diagonal, scene.group_variance], axis=1)
+        self._root, self._penalty = self._prices(variance, self._worth(scene, unit))
+
+    def _worth(self, scene: Scene, unit: float) -> Array:
+        """Scale of each function's variance that counts as one event."""
+        squares = np.einsum("ldd->d", scene.G)[self.coordinates] / max(float(scene.n.sum()), 1e-300)
+        return unit * np.concatenate([np.maximum(squares, 1e-300), np.ones(scene.group_variance.shape[1])])
+
+    def _prices(self, variance: Array, worth: Array) -> tuple[Array, Array]:
+        summed = self._sum(variance[None])[0]
+        total = np.maximum(summed[-1], 1e-300)
+        usable = summed >= LEAST_VARIANCE * worth
+        root = np.where(usable, np.sqrt(np.maximum(summed, 1e-300)), np.inf)
+        return root, np.sqrt(2.0 * np.log(np.maximum(total / np.maximum(summed, 1e-300), 1.0)))
+
+    def _sum(self, per_level: Array) -> Array:
+        """Sum (B, L, F) values over every window."""
+        total = np.cumsum(per_level, axis=1)
+        total = np.concatenate([np.zeros_like(total[:, :1]), total], axis=1)
+        return np.asarray(total[:, self.windows[:, 1] + 1] - total[:, self.windows[:, 0]])
+
+    def scores(self, r: Residuals) -> tuple[Array, Array]:
+        """Penalised |z| and z of every cell, (B, windows, functions); −∞ and 0 where a cell is unusable."""
+        z = self._sum(np.concatenate([r.g[:, :, self.coordinates], r.S], axis=2)) / self._root
+        return np.where(np.isfinite(self._root), np.abs(z) - self._penalty, -np.inf), z
+
+    def measure(self, scene: Scene, r: Residuals) -> Array:
+        """Largest score of every draw (0 if no cell is usable)."""
+        del scene
+        best = np.empty(len(r.g))
+        for values, part in self._blocks(r):
+            found = np.empty(len(r.g))
+            scan_maxima(values, self.windows, self._root[:, part], self._penalty[:, part], found)
+            best = found if part.start == 0 else np.maximum(best, found)
+        return np.where(np.isfinite(best), best, 0.0)
+
+    def _blocks(self, r: Residuals) -> Iterator[tuple[Array, slice]]:
+        count = len(self.coordinates)
+        yield np.ascontiguousarray(r.g[:, :, self.coordinates]), slice(0, count)
+        yield r.S, slice(count, count + r.S.shape[2])
+
+    def cells(self, r: Residuals) -> list[Cell]:
+        """Best window of every function, highest score first."""
+        score, z = (part[0] for part in self.scores(r))
+        found = []
+        for f in range(score.shape[1]):
+            w = int(score[:, f].argmax())
+            if np.isfinite(score[w, f]):
+                first, last = self.windows[w]
+                found.append(Cell(int(first), int(last), f, float(score[w, f]), float(z[w, f])))
+        return sorted(found, key=lambda cell: (-cell.score, cell.function))
+
+
+def _windows(levels: int) -> NDArray[np.intp]:
+    """Aligned windows of 1, 2, 4, … levels, and the whole range last."""
+    found, size = [], 1
+    while size < levels:
+        found += [(start, min(start + size, levels) - 1) for start in range(0, levels, size)]
+        size *= 2
+    return np.array([*found, (0, levels - 1)], dtype=np.intp)

@@ -1,0 +1,96 @@
+"""Spectrum: a fine histogram of predictions and outcomes, for the familiar scores."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import dct, idct
+
+from swapcal.kernels.tally import SPECTRUM_BINS, add_spectrum
+
+Array = NDArray[np.float64]
+
+SMOOTH_CELLS = 2048
+
+
+class Spectrum:
+    """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive."""
+
+    def __init__(self) -> None:
+        self.bins: Array = np.zeros((SPECTRUM_BINS, 3))
+        self.log_loss = 0.0
+
+    def add(self, p: Array, y: Array, weights: Array) -> None:
+        """Add checked rows."""
+        self.log_loss += float(add_spectrum(p, y, weights, self.bins))
+
+    def merge(self, other: "Spectrum") -> None:
+        """Add another spectrum."""
+        self.bins = self.bins + other.bins
+        self.log_loss += other.log_loss
+
+    def copy(self) -> "Spectrum":
+        """Return an independent copy."""
+        twin = Spectrum()
+        twin.bins, twin.log_loss = self.bins.copy(), self.log_loss
+        return twin
+
+    def auc(self) -> tuple[float | None, float]:
+        """Return the area under the ROC curve and how far ties within a bin can have moved it."""
+        mass, _, ones = self.bins.T
+        return area(mass - ones, ones)
+
+    def smooth_ece(self) -> float:
+        """Return the smooth calibration error of the residuals in the histogram."""
+        used = self.bins[self.bins[:, 0] > 0]
+        return smooth_error(used[:, 1] / used[:, 0], (used[:, 2] - used[:, 1]) / used[:, 0].sum())
+
+    def density(self, bins: int) -> Array:
+        """Return Σα in equal-width bins of [0, 1], each fine bin counted where its mean prediction lies."""
+        used = self.bins[self.bins[:, 0] > 0]
+        place = np.minimum((used[:, 1] / used[:, 0] * bins).astype(np.intp), bins - 1)
+        return np.bincount(place, weights=used[:, 0], minlength=bins).astype(np.float64)
+
+
+def area(zeros: Array, ones: Array) -> tuple[float | None, float]:
+    """Return AUC from the masses of both classes in increasing order of score, and half the mass of ties.
+
+    Examples
+    --------
+    >>> area(np.array([3.0, 1.0]), np.array([0.0, 2.0]))
+    (0.875, 0.125)
+    """
+    total = float(zeros.sum() * ones.sum())
+    if total <= 0:
+        return None, 0.0
+    below = np.concatenate([[0.0], np.cumsum(zeros)[:-1]])
+    ties = 0.5 * float(np.dot(zeros, ones)) / total
+    return float(np.dot(below, ones)) / total + ties, ties
+
+
+def smooth_error(p: Array, residual: Array) -> float:
+    """Smooth ECE (Błasiok and Nakkiran 2023).
+
+    The σ at which the residuals, smoothed by a Gaussian of width σ reflected at 0 and 1, have total mass σ.
+
+    Parameters
+    ----------
+    p, residual : (m,) places in [0, 1] and the residual mass there, divided by the total mass
+
+    Examples
+    --------
+    All residuals have one sign, so no smoothing cancels anything.
+
+    >>> round(smooth_error(np.array([0.3, 0.7]), np.array([0.05, 0.05])), 4)
+    0.1
+    """
+    place = np.minimum((p * SMOOTH_CELLS).astype(np.intp), SMOOTH_CELLS - 1)
+    waves = dct(np.bincount(place, weights=residual, minlength=SMOOTH_CELLS), norm="ortho")
+    frequency = np.pi * np.arange(SMOOTH_CELLS)
+
+    def smoothed(width: float) -> float:
+        return float(np.abs(idct(waves * np.exp(-0.5 * (frequency * width) ** 2), norm="ortho")).sum())
+
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if smoothed(middle) > middle else (low, middle)
+    return 0.5 * (low + high)

@@ -1,0 +1,122 @@
+"""Timeline: residuals over time, in bins that double as time goes on."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.tally import SCALARS, add_groups
+
+Array = NDArray[np.float64]
+
+MOST_BINS = 48
+COARSE = 10
+FINEST = -20
+
+
+class Span(NamedTuple):
+    """Bins first … last of width 2^exponent, bin i being [i·2^e, (i+1)·2^e)."""
+
+    exponent: int
+    first: int
+    last: int
+
+    def coarser(self) -> "Span":
+        """Return the span with bins twice as wide."""
+        return Span(self.exponent + 1, self.first >> 1, self.last >> 1)
+
+    def fitted(self) -> "Span":
+        """Double the width until there are few enough bins."""
+        span = self
+        while span.last - span.first >= MOST_BINS:
+            span = span.coarser()
+        return span
+
+    @classmethod
+    def of(cls, low: float, high: float) -> "Span":
+        """Return the finest span that covers [low, high] in few enough bins."""
+        exponent = FINEST
+        if high > low:
+            exponent = max(FINEST, int(np.floor(np.log2((high - low) / MOST_BINS))))
+        width = 2.0**exponent
+        return cls(exponent, int(low // width), int(high // width)).fitted()
+
+    def union(self, other: "Span") -> "Span":
+        """Return the finest span, no finer than either, that covers both."""
+        a, b = self, other
+        while a.exponent < b.exponent:
+            a = a.coarser()
+        while b.exponent < a.exponent:
+            b = b.coarser()
+        return Span(a.exponent, min(a.first, b.first), max(a.last, b.last)).fitted()
+
+
+class Timeline:
+    """Scalar sums per time bin and coarse level. The bins depend on the range of times alone: additive."""
+
+    def __init__(self) -> None:
+        self.span: Span | None = None
+        self.table: Array = np.zeros((0, COARSE, SCALARS))
+        self.dated = False
+        self.low, self.high = np.inf, -np.inf
+
+    def add(self, time: Array, dated: bool, p: Array, y: Array, weights: Array) -> None:
+        """Add checked rows with their times."""
+        if not len(time):
+            return
+        low, high = float(time.min()), float(time.max())
+        self._cover(Span.of(low, high))
+        assert self.span is not None
+        self.low, self.high, self.dated = min(self.low, low), max(self.high, high), dated
+        place = (time // 2.0**self.span.exponent).astype(np.int64) - self.span.first
+        coarse = np.minimum((p * COARSE).astype(np.int32), np.int32(COARSE - 1))
+        add_groups(place.astype(np.int32), coarse, p, y, weights, self.table)
+
+    def merge(self, other: "Timeline") -> None:
+        """Add another timeline."""
+        if other.span is None:
+            return
+        self._cover(other.span)
+        theirs = other.copy()
+        assert self.span is not None
+        theirs._cover(self.span)
+        self.table = self.table + theirs.table
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.dated = self.dated or other.dated
+
+    def copy(self) -> "Timeline":
+        """Return an independent copy."""
+        twin = Timeline()
+        twin.span, twin.table, twin.dated = self.span, self.table.copy(), self.dated
+        twin.low, twin.high = self.low, self.high
+        return twin
+
+    def _cover(self, span: Span) -> None:
+        wanted = span if self.span is None else self.span.union(span)
+        table = np.zeros((wanted.last - wanted.first + 1, COARSE, SCALARS))
+        if self.span is not None:
+            shift = wanted.exponent - self.span.exponent
+            place = (np.arange(self.span.first, self.span.last + 1) >> shift) - wanted.first
+            np.add.at(table, place, self.table)
+        self.span, self.table = wanted, table
+
+    def window(self) -> tuple[str | None, str | None]:
+        """First and last time, formatted."""
+        if self.span is None:
+            return None, None
+        return self._format(self.low), self._format(self.high)
+
+    def labels(self) -> list[str]:
+        """Start of every bin, formatted; the first bin starts with the data."""
+        if self.span is None:
+            return []
+        starts = np.arange(self.span.first, self.span.last + 1) * 2.0**self.span.exponent
+        return [self._format(max(float(start), self.low)) for start in starts]
+
+    def _format(self, time: float) -> str:
+        if not self.dated:
+            return f"{time:.6g}"
+        stamp = datetime.fromtimestamp(time, UTC)
+        whole_days = self.span is None or self.span.exponent >= 16
+        return stamp.strftime("%Y-%m-%d") if whole_days else stamp.strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,212 @@
+"""Sums per level in one pass over the rows.
+
+Rows are taken in blocks small enough for the cache, sorted by level within the block, and four rows of one
+level are added at a time: each entry of the d × d matrices is then loaded and stored once per four rows.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import jit
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int32]
+
+BLOCK_ENTRIES = 1 << 16
+"""Entries of X per block (512 kB): a block and one level's matrices stay in a typical second-level cache."""
+
+MASS, PREDICTED, OBSERVED, RESIDUAL, VARIANCE, SQUARED, MASS2, ROWS = range(8)
+"""Columns of the scalar table: Σα, Σαp, Σαy, Σα(y − p), Σα²p(1 − p), Σα(y − p)², Σα², number of rows."""
+
+SCALARS = 8
+
+
+@jit
+def sort_block(level: Index, start: int, stop: int, ends: Index, order: Index) -> None:
+    """Write into `order` the rows start … stop − 1 by increasing level (counting sort)."""
+    ends[:] = 0
+    for t in range(start, stop):
+        ends[level[t] + 1] += 1
+    for i in range(1, len(ends)):
+        ends[i] += ends[i - 1]
+    for t in range(start, stop):
+        order[ends[level[t]]] = t
+        ends[level[t]] += 1
+
+
+@jit
+def add_scalars(level: Index, p: Array, y: Array, weight: Array, table: Array) -> None:
+    """Add every row to the scalar table of its level, (L, SCALARS)."""
+    for t in range(len(p)):
+        row, a, r = table[level[t]], weight[t], y[t] - p[t]
+        row[MASS] += a
+        row[PREDICTED] += a * p[t]
+        row[OBSERVED] += a * y[t]
+        row[RESIDUAL] += a * r
+        row[VARIANCE] += a * a * p[t] * (1.0 - p[t])
+        row[SQUARED] += a * r * r
+        row[MASS2] += a * a
+        row[ROWS] += 1.0
+
+
+@jit
+def add_four(rows: Index, p: Array, y: Array, weight: Array, X: Array, g: Array, G: Array, H: Array) -> None:
+    """Add four rows of one level to its g (d,) and to the lower triangles of its G and H (d, d)."""
+    r0, r1, r2, r3 = rows[0], rows[1], rows[2], rows[3]
+    a0, a1, a2, a3 = weight[r0], weight[r1], weight[r2], weight[r3]
+    e0, e1, e2, e3 = a0 * (y[r0] - p[r0]), a1 * (y[r1] - p[r1]), a2 * (y[r2] - p[r2]), a3 * (y[r3] - p[r3])
+    h0, h1 = a0 * p[r0] * (1.0 - p[r0]), a1 * p[r1] * (1.0 - p[r1])
+    h2, h3 = a2 * p[r2] * (1.0 - p[r2]), a3 * p[r3] * (1.0 - p[r3])
+    x0, x1, x2, x3 = X[r0], X[r1], X[r2], X[r3]
+    for i in range(X.shape[1]):
+        g[i] += e0 * x0[i] + e1 * x1[i] + e2 * x2[i] + e3 * x3[i]
+        c0, c1, c2, c3 = a0 * x0[i], a1 * x1[i], a2 * x2[i], a3 * x3[i]
+        k0, k1, k2, k3 = h0 * c0, h1 * c1, h2 * c2, h3 * c3
+        for j in range(i + 1):
+            G[i, j] += c0 * x0[j] + c1 * x1[j] + c2 * x2[j] + c3 * x3[j]
+            H[i, j] += k0 * x0[j] + k1 * x1[j] + k2 * x2[j] + k3 * x3[j]
+
+
+@jit
+def add_one(r: int, p: Array, y: Array, weight: Array, X: Array, g: Array, G: Array, H: Array) -> None:
+    """Add one row to its level's g and to the lower triangles of G and H."""
+    a, e = weight[r], weight[r] * (y[r] - p[r])
+    h = a * p[r] * (1.0 - p[r])
+    for i in range(X.shape[1]):
+        g[i] += e * X[r, i]
+        c = a * X[r, i]
+        k = h * c
+        for j in range(i + 1):
+            G[i, j] += c * X[r, j]
+            H[i, j] += k * X[r, j]
+
+
+@jit
+def tally(
+    level: Index, p: Array, y: Array, weight: Array, X: Array, table: Array, g: Array, G: Array, H: Array
+) -> None:
+    """Add rows to the statistics of their levels, in place.
+
+    g = Σ α(y − p)x, and the lower triangles of G = Σ α x xᵀ and H = Σ α² p(1 − p) x xᵀ, the covariance of g
+    when the predictions are true. The upper triangles are not touched.
+
+    Parameters
+    ----------
+    level : (rows,), below L
+    p, y, weight : (rows,)
+    X : (rows, d)
+    table, g, G, H : (L, SCALARS), (L, d), (L, d, d), (L, d, d)
+    """
+    add_scalars(level, p, y, weight, table)
+    size = max(64, BLOCK_ENTRIES // X.shape[1])
+    ends, order = np.empty(len(g) + 1, np.int32), np.empty(size, np.int32)
+    for start in range(0, len(p), size):
+        stop = min(start + size, len(p))
+        sort_block(level, start, stop, ends, order)
+        i = 0
+        while i < stop - start:
+            v = level[order[i]]
+            if i + 3 < stop - start and level[order[i + 3]] == v:
+                add_four(order[i : i + 4], p, y, weight, X, g[v], G[v], H[v])
+                i += 4
+            else:
+                add_one(order[i], p, y, weight, X, g[v], G[v], H[v])
+                i += 1
+
+
+SPECTRUM_BINS = 4096
+"""Bins of equal width in arcsin √p: about 0.0004 wide at ½ and ever finer towards 0 and 1."""
+
+
+@jit
+def add_spectrum(p: Array, y: Array, weight: Array, spectrum: Array) -> float:
+    """Add every row to the (SPECTRUM_BINS, 3) histogram of Σα, Σαp, Σαy; return the summed log loss."""
+    scale, loss = SPECTRUM_BINS * 2.0 / np.pi, 0.0
+    for t in range(len(p)):
+        row = spectrum[min(int(scale * np.arcsin(np.sqrt(p[t]))), SPECTRUM_BINS - 1)]
+        row[0] += weight[t]
+        row[1] += weight[t] * p[t]
+        row[2] += weight[t] * y[t]
+        if y[t] > 0.0:
+            loss -= weight[t] * y[t] * np.log(p[t])
+        if y[t] < 1.0:
+            loss -= weight[t] * (1.0 - y[t]) * np.log(1.0 - p[t])
+    return loss
+
+
+@jit
+def add_groups(level: Index, code: Index, p: Array, y: Array, weight: Array, table: Array) -> None:
+    """Add every row to the scalar table of its level and group, (L, K, SCALARS)."""
+    for t in range(len(p)):
+        row, a, r = table[level[t], code[t]], weight[t], y[t] - p[t]
+        row[MASS] += a
+        row[PREDICTED] += a * p[t]
+        row[OBSERVED] += a * y[t]
+        row[RESIDUAL] += a * r
+        row[VARIANCE] += a * a * p[t] * (1.0 - p[t])
+        row[SQUARED] += a * r * r
+        row[MASS2] += a * a
+        row[ROWS] += 1.0
+
+
+@jit
+def mix(h: np.uint64) -> np.uint64:
+    """Scramble 64 bits (the finaliser of splitmix64)."""
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
+
+
+@jit
+def hash_rows(bits: NDArray[np.uint64], key: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
+    """Add to `out` a multilinear hash of each row of `bits` (rows, columns), with one odd key per column."""
+    for t in range(len(bits)):
+        h = out[t]
+        for j in range(bits.shape[1]):
+            h += (bits[t, j] ^ (bits[t, j] >> np.uint64(32))) * key[j]
+        out[t] = h
+
+
+@jit
+def finish_hashes(hashes: NDArray[np.uint64]) -> tuple[np.uint64, np.uint64]:
+    """Scramble every hash in place; return two independent sums of the row hashes, modulo 2^64."""
+    first, second = np.uint64(0), np.uint64(0)
+    for t in range(len(hashes)):
+        hashes[t] = mix(hashes[t])
+        first += hashes[t]
+        second += mix(hashes[t] + np.uint64(0x9E3779B97F4A7C15))
+    return first, second
+
+
+@jit
+def fill(column: Array, centre: float, factor: float, bound: float, out: Array) -> None:
+    """Write factor·(column − centre) clipped to ±bound, 0 where the value is missing."""
+    for t in range(len(column)):
+        z = factor * (column[t] - centre)
+        out[t] = 0.0 if np.isnan(z) else min(max(z, -bound), bound)
+
+
+@jit
+def scan_maxima(values: Array, windows: NDArray[np.intp], root: Array, penalty: Array, maxima: Array) -> None:
+    """Write the largest |Σ_window values| / root − penalty over windows and functions of every draw.
+
+    Parameters
+    ----------
+    values : (B, L, F)
+    windows : (W, 2) first and last level
+    root, penalty : (W, F); a root of infinity takes a cell out
+    maxima : (B,) written; −∞ where no cell is left
+    """
+    draws, levels, functions = values.shape
+    total = np.zeros((levels + 1, functions))
+    for b in range(draws):
+        for v in range(levels):
+            for f in range(functions):
+                total[v + 1, f] = total[v, f] + values[b, v, f]
+        best = -np.inf
+        for w in range(len(windows)):
+            first, last = windows[w, 0], windows[w, 1] + 1
+            for f in range(functions):
+                if root[w, f] < np.inf:
+                    best = max(best, abs(total[last, f] - total[first, f]) / root[w, f] - penalty[w, f])
+        maxima[b] = best
