@@ -34,12 +34,8 @@ def least_cost_by_slsqp(loss, y, X):
         return float(np.sum(loss(a, y)))
 
     ball = {"type": "ineq", "fun": lambda theta: 1.0 - theta @ theta, "jac": lambda theta: -2.0 * theta}
-    starts = [np.zeros(X.shape[1])] + [
-        0.5 * rng.normal(size=X.shape[1]) / np.sqrt(X.shape[1]) for _ in range(3)
-    ]
-    results = [
-        minimize(cost, s, constraints=[ball], method="SLSQP", options={"maxiter": 500}) for s in starts
-    ]
+    starts = [np.zeros(X.shape[1])] + [0.5 * rng.normal(size=X.shape[1]) / np.sqrt(X.shape[1]) for _ in range(3)]
+    results = [minimize(cost, s, constraints=[ball], method="SLSQP", options={"maxiter": 500}) for s in starts]
     inside = [r.x / max(1.0, float(np.linalg.norm(r.x))) for r in results]
     return min(cost(theta) for theta in inside)
 
@@ -83,11 +79,7 @@ def worst_convex_loss(v, y, f, k, grid_size=15):
 def random_convex_function(rng, points=2001):
     """A convex 1-Lipschitz function on [0, 1] with values in [−1, 1]: random slopes, sorted."""
     pieces = int(rng.integers(1, 12))
-    slopes = (
-        np.sort(rng.uniform(-1.0, 1.0, pieces))
-        if rng.random() < 0.7
-        else np.sort(rng.choice([-1.0, 1.0], pieces))
-    )
+    slopes = np.sort(rng.uniform(-1.0, 1.0, pieces)) if rng.random() < 0.7 else np.sort(rng.choice([-1.0, 1.0], pieces))
     breaks = np.sort(rng.random(pieces - 1))
     grid = np.linspace(0.0, 1.0, points)
     knots = np.concatenate([[0.0], breaks, [1.0]])

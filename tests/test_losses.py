@@ -1,4 +1,6 @@
+import doctest
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,9 +100,7 @@ def test_derivatives_match_differences(loss):
         np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=1e-5, atol=1e-6)
         curvature = loss.curvature(a, outcome, **loss.parameters)
         scale = 1.0 + np.abs(here).max()
-        np.testing.assert_allclose(
-            curvature, (above - 2 * here + below) / step**2, rtol=1e-2, atol=1e-5 * scale
-        )
+        np.testing.assert_allclose(curvature, (above - 2 * here + below) / step**2, rtol=1e-2, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,7 @@ def test_per_row_custom_and_matrix():
     widths = np.array([0.1, 0.5, 2.0])
     rowwise = custom(lambda a, y, w: w * (a - y) ** 2 + abs(a - 0.5), parameters={"w": widths}, name="mixed")
     each = [custom(lambda a, y, w=w: w * (a - y) ** 2 + abs(a - 0.5), name="one") for w in widths]
-    np.testing.assert_allclose(
-        rowwise.best_response([0.9] * 3), [one.best_response(0.9) for one in each], atol=1e-6
-    )
+    np.testing.assert_allclose(rowwise.best_response([0.9] * 3), [one.best_response(0.9) for one in each], atol=1e-6)
     costs = np.array([[[0, 1], [1, 0]], [[0, 9], [1, 0]], [[0, 1], [9, 0]]])
     matrices = cost_matrix(costs)
     assert matrices.best_response([0.3, 0.3, 0.3]).tolist() == [0.0, 1.0, 0.0]
@@ -265,9 +263,7 @@ def test_a_randomised_forecast_is_acted_upon_at_its_issued_level():
     loss = newsvendor(under=1.0, over=1.0)
     decision = decide(Ticket(0.4, 0.4, 0.6, 0.75), loss)
     assert decision == Decision(action=0.0, expected_cost=0.4, before_draw=pytest.approx(0.4))
-    many = decide(
-        Ticket(np.array([0.4, 0.2]), np.array([0.2, 0.2]), np.array([0.4, 0.2]), np.array([0.5, 0.0])), loss
-    )
+    many = decide(Ticket(np.array([0.4, 0.2]), np.array([0.2, 0.2]), np.array([0.4, 0.2]), np.array([0.5, 0.0])), loss)
     np.testing.assert_allclose(many.before_draw, [0.3, 0.2])
     np.testing.assert_allclose(many.expected_cost, [0.4, 0.2])
 
@@ -296,3 +292,12 @@ def test_pandas_index_is_kept():
     pandas = pytest.importorskip("pandas")
     column = pandas.Series([0.2, 0.8], index=["a", "b"])
     assert decide(column, absolute()).action.loc["b"] == 1.0
+
+
+def test_the_guide_runs():
+    guide = Path(__file__).resolve().parent.parent / "docs" / "decisions.md"
+    found = doctest.testfile(
+        str(guide), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    )
+    assert found.attempted > 10
+    assert found.failed == 0

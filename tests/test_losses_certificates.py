@@ -156,9 +156,7 @@ def test_matrix_comparators_are_exact(data):
             theta = random.normal(size=X.shape[1])
             chance = (1.0 + X[rows] @ (theta / np.linalg.norm(theta))) / 2.0
             one, other = random.integers(0, 3, 2)
-            assert (
-                (1 - chance) * costs[rows, one] + chance * costs[rows, other]
-            ).sum() >= level.best.value - 1e-9
+            assert ((1 - chance) * costs[rows, one] + chance * costs[rows, other]).sum() >= level.best.value - 1e-9
     assert result.swap <= result.bound
 
 
@@ -183,9 +181,7 @@ def test_row_order_does_not_matter(data):
     p, y, X = data
     order = np.random.default_rng(0).permutation(ROWS)
     loss = SMOOTH["per-row newsvendor"]
-    assert regret(loss.take(order), p[order], y[order], X[order]).swap == pytest.approx(
-        regret(loss, p, y, X).swap
-    )
+    assert regret(loss.take(order), p[order], y[order], X[order]).swap == pytest.approx(regret(loss, p, y, X).swap)
 
 
 def test_a_certain_and_wrong_log_forecast_has_infinite_regret(data):
@@ -256,7 +252,7 @@ def test_plain_omniprediction_is_bracketed(data):
     assert interval.lower <= interval.upper == pytest.approx(swap_omniprediction(p, y, X).total)
     for loss in (pinball(0.8), absolute(), huber(0.9)):
         alone = omniprediction(p, y, X, losses=[loss])
-        assert alone.lower == pytest.approx(regret(loss, p, y, X).plain, abs=1e-6)
+        assert alone.lower == pytest.approx(max(regret(loss, p, y, X).plain, 0.0), abs=1e-6)
 
 
 def test_one_level_meets_both_ends_of_the_interval():

@@ -60,9 +60,7 @@ def test_mixture_is_close_between_knots(name):
 def test_mixture_of_a_v_shaped_loss_is_itself():
     mixture = v_mixture(v_shaped(0.25), [0.0, 0.1, 0.6, 1.0])
     np.testing.assert_allclose(mixture.vertex, [0.25])
-    np.testing.assert_allclose(
-        [mixture.total_mass, mixture.offset, mixture.tilt], [1.0, 0.0, 0.0], atol=1e-15
-    )
+    np.testing.assert_allclose([mixture.total_mass, mixture.offset, mixture.tilt], [1.0, 0.0, 0.0], atol=1e-15)
 
 
 def test_a_kink_at_a_knot_keeps_the_side_of_the_loss():

@@ -36,9 +36,7 @@ def decide(
         list[str] | None, typer.Option(help="Such as pinball:0.9 or newsvendor:under=3,over=@cost.")
     ] = None,
     loss_file: Annotated[Path | None, typer.Option(help="TOML file with [[loss]] tables.")] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Column of outcomes; adds realised costs to the summary.")
-    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of outcomes; adds realised costs to the summary.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="Column to copy to the output; repeatable.")] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="CSV or Parquet; - writes CSV.")] = "-",
 ) -> None:
@@ -84,9 +82,7 @@ class Totals:
     rows: int = 0
 
 
-def _run(
-    file: str, output: str, columns: Columns, specifications: list[Specification], console: Console
-) -> Totals:
+def _run(file: str, output: str, columns: Columns, specifications: list[Specification], console: Console) -> Totals:
     totals = Totals(np.zeros(len(specifications)), np.zeros(len(specifications)))
     with _progress(console) as step, _writer(output) as write:
         for batch, share in _batches(file, columns.numbers(specifications), columns.keep):
@@ -101,9 +97,7 @@ def _run(
     return totals
 
 
-def _decide_batch(
-    batch: pa.Table, columns: Columns, specifications: list[Specification], totals: Totals
-) -> pa.Table:
+def _decide_batch(batch: pa.Table, columns: Columns, specifications: list[Specification], totals: Totals) -> pa.Table:
     numbers = {name: _floats(batch, name) for name in columns.numbers(specifications)}
     found = {name: batch[name] for name in dict.fromkeys((*columns.keep, columns.prob))}
     for index, specification in enumerate(specifications):
@@ -147,9 +141,7 @@ def _parquet_batches(file: str, names: list[str]) -> Iterator[tuple[pa.Table, fl
         yield pa.Table.from_batches([batch]), done / source.metadata.num_rows
 
 
-def _csv_batches(
-    raw: BinaryIO, file: str, numbers: list[str], names: list[str]
-) -> Iterator[tuple[pa.Table, float]]:
+def _csv_batches(raw: BinaryIO, file: str, numbers: list[str], names: list[str]) -> Iterator[tuple[pa.Table, float]]:
     size = os.path.getsize(file) if file != "-" else float("nan")
     stream = pa.PythonFile(raw, mode="r")
     if file.endswith(".gz"):

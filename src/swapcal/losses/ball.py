@@ -87,9 +87,7 @@ def minimise_over_ball(
     return best
 
 
-def _newton(
-    curve: Callable[[Array], Curve], X: Array, weight: Array, best: Minimum, target: float
-) -> Minimum:
+def _newton(curve: Callable[[Array], Curve], X: Array, weight: Array, best: Minimum, target: float) -> Minimum:
     theta = best.theta
     here = curve(_scores(X, theta))
     for _ in range(NEWTON_STEPS):

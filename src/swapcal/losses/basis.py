@@ -171,9 +171,7 @@ def _likely_cells(epsilon: float) -> int:
 
     The largest of the 2/ε squared entries' deviations is about (1/4n)√(2 log(4/ε²)/m); ε/4 goes to the grid.
     """
-    return max(
-        2, int(np.ceil((np.sqrt(4.0 * np.log(4.0 / epsilon**2)) / (1.5 * epsilon)) ** (2.0 / 3.0) * 0.7))
-    )
+    return max(2, int(np.ceil((np.sqrt(4.0 * np.log(4.0 / epsilon**2)) / (1.5 * epsilon)) ** (2.0 / 3.0) * 0.7)))
 
 
 def _check_member(grid: Array, values: Array, slopes: Array) -> None:

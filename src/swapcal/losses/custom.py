@@ -70,9 +70,7 @@ def _interval(actions: tuple[float, float], label: str) -> tuple[float, float]:
     return float(actions[0]), float(actions[1])
 
 
-def _vectorised(
-    function: Callable[..., Any], low: float, high: float, parameters: Any, label: str
-) -> Partial:
+def _vectorised(function: Callable[..., Any], low: float, high: float, parameters: Any, label: str) -> Partial:
     rows = max((np.size(value) for value in parameters.values()), default=1)
     probe = np.linspace(low, high, 3)[:, None] * np.ones(rows)
     if _takes_arrays(function, probe, parameters):
@@ -98,9 +96,7 @@ def _check_values(loss: Loss, grid: Array) -> None:
     for start in range(0, rows, width):
         block = loss.take(slice(start, start + width)) if loss.rows else loss
         for outcome in (0, 1):
-            values = np.atleast_2d(
-                np.broadcast_to(block.at(grid[:, None], outcome), (len(grid), block.rows or 1))
-            )
+            values = np.atleast_2d(np.broadcast_to(block.at(grid[:, None], outcome), (len(grid), block.rows or 1)))
             _check_finite(loss, grid, values, outcome, start)
             _check_convex(loss, grid, values, outcome, start)
 

@@ -142,9 +142,7 @@ class Loss:
         array = np.asarray(a, dtype=float)
         wrong = ~((array >= self.low) & (array <= self.high))
         if wrong.any():
-            raise LossError(
-                f"action of {self.name} is {_show(array, wrong)}; expected [{self.low}, {self.high}]"
-            )
+            raise LossError(f"action of {self.name} is {_show(array, wrong)}; expected [{self.low}, {self.high}]")
         return array
 
     def _row_shape(self) -> tuple[int, ...]:

@@ -36,9 +36,7 @@ class CostMatrix(Loss):
         array = super()._actions(a)
         if (array != np.floor(array)).any():
             offending = array[array != np.floor(array)].flat[0]
-            raise LossError(
-                f"action of {self.name} is {offending}; expected a row number 0 … {int(self.high)}"
-            )
+            raise LossError(f"action of {self.name} is {offending}; expected a row number 0 … {int(self.high)}")
         return array
 
     def _row_shape(self) -> tuple[int, ...]:
@@ -102,9 +100,7 @@ def _checked(costs: ArrayLike) -> Array:
     except ValueError:
         raise LossError(f"costs are ragged or not numbers: {costs!r}; expected shape (actions, 2)") from None
     if 0 in table.shape[-2:-1] or table.size == 0:
-        raise LossError(
-            f"costs of shape {table.shape} describe no action; expected at least one row of two costs"
-        )
+        raise LossError(f"costs of shape {table.shape} describe no action; expected at least one row of two costs")
     if table.ndim not in (2, 3) or table.shape[-1] != 2:
         raise LossError(
             f"costs have shape {table.shape}; expected (actions, 2) or (rows, actions, 2): "
@@ -112,7 +108,5 @@ def _checked(costs: ArrayLike) -> Array:
         )
     if not np.isfinite(table).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise LossError(
-            f"cost of action {where[-2]} at outcome {where[-1]} is {table[where]}; expected finite"
-        )
+        raise LossError(f"cost of action {where[-2]} at outcome {where[-1]} is {table[where]}; expected finite")
     return table

@@ -90,9 +90,7 @@ def _knots(knots: ArrayLike) -> Array:
 def _check_proper(loss: Loss, points: Array, zero: Array, one: Array) -> None:
     if not (np.isfinite(zero).all() and np.isfinite(one).all()):
         where = int(np.argmin(np.isfinite(zero) & np.isfinite(one)))
-        raise LossError(
-            f"{loss.name} is infinite when acting on p = {points[where]}; give knots where it is finite"
-        )
+        raise LossError(f"{loss.name} is infinite when acting on p = {points[where]}; give knots where it is finite")
     slope = one - zero
     excess = (zero + points * slope)[:-1] - (zero[1:] + points[:-1] * slope[1:])
     worst = int(np.argmax(excess))

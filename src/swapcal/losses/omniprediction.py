@@ -39,7 +39,8 @@ def omniprediction(
 
     Upper end: the swap error Σ_v SOmni_v, where every level has a loss and comparator of its own. Lower
     end: the best pair found by alternating, from several starts, between the best comparator for a loss (a
-    convex program) and the best loss of a dictionary for a comparator.
+    convex program) and the best loss of a dictionary for a comparator; a constant loss keeps
+    it from being negative.
 
     Parameters
     ----------
@@ -56,11 +57,10 @@ def omniprediction(
     rows = Rows.of(p, y, X, weight)
     book = list(losses) if losses is not None else threshold_losses()
     _check_members(book)
+    book.append(_constant())
     paid = np.array([rows.weight @ loss.induced(rows.p, rows.y) for loss in book])
     starts = np.unique(np.linspace(0, len(book) - 1, 5).astype(int))
-    gain, choice, theta = max(
-        (_alternate(book, paid, rows, int(s)) for s in starts), key=lambda found: found[0]
-    )
+    gain, choice, theta = max((_alternate(book, paid, rows, int(s)) for s in starts), key=lambda found: found[0])
     upper = float(per_level(rows.levels, *rows.residual_sums()).sum())
     return OmnipredictionInterval(gain, upper, book[choice], theta)
 
@@ -89,6 +89,16 @@ def _threshold(c: float) -> Loss:
     )
 
 
+def _constant() -> Loss:
+    return Loss(
+        "constant",
+        lambda a, y: 0.0 * a,
+        response=lambda p: 0.0 * p + 1.0,
+        slope=lambda a, y: 0.0 * a,
+        curvature=lambda a, y: 0.0 * a,
+    )
+
+
 def _lopsided(c: float) -> Loss:
     scale = 1.0 / max(c, 1.0 - c)
     side = (scale * c, scale * (1.0 - c))
@@ -106,9 +116,7 @@ def _check_members(losses: Sequence[Loss]) -> None:
         raise LossError("the dictionary of losses is empty; expected members of L^cvx")
     for loss in losses:
         if loss.rows is not None or loss.finite_actions is not None or not profile(loss).in_convex_class:
-            raise LossError(
-                f"{loss.name} is not in L^cvx (convex, 1-Lipschitz, values in [−1, 1]): {profile(loss)}"
-            )
+            raise LossError(f"{loss.name} is not in L^cvx (convex, 1-Lipschitz, values in [−1, 1]): {profile(loss)}")
 
 
 def _alternate(book: list[Loss], paid: Array, rows: Rows, choice: int) -> tuple[float, int, Array]:

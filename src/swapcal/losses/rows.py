@@ -56,9 +56,7 @@ class Rows:
     def residual_sums(self) -> tuple[Array, Array]:
         """A_v = Σ w (y − v) and g_v = Σ w (y − v) x, shapes (levels,) and (levels, d)."""
         residual = self.weight * (self.y - self.p)
-        return np.add.reduceat(residual, self.starts), np.add.reduceat(
-            residual[:, None] * self.X, self.starts
-        )
+        return np.add.reduceat(residual, self.starts), np.add.reduceat(residual[:, None] * self.X, self.starts)
 
 
 def _column(values: ArrayLike, count: int, name: str, top: float = 1.0) -> Array:

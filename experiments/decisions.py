@@ -1,0 +1,417 @@
+"""One forecaster for every loss, against a model trained for each loss.
+
+    SWAPCAL_DATA=directory python experiments/decisions.py [--blocks 8] [--data rain_australia]
+
+Every method sees the rows in recorded order and decides before it learns. Boosted trees are refitted on all
+past rows at the start of each block; the first block only warms up. Run on all data it writes the measured part
+of docs/decisions.md and its picture docs/decisions.svg.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.isotonic import IsotonicRegression
+
+from swapcal.forecaster import Forecaster
+from swapcal.kernels.jit import jit
+from swapcal.losses import Loss, cost_matrix, log, newsvendor, pinball, squared, swap_omniprediction, zero_one
+
+Array = NDArray[np.float64]
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
+SGD_RATES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+ADAGRAD_RATES = np.array([0.03, 0.1, 0.3, 1.0])
+CATEGORIES = 20
+SPAN = 0.999
+
+
+# ---------------------------------------------------------------- data
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A data set in recorded order: a frame of features, outcomes, and the decisions people face on it."""
+
+    name: str
+    frame: pd.DataFrame
+    y: Array
+    losses: dict[str, Loss]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def rain(folder: Path) -> Stream:
+    """Will it rain tomorrow? Protecting against rain that does not come is cheap; being caught is not."""
+    frame, y = _read(folder, "rain_australia", drop=["t"])
+    losses = {
+        "squared": squared(),
+        "log": log(),
+        "0-1": zero_one(),
+        "miss costs 9×": zero_one(1.0, 9.0),
+        "false alarm costs 5×": zero_one(5.0, 1.0),
+        "pinball 0.8": pinball(0.8),
+        "go / postpone / cancel": cost_matrix([[0, 10], [1, 4], [3, 1]], ["go", "postpone", "cancel"]),
+    }
+    return Stream("rain_australia", frame, y, losses)
+
+
+def hotel(folder: Path) -> Stream:
+    """Will the booking be cancelled? Overbooking a guest who comes is worse than an empty room."""
+    frame, y = _read(folder, "hotel_bookings", drop=["t", "t_label", "country_top"])
+    price = frame["adr"].to_numpy(float).clip(20.0, 400.0) / 100.0
+    losses = {
+        "squared": squared(),
+        "log": log(),
+        "0-1": zero_one(),
+        "miss costs 9×": zero_one(1.0, 9.0),
+        "false alarm costs 5×": zero_one(5.0, 1.0),
+        "pinball 0.8": pinball(0.8),
+        "keep / remind / resell": cost_matrix([[0.0, 4.0], [0.5, 2.0], [6.0, 0.0]], ["keep", "remind", "resell"]),
+        "room's own price": newsvendor(under=price, over=1.0),
+    }
+    return Stream("hotel_bookings", frame, y, losses)
+
+
+STREAMS: dict[str, Callable[[Path], Stream]] = {"rain_australia": rain, "hotel_bookings": hotel}
+
+
+def _read(folder: Path, name: str, drop: list[str]) -> tuple[pd.DataFrame, Array]:
+    frame = pd.read_csv(folder / f"{name}.csv.gz", low_memory=False)
+    return frame.drop(columns=["y", *drop]), frame["y"].to_numpy(float)
+
+
+# ---------------------------------------------------------------- features
+
+
+def codes_for_trees(frame: pd.DataFrame) -> Array:
+    """Numbers as they are, categories as integer codes; trees take missing values."""
+    columns = [frame[c] if _is_number(frame[c]) else frame[c].astype("category").cat.codes for c in frame]
+    return np.column_stack([np.asarray(column, dtype=float) for column in columns])
+
+
+def unit_features(frame: pd.DataFrame, warm: int) -> Array:
+    """Scale numbers by the first `warm` rows, one-hot categories, flag missing values; rows of norm 1."""
+    parts: list[Array] = []
+    for name in frame:
+        column, past = frame[name], frame[name].iloc[:warm]
+        if _is_number(column) and column.nunique() > 12:
+            spread = past.std() or 1.0
+            parts.append(np.clip((column - past.mean()) / spread, -3.0, 3.0).fillna(0.0).to_numpy(float) / 3.0)
+            if column.isna().any():
+                parts.append(column.isna().to_numpy(float))
+        else:
+            top = past.astype(str).value_counts().index[:CATEGORIES]
+            parts.extend((column.astype(str) == value).to_numpy(float) for value in top)
+    rows = np.column_stack(parts)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def _is_number(column: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(column))
+
+
+# ---------------------------------------------------------------- models
+
+
+@jit
+def online_logistic_bank(features, y, sgd_rates, adagrad_rates):  # type: ignore[no-untyped-def]
+    """Forecasts of online logistic regressions, one per rate, each row predicted before it is learned."""
+    n, d = features.shape
+    plain, adaptive = len(sgd_rates), len(adagrad_rates)
+    weights = np.zeros((plain + adaptive, d + 1))
+    squares = np.full((plain + adaptive, d + 1), 1e-8)
+    out = np.empty((n, plain + adaptive))
+    for t in range(n):
+        for k in range(plain + adaptive):
+            score = weights[k, d] + np.dot(weights[k, :d], features[t])
+            p = 1.0 / (1.0 + np.exp(-score))
+            out[t, k] = p
+            slip = y[t] - p
+            for j in range(d + 1):
+                g = slip * (features[t, j] if j < d else 1.0)
+                if k < plain:
+                    weights[k, j] += sgd_rates[k] * g
+                elif g != 0.0:
+                    squares[k, j] += g * g
+                    weights[k, j] += adagrad_rates[k - plain] * g / np.sqrt(squares[k, j])
+    return out
+
+
+def swapcal_forecasts(features: Array, bank: Array, scores: Array | None, y: Array) -> tuple[Array, Array]:
+    """Issued levels of one forecaster, and the contexts it saw."""
+    votes = [2.0 * bank - 1.0] + ([2.0 * scores[:, None] - 1.0] if scores is not None else [])
+    joined = np.hstack([0.3 * features, *votes])
+    X = np.hstack(
+        [
+            np.full((len(y), 1), 0.5),
+            np.sqrt(0.75) * joined / np.sqrt(0.09 + joined.shape[1] - features.shape[1]),
+        ]
+    )
+    return np.asarray(Forecaster(dim=X.shape[1]).run(X, y).p), X
+
+
+def boosted() -> HistGradientBoostingClassifier:
+    """Boosted trees as one would use them without tuning."""
+    return HistGradientBoostingClassifier(max_iter=150, learning_rate=0.08, early_stopping=False, random_state=0)
+
+
+def fit_for(loss: Loss, trees: Array, y: Array) -> Callable[[Array], Array]:
+    """Train boosted trees for one loss alone, on the rows given; return features → actions."""
+    if loss.name == "squared":
+        model = HistGradientBoostingRegressor(max_iter=150, learning_rate=0.08, early_stopping=False, random_state=0)
+        model.fit(trees, y)
+        return lambda rows: np.clip(model.predict(rows), 0.0, 1.0)
+    if loss.name == "log":
+        return _probabilities(boosted().fit(trees, y))
+    if loss.finite_actions is not None:
+        steps = [_weighted(pair, trees, y) for pair in _adjacent(np.asarray(loss.parameters["costs"]))]
+        return lambda rows: np.sum([step(rows) for step in steps], axis=0)
+    under, over = loss.parameters["under"], loss.parameters["over"]
+    return _weighted((np.broadcast_to(over, len(y)), np.broadcast_to(under, len(y))), trees, y)
+
+
+def _adjacent(costs: Array) -> Iterator[tuple[float, float]]:
+    """Yield what moving one action up costs at outcome 0 and saves at outcome 1."""
+    for lower, upper in pairwise(costs):
+        yield float(upper[0] - lower[0]), float(lower[1] - upper[1])
+
+
+def _weighted(costs: tuple[Array | float, Array | float], trees: Array, y: Array) -> Callable[[Array], Array]:
+    model = boosted().fit(trees, y, sample_weight=np.where(y == 1.0, costs[1], costs[0]))
+    return lambda rows: (model.predict_proba(rows)[:, 1] >= 0.5).astype(float)
+
+
+def _probabilities(model: HistGradientBoostingClassifier) -> Callable[[Array], Array]:
+    return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
+
+
+# ---------------------------------------------------------------- the comparison
+
+
+@dataclass
+class Costs:
+    """Row costs of each method under each loss (rows after the first block)."""
+
+    rows: dict[tuple[str, str], Array] = field(default_factory=dict)
+    somni: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Rows that were decided."""
+        return len(next(iter(self.rows.values())))
+
+    def mean(self, method: str, loss: str) -> float:
+        """Mean cost per row."""
+        return float(self.rows[method, loss].mean())
+
+    def difference(self, method: str, other: str, loss: str, chunks: int = 50) -> tuple[float, float]:
+        """Mean cost difference; standard error over contiguous chunks, which keep dependence inside."""
+        gap = self.rows[method, loss] - self.rows[other, loss]
+        means = np.array([part.mean() for part in np.array_split(gap, chunks)])
+        return float(gap.mean()), float(means.std(ddof=1) / np.sqrt(chunks))
+
+
+OURS, OURS_ALONE = "swapcal around trees", "swapcal alone"
+PER_LOSS, CALIBRATED, RAW, LOGISTIC = "trees per loss", "trees + isotonic", "trees", "online logistic"
+FORECASTS = (OURS, OURS_ALONE, CALIBRATED, RAW, LOGISTIC)
+
+
+def compare(stream: Stream, blocks: int) -> Costs:
+    """Run every method over the stream."""
+    edges = np.linspace(0, len(stream), blocks + 1).astype(int)
+    trees, features = codes_for_trees(stream.frame), unit_features(stream.frame, edges[1])
+    bank = online_logistic_bank(features, stream.y, SGD_RATES, ADAGRAD_RATES)
+    say(f"{stream.name}: {len(stream):,} rows, {features.shape[1]} features; online bank done")
+    raw, calibrated, actions = refitted_trees(stream, trees, edges)
+    issued, X = swapcal_forecasts(features, bank, raw, stream.y)
+    alone, _ = swapcal_forecasts(features, bank, None, stream.y)
+    say(f"{stream.name}: forecasters done")
+    forecasts = {
+        OURS: issued,
+        OURS_ALONE: alone,
+        CALIBRATED: calibrated,
+        RAW: raw,
+        LOGISTIC: best_expert(bank, stream.y),
+    }
+    return collect(stream, forecasts, actions, X, slice(int(edges[1]), None))
+
+
+def best_expert(bank: Array, y: Array) -> Array:
+    """Pick the online logistic regression whose rate turned out best: hindsight."""
+    losses = log()(np.clip(bank, 1e-6, 1.0 - 1e-6), y[:, None]).mean(axis=0)
+    return np.asarray(bank[:, int(np.argmin(losses))])
+
+
+def refitted_trees(stream: Stream, trees: Array, edges: NDArray[np.int_]) -> tuple[Array, Array, dict[str, Array]]:
+    """Forecasts of trees, of trees calibrated on the last fifth of the past, and actions of trees per loss."""
+    raw, calibrated = np.full(len(stream), 0.5), np.full(len(stream), 0.5)
+    actions = {name: np.zeros(len(stream)) for name in stream.losses}
+    for start, stop in pairwise(edges[1:]):
+        past, held, now = slice(0, start), slice(int(0.8 * start), start), slice(start, stop)
+        raw[now] = _probabilities(boosted().fit(trees[past], stream.y[past]))(trees[now])
+        calibrated[now] = _isotonic(trees, stream.y, held, now)
+        for name, loss in stream.losses.items():
+            actions[name][now] = fit_for(loss.take(past), trees[past], stream.y[past])(trees[now])
+        say(f"{stream.name}: trees for rows {start:,} to {stop:,}")
+    return raw, calibrated, actions
+
+
+def _isotonic(trees: Array, y: Array, held: slice, now: slice) -> Array:
+    model = _probabilities(boosted().fit(trees[: held.start], y[: held.start]))
+    curve = IsotonicRegression(out_of_bounds="clip", y_min=0.0, y_max=1.0)
+    curve.fit(model(trees[held]), y[held])
+    return np.asarray(curve.predict(model(trees[now])))
+
+
+def collect(stream: Stream, forecasts: dict[str, Array], actions: dict[str, Array], X: Array, rows: slice) -> Costs:
+    """Cost of every row; forecasts keep 0.1 % away from certainty so that no log loss is infinite."""
+    costs, y = Costs(), stream.y[rows]
+    for name, loss in stream.losses.items():
+        part = loss.take(np.arange(len(stream))[rows])
+        for method, p in forecasts.items():
+            costs.rows[method, name] = part.induced(_inside(p[rows]), y)
+        taken = actions[name][rows]
+        costs.rows[PER_LOSS, name] = part(_inside(taken) if name == "log" else taken, y)
+    for method, p in forecasts.items():
+        # Continuous forecasts are put on hundredths: with one row per level there is nothing to average.
+        levels = p[rows] if len(np.unique(p)) < 1000 else np.rint(100.0 * p[rows]) / 100.0
+        costs.somni[method] = swap_omniprediction(levels, y, X[rows]).total / len(y)
+    return costs
+
+
+def _inside(p: Array) -> Array:
+    return np.clip(p, 1.0 - SPAN, SPAN)
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def table(stream: Stream, costs: Costs) -> list[str]:
+    """Markdown table of mean costs; the last column compares ours with the model trained for the loss."""
+    methods = (PER_LOSS, *FORECASTS)
+    lines = [
+        f"**{stream.name}**, mean cost per row over {costs.count:,} decisions:",
+        "",
+        "| loss | " + " | ".join(methods) + f" | {OURS} − {PER_LOSS} |",
+        "|---|" + "---|" * (len(methods) + 1),
+    ]
+    for loss in stream.losses:
+        means = [costs.mean(method, loss) for method in methods]
+        cells = [f"**{mean:.4f}**" if mean == min(means) else f"{mean:.4f}" for mean in means]
+        gap, error = costs.difference(OURS, PER_LOSS, loss)
+        lines.append(f"| {loss} | " + " | ".join(cells) + f" | {gap:+.4f} ± {2 * error:.4f} |")
+    somni = ["–", *(f"{costs.somni[method]:.4f}" for method in FORECASTS), ""]
+    lines.append("| *SOmni per row* | " + " | ".join(somni) + " |")
+    return [*lines, "", *verdict(stream, costs), ""]
+
+
+def verdict(stream: Stream, costs: Costs) -> list[str]:
+    """Where ours loses, in one sentence per opponent."""
+    lines = []
+    for other in (PER_LOSS, CALIBRATED, RAW):
+        gaps = {loss: costs.difference(OURS, other, loss) for loss in stream.losses}
+        lost = [f"{loss} ({gap:+.4f} ± {2 * error:.4f})" for loss, (gap, error) in gaps.items() if gap > 0.0]
+        clear = sum(gap > 2 * error for gap, error in gaps.values())
+        won = sum(gap < -2 * error for gap, error in gaps.values())
+        lines.append(
+            f"- against *{other}*: cheaper beyond two standard errors on {won} of {len(gaps)} losses, dearer on "
+            f"{clear}. " + (f"Dearer at all: {', '.join(lost)}." if lost else "Nowhere dearer.")
+        )
+    return lines
+
+
+COLOURS = {OURS: "#1b6ca8", OURS_ALONE: "#7fb2d9", CALIBRATED: "#c0392b", LOGISTIC: "#999999"}
+
+
+def picture(results: list[tuple[Stream, Costs]]) -> str:
+    """Dots: cost relative to the model trained for the loss; left of the line is cheaper."""
+    count = sum(len(stream.losses) + 1 for stream, _ in results)
+    height, left, width = 26 * count + 90, 190, 460
+    ratios = [
+        costs.mean(method, loss) / costs.mean(PER_LOSS, loss)
+        for stream, costs in results
+        for loss in stream.losses
+        for method in COLOURS
+    ]
+    low, high = min(0.9, min(ratios)), min(max(1.2, max(ratios)), 1.6)
+
+    def x(ratio: float) -> float:
+        return left + width * (min(ratio, high) - low) / (high - low)
+
+    body = [f'<line x1="{x(1):.1f}" x2="{x(1):.1f}" y1="50" y2="{height - 30}" stroke="#333" stroke-dasharray="3 3"/>']
+    line = 50.0
+    for stream, costs in results:
+        line += 22
+        body.append(f'<text x="12" y="{line}" font-weight="bold">{stream.name}</text>')
+        for loss in stream.losses:
+            line += 26
+            body.append(f'<text x="{left - 12}" y="{line}" text-anchor="end">{_escaped(loss)}</text>')
+            body.append(f'<line x1="{left}" x2="{left + width}" y1="{line - 4}" y2="{line - 4}" stroke="#eee"/>')
+            for method, colour in reversed(COLOURS.items()):
+                ratio = costs.mean(method, loss) / costs.mean(PER_LOSS, loss)
+                title = f"{method}: {ratio:.3f}" + (" (beyond the axis)" if ratio > high else "")
+                body.append(
+                    f'<circle cx="{x(ratio):.1f}" cy="{line - 4}" r="5" fill="{colour}"><title>{title}</title></circle>'
+                )
+    for tick in np.arange(np.ceil(low * 10) / 10, high + 1e-9, 0.1):
+        body.append(f'<text x="{x(tick):.1f}" y="{height - 12}" text-anchor="middle" fill="#555">{tick:.1f}</text>')
+    for place, (method, colour) in enumerate(COLOURS.items()):
+        body.append(f'<circle cx="{20 + 165 * place}" cy="20" r="5" fill="{colour}"/>')
+        body.append(f'<text x="{30 + 165 * place}" y="24">{method}</text>')
+    body.append('<text x="12" y="44" fill="#555">cost relative to trees trained for that loss (left is cheaper)</text>')
+    style = 'font-family="system-ui, sans-serif" font-size="13"'
+    box = f'viewBox="0 0 {left + width + 30} {height}" width="{left + width + 30}" height="{height}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {style}>\n' + "\n".join(body) + "\n</svg>\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def publish(results: list[tuple[Stream, Costs]], docs: Path) -> None:
+    """Replace the measured part of decisions.md and its picture."""
+    (docs / "decisions.svg").write_text(picture(results))
+    page = docs / "decisions.md"
+    before, _, rest = page.read_text().partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    lines = [line for stream, costs in results for line in table(stream, costs)]
+    page.write_text(f"{before}{MARKS[0]}\n" + "\n".join(lines) + f"\n{MARKS[1]}{after}")
+
+
+def say(text: str) -> None:
+    """Progress, with the time since the start."""
+    print(f"[{time.perf_counter() - STARTED:6.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+STARTED = time.perf_counter()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--data", nargs="+", choices=list(STREAMS), default=list(STREAMS))
+    chosen = parser.parse_args()
+    if "SWAPCAL_DATA" not in os.environ:
+        raise SystemExit("set SWAPCAL_DATA to the directory with rain_australia.csv.gz and hotel_bookings.csv.gz")
+    folder = Path(os.environ["SWAPCAL_DATA"])
+    results = [(stream, compare(stream, chosen.blocks)) for stream in (STREAMS[name](folder) for name in chosen.data)]
+    for stream, costs in results:
+        print("\n".join(table(stream, costs)))
+    if set(chosen.data) == set(STREAMS):
+        publish(results, DOCS)
+
+
+if __name__ == "__main__":
+    main()
