@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import reference_losses as reference
 
+from swapcal.forecaster import Forecaster
 from swapcal.losses import (
     Decision,
     Loss,
@@ -163,6 +164,8 @@ def test_profiles():
     assert measured.measured
     assert measured.lipschitz == pytest.approx(2.0, rel=0.01)
     assert (measured.minimum, measured.maximum) == (0.0, 1.0)
+    many = profile(newsvendor(under=np.linspace(0.0, 3.0, 20_000)))
+    assert (many.lipschitz, many.maximum) == (3.0, 3.0)
     assert profile(cost_matrix([[0, 5], [2, 1]])).lipschitz == 4.0
 
 
@@ -266,6 +269,18 @@ def test_a_randomised_forecast_is_acted_upon_at_its_issued_level():
     many = decide(Ticket(np.array([0.4, 0.2]), np.array([0.2, 0.2]), np.array([0.4, 0.2]), np.array([0.5, 0.0])), loss)
     np.testing.assert_allclose(many.before_draw, [0.3, 0.2])
     np.testing.assert_allclose(many.expected_cost, [0.4, 0.2])
+
+
+def test_decide_on_the_engines_forecasts():
+    forecaster = Forecaster(dim=2, levels=10)
+    X = np.column_stack([np.full(500, 0.5), np.random.default_rng(0).uniform(-0.8, 0.8, 500)])
+    forecasts = forecaster.run(X, X[:, 1] > 0)
+    decision = decide(forecasts, squared())
+    np.testing.assert_array_equal(decision.action, forecasts.p)
+    between = (1 - forecasts.weight) * forecasts.low * (1 - forecasts.low)
+    between += forecasts.weight * forecasts.high * (1 - forecasts.high)
+    np.testing.assert_allclose(decision.before_draw, between, atol=1e-12)
+    assert decide(forecaster.predict(X[0]), "absolute").action in (0.0, 1.0)
 
 
 def test_decide_on_numbers_and_arrays():

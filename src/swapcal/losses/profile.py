@@ -9,6 +9,9 @@ from swapcal.losses.loss import Loss
 
 Array = NDArray[np.float64]
 
+# Values held at once while per-row parameters are measured.
+BLOCK = 4_000_000
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -47,6 +50,23 @@ def profile(loss: Loss, points: int = 513) -> Profile:
     """
     if loss.finite_actions is not None:
         return _finite_profile(loss)
+    if loss.rows is None:
+        return _interval_profile(loss, points)
+    width = max(1, BLOCK // points)
+    return _merge([_interval_profile(loss.take(slice(i, i + width)), points) for i in range(0, loss.rows, width)])
+
+
+def _merge(parts: list[Profile]) -> Profile:
+    return Profile(
+        convex=all(part.convex for part in parts),
+        lipschitz=max(part.lipschitz for part in parts),
+        minimum=min(part.minimum for part in parts),
+        maximum=max(part.maximum for part in parts),
+        measured=parts[0].measured,
+    )
+
+
+def _interval_profile(loss: Loss, points: int) -> Profile:
     grid = np.linspace(loss.low, loss.high, points)
     shape = (points, loss.rows or 1)
     values = np.stack([np.broadcast_to(loss.at(grid[:, None], y), shape) for y in (0, 1)])
