@@ -37,15 +37,15 @@ def group_rows(names: list[str], sums: Array) -> list[GroupRow]:
 
     The interval is the score interval of a constant shift: all Δ for which Σ α(y − p − Δ) lies within 1.96
     standard deviations of 0 when outcomes have probability p + Δ. With equal predictions it is Wilson's.
-    p-values test "the predictions are right" and are adjusted by Holm's method.
+    p-values test "the predictions are right" (normal, or Bernstein's bound in small groups) and are adjusted
+    by Holm's method.
     """
     if not len(names):
         return []
     low, high = shift_interval(sums)
-    z = _z(sums)
-    p_values = 2.0 * norm.sf(np.abs(z))
-    adjusted = holm(p_values)
     small = sums[:, kernel.VARIANCE] < LEAST_EVENTS * sums[:, kernel.MASS2] / sums[:, kernel.ROWS]
+    p_values = np.where(small, _cautious(sums), 2.0 * norm.sf(np.abs(_z(sums))))
+    adjusted = holm(p_values)
     mass = sums[:, kernel.MASS]
     return [
         GroupRow(
@@ -54,8 +54,8 @@ def group_rows(names: list[str], sums: Array) -> list[GroupRow]:
             float(sums[k, kernel.PREDICTED] / mass[k]),
             float(sums[k, kernel.OBSERVED] / mass[k]),
             float(sums[k, kernel.RESIDUAL] / mass[k]),
-            float(low[k]),
-            float(high[k]),
+            float(min(low[k], sums[k, kernel.RESIDUAL] / mass[k])),
+            float(max(high[k], sums[k, kernel.RESIDUAL] / mass[k])),
             bool(small[k]),
             float(p_values[k]),
             float(adjusted[k]),
@@ -103,13 +103,24 @@ def holm(p_values: Array) -> Array:
 
 
 def _z(sums: Array) -> Array:
-    S, V = sums[:, kernel.RESIDUAL], sums[:, kernel.VARIANCE]
-    certain = np.where(np.abs(S) > 1e-12, np.inf, 0.0)  # outcomes against predictions of exactly 0 or 1
-    z: Array = np.where(V > 0, S / np.sqrt(np.where(V > 0, V, 1.0)), certain)
+    variance = sums[:, kernel.VARIANCE]
+    z: Array = sums[:, kernel.RESIDUAL] / np.sqrt(np.where(variance > 0, variance, 1.0))
     return z
 
 
+def _cautious(sums: Array) -> Array:
+    """Bernstein's bound on the two-sided p-value, valid however few events there are.
+
+    Without any variance (predictions of exactly 0 or 1) a single surprise disproves them.
+    """
+    S, V = np.abs(sums[:, kernel.RESIDUAL]), sums[:, kernel.VARIANCE]
+    largest = np.sqrt(sums[:, kernel.MASS2] / sums[:, kernel.ROWS])
+    bound = 2.0 * np.exp(-(S**2) / (2.0 * np.maximum(V + S * largest / 3.0, 1e-300)))
+    p_values: Array = np.where(V > 0, np.minimum(bound, 1.0), np.where(S > 1e-12, 0.0, 1.0))
+    return p_values
+
+
 def _verdict(small: bool, adjusted: float) -> str:
-    if small:
-        return "inconclusive"
-    return "miscalibrated" if adjusted <= ALPHA else "calibrated"
+    if adjusted <= ALPHA:
+        return "miscalibrated"
+    return "inconclusive" if small else "calibrated"

@@ -68,9 +68,9 @@ def simulate(
     """Return each measure's value on every draw.
 
     With `rows` (all the data) outcomes are redrawn row by row, y* ~ Ber(p). Without, residual sums are drawn
-    from the Gaussian with the same covariance: H_v for the contexts, and independently for every group
-    column. Symmetric convex events of a Gaussian are positively correlated (Royen), so treating columns as
-    independent can only make the simulated maxima larger and the test more careful.
+    from the Gaussian with the same covariance: H_v for the contexts and, given each level's total residual,
+    independently for every group column. Columns are in truth at least as dependent as that, which makes
+    the simulated maxima if anything too large and the test careful.
     """
     found: dict[str, list[Array]] = {name: [] for name in measures}
     rng = np.random.default_rng(seed)
@@ -95,7 +95,17 @@ def _gaussian(scene: Scene, draws: int, rng: np.random.Generator) -> Iterator[Re
     for size in _chunks(draws, levels * (2 * d + 2 * spread.shape[1])):
         z = rng.standard_normal((size, levels, d))
         g = np.matmul(root[None], z[..., None])[..., 0] if d > 64 else np.einsum("lde,ble->bld", root, z)
-        yield Residuals(g, spread * rng.standard_normal((size, *spread.shape)))
+        S = spread * rng.standard_normal((size, *spread.shape))
+        _share_total(scene, 2.0 * g[:, :, 0], S)
+        yield Residuals(g, S)
+
+
+def _share_total(scene: Scene, total: Array, S: Array) -> None:
+    """Condition every column's sums on the level's total residual (B, L), in place."""
+    for _, _, where in scene.columns:
+        variance = scene.group_variance[:, where]
+        share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
+        S[:, :, where] += share * (total - S[:, :, where].sum(axis=2))[:, :, None]
 
 
 def _redrawn(scene: Scene, draws: int, rng: np.random.Generator, rows: Rows, levels: Levels) -> Iterator[Residuals]:

@@ -1,0 +1,292 @@
+"""The audit against literal sums over rows, its own witnesses, and itself split into parts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swapcal import Audit, errors
+
+
+def data(rows=400, d=4, seed=0, values=None, bias=0.2):
+    rng = np.random.default_rng(seed)
+    tail = rng.standard_normal((rows, d - 1))
+    tail *= np.sqrt(0.75) * rng.random((rows, 1)) / np.linalg.norm(tail, axis=1, keepdims=True)
+    X = np.column_stack([np.full(rows, 0.5), tail])
+    p = rng.random(rows) if values is None else rng.choice(values, rows)
+    y = (rng.random(rows) < np.clip(p + bias * X[:, 1], 0, 1)).astype(float)
+    groups = {"side": np.where(X[:, 1] > 0, "right", "left"), "kind": rng.choice(["a", "b", "c"], rows)}
+    return p, y, X, groups, rng.random(rows) + 0.5
+
+
+def literal(p, y, X, w, level):
+    """Per-level statistics by the definition."""
+    found = []
+    for v in np.unique(level):
+        m = level == v
+        residual = w[m] * (y[m] - p[m])
+        found.append((w[m].sum(), residual.sum(), residual @ X[m], (X[m] * w[m, None]).T @ X[m], p[m] @ w[m]))
+    n, A, g, G, P = (np.array(part) for part in zip(*found, strict=True))
+    return n, A, g, G, P / n
+
+
+QUERIES = {
+    "smcal1": lambda a: a.smcal(1),
+    "smcal2": lambda a: a.smcal(2),
+    "smcal affine": lambda a: a.smcal(2, "affine"),
+    "smcal groups": lambda a: a.smcal(1, "groups"),
+    "smcal linear4": lambda a: a.smcal(2, "linear4"),
+    "mcal2": lambda a: a.mcal(2),
+    "mcal1": lambda a: a.mcal(1),
+    "mcal affine": lambda a: a.mcal(2, "affine"),
+    "mcal1 affine": lambda a: a.mcal(1, "affine"),
+    "mcal groups": lambda a: a.mcal(2, "groups"),
+    "cal": lambda a: a.cal(2),
+    "sreg": lambda a: a.sreg(),
+    "somni": lambda a: a.somni(),
+    "psmcal": lambda a: a.psmcal(2),
+    "pmcal": lambda a: a.pmcal(2),
+    "pcal": lambda a: a.pcal(1),
+    "psreg": lambda a: a.psreg(),
+    "brier": lambda a: a.brier(),
+    "log loss": lambda a: a.log_loss(),
+    "auc": lambda a: a.auc()[0],
+    "ece": lambda a: a.ece(),
+    "smooth": lambda a: a.smooth_ece(),
+}
+
+
+@pytest.mark.parametrize("values", [None, [0.1, 0.35, 0.6, 0.9]])
+def test_errors_equal_the_definitions(values):
+    p, y, X, groups, w = data(values=values)
+    audit = Audit(p, y, X, groups=groups, weights=w)
+    if values is None:
+        # 400 distinct predictions fall into 51 intervals
+        level = np.minimum((p * 51).astype(int), 50)
+        assert len(audit.levels) == 51
+    else:
+        level = np.searchsorted(values, p)
+        assert audit.levels.values == tuple(values)
+    n, A, g, G, v = literal(p, y, X, w, level)
+    assert audit.smcal(2) == pytest.approx(errors.smcal_linear(n, g, 2))
+    assert audit.smcal(1, "affine") == pytest.approx(errors.smcal_affine(n, A, g, 1))
+    assert audit.smcal(2, "linear4") == pytest.approx(4 * audit.smcal(2))
+    assert audit.mcal(2) == pytest.approx(errors.mcal2_linear(n, g)[0])
+    assert audit.cal(1) == pytest.approx(errors.cal(n, A, 1))
+    assert audit.sreg() == pytest.approx(errors.swap_regret(v, g, G)[0].sum())
+    assert audit.somni(mean=True) == pytest.approx(errors.somni(v, A, g).total / w.sum())
+    indicators = [groups[c] == name for c, names in (("kind", "abc"), ("side", ("left", "right"))) for name in names]
+    S = np.array([[np.sum((w * (y - p))[(level == k) & m]) for m in indicators] for k in np.unique(level)])
+    assert audit.smcal(2, "groups") == pytest.approx(errors.smcal_groups(n, S, 2))
+    assert audit.mcal(1, "groups") == pytest.approx(errors.mcal_groups(n, S, 1)[0])
+
+
+def test_held_out_versions_are_means():
+    p, y, X, groups, _ = data()
+    audit = Audit(p, y, X, groups=groups)
+    assert audit.dsmcal(1) == audit.smcal(1) / 400
+    assert audit.dmcal(2) == pytest.approx(audit.mcal(2) / 400)
+    assert audit.dsomni() == audit.somni() / 400
+    assert audit.saerr() == audit.sreg() / 400
+
+
+@given(st.integers(0, 10**6), st.integers(1, 399), st.sampled_from([None, "few", "many then few"]))
+@settings(max_examples=8, deadline=None)
+def test_parts_add_up_to_the_whole(seed, cut, kind):
+    values = None if kind is None else [0.0, 0.2, 0.5, 1.0]
+    p, y, X, groups, w = data(seed=seed, values=values)
+    if kind == "many then few":
+        p[cut:] = np.random.default_rng(seed).random(400 - cut)
+    if kind is not None:
+        y = np.where(p == 0, 0.0, np.where(p == 1, 1.0, y))
+    extra = {"low": np.floor(p * 5) / 5, "high": np.ceil(p * 5) / 5, "weight": (p * 5) % 1, "time": np.arange(400.0)}
+
+    def part(rows):
+        picked = {name: value[rows] for name, value in extra.items()}
+        chosen = {name: labels[rows] for name, labels in groups.items()}
+        return {"p": p[rows], "y": y[rows], "X": X[rows], "weights": w[rows], "groups": chosen, **picked}
+
+    whole = Audit(**part(slice(None)))
+    first, second = Audit(**part(slice(cut))), Audit(**part(slice(cut, None)))
+    grown = first.copy()
+    grown.add(**part(slice(cut, None)))
+    for name, query in QUERIES.items():
+        for other in (first + second, second + first, grown):
+            assert query(other) == pytest.approx(query(whole), rel=1e-9, abs=1e-9), name
+    assert (second + first)._sketch.digest == whole._sketch.digest == grown._sketch.digest
+    np.testing.assert_allclose((second + first)._timeline.table, whole._timeline.table)
+    assert [r.name for r in (second + first).group_table()] == [r.name for r in whole.group_table()]
+    assert first.n == pytest.approx(w[:cut].sum())
+
+
+WITNESSES = [
+    ("smcal", 1, "linear"),
+    ("smcal", 2, "linear"),
+    ("smcal", 2, "linear4"),
+    ("smcal", 2, "affine"),
+    ("smcal", 2, "groups"),
+    ("mcal", 2, "linear"),
+    ("mcal", 1, "linear"),
+    ("mcal", 2, "affine"),
+    ("mcal", 1, "affine"),
+    ("mcal", 1, "groups"),
+    ("sreg", 2, None),
+    ("somni", 1, None),
+]
+
+
+@pytest.mark.parametrize(("quantity", "q", "against"), WITNESSES)
+@pytest.mark.parametrize("values", [None, [0.0, 0.3, 0.7, 1.0]])
+def test_recomputing_the_witness_on_the_data_gives_the_error(quantity, q, against, values):
+    p, y, X, groups, w = data(values=values, bias=0.4)
+    audit = Audit(p, y, X, groups=groups, weights=w)
+    witness = audit.witness(quantity, q, against)
+    query = getattr(audit, quantity)
+    reported = query() if quantity in {"sreg", "somni"} else query(q, against)
+    reported = reported[0] if isinstance(reported, tuple) else reported
+    assert witness.value == pytest.approx(reported)
+    assert witness.evaluate(p, y, X, groups, w) == pytest.approx(reported)
+    rows = witness.rows(p, y, X, groups, w)
+    carried = witness.carried(p, y, X, groups, w)
+    assert len(np.unique(audit.levels.index(p[rows]))) == 1
+    assert (np.diff(np.abs(carried[rows])) <= 1e-15).all()
+    assert witness.contributions.sum() == pytest.approx(witness.value)
+
+
+def test_witness_speaks_the_users_units():
+    rng = np.random.default_rng(3)
+    age, city = rng.normal(50, 10, 5000), rng.choice(["Rome", "Bari"], 5000)
+    p = np.full(5000, 0.5)
+    y = (rng.random(5000) < 0.5 + 0.02 * (age - 50).clip(-20, 20)).astype(float)
+    audit = Audit.from_features(p, y, {"age": age, "city": city})
+    top = audit.witness("smcal").direction()[0]
+    assert top.name == "age"
+    assert top.unit == "per unit of age"
+    slope = audit.coordinates[1].factor * audit.witness("smcal").theta[0, 1]
+    assert top.coefficient == pytest.approx(slope)
+    assert top.coefficient > 0
+
+
+def test_contexts_from_features_lie_in_the_context_set():
+    rng = np.random.default_rng(0)
+    features = {
+        "wild": rng.standard_cauchy(500),
+        "constant": np.ones(500),
+        "gappy": np.where(rng.random(500) < 0.1, np.nan, rng.random(500)),
+        "many": rng.integers(0, 80, 500).astype(str),
+        "flag": rng.random(500) < 0.5,
+    }
+    audit = Audit.from_features(rng.random(500), rng.random(500) < 0.5, features)
+    X = audit._sketch.rows.X
+    assert (X[:, 0] == 0.5).all()
+    assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-12
+    names = [c.name for c in audit.coordinates]
+    assert "gappy missing" in names
+    assert "many = (other)" in names
+    assert len([n for n in names if n.startswith("many")]) == 33
+    assert audit.coordinates[names.index("constant", 1)].factor == 0
+    # every category, also the rare ones, is examined as a group
+    assert len([r for r in audit.group_table() if r.name.startswith("many")]) == 80
+
+
+def test_shared_encoding_makes_shards_addable():
+    rng = np.random.default_rng(0)
+    p, y = rng.random(300), (rng.random(300) < 0.5).astype(float)
+    f = {"a": rng.random(300), "b": rng.choice(["u", "v"], 300)}
+    first = Audit.from_features(p[:200], y[:200], {k: v[:200] for k, v in f.items()})
+    rest = {k: v[200:] for k, v in f.items()}
+    alone = Audit.from_features(p[200:], y[200:], rest)
+    with pytest.raises(ValueError, match="like="):
+        first + alone
+    both = first + Audit.from_features(p[200:], y[200:], rest, like=first)
+    first.add(p=p[200:], y=y[200:], features=rest)
+    assert both.smcal(2) == pytest.approx(first.smcal(2))
+    assert both._sketch.digest == first._sketch.digest
+
+
+def test_issued_distributions_give_the_pseudo_errors():
+    p, y, X, _, w = data()
+    low, high = np.floor(p * 10) / 10, np.ceil(p * 10) / 10
+    share = p * 10 - low * 10
+    audit = Audit(p, y, X, weights=w, low=low, high=high, weight=share)
+    doubled = np.concatenate([low, high])
+    weights = np.concatenate([(1 - share) * w, share * w])
+    keep = weights > 0
+    expanded = Audit(doubled[keep], np.tile(y, 2)[keep], np.tile(X, (2, 1))[keep], weights=weights[keep])
+    assert audit.psmcal(2) == pytest.approx(expanded.smcal(2))
+    assert audit.psreg() == pytest.approx(expanded.sreg())
+    assert audit.pmcal(2) == pytest.approx(expanded.mcal(2))
+    assert audit.pcal(1) == pytest.approx(expanded.cal(1))
+    assert Audit(p, y, X).psmcal(2) == Audit(p, y, X).smcal(2)
+
+
+def test_theorem_inequalities_hold():
+    for seed in range(5):
+        p, y, X, groups, _ = data(seed=seed, bias=0.6)
+        audit = Audit(p, y, X, groups=groups)
+        assert audit.smcal(2) <= audit.sreg() + 1e-9
+        assert audit.smcal(1) <= np.sqrt(audit.n * audit.smcal(2)) + 1e-9
+        assert audit.mcal(2) <= audit.smcal(2) + 1e-9
+        lower, upper = audit.mcal(1)
+        assert lower <= upper <= audit.smcal(1) + 1e-9
+        assert audit.smcal(1, "affine") - 1e-9 <= audit.somni() <= 2 * audit.smcal(1, "affine") + 1e-9
+
+
+def test_scores_match_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    p, y, X, _, w = data(rows=3000)
+    audit = Audit(p, y, X, weights=w)
+    assert audit.brier() == pytest.approx(np.average((p - y) ** 2, weights=w))
+    assert audit.log_loss() == pytest.approx(metrics.log_loss(y, p, sample_weight=w))
+    assert audit.auc() == (pytest.approx(metrics.roc_auc_score(y, p, sample_weight=w)), 0.0)
+    calibration, refinement = audit.brier_split()
+    assert calibration + refinement == pytest.approx(audit.brier())
+    binned, doubt = audit._spectrum.auc()
+    assert abs(binned - audit.auc()[0]) <= doubt
+    assert audit._spectrum.smooth_ece() == pytest.approx(audit.smooth_ece(), abs=1e-3)
+
+
+def test_smooth_ece_of_a_constant_shift_is_the_shift():
+    p = np.linspace(0.1, 0.8, 2000)
+    assert Audit(p, p + 0.07).smooth_ece() == pytest.approx(0.07, abs=2e-3)
+
+
+def test_sketch_compresses_repeated_rows():
+    p = np.tile([0.2, 0.7], 100_000)
+    y = np.tile([0.0, 1.0, 1.0, 0.0], 50_000)
+    audit = Audit(p, y)
+    assert audit._sketch.complete
+    assert sorted(audit._sketch.rows.copies) == [50_000] * 4
+    rng = np.random.default_rng(0)
+    many = rng.random(70_000)
+    over = Audit(many, many > 0.5)
+    assert not over._sketch.complete
+    assert len(over._sketch.rows.p) == over._sketch.capacity
+
+
+def test_kernel_agrees_with_its_source_run_by_python():
+    from swapcal.kernels import tally as kernel
+
+    p, y, X, _, w = data(rows=50)
+    level = (p * 3).astype(np.int32)
+    d = X.shape[1]
+    sums = [np.zeros((3, kernel.SCALARS)), np.zeros((3, d)), np.zeros((3, d, d)), np.zeros((3, d, d))]
+    kernel.tally(level, p, y, w, X, *sums)
+    for v in range(3):
+        m = level == v
+        np.testing.assert_allclose(sums[1][v], (w * (y - p))[m] @ X[m])
+        np.testing.assert_allclose(sums[2][v], np.tril((X[m] * w[m, None]).T @ X[m]), atol=1e-13)
+        variance = (w**2 * p * (1 - p))[m, None]
+        np.testing.assert_allclose(sums[3][v], np.tril((X[m] * variance).T @ X[m]), atol=1e-13)
+        assert sums[0][v, kernel.ROWS] == m.sum()
+
+
+def test_threads_change_nothing():
+    p, y, X, _, w = data(rows=80_000, d=3)
+    whole = Audit(p, y, X, weights=w)
+    parts = Audit(p[:20_000], y[:20_000], X[:20_000], weights=w[:20_000])
+    for start in range(20_000, 80_000, 20_000):
+        rows = slice(start, start + 20_000)
+        parts.add(p=p[rows], y=y[rows], X=X[rows], weights=w[rows])
+    np.testing.assert_allclose(whole._tally.G, parts._tally.G, rtol=1e-12)
+    np.testing.assert_allclose(whole._tally.g, parts._tally.g, rtol=1e-9, atol=1e-9)

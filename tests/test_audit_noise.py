@@ -1,0 +1,156 @@
+"""The noise floor: right when the predictions are right, awake when they are not."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from swapcal import Audit
+from swapcal.audit.groups import group_rows, shift_interval
+from swapcal.audit.null import compare
+from swapcal.audit.quantities import QUANTITIES
+from swapcal.audit.scene import Residuals
+from swapcal.kernels import tally as kernel
+
+REDRAWS = 1000
+CHEAP = [key for key, quantity in QUANTITIES.items() if quantity.cheap]
+
+
+def population(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.full(rows, 0.5), rng.uniform(-0.5, 0.5, (rows, 2))])
+    groups = {"region": rng.integers(0, 10, rows).astype(str), "sex": rng.choice(["f", "m"], rows)}
+    return rng.beta(2, 6, rows), X, groups, rng
+
+
+def redraw(audit, p, X, groups, outcomes):
+    """Residual sums of given outcomes (B, rows), added up in the plainest way."""
+    scene = audit._observed[0]
+    level = audit.levels.index(p)
+    residual = outcomes - p
+    order = np.argsort(level, kind="stable")
+    ends = np.searchsorted(level[order], np.arange(len(scene.n) + 1))
+    indicators = np.column_stack([groups[name] == c for name, found, _ in scene.columns for c in found])
+    both = np.column_stack([X, indicators])[order].astype(float)
+    sums = np.zeros((len(outcomes), len(scene.n), both.shape[1]))
+    for v in range(len(scene.n)):
+        rows = slice(ends[v], ends[v + 1])
+        sums[:, v] = residual[:, order[rows]] @ both[rows]
+    d = X.shape[1]
+    return Residuals(np.ascontiguousarray(sums[:, :, :d]), np.ascontiguousarray(sums[:, :, d:]))
+
+
+def rejection_rate(values, null):
+    """Share of p-values at most 0.05; with 999 draws that is exceeding the fiftieth largest."""
+    critical = np.sort(null)[-50]
+    worst = values.max()
+    assert (compare(worst, null).p_value <= 0.05) == (worst > critical)
+    return np.mean(values > critical)
+
+
+@pytest.mark.parametrize("rows_kept", [True, False], ids=["row by row", "gaussian"])
+def test_true_predictions_are_rejected_five_percent_of_the_time(rows_kept):
+    p, X, groups, rng = population(4000)
+    audit = Audit(p, rng.random(4000) < p, X, groups=groups)
+    audit._sketch.complete = rows_kept
+    redrawn = redraw(audit, p, X, groups, rng.random((REDRAWS, 4000)) < p)
+    null, scan_null = audit._null()
+    scene = audit._observed[0]
+    scan = audit._scan.measure(scene, redrawn)
+    rates = {"scan": rejection_rate(scan, scan_null)}
+    for key in CHEAP:
+        values = QUANTITIES[key].measure(scene, redrawn)
+        rates[key] = rejection_rate(values, null["/".join(map(str, key))])
+    assert all(0.03 <= rate <= 0.07 for rate in rates.values()), rates
+
+
+def test_a_planted_bias_is_found_and_named():
+    """A bias of 0.03 in one region of ten, among 50,000 rows."""
+    p, X, groups, rng = population(50_000, seed=1)
+    truth = p + 0.03 * (groups["region"] == "7") * (p < 0.97)
+    audit = Audit(p, rng.random(50_000) < truth, X, groups=groups)
+    draws = 100
+    redrawn = redraw(audit, p, X, groups, (rng.random((draws, 50_000)) < truth).astype(np.float32))
+    null = audit._null()[1]
+    rejected = named = 0
+    for b in range(draws):
+        one = Residuals(redrawn.g[b : b + 1], redrawn.S[b : b + 1])
+        rejected += compare(audit._scan.measure(audit._observed[0], one)[0], null).p_value <= 0.05
+        worst = audit._scan.cells(one)[0]
+        named += audit._observed[0].group_names[worst.function - 3] == "region = 7" if worst.function >= 3 else 0
+    assert rejected >= 95
+    assert named >= 95
+    (first, *_) = audit.findings()
+    assert first.name == "region = 7"
+    assert first.gap == pytest.approx(0.03, abs=0.02)
+    assert audit.worst_gap() >= 0.01
+
+
+def test_slow_quantities_have_a_floor_too():
+    p, X, groups, rng = population(1500)
+    audit = Audit(p, rng.random(1500) < p, X, groups=groups)
+    for key in QUANTITIES:
+        noise = audit.noise(*key)
+        assert noise.low <= noise.mean <= noise.high <= noise.detectable * 1.5
+        assert noise.p_value > 0.005
+        assert noise.value >= 0
+
+
+def test_floor_is_reproducible_and_depends_on_the_seed_alone():
+    p, X, groups, rng = population(300)
+    y = rng.random(300) < p
+    one, two = (Audit(p, y, X, groups=groups, seed=5).noise("smcal") for _ in range(2))
+    assert one == two
+    assert Audit(p, y, X, groups=groups, seed=6).noise("smcal").mean != one.mean
+
+
+def test_noise_reports_the_quantity_itself():
+    p, X, groups, rng = population(800)
+    audit = Audit(p, rng.random(800) < p, X, groups=groups)
+    assert audit.noise("smcal", 1, "groups").value == pytest.approx(audit.smcal(1, "groups"))
+    assert audit.noise("smcal", 2, "affine").value == pytest.approx(audit.smcal(2, "affine"))
+    assert audit.noise("mcal", 2).value == pytest.approx(audit.mcal(2))
+    assert audit.noise("mcal", 2, "affine").value == pytest.approx(audit.mcal(2, "affine"))
+    assert audit.noise("mcal", 1).value == pytest.approx(audit.mcal(1)[0])
+    assert audit.noise("sreg").value == pytest.approx(audit.sreg())
+    assert audit.noise("somni").value == pytest.approx(audit.somni())
+    assert audit.noise("cal", 2).value == pytest.approx(audit.cal(2))
+
+
+def group_sums(p, y, weights=None):
+    weights = np.ones(len(p)) if weights is None else weights
+    table = np.zeros((1, 1, kernel.SCALARS))
+    zero = np.zeros(len(p), np.int32)
+    kernel.add_groups(zero, zero, p, y, weights, table)
+    return table[0]
+
+
+def test_interval_of_equal_predictions_is_wilsons():
+    p, y = np.full(40, 0.3), np.repeat([1.0, 0.0], [17, 23])
+    low, high = shift_interval(group_sums(p, y))
+    wilson = binomtest(17, 40).proportion_ci(method="wilson")
+    assert (low[0] + 0.3, high[0] + 0.3) == (pytest.approx(wilson.low), pytest.approx(wilson.high))
+
+
+def test_interval_covers_the_true_gap():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.9, 200)
+    covered = 0
+    for _ in range(1000):
+        low, high = shift_interval(group_sums(p, (rng.random(200) < p + 0.05).astype(float)))
+        covered += low[0] <= 0.05 <= high[0]
+    assert 930 <= covered <= 970
+
+
+def test_group_verdicts_allow_for_the_number_of_groups():
+    rng = np.random.default_rng(0)
+    p, sums = np.full(500, 0.5), []
+    for _ in range(100):
+        sums.append(group_sums(p, (rng.random(500) < 0.5).astype(float)))
+    rows = group_rows([str(k) for k in range(100)], np.concatenate(sums))
+    assert sum(row.p_value <= 0.05 for row in rows) >= 2
+    assert all(row.verdict == "calibrated" for row in rows)
+    assert all(row.adjusted_p >= row.p_value for row in rows)
+    tiny = group_rows(["few"], group_sums(np.full(12, 0.5), np.ones(12)))[0]
+    assert tiny.small
+    assert tiny.verdict in {"inconclusive", "miscalibrated"}
+    assert group_rows([], np.zeros((0, kernel.SCALARS))) == []
