@@ -20,6 +20,7 @@ ROOM = 0.75  # squared norm left beside x_1 = ½
 FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1
 GROUP_CATEGORIES = 64
 WAVES_PER_COLUMN = 8
+ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
 @dataclass(frozen=True)
@@ -343,7 +344,7 @@ class Contexts:
         """Return (arrays, manifest) from which `from_state` rebuilds this object exactly."""
         arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._past._asdict().items()}
         manifest = {
-            "settings": self.settings,
+            "settings": self.settings | {name: [*self.settings[name].items()] for name in ORDERED},
             "columns": [column.manifest() for column in self._columns.values()],
             "products": [product.column.manifest() for product in self._products],
             "names": list(self._names),
@@ -355,7 +356,8 @@ class Contexts:
     @classmethod
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Contexts":
         """Rebuild from `to_state`."""
-        contexts = cls(**manifest["settings"])
+        settings = dict(manifest["settings"])
+        contexts = cls(**settings | {name: dict(settings[name]) for name in ORDERED})
         contexts._columns = {entry["name"]: Column.from_manifest(entry) for entry in manifest["columns"]}
         pairs = zip(contexts.settings["products"], manifest["products"], strict=False)
         contexts._products = [

@@ -1,0 +1,156 @@
+"""Which forecasts wait for their label, which have it, and how long it took."""
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Id = int | str
+
+REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates
+
+
+class UnknownIdError(ValueError):
+    """A label for an id that no forecast was issued for."""
+
+
+class ConflictingLabelError(ValueError):
+    """A second label for an id that differs from the first, or a second forecast that differs from the first."""
+
+
+class Status(NamedTuple):
+    """Label coverage and delay. Delays count forecasts issued meanwhile, and time where times were given."""
+
+    forecasts: int
+    labels: int
+    open: int
+    coverage: float
+    """labels / forecasts; NaN before the first forecast"""
+    mean_delay: float
+    """mean number of later forecasts issued before a label came"""
+    mean_wait: float
+    """mean time from forecast to label, in the unit of the times given; NaN without times"""
+    oldest_open: float
+    """number of forecasts issued since the oldest one still open"""
+
+
+@dataclass
+class Open:
+    """A forecast whose label has not come: what every learner saw."""
+
+    id: Id
+    ticket: Array
+    x: Array
+    keys: NDArray[np.uint64]
+    values: Array
+    memory: Array
+    judged: Array
+    issued: int
+    fingerprint: int = 0
+    time: float = math.nan
+    due: float = math.nan
+    """when its label will come, if that is known already"""
+    y: float = math.nan
+    """the label that will come"""
+    record: Any = None
+
+
+@dataclass
+class Ledger:
+    """Open forecasts by id, labels by id, and the delays seen."""
+
+    opened: dict[Id, Open] = field(default_factory=dict)
+    labelled: dict[Id, float] = field(default_factory=dict)
+    forecasts: int = 0
+    labels: int = 0
+    delay: float = 0.0
+    wait: float = 0.0
+    waits: int = 0
+    clock: float = -math.inf
+    """the latest forecast time"""
+    _due: list[tuple[float, int, Id]] = field(default_factory=list)
+
+    def admit(self, entries: list[Open]) -> None:
+        """Take in forecasts, in order."""
+        for entry in entries:
+            self.opened[entry.id] = entry
+            if not math.isnan(entry.due):
+                heapq.heappush(self._due, (entry.due, entry.issued, entry.id))
+            if not math.isnan(entry.time):
+                self.clock = entry.time
+        self.forecasts += len(entries)
+
+    def find(self, id: Id, y: float) -> Open | None:
+        """Return the open forecast to learn from; None for a repeated label; raise for one that cannot be right."""
+        entry = self.opened.get(id)
+        if entry is not None:
+            return entry
+        if id not in self.labelled:
+            raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")
+        if self.labelled[id] != y:
+            raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {self.labelled[id]:g}")
+        return None
+
+    def close(self, entry: Open, y: float, time: float) -> None:
+        """Record that a label came, and how long it took."""
+        del self.opened[entry.id]
+        self.remember([entry.id], [y])
+        self.labels += 1
+        self.delay += self.forecasts - entry.issued - 1
+        if not math.isnan(time - entry.time):
+            self.wait += time - entry.time
+            self.waits += 1
+
+    def remember(self, ids: Sequence[Id], y: Sequence[float]) -> None:
+        """Keep labels to recognise duplicates; the oldest are forgotten first."""
+        self.labelled.update(zip(ids, y, strict=True))
+        while len(self.labelled) > REMEMBERED:
+            del self.labelled[next(iter(self.labelled))]
+
+    def pop_due(self, before: float) -> list[Open]:
+        """Return the forecasts whose known labels come before a time, in order of arrival."""
+        found = []
+        while self._due and self._due[0][0] < before:
+            entry = self.opened.get(heapq.heappop(self._due)[2])
+            if entry is not None:
+                found.append(entry)
+        return found
+
+    def earliest_due(self) -> float:
+        """Return when the next known label comes."""
+        return self._due[0][0] if self._due else math.inf
+
+    def reschedule(self) -> None:
+        """Rebuild the schedule from the open forecasts."""
+        entries = self.opened.values()
+        self._due = [(entry.due, entry.issued, entry.id) for entry in entries if not math.isnan(entry.due)]
+        heapq.heapify(self._due)
+
+    def status(self) -> Status:
+        """Return coverage and delays so far."""
+        nan = math.nan
+        oldest = min((entry.issued for entry in self.opened.values()), default=self.forecasts)
+        return Status(
+            self.forecasts,
+            self.labels,
+            len(self.opened),
+            self.labels / self.forecasts if self.forecasts else nan,
+            self.delay / self.labels if self.labels else nan,
+            self.wait / self.waits if self.waits else nan,
+            float(self.forecasts - oldest),
+        )
+
+
+def stacked(entries: Iterable[Open], name: str) -> NDArray[Any]:
+    """Stack one array of many forecasts, the shorter ones followed by zeros: coordinates that did not exist yet."""
+    rows = [getattr(entry, name) for entry in entries]
+    width = max((len(row) for row in rows), default=0)
+    table = np.zeros((len(rows), width), rows[0].dtype if rows else np.float64)
+    for k, row in enumerate(rows):
+        table[k, : len(row)] = row
+    return table

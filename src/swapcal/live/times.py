@@ -1,0 +1,73 @@
+"""Times of forecasts and labels as numbers, checked to run forwards."""
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.contexts.table import as_number, is_missing
+
+Array = NDArray[np.float64]
+
+
+def as_times(name: str, values: Any) -> Array:
+    """Return times as numbers: numbers as they are; dates, times and ISO text as seconds since 1970; missing as NaN."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iuf":
+        return array.astype(np.float64)
+    if array.dtype.kind == "M":
+        micros = array.astype("datetime64[us]")
+        return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
+    return np.array([_as_time(name, row, value) for row, value in enumerate(array.tolist())])
+
+
+def _as_time(name: str, row: int, value: Any) -> float:
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, str):
+        try:
+            value = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"{name}: given {value!r} in row {row}, expected a number or an ISO date or time"
+            ) from None
+    number = as_number(value)
+    if number is None:
+        raise TypeError(f"{name}: given {type(value).__name__} in row {row}, expected a number, date or time")
+    return number
+
+
+def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array | None, Array | None]:
+    """Return (times, label times) of n rows, or say which row goes backwards."""
+    if time is None:
+        if label_time is not None:
+            raise ValueError("label_time: given without time, expected both")
+        return None, None
+    times = _sized(as_times("time", time), "time", n)
+    _check_order(times, clock)
+    if label_time is None:
+        return times, None
+    due = _sized(as_times("label_time", label_time), "label_time", n)
+    early = np.flatnonzero(due < times)
+    if early.size:
+        row = int(early[0])
+        raise ValueError(f"label_time: given {due[row]:.12g} in row {row}, before the forecast at {times[row]:.12g}")
+    return times, due
+
+
+def _sized(values: Array, name: str, n: int) -> Array:
+    if values.shape != (n,):
+        raise ValueError(f"{name}: given shape {values.shape}, expected ({n},), one per record")
+    return values
+
+
+def _check_order(times: Array, clock: float) -> None:
+    if np.isnan(times).any():
+        raise ValueError(f"time: given none in row {int(np.flatnonzero(np.isnan(times))[0])}, expected one per record")
+    before = np.concatenate([[clock], times[:-1]]) if len(times) else times
+    back = np.flatnonzero(times < before)
+    if back.size:
+        row = int(back[0])
+        raise ValueError(f"time: given {times[row]:.12g} in row {row} after {before[row]:.12g}, expected order of time")

@@ -1,0 +1,273 @@
+"""Live: records in, forecasts out, labels by id whenever they come; everything survives a restart."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from swapcal.archive import ArchiveError
+from swapcal.live import ConflictingLabelError, Live, UnknownIdError
+from swapcal.live.times import as_times
+
+
+@pytest.fixture(scope="module")
+def stream() -> Any:
+    rng = np.random.default_rng(5)
+    n = 600
+    shop = rng.choice(["a", "b", "c", "d"], n, p=[0.4, 0.3, 0.2, 0.1])
+    price = rng.lognormal(1, 1, n)
+    price[rng.random(n) < 0.05] = np.nan
+    chance = 1 / (1 + np.exp(-(np.nan_to_num(price, nan=2.0) - 3 + 2 * (shop == "b"))))
+    p_model = np.clip(chance + rng.normal(0, 0.1, n), 0.01, 0.99)
+    frame = pd.DataFrame({"shop": shop, "price": price, "p_model": p_model})
+    return frame, (rng.random(n) < chance).astype(float)
+
+
+def make(**more: Any) -> Live:
+    return Live(groups=["shop"], scores=["p_model"], **more)
+
+
+def columns(forecast: Any) -> Any:
+    return np.column_stack([forecast.p, forecast.mean, forecast.low, forecast.high, forecast.weight])
+
+
+def test_a_run_equals_forecast_and_label_one_by_one(stream: Any) -> None:
+    frame, y = stream
+    ids = [f"event {k}" for k in range(len(y))]
+    at_once = make().run(frame, y, ids=ids)
+    live, one_by_one = make(), []
+    for id, record, label in zip(ids, frame.to_dict("records"), y, strict=True):
+        one_by_one.append(columns(live.forecast(record, id))[0])
+        live.label(id, label)
+    np.testing.assert_array_equal(columns(at_once), np.array(one_by_one))
+
+
+def test_a_run_in_pieces_equals_a_run_at_once(stream: Any) -> None:
+    frame, y = stream
+    live = make()
+    pieces = [live.run(frame[a:b], y[a:b]) for a, b in ((0, 1), (1, 250), (250, 600))]
+    np.testing.assert_array_equal(columns(make().run(frame, y)), np.vstack([columns(piece) for piece in pieces]))
+
+
+@pytest.fixture(scope="module")
+def scheduled(stream: Any) -> Any:
+    _, y = stream
+    rng = np.random.default_rng(6)
+    time = np.sort(rng.integers(0, 200, len(y)))
+    return time, time + rng.integers(0, 60, len(y))
+
+
+def test_label_times_equal_labels_delivered_by_hand(stream: Any, scheduled: Any) -> None:
+    frame, y = stream
+    time, due = scheduled
+    ids = list(range(len(y)))
+    live = make()
+    at_once = live.run(frame, y, ids=ids, time=time, label_time=due)
+    by_hand, one_by_one = make(), []
+    waiting: list[tuple[int, int]] = []
+    for k, record in enumerate(frame.to_dict("records")):
+        for arrival, j in sorted(w for w in waiting if w[0] < time[k]):
+            by_hand.label(j, y[j], time=arrival)
+            waiting.remove((arrival, j))
+        one_by_one.append(columns(by_hand.forecast(record, k, time=time[k]))[0])
+        waiting.append((due[k], k))
+    np.testing.assert_array_equal(columns(at_once), np.array(one_by_one))
+    assert live.status() == by_hand.status()
+    assert live.status().open == len(waiting) > 0
+    assert 0 < live.status().coverage < 1
+    assert live.status().mean_wait == pytest.approx(np.mean([due[k] - time[k] for k in ids if due[k] < time[-1]]))
+
+
+def test_waiting_labels_come_due_in_a_later_call_and_after_a_restart(
+    stream: Any, scheduled: Any, tmp_path: Any
+) -> None:
+    frame, y = stream
+    time, due = scheduled
+    whole = make().run(frame, y, time=time, label_time=due)
+    live = make()
+    first = live.run(frame[:300], y[:300], time=time[:300], label_time=due[:300])
+    live.save(tmp_path / "state")
+    second = Live.load(tmp_path / "state").run(frame[300:], y[300:], time=time[300:], label_time=due[300:])
+    np.testing.assert_array_equal(columns(whole), np.vstack([columns(first), columns(second)]))
+
+
+def test_everything_survives_a_restart(stream: Any, tmp_path: Any) -> None:
+    frame, y = stream
+    live = make()
+    live.run(frame[:200], y[:200], ids=[f"r{k}" for k in range(200)])
+    live.forecast(frame.to_dict("records")[200], id="open")
+    live.save(tmp_path / "state")
+    twin = Live.load(tmp_path / "state")
+    assert twin.status() == live.status()
+    assert twin.names == live.names
+    assert twin.label("r7", y[7]) is False
+    for each in (live, twin):
+        assert each.label("open", 1.0) is True
+    np.testing.assert_array_equal(columns(live.run(frame[201:], y[201:])), columns(twin.run(frame[201:], y[201:])))
+    assert live.certificate().holds()
+
+
+def test_rows_without_a_label_stay_open_and_can_be_labelled_later(stream: Any) -> None:
+    frame, y = stream
+    labels = y.copy()
+    labels[[3, 4, 100]] = np.nan
+    live = make()
+    trace = live.trace(frame, labels, ids=list(range(len(y))))
+    assert len(trace) == len(y)
+    assert trace.experts.shape == (len(y), len(live.experts))
+    assert live.status().open == 3
+    assert live.label(4, y[4]) is True
+    assert live.status().open == 2
+    assert live.status().coverage == (len(y) - 2) / len(y)
+
+
+def test_labels_repeated_contradicted_and_unheard_of(stream: Any) -> None:
+    frame, _ = stream
+    live = make()
+    record = frame.to_dict("records")[0]
+    live.forecast(record, id=1)
+    live.label(1, 0)
+    before = live.status()
+    assert live.label(1, 0) is False
+    with pytest.raises(ConflictingLabelError, match="given 1 for id 1, which was labelled 0"):
+        live.label(1, 1)
+    with pytest.raises(UnknownIdError, match="given id 'nobody', expected the id of a forecast that was issued"):
+        live.label("nobody", 1)
+    with pytest.raises(ConflictingLabelError, match="already names another forecast"):
+        live.forecast(record, id=1)
+    assert live.status() == before
+
+
+def test_asking_again_returns_the_same_forecast(stream: Any) -> None:
+    record = stream[0].to_dict("records")[0]
+    live = make()
+    first, again = live.forecast(record, id="x"), live.forecast(record, id="x")
+    assert first == again
+    assert live.status().forecasts == 1
+    with pytest.raises(ConflictingLabelError, match="already names another forecast"):
+        live.forecast({**record, "price": 99.0}, id="x")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda live, f, y: live.forecast([1], id="k"), "record: given list, expected a mapping"),
+        (lambda live, f, y: live.forecast({}, id=1.5), "id: given float, expected an int or str"),
+        (lambda live, f, y: live.label("open", 2), r"label: given 2, expected a number in \[0, 1\]"),
+        (lambda live, f, y: live.label("open", 1, time=1), "label time: given 1, before the forecast at 9"),
+        (
+            lambda live, f, y: live.forecast({"shop": "a", "p_model": 0.5}, id="b", time=8),
+            "time: given 8 in row 0 after 9",
+        ),
+        (lambda live, f, y: live.run(f, y[:-1]), r"y: given shape \(599,\), expected \(600,\)"),
+        (lambda live, f, y: live.run(f, y + 1), "y: given 2 in row 0, expected a number in"),
+        (lambda live, f, y: live.run(f, ["yes"] * 600), "y: given list that is not numeric"),
+        (lambda live, f, y: live.run(f, y, ids=[1] * 600), "ids: given 1 again in row 1, expected each id once"),
+        (lambda live, f, y: live.run(f, y, ids=[1]), "ids: given 1, expected 600, one per record"),
+        (lambda live, f, y: live.run(f, y, label_time=y), "label_time: given without time, expected both"),
+        (lambda live, f, y: live.run(f, y, time=-np.arange(600)), "time: given 0 in row 0 after 9, expected order"),
+        (
+            lambda live, f, y: live.run(f, y, time=np.arange(600) + 9, label_time=np.arange(600)),
+            "label_time: given 0 in row 0, before the forecast at 9",
+        ),
+        (
+            lambda live, f, y: live.run(f, y, time=["soon"] * 600),
+            "time: given 'soon' in row 0, expected a number or an ISO",
+        ),
+        (lambda live, f, y: live.run({"shop": "a"}, [1]), "records: given one mapping, expected a list"),
+        (lambda live, f, y: live.run(7, [1]), "records: given int"),
+        (lambda live, f, y: live.run(f.assign(p_model=2.0), y), "score 'p_model': given 2.0 in row 0"),
+        (lambda live, f, y: live.run(f.assign(price="dear"), y), "column 'price': given 'dear', expected a number"),
+    ],
+)
+def test_bad_input_is_named_and_changes_nothing(stream: Any, call: Any, message: str) -> None:
+    frame, y = stream
+    frame, y = frame, np.ones(600)
+    live = make()
+    live.forecast({"shop": "a", "price": 2.0, "p_model": 0.4}, id="open", time=9)
+    before = live.status(), live.names
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(live, frame, y)
+    assert (live.status(), live.names) == before
+
+
+def test_a_foreign_or_damaged_state_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "state"
+    path.write_bytes(b"not a state")
+    with pytest.raises(ArchiveError, match="not a readable swapcal state file"):
+        Live.load(path)
+
+
+def test_certificate_needs_a_forecast() -> None:
+    with pytest.raises(ValueError, match="certificate: given no record yet"):
+        Live().certificate()
+
+
+class Cheat:
+    """A model that remembers the label of each price."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Any, float] = {}
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return {True: 0.05 + 0.9 * self.seen.get(x["price"], 0.5)}
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        self.seen[x["price"]] = float(y)
+
+
+def test_an_outside_model_joins_as_a_score(tmp_path: Any) -> None:
+    rng = np.random.default_rng(7)
+    price = rng.integers(0, 1_000_000, 40)
+    y = (rng.random(40) < 0.5).astype(float)
+    frame = pd.DataFrame({"price": np.tile(price, 30) + 0.5, "noise": rng.normal(size=1200)})
+    labels = np.tile(y, 30)
+    live = Live(models={"memory": Cheat()})
+    trace = live.trace(frame, labels)
+    said = trace.experts[:, live.experts.index("memory")]
+    assert set(np.round(said[40:], 2)) == {0.05, 0.95}
+    assert np.mean((trace.forecast.mean - labels)[600:] ** 2) < 0.01
+    live.save(tmp_path / "state")
+    with pytest.raises(ValueError, match=r"models: given \[\], expected those it was saved with: \['memory'\]"):
+        Live.load(tmp_path / "state")
+    assert Live.load(tmp_path / "state", models={"memory": Cheat()}).experts == live.experts
+
+
+def test_an_outside_model_learns_late_labels_too() -> None:
+    model = Cheat()
+    live = Live(models={"memory": model})
+    live.forecast({"price": 3}, id=1)
+    assert model.seen == {}
+    live.label(1, 1)
+    assert model.seen == {3: 1.0}
+
+
+def test_forecasts_are_calibrated_by_group_where_the_model_is_not(stream: Any) -> None:
+    rng = np.random.default_rng(8)
+    n = 20_000
+    group = rng.choice(["x", "y"], n)
+    p_model = rng.uniform(0.2, 0.8, n)
+    chance = p_model + np.where(group == "x", 0.15, -0.15)
+    y = (rng.random(n) < chance).astype(float)
+    frame = pd.DataFrame({"group": group, "p_model": p_model})
+    p = Live(groups=["group"], scores=["p_model"]).run(frame, y).p
+    late = np.arange(n) > n // 4
+    for name in ("x", "y"):
+        rows = late & (group == name)
+        assert abs(np.mean(y[rows] - p_model[rows])) > 0.1
+        assert abs(np.mean(y[rows] - p[rows])) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([1, 2.5], [1.0, 2.5]),
+        (np.array(["1970-01-02", "NaT"], "datetime64[D]"), [86400.0, math.nan]),
+        (["1970-01-01T00:00:01", None], [1.0, math.nan]),
+        ([pd.Timestamp("1970-01-01 01:00", tz="UTC")], [3600.0]),
+    ],
+)
+def test_times_of_many_kinds_become_numbers(given: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(as_times("time", given), expected)
