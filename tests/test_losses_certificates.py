@@ -118,6 +118,33 @@ def test_regret_is_below_what_calibration_promises(data, found, name):
     assert result.bound == pytest.approx(profile(ALL[name]).lipschitz * swap_omniprediction(*data).total)
 
 
+@every
+def test_supporting_lines_stay_below_the_loss(name):
+    loss, random = ALL[name].take(np.arange(40)), np.random.default_rng(0)
+    y = random.integers(0, 2, 40).astype(float)
+    for stage in stages(loss, y):
+        for s in (
+            random.uniform(-1, 1, 40),
+            np.full(40, -1.0 + 1e-9),
+            np.full(40, 1.0),
+            random.choice([-0.2, 0.0], 40),
+        ):
+            curve = stage(np.clip(s, -0.999, 0.999) if name == "log" else s)
+            for z in np.linspace(-0.999, 0.999, 201):
+                a = loss.low + (loss.high - loss.low) * (1.0 + z) / 2.0
+                assert (loss(np.full(40, a), y) >= curve.intercept + curve.slope * z - 1e-9).all()
+
+
+@every
+def test_curves_have_consistent_derivatives(name):
+    loss, random = ALL[name].take(np.arange(40)), np.random.default_rng(1)
+    y, s, step = random.integers(0, 2, 40).astype(float), random.uniform(-0.98, 0.98, 40), 1e-6
+    for stage in stages(loss, y):
+        below, here, above = (stage(s + shift) for shift in (-step, 0.0, step))
+        np.testing.assert_allclose(here.slope, (above.smooth - below.smooth) / (2 * step), atol=1e-4, rtol=1e-4)
+        assert (here.curvature >= 0.0).all() or here.curvature.min() > -1e-9
+
+
 def test_newton_needs_few_steps(data):
     from swapcal.losses.ball import minimise_over_ball
 
