@@ -1,0 +1,17 @@
+"""Test-wide settings: repeatable examples, and minute-long tests only on request."""
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("swapcal", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("swapcal")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave soak tests out unless a marker expression was given."""
+    if config.getoption("-m"):
+        return
+    soak = [item for item in items if item.get_closest_marker("soak")]
+    if soak:
+        config.hook.pytest_deselected(items=soak)
+        items[:] = [item for item in items if item not in soak]
