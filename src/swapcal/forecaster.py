@@ -102,7 +102,6 @@ class Forecaster:
         ridge = inputs.positive("ridge", ridge)
         self._learner = learner
         self._mixing = mixing
-        self._seed = inputs.seed(seed)
         self._uniform = not adaptive and isinstance(levels, (int, np.integer))
         self._owner = secrets.token_hex(8)
         self._state = memory.allocate(
@@ -111,7 +110,7 @@ class Forecaster:
             len(z) + (SPARE_SLOTS if adaptive else 0),
             codes=[code, MIXINGS[mixing], int(adaptive)],
             knobs=[ridge, inputs.positive("kappa", kappa), beta, ridge if omega is None else omega],
-            seed=self._seed,
+            seed=inputs.event_key(inputs.seed(seed)),
         )
         self._scratch = memory.scratch(self._state)
 
@@ -126,7 +125,7 @@ class Forecaster:
         Examples
         --------
         >>> Forecaster.paper(dim=3, horizon=10_000)
-        Forecaster(dim=3, levels=9, learner='ons', mixing='blum-mansour', rounds=0)
+        Forecaster(dim=3, levels=7, learner='ons', mixing='blum-mansour', rounds=0)
         """
         if target not in ("smcal", "sreg", "omni"):
             raise ValueError(f'target: given {target!r}, expected "smcal", "sreg" or "omni"')
@@ -249,7 +248,6 @@ class Forecaster:
             self._scratch = memory.scratch(self._state)
             self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
             self._uniform, self._owner = settings["uniform"], settings["owner"]
-            self._seed = int(self._state.seed[0])
         except (TypeError, KeyError) as error:
             raise archive.ArchiveError(f"{path}: a forecaster state with a part missing ({error})") from None
         return self

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
@@ -126,6 +125,6 @@ def gram(state: State, slot: int, dim: int) -> Array:
         G[np.tril_indices(width)] = state.gram[slot]
         return (G + np.tril(G, -1).T)[:dim, :dim]
     U = unpack(state.factor[slot], width)
-    V = solve_triangular(U, np.eye(width), unit_diagonal=True)
+    V = np.linalg.inv(U)
     A = (V.T / state.scale[slot]) @ V
     return A[:dim, :dim] - state.knobs[RIDGE] * np.eye(dim)

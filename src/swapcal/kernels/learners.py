@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
+from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Scratch, State
 
 Array = NDArray[np.float64]
@@ -22,12 +23,9 @@ def clip(w: float) -> float:
 @inlined
 def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
     """Move θ to the new ridge solution; return αq/(1 + αq), the share of the loss that the bound charges."""
-    theta, u = state.theta[slot], scratch.u
-    r = dot(theta, x)
-    g = absorb(state.factor[slot], state.scale[slot], x, alpha, u)
-    c = alpha * (y - r) / g
-    for i in range(theta.shape[0]):
-        theta[i] += c * u[i]
+    r = row_dot(state.theta, slot, x)
+    g = absorb(state.factor[slot], state.scale[slot], x, alpha, scratch.u)
+    row_axpy(state.theta, slot, alpha * (y - r) / g, scratch.u)
     return (g - 1.0) / g
 
 
@@ -37,14 +35,12 @@ def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, scratch:
 
     A ← A + ∇∇ᵀ and θ ← Π^A(θ - A⁻¹∇/β), with ∇ = 2α(⟨θ,x⟩ - y)x.
     """
-    theta, u = state.theta[slot], scratch.u
+    theta = state.theta[slot]
     beta = float(state.knobs[STEP])
-    k = 2.0 * alpha * (dot(theta, x) - y)
+    k = 2.0 * alpha * (row_dot(state.theta, slot, x) - y)
     add_outer(state.gram[slot], x, alpha)
-    g = absorb(state.factor[slot], state.scale[slot], x, k * k, u)
-    c = k / (beta * g)
-    for i in range(theta.shape[0]):
-        theta[i] -= c * u[i]
+    g = absorb(state.factor[slot], state.scale[slot], x, k * k, scratch.u)
+    row_axpy(state.theta, slot, -k / (beta * g), scratch.u)
     if dot(theta, theta) > ONS_RADIUS * ONS_RADIUS:
         project_ball(theta, state.factor[slot], state.scale[slot], ONS_RADIUS, scratch.ball)
     return (g - 1.0) / g / (2.0 * beta)
@@ -58,10 +54,7 @@ def learn_level(state: State, slot: int, x: Array, y: float, alpha: float, w: fl
     z = state.z[slot]
     state.mass[slot] += alpha
     state.excess[slot] += alpha * (w - z) * (w + z - 2.0 * y)
-    residual = state.residual[slot]
-    c = alpha * (y - z)
-    for i in range(residual.shape[0]):
-        residual[i] += c * x[i]
+    row_axpy(state.residual, slot, alpha * (y - z), x)
     learner = state.codes[CODES_LEARNER]
     if learner == ONS_LEARNER:
         state.potential[slot] += step_ons(state, slot, x, y, alpha, scratch)

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.jit import lean
+from swapcal.kernels.simd import column_dots, sweep_columns
 
 Array = NDArray[np.float64]
 
 BLOCK = 4
 CORNER = 6
+# Tells the compiler that an index is not negative, which spares it Python's wrap-around on every access.
+NONNEGATIVE = 0x7FFFFFFFFFFF
 # Newton on the secular equation converges quadratically: a handful of steps do, this only bounds the loop.
 MOST_NEWTON_STEPS = 100
 
@@ -67,22 +70,15 @@ def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> fl
     """
     g = 1.0
     r = 1.0
-    offset = 0
-    for j in range(0, scale.shape[0], BLOCK):
-        c0 = factor[offset : offset + j]
-        c1 = factor[offset + j : offset + 2 * j]
-        c2 = factor[offset + 2 * j : offset + 3 * j]
-        c3 = factor[offset + 3 * j : offset + 4 * j]
-        e = factor[offset + 4 * j : offset + 4 * j + CORNER]
-        f0, f1, f2, f3 = 0.0, 0.0, 0.0, 0.0
-        for i in range(j):
-            xi = x[i]
-            f0 += c0[i] * xi
-            f1 += c1[i] * xi
-            f2 += c2[i] * xi
-            f3 += c3[i] * xi
+    corner = 0
+    for block in range(scale.shape[0] // BLOCK):
+        j = (BLOCK * block) & NONNEGATIVE
+        start = corner & NONNEGATIVE
+        corner = (start + BLOCK * j) & NONNEGATIVE
+        f0, f1, f2, f3 = column_dots(factor, start, j, x)
         x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-        e01, e02, e12, e03, e13, e23 = e[0], e[1], e[2], e[3], e[4], e[5]
+        e01, e02, e12 = factor[corner], factor[corner + 1], factor[corner + 2]
+        e03, e13, e23 = factor[corner + 3], factor[corner + 4], factor[corner + 5]
         f0 += x0
         f1 += x1 + e01 * x0
         f2 += x2 + e02 * x0 + e12 * x1
@@ -100,35 +96,24 @@ def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> fl
         scale[j + 1] *= g0 * r1
         scale[j + 2] *= g1 * r2
         scale[j + 3] *= g2 * r3
+        sweep_columns(factor, start, j, u, (p0, p1, p2, p3), (v0, v1, v2, v3))
 
-        for i in range(j):
-            ui = u[i]
-            m0, m1, m2, m3 = c0[i], c1[i], c2[i], c3[i]
-            c0[i] = m0 + ui * p0
-            ui += m0 * v0
-            c1[i] = m1 + ui * p1
-            ui += m1 * v1
-            c2[i] = m2 + ui * p2
-            ui += m2 * v2
-            c3[i] = m3 + ui * p3
-            u[i] = ui + m3 * v3
-
-        e[0] = e01 + v0 * p1
+        factor[corner] = e01 + v0 * p1
         u0 = v0 + e01 * v1
-        e[1] = e02 + u0 * p2
+        factor[corner + 1] = e02 + u0 * p2
         u0 += e02 * v2
-        e[3] = e03 + u0 * p3
+        factor[corner + 3] = e03 + u0 * p3
         u[j] = u0 + e03 * v3
-        e[2] = e12 + v1 * p2
+        factor[corner + 2] = e12 + v1 * p2
         u1 = v1 + e12 * v2
-        e[4] = e13 + u1 * p3
+        factor[corner + 4] = e13 + u1 * p3
         u[j + 1] = u1 + e13 * v3
-        e[5] = e23 + v2 * p3
+        factor[corner + 5] = e23 + v2 * p3
         u[j + 2] = v2 + e23 * v3
         u[j + 3] = v3
         g = g3
         r = r3
-        offset += 4 * j + CORNER
+        corner += CORNER
     return g
 
 
@@ -136,29 +121,25 @@ def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> fl
 def quadratic(factor: Array, scale: Array, x: Array) -> float:
     """Return q = xᵀ U D Uᵀ x."""
     q = 0.0
-    offset = 0
-    for j in range(0, scale.shape[0], BLOCK):
-        f0, f1, f2, f3 = 0.0, 0.0, 0.0, 0.0
-        for i in range(j):
-            xi = x[i]
-            f0 += factor[offset + i] * xi
-            f1 += factor[offset + j + i] * xi
-            f2 += factor[offset + 2 * j + i] * xi
-            f3 += factor[offset + 3 * j + i] * xi
-        e = factor[offset + 4 * j : offset + 4 * j + CORNER]
+    corner = 0
+    for block in range(scale.shape[0] // BLOCK):
+        j = (BLOCK * block) & NONNEGATIVE
+        start = corner & NONNEGATIVE
+        corner = (start + BLOCK * j) & NONNEGATIVE
+        f0, f1, f2, f3 = column_dots(factor, start, j, x)
         x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
         f0 += x0
-        f1 += x1 + e[0] * x0
-        f2 += x2 + e[1] * x0 + e[2] * x1
-        f3 += x3 + e[3] * x0 + e[4] * x1 + e[5] * x2
+        f1 += x1 + factor[corner] * x0
+        f2 += x2 + factor[corner + 1] * x0 + factor[corner + 2] * x1
+        f3 += x3 + factor[corner + 3] * x0 + factor[corner + 4] * x1 + factor[corner + 5] * x2
         q += scale[j] * f0 * f0 + scale[j + 1] * f1 * f1 + scale[j + 2] * f2 * f2 + scale[j + 3] * f3 * f3
-        offset += 4 * j + CORNER
+        corner += CORNER
     return q
 
 
 @lean
 def expand(factor: Array, scale: Array, U: Array, P: Array) -> None:
-    """Write the full matrix P = U D Uᵀ, by way of the full U."""
+    """Write the full matrix P = U D Uᵀ, by way of the full U D^½."""
     width = scale.shape[0]
     U[:, :] = 0.0
     offset = 0
@@ -173,12 +154,13 @@ def expand(factor: Array, scale: Array, U: Array, P: Array) -> None:
                 U[i, column] = factor[offset]
                 offset += 1
     for i in range(width):
+        for j in range(i, width):
+            U[i, j] *= np.sqrt(scale[j])
+    for i in range(width):
+        row = U[i, i:]
         for j in range(i + 1):
-            total = 0.0
-            for k in range(i, width):
-                total += U[i, k] * U[j, k] * scale[k]
-            P[i, j] = total
-            P[j, i] = total
+            P[i, j] = dot(row, U[j, i:])
+            P[j, i] = P[i, j]
 
 
 @lean
@@ -187,9 +169,7 @@ def factorise_shifted(P: Array, mu: float, L: Array) -> None:
     d = P.shape[0]
     for j in range(d):
         for i in range(j, d):
-            total = mu * P[i, j] + (1.0 if i == j else 0.0)
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
+            total = mu * P[i, j] + (1.0 if i == j else 0.0) - dot(L[i, :j], L[j, :j])
             L[i, j] = np.sqrt(total) if i == j else total / L[j, j]
 
 
@@ -225,8 +205,8 @@ def project_ball(theta: Array, factor: Array, scale: Array, radius: float, room:
         factorise_shifted(P, mu, L)
         solve_factored(L, theta, s)
         norm = np.sqrt(dot(s, s))
-        # 1e-14: the last Newton steps move the norm by less than rounding does.
-        if norm <= radius * (1.0 + 1e-14):
+        # Newton approaches from outside; below this, rounding in the solves is as large as the step.
+        if norm <= radius * (1.0 + 1e-12):
             break
         for i in range(width):
             Ps[i] = dot(P[i], s)

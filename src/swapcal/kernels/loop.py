@@ -6,10 +6,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.draw import fingerprint, scramble, uniform
+from swapcal.kernels.draw import fingerprint, uniform
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.learners import clip, learn_level
-from swapcal.kernels.linalg import dot, quadratic
+from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
     hedge_gap,
     hedge_weight,
@@ -18,6 +18,7 @@ from swapcal.kernels.mixing import (
     shrunk,
     stationary,
 )
+from swapcal.kernels.simd import row_dot
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
     CODES_LEARNER,
@@ -55,7 +56,7 @@ SPLIT_FLOOR = 0.1
 @inlined
 def wish(state: State, slot: int, x: Array) -> float:
     """Return what the learner of a level would forecast if it carried the whole weight."""
-    r = dot(state.theta[slot], x)
+    r = row_dot(state.theta, slot, x)
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
         return shrunk(r, quadratic(state.factor[slot], state.scale[slot], x), 1.0)
     return clip(r)
@@ -98,7 +99,7 @@ def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
     low, high, w_low, w_high = crossing(state, x)
     z_low, z_high = state.z[low], state.z[high]
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
-        r_low, r_high = dot(state.theta[low], x), dot(state.theta[high], x)
+        r_low, r_high = row_dot(state.theta, low, x), row_dot(state.theta, high, x)
         q_low = quadratic(state.factor[low], state.scale[low], x)
         q_high = quadratic(state.factor[high], state.scale[high], x)
         weight = self_consistent_weight(r_low, q_low, z_low, r_high, q_high, z_high)
@@ -132,7 +133,7 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
         z[k] = state.z[state.order[k]]
     for k in range(n):
         slot = state.order[k]
-        w = clip(dot(state.theta[slot], x))
+        w = clip(row_dot(state.theta, slot, x))
         mix[n + slot] = w
         base[k], up[k] = round_to_levels(w, z)
     stationary(base, up, p, scratch.walk, scratch.matrix)
@@ -169,7 +170,7 @@ def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, s
     """Fill in a ticket. Event 0 stands for "not named": it is derived from the update count and the context."""
     updates = state.counts[UPDATES]
     if event == np.uint64(0):
-        event = fingerprint(x) ^ scramble(np.uint64(updates))
+        event = fingerprint(x, np.uint64(updates))
     draw = uniform(state.seed[0], event)
     ticket[T_ISSUED] = updates
     if state.codes[CODES_MIXING] == HEDGE:
