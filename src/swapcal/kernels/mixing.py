@@ -11,6 +11,9 @@ Integers = NDArray[np.int64]
 # A rounding probability below this is rounding noise of the division that made it; as an edge of the chain it
 # could only make two classes look like one.
 NEGLIGIBLE = 1e-15
+# States reached with less than this probability hold no mass that a double could show beside the others'; going on
+# with them would divide by an underflow. Its inverse is where masses are scaled back.
+UNREACHED = 1e-100
 
 
 @lean
@@ -129,28 +132,38 @@ def stationary(base: Integers, up: Array, p: Array, walk: Integers, matrix: Arra
             M[k, place[base[i]]] += 1.0 - up[i]
         if up[i] > NEGLIGIBLE:
             M[k, place[base[i] + 1]] += up[i]
-    reduce_states(M)
-    p[states[0]] = 1.0
+    root = reduce_states(M)
+    p[states[root]] = 1.0
     total = 1.0
-    for n in range(1, m):
+    for n in range(root + 1, m):
         mass = 0.0
-        for i in range(n):
+        for i in range(root, n):
             mass += p[states[i]] * M[i, n]
         p[states[n]] = mass
         total += mass
-    for k in range(m):
+        if total > 1.0 / UNREACHED:
+            for i in range(root, n + 1):
+                p[states[i]] /= total
+            total = 1.0
+    for k in range(root, m):
         p[states[k]] /= total
 
 
 @lean
-def reduce_states(M: Array) -> None:
-    """Eliminate states one by one from an irreducible chain; column n keeps what later states owe to n."""
+def reduce_states(M: Array) -> int:
+    """Eliminate states one by one from an irreducible chain; column n keeps what later states owe to n.
+
+    Returns the first state that holds mass: 0 unless the states before it are reached with a vanishing probability.
+    """
     for n in range(M.shape[0] - 1, 0, -1):
         out = 0.0
         for j in range(n):
             out += M[n, j]
+        if out < UNREACHED:
+            return n
         for i in range(n):
             if M[i, n] != 0.0:
                 M[i, n] /= out
                 for j in range(n):
                     M[i, j] += M[i, n] * M[n, j]
+    return 0
