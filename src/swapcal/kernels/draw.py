@@ -24,13 +24,18 @@ def scramble(h: np.uint64) -> np.uint64:
 
 @lean
 def fingerprint(x: Array, count: np.uint64) -> np.uint64:
-    """Return a 64-bit multilinear hash of the bits of x and a count; equal arguments, equal fingerprints."""
+    """Return a 64-bit hash of the bits of x and a count; equal arguments, equal fingerprints.
+
+    Coordinates that are 0 leave no trace, so appending them changes nothing.
+    """
     bits = x.view(np.uint64)
     h = count * MIX_1
     key = GOLDEN
     for i in range(bits.shape[0]):
         # Round numbers have empty low halves, which a product would never spread downwards.
-        h += (bits[i] ^ (bits[i] >> S32)) * key
+        spread = (bits[i] ^ (bits[i] >> S32)) * key
+        # Folding before summing: a linear sum would be the same for indicators in places 1, 4 and in places 2, 3.
+        h += spread ^ (spread >> S32)
         key += GOLDEN + GOLDEN
     return h
 
