@@ -52,7 +52,8 @@ def chains(draw, most=9):
 
 @given(chains(most=40))
 def test_every_chain_has_its_stationary_distribution(chain):
-    assert_stationary(*chain, solve(*chain))
+    base, up = chain
+    assert_stationary(base, up, solve(base, up))
 
 
 @given(chains())
