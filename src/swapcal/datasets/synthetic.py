@@ -1,0 +1,203 @@
+"""Seeded streams to measure forecasters on: stochastic, drifting, adversarial.
+
+Every stream has contexts x = (½, 0.6 s, 0.6 u): a signal s uniform on [−1, 1] and, from d = 3 on, a point u uniform on
+the unit sphere of the other coordinates, so that chances spread alike in every dimension. Rows depend only on (name,
+dim, seed, position) and the horizon T, never on how they are asked for.
+
+- linear: a coin of chance ½ + 0.35 s.
+- nonlinear: a coin of chance ½ + 0.4 sin(πs)·cos(2s); no linear function of x is right.
+- drifting: a coin whose dependence on the coordinates turns three times around during the horizon.
+- rare: a coin of chance 0.01 + 0.008 s.
+- oppose: 1 exactly when the mean of the issued distribution is below ½.
+- adaptive: a coin of chance ½ + 0.3 s, moved by ±0.2 in whichever direction lengthens Σ(y − mean)x over the rounds with
+  a similar forecast.
+- leave-ahead, hard for ℓ1 calibration: about T^{1/3} rates; each is tossed until the forecasts are T^{1/3} behind or
+  T^{2/3} rounds have passed, and then left, so that what was lost is hard to win back.
+- revealed: x takes about T^{1/3} values and tells the chance; judged by groups that look at the forecast.
+
+The last is the setting in which groups may depend on the prediction (`prediction_groups`): whoever plays the revealed
+chance pays for sampling noise on every level, whoever deviates is caught by a group.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal import inputs
+from swapcal.kernels.opponents import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE
+
+Array = NDArray[np.float64]
+Chance = Callable[[Array, Array], Array]
+
+BLOCK = 65_536
+"""Rows generated together; each block has its own random stream, so any part can be made without the rest."""
+
+SIGNAL, REST = 0.6, 0.6
+
+
+class Rows(NamedTuple):
+    """Contexts (n, d), the chances an oblivious opponent would toss (n,), and the coins it tosses them with (n,)."""
+
+    X: Array
+    chance: Array
+    coins: Array
+
+
+def linear(X: Array, elapsed: Array) -> Array:
+    """½ + 0.35 s."""
+    return 0.5 + 0.35 * signal(X)
+
+
+def nonlinear(X: Array, elapsed: Array) -> Array:
+    """½ + 0.4 sin(πs) cos(2s)."""
+    s = signal(X)
+    return np.asarray(0.5 + 0.4 * np.sin(np.pi * s) * np.cos(2.0 * s))
+
+
+def drifting(X: Array, elapsed: Array) -> Array:
+    """½ + 0.35 (s cos φ + s' sin φ), φ turning three times; s' is the third coordinate, or the constant at d = 2."""
+    phase = 6.0 * np.pi * elapsed
+    other = X[:, 2] / REST if X.shape[1] > 2 else 0.5
+    return np.asarray(0.5 + 0.35 * (signal(X) * np.cos(phase) + other * np.sin(phase)))
+
+
+def rare(X: Array, elapsed: Array) -> Array:
+    """0.01 + 0.008 s."""
+    return 0.01 + 0.008 * signal(X)
+
+
+def half(X: Array, elapsed: Array) -> Array:
+    """½ everywhere."""
+    return np.full(len(X), 0.5)
+
+
+def tilted(X: Array, elapsed: Array) -> Array:
+    """½ + 0.3 s, which leaves the adaptive opponent room to push."""
+    return 0.5 + 0.3 * signal(X)
+
+
+def signal(X: Array) -> Array:
+    """Return s in [−1, 1], the part of a context that chances depend on."""
+    return X[:, 1] / SIGNAL
+
+
+class Kind(NamedTuple):
+    """How a stream's labels come about: a rule of `swapcal.kernels.opponents` and the chances it starts from."""
+
+    rule: int
+    chance: Chance
+
+
+KINDS: dict[str, Kind] = {
+    "linear": Kind(COIN, linear),
+    "nonlinear": Kind(COIN, nonlinear),
+    "drifting": Kind(COIN, drifting),
+    "rare": Kind(COIN, rare),
+    "oppose": Kind(OPPOSE, half),
+    "adaptive": Kind(ADAPTIVE, tilted),
+    "leave-ahead": Kind(LEAVE_AHEAD, half),
+    "revealed": Kind(COIN, linear),
+}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of contexts and the rule by which labels follow; see the module for the names.
+
+    Parameters
+    ----------
+    name : one of `KINDS`
+    dim : d ≥ 2
+    rounds : the horizon T
+    seed : of contexts and coins
+
+    Examples
+    --------
+    >>> stream = Stream("linear", dim=3, rounds=1000)
+    >>> X, chance, coins = stream.rows(0, 1000)
+    >>> X.shape, bool((chance > 0.1).all()), stream.reads_forecasts
+    ((1000, 3), True, False)
+    >>> y = stream.labels(0, 1000)
+    >>> bool(abs(y.mean() - 0.5) < 0.05)
+    True
+    """
+
+    name: str
+    dim: int
+    rounds: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.name not in KINDS:
+            raise ValueError(f"stream: given {self.name!r}, expected one of {', '.join(KINDS)}")
+        if inputs.dimension(self.dim) < 2:
+            raise ValueError(f"dim: given {self.dim}, expected at least 2 (the constant and the signal)")
+        if self.rounds < 1:
+            raise ValueError(f"rounds: given {self.rounds}, expected at least 1")
+        inputs.seed(self.seed)
+
+    @property
+    def rule(self) -> int:
+        """The code of the label rule."""
+        return KINDS[self.name].rule
+
+    @property
+    def reads_forecasts(self) -> bool:
+        """Whether labels depend on what is forecast."""
+        return self.rule != COIN
+
+    @property
+    def longest_epoch(self) -> float:
+        """T^{2/3}, for "leave-ahead"."""
+        return float(np.cbrt(float(self.rounds) ** 2))
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """Return the rounds start … stop − 1."""
+        if not 0 <= start <= stop <= self.rounds:
+            raise ValueError(f"rows: given {start} to {stop}, expected a part of 0 to {self.rounds}")
+        blocks = [self._block(b) for b in range(start // BLOCK, -(-stop // BLOCK))] or [self._block(0)]
+        offset = start // BLOCK * BLOCK
+        part = slice(start - offset, stop - offset)
+        X, coins = (np.concatenate(pieces)[part] for pieces in zip(*blocks, strict=True))
+        elapsed = np.arange(start, stop) / self.rounds
+        return Rows(X, KINDS[self.name].chance(X, elapsed), coins)
+
+    def blocks(self) -> Iterator[Rows]:
+        """Yield all rounds in pieces of at most `BLOCK`."""
+        for start in range(0, self.rounds, BLOCK):
+            yield self.rows(start, min(start + BLOCK, self.rounds))
+
+    def labels(self, start: int, stop: int) -> Array:
+        """Return the labels of a stream that does not read forecasts."""
+        if self.reads_forecasts:
+            raise ValueError(f"labels: {self.name!r} chooses them after seeing forecasts; use play(forecaster, stream)")
+        rows = self.rows(start, stop)
+        return (rows.coins < rows.chance).astype(np.float64)
+
+    def _block(self, index: int) -> tuple[Array, Array]:
+        rng = np.random.default_rng(np.random.SeedSequence([self.seed, self.dim, index]))
+        s = rng.uniform(-1.0, 1.0, BLOCK)
+        if self.name == "revealed":
+            values = max(2, round(self.rounds ** (1 / 3)))
+            s = (np.floor((s + 1.0) / 2.0 * values) + 0.5) / values * 2.0 - 1.0
+        X = np.full((BLOCK, self.dim), 0.5)
+        X[:, 1] = SIGNAL * s
+        if self.dim > 2:
+            u = rng.standard_normal((BLOCK, self.dim - 2))
+            X[:, 2:] = REST * u / np.linalg.norm(u, axis=1, keepdims=True)
+        return X, rng.random(BLOCK)
+
+
+def prediction_groups(p: Array, chance: Array) -> Array:
+    """Return the membership, shape (n, 3), in groups that look at the forecast: above the chance, below it, everyone.
+
+    Examples
+    --------
+    >>> prediction_groups(np.array([0.3, 0.6]), np.array([0.5, 0.5]))
+    array([[0., 1., 1.],
+           [1., 0., 1.]])
+    """
+    return np.column_stack([p > chance, p < chance, np.ones(len(p))]).astype(np.float64)

@@ -1,0 +1,109 @@
+"""Label rules that may read the forecast before they choose, and the engine's loop against them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import lean
+from swapcal.kernels.linalg import padded
+from swapcal.kernels.loop import issue, learn
+from swapcal.kernels.state import CODES_ADAPTIVE, LEVELS, T_MEAN, Scratch, State
+
+Array = NDArray[np.float64]
+
+COIN, OPPOSE, ADAPTIVE, LEAVE_AHEAD = 0, 1, 2, 3
+
+# ADAPTIVE keeps one residual vector per bucket of forecast means and moves the rate by at most PUSH.
+BUCKETS = 20
+PUSH = 0.2
+# LEAVE_AHEAD keeps, in the row after the buckets: epoch, its rounds so far, its Σ(y - mean), the longest epoch.
+EPOCH, AGE, LEAD, LONGEST = 0, 1, 2, 3
+
+
+def blank_notes(dim: int, longest: float) -> Array:
+    """Return what an opponent remembers before the first round; `longest` is LEAVE_AHEAD's longest epoch."""
+    notes = np.zeros((BUCKETS + 1, padded(dim)))
+    notes[BUCKETS, LONGEST] = longest
+    return notes
+
+
+@lean
+def widen_the_gap(mean: float, x: Array, chance: float, coin: float, notes: Array) -> float:
+    """Toss a coin whose rate is moved to lengthen the residual vector Σ(y - mean)x of the forecast's bucket.
+
+    ‖r + (y - m)x‖² is larger for y = 1 than for y = 0 exactly if 2⟨r,x⟩ + (1 - 2m)‖x‖² > 0.
+    """
+    residual = notes[min(BUCKETS - 1, int(mean * BUCKETS))]
+    tilt = 0.0
+    for i in range(x.shape[0]):
+        tilt += (2.0 * residual[i] + (1.0 - 2.0 * mean) * x[i]) * x[i]
+    y = 1.0 if coin < chance + (PUSH if tilt > 0.0 else -PUSH) else 0.0
+    for i in range(x.shape[0]):
+        residual[i] += (y - mean) * x[i]
+    return y
+
+
+@lean
+def leave_ahead(mean: float, coin: float, notes: Array) -> float:
+    """Toss the present epoch's coin, and leave the epoch for good once the forecasts in it are far behind."""
+    memo = notes[BUCKETS]
+    epochs = max(1.0, np.floor(np.sqrt(memo[LONGEST])))
+    y = 1.0 if coin < 0.25 + 0.5 * (memo[EPOCH] % epochs + 0.5) / epochs else 0.0
+    memo[AGE] += 1.0
+    memo[LEAD] += y - mean
+    if abs(memo[LEAD]) >= np.sqrt(memo[LONGEST]) or memo[AGE] >= memo[LONGEST]:
+        memo[EPOCH] += 1.0
+        memo[AGE] = 0.0
+        memo[LEAD] = 0.0
+    return y
+
+
+@lean
+def choose_label(rule: int, mean: float, x: Array, chance: float, coin: float, notes: Array) -> float:
+    """Return the label of one round.
+
+    Parameters
+    ----------
+    rule : COIN tosses a coin of the given chance. OPPOSE answers 1 exactly when the forecast's mean is below `chance`.
+        ADAPTIVE moves the chance to make the residuals of similar forecasts grow. LEAVE_AHEAD ignores `chance`, tosses
+        coins of its own and changes their rate whenever the forecasts are behind.
+    mean : of the distribution about to be issued
+    x : the context
+    coin : uniform in [0, 1)
+    notes : from `blank_notes`; what the opponent remembers between rounds
+    """
+    if rule == OPPOSE:
+        return 1.0 if mean < chance else 0.0
+    if rule == ADAPTIVE:
+        return widen_the_gap(mean, x, chance, coin, notes)
+    if rule == LEAVE_AHEAD:
+        return leave_ahead(mean, coin, notes)
+    return 1.0 if coin < chance else 0.0
+
+
+@lean
+def duel(
+    state: State,
+    scratch: Scratch,
+    X: Array,
+    rule: int,
+    chance: Array,
+    coins: Array,
+    notes: Array,
+    y: Array,
+    events: NDArray[np.uint64],
+    tickets: Array,
+    mixes: Array,
+    start: int,
+) -> int:
+    """Issue, let the opponent see the distribution and choose the label, learn; as `loop.advance` otherwise."""
+    x = scratch.x
+    for row in range(start, len(X)):
+        if state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+            return row
+        for i in range(X.shape[1]):
+            x[i] = X[row, i]
+        mix = mixes[row % mixes.shape[0]]
+        issue(state, x, events[0], tickets[row], mix, scratch)
+        y[row] = choose_label(rule, tickets[row, T_MEAN], X[row], chance[row], coins[row], notes)
+        learn(state, x, y[row], tickets[row], mix, scratch)
+    return len(X)
