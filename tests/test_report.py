@@ -410,6 +410,17 @@ def test_one_bound_beyond_the_observed_value_is_drawn() -> None:
     assert "guaranteed upper bound" not in Page(plain).text
 
 
+def test_what_found_a_witness_is_named_for_what_it_is() -> None:
+    both = minimal() | {"quantities": [quantity()], "witnesses": [witness(), witness(quantity="scan")]}
+    text = Page(render(both)).text
+    assert text.count("Attains") == text.count("Found by") == 1
+
+
+def test_an_unknown_date_is_not_announced() -> None:
+    page = Page(render(minimal() | {"identity": identity(created_at="")}))
+    assert "made" not in page.text.split("Too few rows.")[0]
+
+
 def test_witness_without_rows_has_no_picture_and_a_group_has_no_direction() -> None:
     bare = Page(render(minimal() | {"witnesses": [witness(curve=[])]}))
     assert "along-1-title" not in bare.ids()

@@ -52,13 +52,22 @@ def _shapes(bins: Sequence[Rate], apart: bool) -> list[Html]:
     plot = Plot(Scale(-0.5, len(bins) - 0.5), y)
     return [
         plot.y_axis(y.ticks(5), _writer(y, apart)),
-        plot.x_axis(spread(len(bins), 4), lambda i: figure(bins[round(i)].x, 2)),
+        plot.x_axis(spread(len(bins), 5 if len(bins) == 5 else 4), lambda i: score_label(bins[round(i)].x)),
         *(plot.segment(i, low, i, high, "band-bar") for i, low, high in bands),
         stretched(plot.line(list(enumerate(issued)), "predicted")),
         *(plot.segment(i, p, i, seen[i], "stem") for i, p in enumerate(issued)),
         *(plot.dot(i, p, "issued", 2.5) for i, p in enumerate(issued)),
         *(rate.mark(plot, i, seen[i], 3.5) for i, rate in enumerate(bins)),
     ]
+
+
+def score_label(score: float) -> str:
+    """Write a score; four digits stay together, for many of them are years.
+
+    >>> score_label(2017.0), score_label(-0.0553), score_label(12345.0)
+    ('2017', '−0.055', '12,345')
+    """
+    return figure(score, 2).replace(",", "" if abs(score) < 9999.5 else ",")
 
 
 def _with(bins: Sequence[Rate], base: Sequence[float]) -> list[tuple[Rate, float]]:

@@ -99,9 +99,9 @@ def style() -> str:
 def _top(findings: Findings) -> Html:
     subject = findings["identity"]
     dated = subject["first_time"] is not None or subject["last_time"] is not None
-    made = "made " + clip(subject["created_at"], 60)
-    facts = [plural(subject["n"], "row"), *([window(subject)] if dated else []), made]
-    dateline = prose(*(tag("span", fact) for fact in facts), style="dateline")
+    made = f"made {clip(subject['created_at'], 60)}" if subject["created_at"] else ""
+    facts = [plural(subject["n"], "row"), window(subject) if dated else "", made]
+    dateline = prose(*(tag("span", fact) for fact in facts if fact), style="dateline")
     return tag(
         "header",
         prose("Calibration audit", style="eyebrow"),

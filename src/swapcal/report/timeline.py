@@ -131,7 +131,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
     text = f"{plain_symbol(error)} in each period, with the band that chance allows."
     picture = drawing("errors", "Error over time", text, *shapes, style="wide")
     key = legend(("band", "chance"), (_swatch(periods), "error, within chance"), ("beyond", "error, beyond chance"))
-    return exhibit(symbol(clip(error, 120)), picture, key)
+    return exhibit(symbol(clip(error[:1].upper() + error[1:], 120)), picture, key)
 
 
 def _floors(periods: Sequence[Period]) -> list[tuple[int, float, float]]:

@@ -34,16 +34,18 @@ def witnesses(findings: Findings) -> Html:
         return Html("")
     shown = everyone[:MOST_WITNESSES]
     lead = prose(
-        "An error of this kind is the largest over every direction the features span, and each has a "
-        "witness: the rows and the combination of features that attain it. Read them as a pointer to "
-        "where the forecasts and the world part ways; how sure one can be is said under “Errors against "
-        "chance”."
+        "The errors shown here are the largest over all levels, groups and combinations of features that "
+        "were examined, and each has a witness: the rows on which it is attained. Read a witness as a "
+        "pointer to where forecasts and outcomes part ways. How sure one can be is told by its adjusted "
+        "p-value, where it has one, and under “Errors against chance”."
     )
+    known = {quantity["name"] for quantity in findings.get("quantities") or []}
+    articles = [_witness(rank, witness, known) for rank, witness in enumerate(shown, start=1)]
     rest = hidden(len(shown), len(everyone), "smaller witness", "the largest come first")
-    return section("witnesses", "Where it goes wrong", lead, *map(_witness, range(1, 1 + len(shown)), shown), rest)
+    return section("witnesses", "Where the largest errors sit", lead, *articles, rest)
 
 
-def _witness(rank: int, witness: Witness) -> Html:
+def _witness(rank: int, witness: Witness, known: set[str]) -> Html:
     heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
     direction = Html("") if witness.get("group") else _direction(witness["direction"])
     picture = along(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
@@ -51,22 +53,22 @@ def _witness(rank: int, witness: Witness) -> Html:
     return tag(
         "article",
         heading,
-        _facts(witness),
+        _facts(witness, known),
         body or join([picture, direction]),
         class_="witness",
         aria_labelledby=f"witness-{rank}",
     )
 
 
-def _facts(witness: Witness) -> Html:
+def _facts(witness: Witness, known: set[str]) -> Html:
     places = max(1, decimals([witness["gap"]]))
     group = witness.get("group")
     pairs: list[tuple[str, str]] = [("Group", given(group))] if group else []
     pairs += [
-        ("Attains", symbol(clip(witness["quantity"], 80))),
+        ("Attains" if witness["quantity"] in known else "Found by", symbol(clip(witness["quantity"], 80))),
         ("At predictions", _interval(witness.get("interval") or []) or _levels(witness["levels"])),
         ("Rows", count(witness["n"])),
-        ("Gap", f"{points(witness['gap'], places)} points"),
+        ("Gap" if group else "Gap along the direction", f"{points(witness['gap'], places)} points"),
     ]
     if finite(witness.get("p_value")) is not None:
         pairs.append(("Adjusted p", p_value(witness.get("p_value"))))
@@ -80,6 +82,8 @@ def _facts(witness: Witness) -> Html:
 def _interval(ends: Sequence[float]) -> str:
     low, high = all_finite(ends) if len(all_finite(ends)) == 2 else (None, None)
     places = max(1, decimals(ends))
+    if low == 0 and high == 1:
+        return "all"
     return "" if low is None else f"{percent(low, places)} to {percent(high, places)}"
 
 
