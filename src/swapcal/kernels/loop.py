@@ -66,31 +66,39 @@ def wish(state: State, slot: int, x: Array) -> float:
 def crossing(state: State, x: Array) -> tuple[int, int, float, float]:
     """Return neighbouring slots (low, high) and their wishes, with wish(low) ≥ z_low and wish(high) ≤ z_high.
 
-    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so any probing keeps that invariant. Learners
-    mostly agree, so the next probe is where the last wish points; every fourth one halves the range, which bounds
-    the number of learners looked at by O(log L).
+    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so a crossing always lies between lo and hi.
+    Learners mostly agree: the search starts where the middle one points and walks from there; every third step halves
+    what is left, which bounds the number of learners looked at by O(log L).
     """
     lo, hi = 0, state.counts[LEVELS] - 1
-    low, high = state.order[lo], state.order[hi]
-    w_low, w_high = -1.0, -1.0
-    probe, turn = (lo + hi) // 2, 0
-    while hi - lo > 1:
-        slot = state.order[probe]
-        w = wish(state, slot, x)
-        if w >= state.z[slot]:
-            lo, low, w_low = probe, slot, w
+    k, turn = 0, 0
+    if hi > 1:
+        k = (lo + hi) // 2
+        middle = state.order[k]
+        w = wish(state, middle, x)
+        z = state.z[middle]
+        if w >= z:
+            lo = k
+            share = (w - z) / (1.0 - z)
         else:
-            hi, high, w_high = probe, slot, w
+            hi = k
+            share = w / z
+        k = min(hi - 1, lo + int(share * (hi - lo)))
+    while True:
+        low, high = state.order[k], state.order[k + 1]
+        w_low, w_high = wish(state, low, x), wish(state, high, x)
         turn += 1
-        share = (w - state.z[low]) / (state.z[high] - state.z[low])
-        if turn % 4 == 0:
-            share = 0.5
-        probe = min(hi - 1, max(lo + 1, lo + int(share * (hi - lo))))
-    if w_low < 0.0:
-        w_low = wish(state, low, x)
-    if w_high < 0.0:
-        w_high = wish(state, high, x)
-    return low, high, w_low, w_high
+        if w_low < state.z[low] and k > lo:
+            hi = k
+            k = hi - 1
+        elif w_high > state.z[high] and k + 1 < hi:
+            lo = k + 1
+            k = lo
+        else:
+            return low, high, w_low, w_high
+        if turn % 3 == 0:
+            k = (lo + hi) // 2
+            k = min(k, hi - 1)
 
 
 @inlined
