@@ -39,8 +39,8 @@ def omniprediction(
 
     Upper end: the swap error Σ_v SOmni_v, where every level has a loss and comparator of its own. Lower
     end: the best pair found by alternating, from several starts, between the best comparator for a loss (a
-    convex program) and the best loss of a dictionary for a comparator; a constant loss keeps
-    it from being negative.
+    convex program) and the best loss of a dictionary for a comparator; a constant loss keeps it from
+    being negative.
 
     Parameters
     ----------

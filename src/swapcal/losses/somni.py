@@ -18,7 +18,8 @@ def per_level(levels: Array, A: Array, g: Array) -> Array:
     [−1, 1]) and f in F_res^aff, from A_v = Σ(y − v) and g_v = Σ(y − v)x alone.
 
     Proof. Replace ℓ(·, 0) and ℓ(·, 1) by tangents at k = k_ℓ(v) whose slopes balance,
-    (1 − v)s_0 + v s_1 = 0: the comparator only gains and k stays optimal. So s_y = τ(y − v)/max(v, 1 − v),
+    (1 − v)s_0 + v s_1 = 0 (at an end of [0, 1] lower a slope until they do): the comparator only gains and k
+    stays optimal. So s_y = τ(y − v)/max(v, 1 − v),
     |τ| ≤ 1, and the gain −τ Σ(y − v)(f − k)/max(v, 1 − v) is linear in k: take k in {0, 1}, then the best f.
 
     Examples
@@ -54,9 +55,8 @@ class SwapOmniprediction:
     def attained_by(self, index: int, epsilon: float = 1e-3) -> tuple[Loss, Array]:
         """Loss and comparator θ whose gain at level number `index` tends to `values[index]` as `epsilon` → 0.
 
-        The loss is (1 − ε)·τ (y − v) a/max(v, 1 − v) + ε|a − k| with k in {0, 1} chosen against the sign of
-        A; ε > 0 makes k its only best response to v. The gain is at least (1 − ε) values[index] − ε
-        weight[index].
+        The loss is `steep_loss` with k = 1 if A_v > 0 and k = 0 otherwise; ε > 0 makes k its only best response
+        to v. The gain is at least (1 − ε) values[index] − ε weight[index].
         """
         v, target = float(self.levels[index]), 1.0 if self.A[index] > 0.0 else 0.0
         size = float(np.linalg.norm(self.g[index]))
