@@ -1,16 +1,23 @@
 """Audit: additive per-level statistics of anyone's predictions, and every question they answer."""
 
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow, group_rows
 from swapcal.audit.measured import Measured
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.scan import Cell, Scan
+from swapcal.audit.scene import Scene
 from swapcal.kernels import tally as kernel
+from swapcal.report import Findings, render
 
 Array = NDArray[np.float64]
 
@@ -116,6 +123,37 @@ class Audit(Measured):
         scene, _, table = self._observed
         return group_rows(scene.group_names, table.sum(axis=0))
 
+    def to_dict(self, *, certificate: Mapping[str, Any] | None = None, created_at: str = "") -> Findings:
+        """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
+
+        Parameters
+        ----------
+        certificate : fields of a forecaster's certificate by name, shown beside the observed errors
+        created_at : when the audit was made; equal inputs give equal findings
+        """
+        return assemble(self, certificate, created_at)
+
+    def to_json(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        created_at: str = "",
+    ) -> str:
+        """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
+        text = json.dumps(self.to_dict(certificate=certificate, created_at=created_at), indent=1, ensure_ascii=False)
+        return _written(text, path)
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        created_at: str = "",
+    ) -> str:
+        """Return the report as one self-contained HTML page, and write it if a path is given."""
+        return _written(render(self.to_dict(certificate=certificate, created_at=created_at)), path)
+
     @property
     def _scan(self) -> Scan:
         if "scan" not in self._memory:
@@ -139,20 +177,21 @@ class Audit(Measured):
                 for key, quantity in QUANTITIES.items()
                 if quantity.cheap and (key[2] != "groups" or self._group_columns)
             }
-            drawn = self._simulate({**cheap, "scan": self._scan.measure}, DRAWS)
+            drawn = self._simulate({**cheap, "scan": self._scan.measure}, DRAWS, self._observed[0])
             self._memory["null"] = (drawn, drawn["scan"])
         found: tuple[dict[str, Array], Array] = self._memory["null"]
         return found
 
     def _slow_null(self, key: tuple[str, int, str]) -> dict[str, Array]:
         if key not in self._memory:
-            self._memory[key] = self._simulate({"/".join(map(str, key)): QUANTITIES[key].measure}, SLOW_DRAWS)
+            measure = {"/".join(map(str, key)): QUANTITIES[key].measure}
+            self._memory[key] = self._simulate(measure, SLOW_DRAWS, self._observed[0].without_groups())
         found: dict[str, Array] = self._memory[key]
         return found
 
-    def _simulate(self, measures: dict[str, Any], draws: int) -> dict[str, Array]:
+    def _simulate(self, measures: dict[str, Any], draws: int, scene: Scene) -> dict[str, Array]:
         rows = self._sketch.rows if self._sketch.complete else None
-        return simulate(self._observed[0], measures, draws, self.seed, rows, self.levels)
+        return simulate(scene, measures, draws, self.seed, rows, self.levels)
 
     def _finding(self, cell: Cell, p_value: float) -> Finding:
         _, residuals, table = self._observed
@@ -173,3 +212,9 @@ class Audit(Measured):
             return Finding("all rows", place, interval, n, 2.0 * total / n, cell.z, p_value, True)
         slope = total / float(self._tally.G[window, j, j].sum())
         return Finding(self.coordinates[j].name, place, interval, n, slope, cell.z, p_value, False)
+
+
+def _written(text: str, path: str | PathLike[str] | None) -> str:
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text

@@ -38,6 +38,10 @@ class Scene(NamedTuple):
         """Names of all groups, column by column."""
         return [f"{name} = {category}" for name, found, _ in self.columns for category in found]
 
+    def without_groups(self) -> "Scene":
+        """Return the scene for measures that look at contexts only: cheaper to simulate."""
+        return self._replace(group_variance=self.group_variance[:, :0], columns=())
+
 
 def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
     """Split a tally into its scene, its observed residuals (B = 1) and the group table (L, K, SCALARS)."""

@@ -19,7 +19,10 @@ Array = NDArray[np.float64]
 ROOT3 = float(np.sqrt(3.0))
 
 TOLERANCE = 1e-13
-"""Relative; the value is flat at the maximum, so its own error is of the order of the square."""
+"""Relative, of the norm of the tail."""
+
+ROOT_TOLERANCE = 1e-10
+"""Of θ_1, relative to its range: feasibility does not depend on it, and the value is flat at the root."""
 
 MOST_STEPS = 100
 """Both iterations stop by themselves after about ten steps; this only bounds them."""
@@ -174,20 +177,24 @@ def _root(level: _Level, side: float, end: float) -> Array:
     low, high = np.zeros(len(level.g1)), np.full(len(level.g1), end)
     above, below = (side * _slope(level, side * x, side) for x in (low, high))
     low = np.where(below >= 0, high, low)
-    last = np.zeros(len(low))
+    last, recent = np.zeros(len(low)), np.full(len(low), np.inf)
     for step in range(MOST_STEPS):
-        if np.all(high - low <= TOLERANCE * end):
+        if np.all(high - low <= ROOT_TOLERANCE * end):
             break
         chord = (low * below - high * above) / np.where(below == above, -1.0, below - above)
         middle = 0.5 * (low + high)
-        x = middle if step % 3 == 2 else np.where((chord > low) & (chord < high), chord, middle)
+        chord = np.where((chord > low) & (chord < high), chord, middle)
+        settled = np.abs(chord - recent) <= ROOT_TOLERANCE * end
+        x = np.where(settled, chord, middle) if step % 3 == 2 else chord
+        recent = chord
         value = side * _slope(level, side * x, side)
         up = value > 0
         above, below = (
             np.where(up, value, np.where(last < 0, 0.5 * above, above)),
             np.where(up, np.where(last > 0, 0.5 * below, below), value),
         )
-        low, high, last = np.where(up, x, low), np.where(up, high, x), np.where(up, 1.0, -1.0)
+        low, high = np.where(up | settled, x, low), np.where(up & ~settled, high, x)
+        last = np.where(up, 1.0, -1.0)
     return np.asarray(0.5 * (low + high))
 
 

@@ -1,0 +1,170 @@
+"""The aggregates behind the report's pictures: curves, densities, periods and likenesses."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from swapcal.audit.scene import Scene
+from swapcal.audit.sketch import Rows, hash_names
+from swapcal.audit.timeline import Timeline
+from swapcal.kernels import tally as kernel
+from swapcal.report.schema import CurvePoint, Level, Period, Resemblance
+
+Array = NDArray[np.float64]
+
+MOST_POINTS = 12
+SCORE_BINS = 8
+PERIOD_DRAWS = 2000
+LEAST_CORRELATION = 0.15
+
+
+class Likeness(NamedTuple):
+    """Name of a group and the correlation of its indicator with a score."""
+
+    group: str
+    correlation: float
+
+
+def reliability(v: Array, table: Array) -> list[Level]:
+    """Mean prediction and frequency of every level in use, with a 95 % band simultaneous over the levels."""
+    used = np.flatnonzero(table[:, kernel.MASS] > 0)
+    low, high = chance_band(table[used], len(used))
+    return [
+        {
+            "v": float(v[i]),
+            "n": float(table[i, kernel.MASS]),
+            "mean_p": float(table[i, kernel.PREDICTED] / table[i, kernel.MASS]),
+            "mean_y": float(table[i, kernel.OBSERVED] / table[i, kernel.MASS]),
+            "band_low": float(low[k]),
+            "band_high": float(high[k]),
+        }
+        for k, i in enumerate(used)
+    ]
+
+
+def chance_band(sums: Array, looks: int) -> tuple[Array, Array]:
+    """Where the frequency falls by chance with 95 % probability in all of `looks` places at once (Šidák)."""
+    reach = norm.ppf(0.5 + 0.5 * 0.95 ** (1.0 / max(1, looks)))
+    mass = sums[:, kernel.MASS]
+    centre, spread = sums[:, kernel.PREDICTED] / mass, reach * np.sqrt(sums[:, kernel.VARIANCE]) / mass
+    return np.maximum(centre - spread, 0.0), np.minimum(centre + spread, 1.0)
+
+
+def curve_within(table: Array) -> list[CurvePoint]:
+    """Reliability curve of one group from its scalar sums per level, adjacent levels joined where many."""
+    used = table[table[:, kernel.MASS] > 0]
+    if len(used) > MOST_POINTS:
+        share = np.cumsum(used[:, kernel.MASS]) - 0.5 * used[:, kernel.MASS]
+        place = np.minimum((share / used[:, kernel.MASS].sum() * MOST_POINTS).astype(np.intp), MOST_POINTS - 1)
+        joined = np.zeros((MOST_POINTS, kernel.SCALARS))
+        np.add.at(joined, place, used)
+        used = joined[joined[:, kernel.MASS] > 0]
+    return _points(used[:, kernel.PREDICTED] / used[:, kernel.MASS], used)
+
+
+def curve_along(score: Array, rows: Rows) -> list[CurvePoint]:
+    """Prediction and frequency in bins of equal weight along a score."""
+    if not len(score):
+        return []
+    order = np.argsort(score, kind="stable")
+    mass = (rows.copies * rows.weights)[order]
+    place = np.minimum((np.cumsum(mass) - 0.5 * mass) / mass.sum() * SCORE_BINS, SCORE_BINS - 1e-9)
+    bins = place.astype(np.int32)
+    same = np.concatenate([[False], np.diff(score[order]) == 0])
+    for i in np.flatnonzero(same):  # equal scores belong in one bin
+        bins[i] = bins[i - 1]
+    sums, scores = _binned(bins, rows.take(order), score[order])
+    kept = sums[:, kernel.MASS] > 0
+    return _points(scores[kept] / sums[kept, kernel.MASS], sums[kept])
+
+
+def _binned(bins: NDArray[np.int32], rows: Rows, score: Array) -> tuple[Array, Array]:
+    mass = rows.copies * rows.weights
+    sums = np.zeros((SCORE_BINS, kernel.SCALARS))
+    columns = {
+        kernel.MASS: mass,
+        kernel.PREDICTED: mass * rows.p,
+        kernel.OBSERVED: mass * rows.y,
+        kernel.VARIANCE: mass * rows.weights * rows.p * (1.0 - rows.p),
+    }
+    for column, values in columns.items():
+        sums[:, column] = np.bincount(bins, weights=values, minlength=SCORE_BINS)
+    return sums, np.bincount(bins, weights=mass * score, minlength=SCORE_BINS).astype(np.float64)
+
+
+def _points(score: Array, sums: Array) -> list[CurvePoint]:
+    low, high = chance_band(sums, len(sums))
+    return [
+        {
+            "score": float(score[i]),
+            "mean_p": float(sums[i, kernel.PREDICTED] / sums[i, kernel.MASS]),
+            "mean_y": float(sums[i, kernel.OBSERVED] / sums[i, kernel.MASS]),
+            "n": float(sums[i, kernel.MASS]),
+            "band_low": float(low[i]),
+            "band_high": float(high[i]),
+        }
+        for i in range(len(sums))
+    ]
+
+
+def likenesses(score: Array, rows: Rows, scene: Scene, most: int = 3) -> list[Resemblance]:
+    """Return the groups whose indicators correlate most with a score on the given rows."""
+    mass = rows.copies * rows.weights
+    total = mass.sum()
+    if total <= 0 or not len(score):
+        return []
+    centred = score - np.dot(mass, score) / total
+    spread = np.sqrt(np.dot(mass, centred**2) / total)
+    found: list[Likeness] = []
+    if spread > 1e-12:
+        for name, categories, _ in scene.columns:
+            found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
+    found.sort(key=lambda one: -abs(one.correlation))
+    return [
+        {"group": one.group, "correlation": float(np.clip(one.correlation, -1.0, 1.0))}
+        for one in found[:most]
+        if abs(one.correlation) >= LEAST_CORRELATION
+    ]
+
+
+def _column_likenesses(
+    name: str, categories: tuple[str, ...], labels: NDArray[np.uint64], mass: Array, z: Array
+) -> list[Likeness]:
+    hashes = hash_names(list(categories))
+    order = np.argsort(hashes)
+    code = order[np.searchsorted(hashes[order], labels)]
+    share = np.bincount(code, weights=mass, minlength=len(categories))
+    cross = np.bincount(code, weights=mass * z, minlength=len(categories))
+    width = np.sqrt(share * (1.0 - share))
+    return [
+        Likeness(f"{name} = {category}", float(cross[k] / width[k]))
+        for k, category in enumerate(categories)
+        if width[k] > 1e-9
+    ]
+
+
+def periods(timeline: Timeline, seed: int) -> list[Period]:
+    """Calibration error over ten coarse levels in every stretch of time, with its 95 % band by chance."""
+    rng = np.random.default_rng(seed)
+    found: list[Period] = []
+    for label, sums in zip(timeline.labels(), timeline.table, strict=True):
+        mass = float(sums[:, kernel.MASS].sum())
+        if mass <= 0:
+            continue
+        spread = np.sqrt(sums[:, kernel.VARIANCE])
+        null = np.abs(spread * rng.standard_normal((PERIOD_DRAWS, len(spread)))).sum(axis=1) / mass
+        low, high = np.quantile(null, [0.025, 0.975])
+        found.append(
+            {
+                "label": label,
+                "n": mass,
+                "mean_p": float(sums[:, kernel.PREDICTED].sum() / mass),
+                "mean_y": float(sums[:, kernel.OBSERVED].sum() / mass),
+                "error": float(np.abs(sums[:, kernel.RESIDUAL]).sum() / mass),
+                "null_low": float(low),
+                "null_high": float(high),
+            }
+        )
+    return found

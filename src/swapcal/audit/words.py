@@ -1,0 +1,138 @@
+"""Findings in sentences a reader without statistics understands."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from swapcal.audit.null import Noise
+from swapcal.audit.witness import Witness
+
+
+class Found(Protocol):
+    """What a sentence needs to know of a finding."""
+
+    @property
+    def name(self) -> str:
+        """Group or feature."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Range of predictions."""
+
+    @property
+    def n(self) -> float:
+        """Weight of the rows."""
+
+    @property
+    def gap(self) -> float:
+        """Signed gap."""
+
+    @property
+    def p_value(self) -> float:
+        """Simultaneous p-value."""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the function is an indicator."""
+
+
+def points(gap: float) -> str:
+    """Write a gap of probability in percentage points.
+
+    Examples
+    --------
+    >>> points(-0.0475)
+    '4.8 percentage points'
+    """
+    return f"{100 * abs(gap):.1f} percentage points"
+
+
+def chance(p_value: float) -> str:
+    """Write a p-value.
+
+    Examples
+    --------
+    >>> chance(0.001), chance(0.2)
+    ('p ≤ 0.001', 'p = 0.20')
+    """
+    if p_value <= 0.001:
+        return f"p ≤ {p_value:.3f}"
+    return f"p = {p_value:.2g}" if p_value < 0.1 else f"p = {p_value:.2f}"
+
+
+def where(found: Found, whole: bool) -> str:
+    """Say which rows a finding is about."""
+    who = "overall" if found.name == "all rows" else f"for {found.name}"
+    if whole:
+        return who
+    low, high = found.interval
+    at = f"at prediction {low:.3g}" if low == high else f"for predictions from {low:.2g} to {high:.2g}"
+    return at if found.name == "all rows" else f"{who}, {at}"
+
+
+def finding(found: Found, whole: bool) -> str:
+    """Say what a finding found.
+
+    Parameters
+    ----------
+    whole : whether the finding spans all levels
+    """
+    if not found.is_group:
+        way = "more" if found.gap > 0 else "less"
+        place = "" if whole else f", {where(found, whole).split(', ')[-1]}"
+        return (
+            f"The higher {found.name}{place}, the {way} often outcomes happen than predicted "
+            f"({found.n:,.0f} rows, {chance(found.p_value)})."
+        )
+    way = "too low" if found.gap > 0 else "too high"
+    text = f"{where(found, whole)}, predictions are {way} by {points(found.gap)} on average"
+    return f"{text[0].upper()}{text[1:]} ({found.n:,.0f} rows, {chance(found.p_value)})."
+
+
+def headline(verdict: str, test: Noise, worst: Found | None, whole: bool, rows: int) -> str:
+    """Say the verdict in one sentence."""
+    if verdict == "miscalibrated" and worst is not None:
+        if worst.is_group:
+            way = "too low" if worst.gap > 0 else "too high"
+            return (
+                f"The predictions are wrong beyond chance: {where(worst, whole)} they are {way} "
+                f"by {points(worst.gap)} on average."
+            )
+        return f"The predictions are wrong beyond chance: their error changes with {worst.name}."
+    if verdict == "inconclusive":
+        return f"There are too few data ({rows:,} rows) to tell whether the predictions can be trusted."
+    return (
+        "No error beyond chance was found, in any group, for any feature, at any range of predictions "
+        f"({chance(test.p_value)})."
+    )
+
+
+def direction(witness: Witness) -> str:
+    """Say what a witness found at its worst level."""
+    terms = [term.name for term in witness.direction() if term.name != "constant"][:3]
+    level = witness.worst
+    gap = witness.gaps[level]
+    at = f"At predictions near {witness.v[level]:.2f} ({witness.n[level]:,.0f} rows)"
+    if witness.form == "regret":
+        means = f"a correction by {listed(terms)}" if terms else "a constant correction"
+        saved = f"{witness.contributions[level]:.3g}"
+        return f"{at}, {means} would have lowered the sum of squared errors by {saved}."
+    if not terms or witness.names is not None:
+        what = "" if witness.names is None else f" in {witness.names[level]}"
+        sign = 1.0 if witness.theta is None else float(np.sign(witness.theta[level, 0]))
+        way = "more" if sign * gap > 0 else "less"
+        return f"{at}, outcomes happen {way} often than predicted{what}."
+    way = "more" if gap > 0 else "less"
+    return f"{at}, the error follows {listed(terms)}: the higher their sum, the {way} often outcomes happen."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names with commas and a final "and".
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1] if names else ""
