@@ -4,21 +4,30 @@ The public nouns load on first use, so ``import swapcal`` costs almost nothing.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swapcal.audit import Audit, Witness
+    from swapcal.contexts import Contexts
+    from swapcal.forecast import Forecast
+    from swapcal.forecaster import Forecaster
+    from swapcal.live import Live
+    from swapcal.losses import Loss, decide
 
 __version__ = "0.1.0"
 
+__all__ = ["Audit", "Contexts", "Forecast", "Forecaster", "Live", "Loss", "Witness", "__version__", "decide"]
+
 _HOME = {
     "Audit": "audit",
-    "Witness": "audit",
+    "Contexts": "contexts",
     "Forecast": "forecast",
     "Forecaster": "forecaster",
-    "Contexts": "contexts",
+    "Live": "live",
     "Loss": "losses",
+    "Witness": "audit",
     "decide": "losses",
 }
-
-__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
