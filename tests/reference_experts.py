@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from swapcal.kernels import experts as kernels
-from swapcal.kernels.draw import GOLDEN, scramble
+from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES
 
 
@@ -27,8 +27,8 @@ class ReferenceExperts:
             symbols = [s for s in keys[::ENTRIES] if s != 0]
             for a, left in enumerate(symbols):
                 for right in symbols[a + 1 :]:
-                    mixed = (int(left) * int(GOLDEN) + int(right)) % 2**64
-                    listed.append((int(np.uint64(scramble(np.uint64(mixed))) & mask), 1.0))
+                    mixed = (int(left) * int(GOLDEN) + int(right)) * int(MIX_1) % 2**64
+                    listed.append((mixed * kernels.PAIR_SLOTS >> 64, 1.0))
         norm = math.sqrt(sum(v * v for _, v in listed))
         return [(slot, v / norm) for slot, v in listed]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.draw import GOLDEN, scramble
+from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import jit
 
@@ -29,6 +29,7 @@ RATES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 0.03, 0.1, 0.3, 1.0, 0.3, 1.0,
 LINEAR_SLOTS, PAIR_SLOTS = 1 << 16, 1 << 17
 LINEAR_ROW, PAIRED_ROW = 16, 8
 LINEAR_MASK, PAIR_MASK = np.uint64(LINEAR_SLOTS - 1), np.uint64(PAIR_SLOTS - 1)
+PAIR_SHIFT = np.uint64(64 - 17)  # the high bits that number PAIR_SLOTS
 CROSSED = 32  # columns whose pairs are looked at; the square of it bounds the work per row
 BIAS = np.uint64(0x5851F42D4C957F2D)
 NO_SYMBOL = np.uint64(0)
@@ -62,6 +63,8 @@ class Desk(NamedTuple):
     amounts: Single
     pair_slots: Integers
     pair_amounts: Single
+    amount: Single
+    """[of every pair]"""
     margins: Single
     chances: Single
     """sigmoids of the margins"""
@@ -100,24 +103,24 @@ def list_pairs(keys: Keys, desk: Desk, n: int) -> int:
             for b in range(a + 1, columns):
                 right = keys[ENTRIES * b]
                 if right != NO_SYMBOL:
-                    desk.pair_slots[n] = np.int64(scramble(left + right) & PAIR_MASK)
+                    # keys are well mixed already: one multiplication spreads their sum over the high bits
+                    desk.pair_slots[n] = np.int64(((left + right) * MIX_1) >> PAIR_SHIFT)
                     n += 1
     return n
 
 
 @jit
 def scale_features(desk: Desk, features: int, total: int) -> None:
-    """Give the features, and the features with pairs, unit norm."""
+    """Give the features, and the features with pairs, unit norm; every pair has the amount desk.amount[0]."""
     squares = np.float32(0.0)
     for k in range(features):
         squares += desk.amounts[k] * desk.amounts[k]
-    single = np.float32(1.0) / np.sqrt(squares)
-    both = np.float32(1.0) / np.sqrt(squares + np.float32(total - features))
+    single = ONE / np.sqrt(squares)
+    both = ONE / np.sqrt(squares + np.float32(total - features))
+    desk.amount[0] = both
     for k in range(features):
         desk.pair_amounts[k] = both * desk.amounts[k]
         desk.amounts[k] *= single
-    for k in range(features, total):
-        desk.pair_amounts[k] = both
 
 
 @jit
@@ -144,7 +147,17 @@ def linear_margins(weights: Single, desk: Desk) -> None:
 def paired_margins(weights: Single, desk: Desk) -> None:
     """Sum weight times feature or pair for every paired expert, in registers."""
     m0 = m1 = m2 = m3 = m4 = np.float32(0.0)
-    for k in range(desk.sizes[1]):
+    for k in range(desk.sizes[0], desk.sizes[1]):
+        s = desk.pair_slots[k]
+        m0 += weights[s, 0]
+        m1 += weights[s, 1]
+        m2 += weights[s, 2]
+        m3 += weights[s, 3]
+        m4 += weights[s, 4]
+    for e, m in enumerate((m0, m1, m2, m3, m4)):
+        desk.margins[LINEAR + e] = m * desk.amount[0]
+    m0 = m1 = m2 = m3 = m4 = np.float32(0.0)
+    for k in range(desk.sizes[0]):
         s, a = desk.pair_slots[k], desk.pair_amounts[k]
         m0 += weights[s, 0] * a
         m1 += weights[s, 1] * a
@@ -152,7 +165,7 @@ def paired_margins(weights: Single, desk: Desk) -> None:
         m3 += weights[s, 3] * a
         m4 += weights[s, 4] * a
     for e, m in enumerate((m0, m1, m2, m3, m4)):
-        desk.margins[LINEAR + e] = m
+        desk.margins[LINEAR + e] += m
 
 
 @jit
@@ -227,17 +240,25 @@ def learn_linear(table: Single, desk: Desk, errors: Single) -> None:
 
 
 @jit
+def step_paired(table: Single, s: int, a: float, errors: Single) -> None:
+    """Step the experts that see pairs along the gradient of one feature of amount a."""
+    for e in range(PAIR_SGD):
+        table[s, e] += RATES[LINEAR + e] * errors[LINEAR + e] * a
+    for e in range(PAIR_SGD, PAIRED):
+        gradient = errors[LINEAR + e] * a
+        squares = table[s, PAIR_ADA + e] + gradient * gradient
+        table[s, PAIR_ADA + e] = squares
+        table[s, e] += RATES[LINEAR + e] * gradient / np.sqrt(squares)
+
+
+@jit
 def learn_paired(table: Single, desk: Desk, errors: Single) -> None:
     """Step the experts that see pairs along their gradients."""
-    for k in range(desk.sizes[1]):
-        s, a = desk.pair_slots[k], desk.pair_amounts[k]
-        for e in range(PAIR_SGD):
-            table[s, e] += RATES[LINEAR + e] * errors[LINEAR + e] * a
-        for e in range(PAIR_SGD, PAIRED):
-            gradient = errors[LINEAR + e] * a
-            squares = table[s, PAIR_ADA + e] + gradient * gradient
-            table[s, PAIR_ADA + e] = squares
-            table[s, e] += RATES[LINEAR + e] * gradient / np.sqrt(squares)
+    for k in range(desk.sizes[0]):
+        step_paired(table, desk.pair_slots[k], desk.pair_amounts[k], errors)
+    amount = desk.amount[0]
+    for k in range(desk.sizes[0], desk.sizes[1]):
+        step_paired(table, desk.pair_slots[k], amount, errors)
 
 
 @jit
