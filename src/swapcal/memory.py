@@ -1,5 +1,7 @@
 """Making, enlarging and unpacking the forecaster's arrays."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,7 +59,7 @@ def with_slots(state: State, slots: int) -> State:
     """Return the same memory with room for `slots` levels."""
     extra = slots - len(state.z)
     fill = {"scale": 1.0 / state.knobs[START], "right": -1}
-    grown = {name: _longer(getattr(state, name), extra, fill.get(name, 0)) for name in PER_SLOT}
+    grown: dict[str, Any] = {name: _longer(getattr(state, name), extra, fill.get(name, 0)) for name in PER_SLOT}
     return state._replace(**grown)
 
 
@@ -74,7 +76,7 @@ def with_width(state: State, dim: int) -> State:
         return state
     gram = width * (width + 1) // 2 if state.gram.shape[1] else 0
     size = {"factor": factor_size(dim) - state.factor.shape[1], "gram": gram - state.gram.shape[1]}
-    wide = {name: _wider(getattr(state, name), extra, 0.0) for name in ("theta", "prior", "residual")}
+    wide: dict[str, Any] = {name: _wider(getattr(state, name), extra, 0.0) for name in ("theta", "prior", "residual")}
     wide |= {name: _wider(getattr(state, name), size[name], 0.0) for name in size}
     return state._replace(scale=_wider(state.scale, extra, 1.0 / state.knobs[START]), **wide)
 
@@ -114,7 +116,8 @@ def slots_in_order(state: State) -> NDArray[np.int64]:
 def inverse(state: State, slot: int, dim: int) -> Array:
     """Return P = U D Uᵀ of one learner, shape (dim, dim)."""
     U = unpack(state.factor[slot], state.scale.shape[1])
-    return ((U * state.scale[slot]) @ U.T)[:dim, :dim]
+    P: Array = (U * state.scale[slot]) @ U.T
+    return P[:dim, :dim]
 
 
 def gram(state: State, slot: int, dim: int) -> Array:
@@ -126,5 +129,5 @@ def gram(state: State, slot: int, dim: int) -> Array:
         return (G + np.tril(G, -1).T)[:dim, :dim]
     U = unpack(state.factor[slot], width)
     V = np.linalg.inv(U)
-    A = (V.T / state.scale[slot]) @ V
+    A: Array = (V.T / state.scale[slot]) @ V
     return A[:dim, :dim] - state.knobs[RIDGE] * np.eye(dim)

@@ -163,7 +163,9 @@ def _sweep_columns(
 
 
 if not config.DISABLE_JIT:
-    row_dot = intrinsic(_row_dot)
-    row_axpy = intrinsic(_row_axpy)
-    column_dots = intrinsic(_column_dots)
-    sweep_columns = intrinsic(_sweep_columns)
+    globals().update(
+        row_dot=intrinsic(_row_dot),
+        row_axpy=intrinsic(_row_axpy),
+        column_dots=intrinsic(_column_dots),
+        sweep_columns=intrinsic(_sweep_columns),
+    )
