@@ -130,4 +130,4 @@ def gram(state: State, slot: int, dim: int) -> Array:
     U = unpack(state.factor[slot], width)
     V = np.linalg.inv(U)
     A: Array = (V.T / state.scale[slot]) @ V
-    return A[:dim, :dim] - state.knobs[RIDGE] * np.eye(dim)
+    return A[:dim, :dim] - float(state.knobs[RIDGE]) * np.eye(dim)
