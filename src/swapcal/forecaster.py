@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from swapcal import archive, bounds, grid, inputs, memory
 from swapcal.certificate import Certificate, certify
 from swapcal.forecast import Forecast
+from swapcal.kernels.checks import all_known
 from swapcal.kernels.loop import advance
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
@@ -174,6 +175,11 @@ class Forecaster:
         labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
         X = forecast._contexts
         assert X is not None, "only learned forecasts drop their contexts"
+        if X.shape[1] > self._dim or not all_known(forecast._tickets, self._state.z, self._state.counts[LEVELS]):
+            raise ValueError(
+                "forecast: given one issued after the saved state that this forecaster was loaded from, for levels or "
+                "coordinates that state lacks; expected one whose levels and coordinates exist here"
+            )
         if X.shape[1] < self._dim:
             X = np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))])
         self._advance(X, labels, NO_EVENT, forecast._tickets, forecast._mixes)

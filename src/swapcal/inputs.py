@@ -18,10 +18,7 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
     Contexts have x_1 = ½ and ‖x‖ ≤ 1. With `single`, one context of shape (dim,) becomes one row. With `copy` the
     result is private, so that a ticket keeps what it was issued for.
     """
-    try:
-        rows = np.array(X, dtype=np.float64, order="C", copy=True if copy else None)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"context: given {type(X).__name__} that is not numeric, expected floats ({error})") from None
+    rows = _floats("context", X, copy=copy)
     if rows.ndim != (1 if single else 2):
         expected = f"({dim},)" if single else f"(rows, {dim})"
         raise ValueError(f"context: given shape {rows.shape}, expected {expected}")
@@ -34,6 +31,19 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
     if reason != FINE:
         raise ValueError(_complaint(rows[row], reason, "" if single else f" in row {row}"))
     return rows
+
+
+def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
+    """Return a C-ordered array of floats; text is not read as numbers."""
+    try:
+        raw = np.asarray(values)
+        if raw.dtype.kind not in "biufO":
+            raise TypeError(f"entries of type {raw.dtype}")
+        return np.array(raw, dtype=np.float64, order="C", copy=True if copy else None)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name}: given {type(values).__name__} that is not numeric, expected floats ({error})"
+        ) from None
 
 
 def _complaint(x: Array, reason: int, where: str) -> str:
@@ -50,6 +60,8 @@ def _complaint(x: Array, reason: int, where: str) -> str:
 def label(y: float) -> float:
     """Return one label as a float in [0, 1]."""
     try:
+        if isinstance(y, (str, bytes)):
+            raise TypeError
         value = float(y)
     except (TypeError, ValueError):
         raise TypeError(f"label: given {y!r}, expected a number in [0, 1]") from None
@@ -60,10 +72,7 @@ def label(y: float) -> float:
 
 def label_rows(y: ArrayLike, rows: int) -> Array:
     """Return labels of shape (rows,), all in [0, 1]."""
-    try:
-        values = np.ascontiguousarray(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"labels: given {type(y).__name__} that is not numeric, expected floats ({error})") from None
+    values = _floats("labels", y, copy=False)
     if values.shape != (rows,):
         raise ValueError(f"labels: given shape {values.shape}, expected ({rows},), one per context")
     bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))

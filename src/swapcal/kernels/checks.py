@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.jit import lean
+from swapcal.kernels.state import T_HIGH, T_LOW, T_SLOT_HIGH, T_SLOT_LOW
 
 Array = NDArray[np.float64]
 
@@ -27,3 +28,15 @@ def first_bad_context(X: Array) -> tuple[int, int]:
         if not square <= 1.0 + 2.0 * ROUNDING:
             return row, TOO_LONG
     return -1, FINE
+
+
+@lean
+def all_known(tickets: Array, z: Array, levels: int) -> bool:
+    """Say whether every ticket's two levels are where the memory keeps them, in slots below `levels`."""
+    for row in range(tickets.shape[0]):
+        low, high = int(tickets[row, T_SLOT_LOW]), int(tickets[row, T_SLOT_HIGH])
+        if low >= levels or high >= levels:
+            return False
+        if z[low] != tickets[row, T_LOW] or z[high] != tickets[row, T_HIGH]:
+            return False
+    return True

@@ -240,7 +240,7 @@ def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, scratch: 
     state.totals[WORST_GAP] += 0.25 * width * width
     gap = ticket[T_GAP]
     state.totals[GAP] += gap
-    if ticket[T_ISSUED] < state.counts[UPDATES]:
+    if ticket[T_ISSUED] != state.counts[UPDATES]:
         state.counts[LATE] += 1
     state.counts[UPDATES] += 1
     if state.codes[CODES_ADAPTIVE] == 1:
@@ -267,13 +267,14 @@ def advance(
     x = scratch.x
     rows = len(X)
     for row in range(start, rows):
-        if state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+        labelled = not np.isnan(y[row])
+        if labelled and state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
             return row
         for i in range(dim):
             x[i] = X[row, i]
         mix = mixes[row % mixes.shape[0]]
         if tickets[row, T_SLOT_LOW] < 0.0:
             issue(state, x, events[row % events.shape[0]], tickets[row], mix, scratch)
-        if not np.isnan(y[row]):
+        if labelled:
             learn(state, x, y[row], tickets[row], mix, scratch)
     return rows
