@@ -62,32 +62,33 @@ def chance(p_value: float) -> str:
 
 
 def where(found: Found, whole: bool) -> str:
-    """Say which rows a finding is about."""
-    who = "overall" if found.name == "all rows" else f"for {found.name}"
-    if whole:
-        return who
+    """Say which rows a finding is about; `whole` means all levels.
+
+    Examples
+    --------
+    >>> from swapcal.audit.core import Finding
+    >>> where(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.001, True), whole=False)
+    'where sex = f and the prediction is between 0.1 and 0.3'
+    """
+    anyone = found.name == "all rows" or not found.is_group
     low, high = found.interval
-    at = f"at prediction {low:.3g}" if low == high else f"for predictions from {low:.2g} to {high:.2g}"
-    return at if found.name == "all rows" else f"{who}, {at}"
+    at = f"the prediction is {low:.3g}" if low == high else f"the prediction is between {low:.2g} and {high:.2g}"
+    parts = [] if anyone else [found.name]
+    parts += [] if whole else [at]
+    return f"where {' and '.join(parts)}" if parts else "overall"
 
 
 def finding(found: Found, whole: bool) -> str:
-    """Say what a finding found.
-
-    Parameters
-    ----------
-    whole : whether the finding spans all levels
-    """
-    if not found.is_group:
+    """Say what a finding found; `whole` means that it spans all levels."""
+    place = where(found, whole)
+    size = f"({found.n:,.0f} rows, {chance(found.p_value)})"
+    if found.is_group:
         way = "more" if found.gap > 0 else "less"
-        place = "" if whole else f", {where(found, whole).split(', ')[-1]}"
-        return (
-            f"The higher {found.name}{place}, the {way} often outcomes happen than predicted "
-            f"({found.n:,.0f} rows, {chance(found.p_value)})."
-        )
-    way = "too low" if found.gap > 0 else "too high"
-    text = f"{where(found, whole)}, predictions are {way} by {points(found.gap)} on average"
-    return f"{text[0].upper()}{text[1:]} ({found.n:,.0f} rows, {chance(found.p_value)})."
+        text = f"outcomes happen {points(found.gap)} {way} often than predicted {size}."
+    else:
+        way = "more" if found.gap > 0 else "less"
+        text = f"the higher {found.name}, the {way} often outcomes happen than predicted {size}."
+    return f"{place[0].upper()}{place[1:]}, {text}"
 
 
 def headline(verdict: str, test: Noise, worst: Found | None, whole: bool, rows: int) -> str:
@@ -96,7 +97,7 @@ def headline(verdict: str, test: Noise, worst: Found | None, whole: bool, rows: 
         if worst.is_group:
             way = "too low" if worst.gap > 0 else "too high"
             return (
-                f"The predictions are wrong beyond chance: {where(worst, whole)} they are {way} "
+                f"The predictions are wrong beyond chance: {where(worst, whole)}, they are {way} "
                 f"by {points(worst.gap)} on average."
             )
         return f"The predictions are wrong beyond chance: their error changes with {worst.name}."

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-COMMANDS = ("demo", "decide")
+COMMANDS = ("demo", "decide", "forecast", "audit")
 
 
 def main() -> None:

@@ -1,0 +1,159 @@
+"""`swapcal audit` from the outside: files in, files, words and exit codes out."""
+
+import gzip
+import json
+import sys
+
+import numpy as np
+import pytest
+
+typer = pytest.importorskip("typer")
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as pacsv  # noqa: E402
+import pyarrow.parquet as papq  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+from swapcal import Audit  # noqa: E402
+from swapcal.cli import audit as command  # noqa: E402
+from swapcal.report import validate  # noqa: E402
+
+ROWS = 6000
+NAMED = ["--prob", "p", "--target", "y"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    p = rng.random(ROWS).round(3)
+    shift = rng.choice(["day", "night"], ROWS)
+    y = (rng.random(ROWS) < np.clip(p - 0.15 * (shift == "night"), 0, 1)).astype(int)
+    return pa.table(
+        {
+            "p": p,
+            "y": y,
+            "age": rng.normal(40, 9, ROWS),
+            "shift": shift,
+            "town": rng.choice(["Rome", "Bari", "Pisa"], ROWS),
+            "when": np.datetime64("2020-01-01") + np.arange(ROWS) // 40,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def files(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audit")
+    papq.write_table(table, folder / "data.parquet", row_group_size=1000)
+    pacsv.write_csv(table, folder / "data.csv")
+    with gzip.open(folder / "data.csv.gz", "wb") as packed:
+        packed.write((folder / "data.csv").read_bytes())
+    return folder
+
+
+def run(*arguments):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command.audit)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.parquet"])
+def test_all_formats_agree_with_the_library(files, table, name, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "BATCH_ROWS", 2500)  # several batches
+    result = run(
+        files / name, *NAMED, "--features", "age,town", "--groups", "shift", "--groups", "town",
+        "--time", "when", "--json", tmp_path / "a.json", "--out", tmp_path / "a.html",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    findings = json.loads((tmp_path / "a.json").read_text())
+    validate(findings)
+    assert findings["identity"]["n"] == ROWS
+    assert findings["identity"]["first_time"] == "2020-01-01"
+    assert findings["headline"]["verdict"] == "miscalibrated"
+    assert findings["witnesses"][0]["group"] == "shift = night"
+    whole = Audit.from_frame(table, prob="p", target="y", groups=["shift", "town"])
+    by_name = {(q["name"], q["against"]): q["value"] for q in findings["quantities"]}
+    assert by_name["SMCal_2", "5 groups"] == pytest.approx(whole.smcal(2, "groups"))
+    assert by_name["Cal_1", "constant"] == pytest.approx(whole.cal(1))
+    page = (tmp_path / "a.html").read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert len(page) < 1_000_000
+    assert "shift = night" in result.output
+
+
+def test_gate_decides_the_exit_code(files):
+    arguments = [files / "data.parquet", *NAMED, "--groups", "shift"]
+    assert run(*arguments, "--fail-above", "0.05").exit_code == 1
+    assert run(*arguments, "--fail-above", "0.9").exit_code == 0
+    assert run(*arguments).exit_code == 0
+
+
+def test_true_predictions_pass_the_strictest_gate(tmp_path):
+    rng = np.random.default_rng(4)
+    p = rng.random(4000)
+    papq.write_table(pa.table({"p": p, "y": (rng.random(4000) < p) * 1.0}), tmp_path / "true.parquet")
+    result = run(tmp_path / "true.parquet", *NAMED, "--fail-above", "0")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prob", "q", "--target", "y"], "no column 'q'"),
+        (["--prob", "p", "--target", "y", "--features", "aeg"], "did you mean 'age'?"),
+        (["--prob", "age", "--target", "y"], "column 'age' must lie in [0, 1]"),
+        (["--prob", "p", "--target", "shift"], "column 'shift' must hold numbers"),
+        (["--prob", "p", "--target", "y", "--features", "p"], "cannot be a feature"),
+        (["--prob", "p", "--target", "y", "--levels", "0"], "levels must be at least 1"),
+        (["--prob", "p", "--target", "y", "--issued", "p,p"], "--issued needs three columns"),
+        (["--prob", "p", "--target", "y", "--weights", "y"], "column 'y' must be positive"),
+        (["--prob", "p", "--target", "y", "--time", "town"], "time must hold numbers or ISO dates"),
+    ],
+)
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_what_cannot_run_says_why_and_exits_with_2(files, name, arguments, message):
+    result = run(files / name, *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_missing_and_empty_files(tmp_path):
+    result = run(tmp_path / "none.csv", *NAMED)
+    assert result.exit_code == 2
+    assert "no file" in result.output
+    (tmp_path / "empty.csv").write_text("p,y\n")
+    result = run(tmp_path / "empty.csv", *NAMED)
+    assert result.exit_code == 2
+    assert "no rows" in " ".join(result.output.split())
+    (tmp_path / "void.csv").write_text("")
+    assert run(tmp_path / "void.csv", *NAMED).exit_code == 2
+    (tmp_path / "broken.parquet").write_text("not parquet")
+    assert run(tmp_path / "broken.parquet", *NAMED).exit_code == 2
+
+
+def test_missing_values_are_located(tmp_path):
+    (tmp_path / "gap.csv").write_text("p,y\n0.5,1\n,0\n0.2,0\n")
+    result = run(tmp_path / "gap.csv", *NAMED)
+    assert result.exit_code == 2
+    assert "column 'p' must be finite, got nan at row 1" in " ".join(result.output.split())
+
+
+def test_a_late_bad_batch_names_its_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "BATCH_ROWS", 10)
+    p = np.full(25, 0.5)
+    p[21] = 7.0
+    papq.write_table(pa.table({"p": p, "y": np.ones(25)}), tmp_path / "late.parquet")
+    result = run(tmp_path / "late.parquet", *NAMED)
+    assert result.exit_code == 2
+    assert "rows 21 to 25: column 'p' must lie in [0, 1], got 7.0 at row 1" in " ".join(result.output.split())
+
+
+def test_standard_input(files, monkeypatch):
+    with open(files / "data.csv", "rb") as stream:
+
+        class Piped:
+            buffer = stream
+
+        monkeypatch.setattr(sys, "stdin", Piped)
+        names = {"prob": "p", "target": "y", "features": [], "groups": ["shift"]}
+        names |= {"time": None, "weights": None, "issued": None}
+        found = command._read("-", names, None, "pipe", 0, command.Console(stderr=True))
+    assert found.rows == ROWS

@@ -1,0 +1,110 @@
+"""Tables of every library give the same arrays."""
+
+import numpy as np
+import pytest
+
+from swapcal import Audit
+from swapcal.frames import MISSING, Table, UnknownColumnError, categories, is_table
+
+DATA = {
+    "p": [0.1, 0.5, 0.9, 0.5],
+    "y": [0, 1, 1, 0],
+    "age": [30.0, None, 50.0, 41.0],
+    "city": ["Rome", None, "Bari", "Rome"],
+    "member": [True, False, True, True],
+}
+
+
+def tables():
+    found = {}
+    for name in ("pandas", "polars", "lazy", "pyarrow", "batch", "duckdb"):
+        library = {"lazy": "polars", "batch": "pyarrow"}.get(name, name)
+        found[name] = pytest.param(name, marks=[] if _has(library) else pytest.mark.skip(f"no {library}"))
+    return list(found.values())
+
+
+def _has(library):
+    from importlib.util import find_spec
+
+    return find_spec(library) is not None
+
+
+def make(name):
+    if name == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(DATA)
+    if name in {"polars", "lazy"}:
+        import polars as pl
+
+        return pl.DataFrame(DATA).lazy() if name == "lazy" else pl.DataFrame(DATA)
+    import pyarrow as pa
+
+    if name == "batch":
+        return pa.table(DATA).to_batches()[0]
+    if name == "duckdb":
+        import duckdb
+
+        return duckdb.connect().from_arrow(pa.table(DATA))
+    return pa.table(DATA)
+
+
+@pytest.mark.parametrize("name", tables())
+def test_columns_are_the_same_everywhere(name):
+    native = make(name)
+    table = Table(native)
+    assert is_table(native)
+    assert table.columns == list(DATA)
+    assert len(table) == 4
+    np.testing.assert_array_equal(table.numbers("p"), DATA["p"])
+    np.testing.assert_array_equal(table.numbers("age"), [30.0, np.nan, 50.0, 41.0])
+    assert table.numbers("member").tolist() == [1, 0, 1, 1]
+    assert table.categories("city").names == [MISSING, "Bari", "Rome"]
+    assert table.categories("city").codes.tolist() == [2, 0, 1, 2]
+    assert [table.is_numeric(c) for c in DATA] == [True, True, True, False, False]
+    with pytest.raises(TypeError, match="column 'city' must hold numbers"):
+        table.numbers("city")
+    with pytest.raises(UnknownColumnError, match="no column 'agee'; did you mean 'age'"):
+        table.numbers("agee")
+
+
+@pytest.mark.parametrize("name", tables())
+def test_audits_of_every_library_agree(name):
+    names = {"prob": "p", "target": "y", "features": ["age", "city"], "groups": ["member"]}
+    audit = Audit.from_frame(make(name), **names)
+    plain = Audit.from_frame({k: np.array(v, dtype=object) if k == "city" else np.array(v, dtype=float)
+                              if k != "member" else np.array(v) for k, v in DATA.items()}, **names)  # fmt: skip
+    assert audit._sketch.digest != ""
+    assert [c.name for c in audit.coordinates] == [c.name for c in plain.coordinates]
+    assert audit.smcal(2) == pytest.approx(plain.smcal(2))
+    audit.add(make(name))
+    assert audit.rows == 8
+
+
+def test_mapping_of_columns():
+    table = Table({"a": [1, 2], "b": ["x", None]})
+    assert table.is_numeric("a")
+    assert not table.is_numeric("b")
+    assert table.categories("b").names == [MISSING, "x"]
+    with pytest.raises(TypeError, match="column 'b' must hold numbers"):
+        table.numbers("b")
+    with pytest.raises(ValueError, match="equally long, got a: 1, b: 2"):
+        Table({"a": [1], "b": [1, 2]})
+    assert len(Table({})) == 0
+
+
+def test_what_is_no_table_is_refused():
+    assert not is_table(3)
+    with pytest.raises(TypeError, match=r"expected a pandas, polars or pyarrow table.*got int"):
+        Table(3)
+
+
+def test_suggestions_only_when_near():
+    with pytest.raises(UnknownColumnError, match=r"no column 'zzz'\. The columns are 'alpha'"):
+        Table({"alpha": [1]}).require(["zzz"])
+
+
+def test_categories_of_numbers_and_booleans():
+    assert categories([3, 1, 3]).names == ["1", "3"]
+    assert categories(np.array([True, False])).names == ["False", "True"]
+    assert categories([1.5, np.nan]).names == [MISSING, "1.5"]
