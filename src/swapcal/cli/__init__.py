@@ -1,6 +1,8 @@
-"""The `swapcal` command: one file per sub-command, registered here."""
+"""Probability forecasts that stay calibrated for every subgroup and every decision."""
 
+import sys
 from importlib import import_module
+from typing import Any
 
 COMMANDS = ("demo", "decide", "forecast", "audit")
 
@@ -12,6 +14,21 @@ def main() -> None:
     except ModuleNotFoundError:
         raise SystemExit('the command line needs an extra: pip install "swapcal[cli]"') from None
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-    for name in COMMANDS:
-        app.command(name)(getattr(import_module(f"swapcal.cli.{name}"), name))
+    app.callback()(_about)
+    for name in _wanted(sys.argv):
+        app.command(name)(_command(name))
     app()
+
+
+def _wanted(arguments: list[str]) -> tuple[str, ...]:
+    """Return only the command that was named, if one was: the others' imports would cost a second."""
+    named = tuple(name for name in arguments[1:2] if name in COMMANDS)
+    return named or COMMANDS
+
+
+def _command(name: str) -> Any:
+    return getattr(import_module(f"swapcal.cli.{name}"), name)
+
+
+def _about() -> None:
+    """Probability forecasts that stay calibrated for every subgroup and every decision."""

@@ -1,0 +1,217 @@
+"""`swapcal forecast`: files in, forecasts out; every kind of bad input is named."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+typer = pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+
+from typer.testing import CliRunner  # noqa: E402
+
+from swapcal.cli.forecast import forecast  # noqa: E402
+from swapcal.live import Live  # noqa: E402
+
+app = typer.Typer()
+app.command()(forecast)
+
+
+def run(*arguments: Any, stdin: bytes | None = None) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(9)
+    n = 500
+    shop = rng.choice(["a", "b", "c"], n)
+    price = rng.lognormal(1, 1, n).round(3)
+    p_model = np.clip(0.2 + 0.1 * price, 0.05, 0.9).round(4)
+    day = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.sort(rng.integers(0, 90, n)), unit="D")
+    return pd.DataFrame(
+        {
+            "when": day.strftime("%Y-%m-%d"),
+            "known": (day + pd.to_timedelta(rng.integers(0, 20, n), unit="D")).strftime("%Y-%m-%d"),
+            "order": [f"order {k}" for k in range(n)],
+            "shop": shop,
+            "price": price,
+            "p_model": p_model,
+            "bought": (rng.random(n) < p_model + 0.1 * (shop == "a")).astype(int),
+        }
+    )
+
+
+ROLES = ("--target", "bought", "--drop", "known", "--drop", "order", "--drop", "when")
+
+
+def written(path: Path, frame: pd.DataFrame) -> Path:
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_the_output_is_what_live_forecasts(frame: pd.DataFrame, tmp_path: Path) -> None:
+    file, out = written(tmp_path / "in.csv", frame), tmp_path / "out.csv"
+    result = run(file, *ROLES, "--score", "p_model", "--groups", "shop", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "500 rows" in result.stderr
+    expected = Live(scores=["p_model"], groups=["shop"]).run(frame[["shop", "price", "p_model"]], frame["bought"])
+    actual = pd.read_csv(out)
+    for name in ("p", "mean", "low", "high", "weight"):
+        np.testing.assert_allclose(actual[name], getattr(expected, name), rtol=1e-12)
+    assert list(actual.columns) == ["row", "bought", "p", "mean", "low", "high", "weight"]
+    assert actual["row"].tolist() == list(range(1, 501))
+
+
+@pytest.mark.parametrize("form", ["gzip", "parquet", "stdin"])
+def test_every_input_form_gives_the_same(frame: pd.DataFrame, tmp_path: Path, form: str) -> None:
+    plain, stdin = tmp_path / "plain.csv", None
+    run(written(tmp_path / "in.csv", frame), *ROLES, "--out", plain)
+    file: Any = tmp_path / {"gzip": "in.csv.gz", "parquet": "in.parquet", "stdin": "-"}[form]
+    if form == "gzip":
+        file.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    elif form == "parquet":
+        frame.to_parquet(file)
+    else:
+        file, stdin = "-", frame.to_csv(index=False).encode()
+    result = run(file, *ROLES, "--out", tmp_path / "out.csv", stdin=stdin)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out.csv").read_text() == plain.read_text()
+
+
+def test_a_state_continues_exactly(frame: pd.DataFrame, tmp_path: Path) -> None:
+    roles = ("--target", "bought", "--time", "when", "--label-time", "known", "--id", "order")
+    whole, halves = tmp_path / "whole.csv", [tmp_path / "first.csv", tmp_path / "second.csv"]
+    assert run(written(tmp_path / "in.csv", frame), *roles, "--out", whole).exit_code == 0
+    for part, out in zip((frame[:260], frame[260:]), halves, strict=True):
+        result = run(written(tmp_path / "part.csv", part), *roles, "--out", out, "--state", tmp_path / "state")
+        assert result.exit_code == 0, result.output
+    assert "open" in result.stderr
+    joined = pd.concat([pd.read_csv(out) for out in halves], ignore_index=True).drop(columns="row")
+    pd.testing.assert_frame_equal(joined, pd.read_csv(whole).drop(columns="row"))
+
+
+def test_late_labels_change_the_forecasts(frame: pd.DataFrame, tmp_path: Path) -> None:
+    file = written(tmp_path / "in.csv", frame)
+    roles = ("--target", "bought", "--time", "when", "--drop", "order")
+    run(file, *roles, "--drop", "known", "--out", tmp_path / "now.csv")
+    run(file, *roles, "--label-time", "known", "--out", tmp_path / "late.csv")
+    now, late = pd.read_csv(tmp_path / "now.csv"), pd.read_csv(tmp_path / "late.csv")
+    assert (now["mean"] != late["mean"]).mean() > 0.5
+    same_day = frame["when"] == frame["when"].iloc[0]
+    assert late["mean"][same_day].nunique() <= 2
+
+
+def test_a_report_is_one_page_about_these_forecasts(frame: pd.DataFrame, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = run(written(tmp_path / "in.csv", frame), *ROLES, "--groups", "shop", "--report", page)
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert "Forecasts of bought in in.csv" in text
+    assert "shop" in text
+
+
+def test_wrong_inference_can_be_overridden(frame: pd.DataFrame, tmp_path: Path) -> None:
+    coded = frame.assign(shop=frame["shop"].map({"a": 1, "b": 2, "c": 3}))
+    file = written(tmp_path / "in.csv", coded)
+    run(file, *ROLES, "--out", tmp_path / "number.csv")
+    run(file, *ROLES, "--categorical", "shop", "--out", tmp_path / "category.csv")
+    assert (tmp_path / "number.csv").read_text() != (tmp_path / "category.csv").read_text()
+
+
+def spoiled(frame: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
+    bad = frame.astype({column: object})
+    bad.loc[7, column] = value
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "more", "message"),
+    [
+        ("bought", 2, (), "row 8: label 2 in column 'bought', expected 0 or 1"),
+        ("bought", "maybe", (), "row 8: label 'maybe' in column 'bought', expected 0 or 1"),
+        ("price", "dear", (), "row 8: column 'price' has text 'dear' among numbers"),
+        ("price", "inf", (), "row 8: infinite number in column 'price'"),
+        ("p_model", 1.5, ("--score", "p_model"), "row 8: score 1.5 in column 'p_model', expected a probability"),
+    ],
+)
+def test_a_bad_row_stops_or_is_skipped_and_counted(
+    frame: pd.DataFrame, tmp_path: Path, column: str, value: Any, more: Any, message: str
+) -> None:
+    file, out = written(tmp_path / "in.csv", spoiled(frame, column, value)), tmp_path / "out.csv"
+    result = run(file, *ROLES, *more, "--out", out)
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", " ")
+    assert not out.exists()
+    result = run(file, *ROLES, *more, "--out", out, "--on-bad-row", "skip")
+    assert result.exit_code == 0, result.output
+    assert "skipped 1 rows" in result.stderr
+    assert pd.read_csv(out)["row"].tolist() == [k for k in range(1, 501) if k != 8]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("when", "2023-01-01", "row 8: time 1672531200 comes before that of an earlier row"),
+        ("when", "someday", "row 8: time 'someday' in column 'when', expected a number or an ISO date"),
+        ("when", "", "row 8: no time"),
+        ("known", "2023-01-01", "row 8: label time 1672531200 is before its forecast"),
+    ],
+)
+def test_times_that_cannot_be_are_named(
+    frame: pd.DataFrame, tmp_path: Path, column: str, value: Any, message: str
+) -> None:
+    file = written(tmp_path / "in.csv", spoiled(frame, column, value))
+    roles = ("--target", "bought", "--time", "when", "--label-time", "known", "--drop", "order")
+    result = run(file, *roles)
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", " ")
+    assert run(file, *roles, "--on-bad-row", "skip").exit_code == 0
+
+
+def test_a_row_with_too_few_fields_stops_or_is_skipped(frame: pd.DataFrame, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    lines = frame.to_csv(index=False).splitlines()
+    file.write_text("\n".join([*lines[:5], "2024-01-01,oops", *lines[5:]]) + "\n")
+    assert run(file, *ROLES).exit_code == 2
+    result = run(file, *ROLES, "--on-bad-row", "skip")
+    assert result.exit_code == 0, result.output
+    assert "skipped 1 rows: wrong number of fields" in result.stderr
+
+
+def test_files_columns_and_states_that_do_not_fit(frame: pd.DataFrame, tmp_path: Path) -> None:
+    file, state = written(tmp_path / "in.csv", frame), tmp_path / "state"
+    assert "no such file" in run(tmp_path / "none.csv", *ROLES).stderr
+    damaged = tmp_path / "damaged.csv.gz"
+    damaged.write_bytes(b"this is not gzip")
+    assert "cannot be read" in run(damaged, *ROLES).stderr
+    empty = tmp_path / "empty.csv"
+    empty.write_text("bought,price,when,known,order\n")
+    assert "has no rows" in run(empty, *ROLES).stderr
+    assert "column 'sold' is not in" in run(file, "--target", "sold").stderr
+    assert "--label-time needs --time" in run(file, *ROLES[:2], "--label-time", "known").stderr
+    assert run(file, *ROLES, "--state", state).exit_code == 0
+    other = run(file, *ROLES, "--groups", "shop", "--state", state)
+    assert other.exit_code == 2
+    assert "saved with groups = [], but now groups = ['shop']" in other.stderr.replace("\n", " ")
+    state.write_bytes(b"junk")
+    assert "not a readable swapcal state file" in run(file, *ROLES, "--state", state).stderr.replace("\n", " ")
+
+
+def test_rows_without_labels_are_forecast_too(frame: pd.DataFrame, tmp_path: Path) -> None:
+    partly = frame.astype({"bought": object})
+    partly.loc[450:, "bought"] = ""
+    out = tmp_path / "out.csv"
+    result = run(written(tmp_path / "in.csv", partly), *ROLES, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert len(pd.read_csv(out)) == 500
+    assert "labels: 450 of 500 (50 open)" in result.stderr
+
+
+def test_logits_can_be_scores(frame: pd.DataFrame, tmp_path: Path) -> None:
+    logits = frame.assign(p_model=np.log(frame["p_model"] / (1 - frame["p_model"])))
+    result = run(written(tmp_path / "in.csv", logits), *ROLES, "--score", "p_model:logit")
+    assert result.exit_code == 0, result.output
