@@ -1,0 +1,47 @@
+"""The systems the paper builds on or is compared with, all with the engine's interface.
+
+`ONLINE` maps a short name to a class with ``predict``, ``update`` and ``run``, made by
+``cls(dim, horizon=T, levels=None, seed=0)``.
+
+Examples
+--------
+>>> from swapcal.baselines import ONLINE
+>>> forecaster = ONLINE["garg-ito"](dim=2, horizon=1000)
+>>> forecast = forecaster.predict([0.5, 0.2])
+>>> forecaster.update(forecast, 1)
+"""
+
+from typing import Any
+
+from swapcal.baselines.blum_mansour import BlumMansourONS
+from swapcal.baselines.fishelson import Fishelson
+from swapcal.baselines.foster_hart import FosterHart
+from swapcal.baselines.foster_vohra import FosterVohra
+from swapcal.baselines.garg_ito import GargIto
+from swapcal.baselines.groups import GroupMulticalibration
+from swapcal.baselines.luo_kl import LuoKL
+from swapcal.baselines.okoroafor import Okoroafor
+
+__all__ = [
+    "ONLINE",
+    "BlumMansourONS",
+    "Fishelson",
+    "FosterHart",
+    "FosterVohra",
+    "GargIto",
+    "GroupMulticalibration",
+    "LuoKL",
+    "Okoroafor",
+]
+
+ONLINE: dict[str, type[Any]] = {
+    "foster-vohra": FosterVohra,
+    "foster-hart": FosterHart,
+    "fishelson": Fishelson,
+    "luo-kl": LuoKL,
+    "blum-mansour-ons": BlumMansourONS,
+    "garg-ito": GargIto,
+    "groups": GroupMulticalibration,
+    "okoroafor": Okoroafor,
+}
+"""Online baselines by name."""

@@ -1,0 +1,237 @@
+"""What all online baselines share: validated inputs, tickets, the compiled loop, durable state."""
+
+import os
+import secrets
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from swapcal import archive, grid, inputs
+from swapcal.forecast import Forecast
+from swapcal.kernels.baseline_cells import UPDATES, Cells, Room
+from swapcal.kernels.baselines import NO_OPPONENT, advance_baseline
+from swapcal.kernels.linalg import padded
+from swapcal.kernels.state import T_SLOT_LOW, TICKET
+
+Array = NDArray[np.float64]
+
+KIND, VERSION = "baseline", 1
+NO_EVENT = np.zeros(1, np.uint64)
+NOTHING = np.zeros(1)
+NO_NOTES = np.zeros((1, 1))
+
+
+class OnlineBaseline:
+    """A forecaster with the engine's interface and another system's rule.
+
+    Subclasses set `SYSTEM` and `MIXES`, and say how many levels the system's own theorem asks for.
+
+    Parameters
+    ----------
+    dim : number of coordinates of a context; x_1 = ½ and ‖x‖ ≤ 1.
+    horizon : number of rounds the parameters are tuned for; running longer is allowed, only the tuning is off.
+    levels : number of intervals N instead of the system's own choice.
+    seed : of the draws.
+    """
+
+    SYSTEM: ClassVar[int]
+    MIXES: ClassVar[bool] = False
+    """Whether a forecast may play more than two levels."""
+
+    def __init__(self, dim: int, *, horizon: int = 10_000, levels: int | None = None, seed: int = 0) -> None:
+        self._dim = inputs.dimension(dim)
+        self._horizon = int(inputs.positive("horizon", horizon))
+        n = self._ideal_levels() if levels is None else _interval_count(levels)
+        self._seed = inputs.event_key(inputs.seed(seed))
+        self._owner = secrets.token_hex(8)
+        self._cells = self._allocate(n)
+        self._room = _room(self._cells)
+
+    def _ideal_levels(self) -> int:
+        """Return N for the horizon: the cube root, unless the system's theorem says otherwise."""
+        return root(self._horizon, 3)
+
+    def _allocate(self, n: int) -> Cells:
+        """Return the memory of a system that has seen nothing, on N + 1 uniform levels."""
+        return cells(grid.uniform(n), self.SYSTEM, self._seed, width=padded(self._dim))
+
+    def _features(self, X: Array) -> Array:
+        """Return what the system reads of contexts, shape (n, at most the width of its memory)."""
+        return X
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates of a context."""
+        return self._dim
+
+    @property
+    def levels(self) -> Array:
+        """The values a forecast may take, increasing."""
+        return self._cells.z.copy()
+
+    @property
+    def rounds(self) -> int:
+        """Number of labels learned."""
+        return int(self._cells.counts[UPDATES])
+
+    def predict(self, x: ArrayLike, event: object = None) -> Forecast:
+        """Return a forecast for one context, shape (dim,); nothing changes."""
+        row = inputs.context_rows(x, self._dim, single=True)
+        return self._issue(row, None if event is None else [event], single=True)
+
+    def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
+        """Return forecasts for many contexts from the present state."""
+        return self._issue(inputs.context_rows(X, self._dim), events, single=False)
+
+    def update(self, forecast: Forecast, y: Any) -> None:
+        """Learn the label of a forecast, in [0, 1]; of many, an array."""
+        if not isinstance(forecast, Forecast):
+            raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
+        if forecast._owner != self._owner:
+            raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
+        if forecast._learned:
+            raise ValueError("forecast: given one whose label was already learned, expected an open one")
+        labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast))
+        assert forecast._contexts is not None, "only learned forecasts drop their contexts"
+        self._advance(forecast._contexts, labels, NO_EVENT, forecast._tickets, forecast._mixes)
+        forecast._learned = True
+
+    def run(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        events: "list[object] | None" = None,
+        progress: "Callable[[int], object] | None" = None,
+    ) -> Forecast:
+        """Forecast, then learn, row by row: the loop of predict and update, bit for bit, at kernel speed."""
+        rows = inputs.context_rows(X, self._dim, copy=False)
+        labels = inputs.label_rows(y, len(rows)).copy()
+        tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(1)
+        self._advance(rows, labels, _keys(events, len(rows)), tickets, mixes)
+        if progress is not None:
+            progress(len(rows))
+        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
+
+    def duel(self, X: Array, rule: int, chance: Array, coins: Array, notes: Array) -> tuple[Forecast, Array]:
+        """Play against an opponent of `swapcal.kernels.opponents`; return forecasts and the labels it chose.
+
+        The forecast keeps the distributions of all rounds, shape (n, levels), for systems that mix many levels.
+        """
+        rows = inputs.context_rows(X, self._dim, copy=False)
+        y, tickets, mixes = np.zeros(len(rows)), _blank_tickets(len(rows)), self._blank_mixes(len(rows))
+        advance_baseline(
+            *(self._cells, self._room, self._features(rows), y, NO_EVENT, tickets, mixes),
+            *(rule, rows, chance, coins, notes),
+        )
+        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True), y
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the whole state to one file, atomically; `load` continues bit for bit."""
+        settings = {"system": type(self).__name__, "dim": self._dim, "horizon": self._horizon, "owner": self._owner}
+        archive.write(path, KIND, VERSION, self._cells._asdict(), settings)
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> Self:
+        """Return the baseline saved at `path` by the same class."""
+        arrays, settings = archive.read(path, KIND, VERSION)
+        if settings.get("system") != cls.__name__:
+            raise archive.ArchiveError(f"{path}: holds a {settings.get('system')}, expected a {cls.__name__}")
+        self = cls.__new__(cls)
+        try:
+            self._cells = Cells(**arrays)
+            self._room = _room(self._cells)
+            self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
+            self._seed = int(self._cells.seed[0])
+        except (TypeError, KeyError) as error:
+            raise archive.ArchiveError(f"{path}: a baseline's state with a part missing ({error})") from None
+        return self
+
+    def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
+        tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
+        self._advance(rows, np.full(len(rows), np.nan), _keys(events, len(rows)), tickets, mixes)
+        return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
+
+    def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
+        advance_baseline(
+            *(self._cells, self._room, self._features(X), y, events, tickets, mixes),
+            *(NO_OPPONENT, X, NOTHING, NOTHING, NO_NOTES),
+        )
+
+    def _blank_mixes(self, rows: int) -> Array:
+        return np.zeros((max(rows, 1), len(self._cells.z) if self.MIXES else 0))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(dim={self._dim}, levels={len(self._cells.z) - 1}, rounds={self.rounds})"
+
+
+def root(horizon: float, power: int) -> int:
+    """Return the rounded root of a horizon, at least 1.
+
+    Examples
+    --------
+    >>> root(1000, 3), root(0.1, 4)
+    (10, 1)
+    """
+    return max(1, round(float(np.exp(np.log(horizon) / power))))
+
+
+def cells(
+    z: Array,
+    system: int,
+    seed: int,
+    *,
+    width: int,
+    columns: int = 1,
+    knobs: tuple[float, float] = (0.0, 0.0),
+    theta: Array | None = None,
+    factor_size: int = 0,
+    scale: float = 0.0,
+) -> Cells:
+    """Return blank memory: `columns` counts and totals per level, and `theta` with its factors if given."""
+    weights = np.zeros((1, width)) if theta is None else theta
+    return Cells(
+        z=z,
+        seen=np.zeros((len(z), columns)),
+        total=np.zeros((len(z), columns)),
+        theta=weights,
+        factor=np.zeros((len(weights), factor_size)),
+        scale=np.full((len(weights), width), scale),
+        knobs=np.array(knobs),
+        counts=np.zeros(2, np.int64),
+        codes=np.array([system]),
+        seed=np.array([seed], np.uint64),
+    )
+
+
+def _interval_count(levels: Any) -> int:
+    if isinstance(levels, bool) or not isinstance(levels, (int, np.integer)) or levels < 1:
+        raise ValueError(f"levels: given {levels!r}, expected an integer N of at least 1")
+    return int(levels)
+
+
+def _room(state: Cells) -> Room:
+    n, width = len(state.z), state.theta.shape[1]
+    return Room(
+        x=np.zeros(width),
+        u=np.zeros(width),
+        chain=np.zeros((3, n)),
+        base=np.zeros(n, np.int64),
+        walk=np.zeros((5, n), np.int64),
+        matrix=np.zeros((n, n)),
+    )
+
+
+def _blank_tickets(rows: int) -> Array:
+    tickets = np.zeros((rows, TICKET))
+    tickets[:, T_SLOT_LOW] = -1.0
+    return tickets
+
+
+def _keys(events: "list[object] | None", rows: int) -> NDArray[np.uint64]:
+    if events is None:
+        return NO_EVENT
+    if len(events) != rows:
+        raise ValueError(f"events: given {len(events)}, expected {rows}, one per context")
+    return np.array([inputs.event_key(event) for event in events], np.uint64)

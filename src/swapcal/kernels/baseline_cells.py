@@ -1,0 +1,87 @@
+"""The memory that all online baselines share, as named arrays; each system says what it keeps where."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.jit import lean
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = range(7)
+UPDATES, LAST = 0, 1
+# knobs: a system's step size, and how far below a bucket's end its highest forecast lies
+STEP, NUDGE = 0, 1
+
+
+class Cells(NamedTuple):
+    """One row per level (per bucket for GROUPS)."""
+
+    z: Array
+    """(L,) levels; lower ends of the buckets for GROUPS."""
+    seen: Array
+    """(L, K) how much was seen."""
+    total: Array
+    """(L, K) sums of gaps, of labels, or weights of tests."""
+    theta: Array
+    """(R, width) regressions, or weights of tests on contexts."""
+    factor: Array
+    """(R, factor_size) U of each regression's P = U D Uᵀ."""
+    scale: Array
+    """(R, width) D of the same."""
+    knobs: Array
+    counts: Integers
+    codes: Integers
+    seed: NDArray[np.uint64]
+
+
+class Room(NamedTuple):
+    """Working room; holds no information between calls."""
+
+    x: Array
+    u: Array
+    chain: Array
+    base: Integers
+    walk: Integers
+    matrix: Array
+
+
+@lean
+def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, weight: float, draw: float) -> None:
+    """Fill in a ticket that plays p_high with the given probability and p_low otherwise."""
+    issued_high = draw < weight
+    ticket[T_P] = p_high if issued_high else p_low
+    ticket[T_MEAN] = p_low + weight * (p_high - p_low)
+    ticket[T_LOW] = p_low
+    ticket[T_HIGH] = p_high
+    ticket[T_WEIGHT] = weight
+    ticket[T_SLOT_LOW] = high if issued_high else low
+    ticket[T_SLOT_HIGH] = high
+
+
+@lean
+def write_mixture(ticket: Array, z: Array, p: Array, draw: float) -> None:
+    """Fill in a ticket that plays level i with probability p_i; the slot kept is the issued one."""
+    mean, below = 0.0, 0.0
+    lowest, highest, issued = -1, 0, -1
+    for i in range(z.shape[0]):
+        if p[i] > 0.0:
+            mean += p[i] * z[i]
+            below += p[i]
+            highest = i
+            if lowest < 0:
+                lowest = i
+            if issued < 0 and draw < below:
+                issued = i
+    if issued < 0:
+        issued = highest
+    ticket[T_P] = z[issued]
+    ticket[T_MEAN] = mean
+    ticket[T_LOW] = z[lowest]
+    ticket[T_HIGH] = z[highest]
+    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
+    ticket[T_SLOT_LOW] = issued
+    ticket[T_SLOT_HIGH] = highest

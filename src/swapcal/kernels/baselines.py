@@ -1,0 +1,115 @@
+"""One loop for all online baselines: as the engine's, a row without a ticket is issued one, a labelled row is learned.
+
+`run`, `predict`, `update` and duels against an opponent execute this same machine code.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.baseline_calibration import (
+    issue_foster_hart,
+    issue_foster_vohra,
+    issue_stationary_means,
+    learn_gap,
+    learn_shares,
+)
+from swapcal.kernels.baseline_cells import (
+    FISHELSON,
+    FOSTER_HART,
+    FOSTER_VOHRA,
+    GARG_ITO,
+    GROUPS,
+    LUO_KL,
+    UPDATES,
+    Cells,
+    Room,
+)
+from swapcal.kernels.baseline_contextual import (
+    issue_garg_ito,
+    issue_groups,
+    issue_okoroafor,
+    learn_garg_ito,
+    learn_groups,
+    learn_okoroafor,
+)
+from swapcal.kernels.draw import fingerprint, uniform
+from swapcal.kernels.jit import lean
+from swapcal.kernels.opponents import choose_label
+from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
+
+Array = NDArray[np.float64]
+
+NO_OPPONENT = -1
+
+
+@lean
+def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Array, room: Room) -> None:
+    """Fill in a ticket by the system's own rule."""
+    system = cells.codes[0]
+    if system == FOSTER_VOHRA:
+        issue_foster_vohra(cells, draw, ticket)
+    elif system == FOSTER_HART:
+        issue_foster_hart(cells, draw, ticket)
+    elif system in (FISHELSON, LUO_KL):
+        issue_stationary_means(cells, draw, ticket, mix, room)
+    elif system == GARG_ITO:
+        issue_garg_ito(cells, x, draw, ticket, mix, room)
+    elif system == GROUPS:
+        issue_groups(cells, x, draw, ticket)
+    else:
+        issue_okoroafor(cells, x, draw, ticket)
+
+
+@lean
+def learn_baseline(cells: Cells, x: Array, y: float, ticket: Array, mix: Array, room: Room) -> None:
+    """Learn a label by the system's own rule."""
+    system = cells.codes[0]
+    if system in (FOSTER_VOHRA, FOSTER_HART):
+        learn_gap(cells, int(ticket[T_SLOT_LOW]), ticket[T_P], y)
+    elif system in (FISHELSON, LUO_KL):
+        learn_shares(cells, mix, y)
+    elif system == GARG_ITO:
+        learn_garg_ito(cells, x, y, ticket, room)
+    elif system == GROUPS:
+        learn_groups(cells, x, y, ticket)
+    else:
+        learn_okoroafor(cells, x, y, ticket)
+    cells.counts[UPDATES] += 1
+
+
+@lean
+def advance_baseline(
+    cells: Cells,
+    room: Room,
+    features: Array,
+    y: Array,
+    events: NDArray[np.uint64],
+    tickets: Array,
+    mixes: Array,
+    rule: int,
+    X: Array,
+    chance: Array,
+    coins: Array,
+    notes: Array,
+) -> None:
+    """Process all rows; with an opponent, y is chosen by its rule after it saw the distribution.
+
+    `features` are what the system reads (contexts, memberships or tests, padded to its width); X are the contexts the
+    opponent reads. `mixes` may have fewer rows than `features`: rows then share them in turn.
+    """
+    x = room.x
+    for row in range(len(features)):
+        for i in range(features.shape[1]):
+            x[i] = features[row, i]
+        mix = mixes[row % mixes.shape[0]]
+        ticket = tickets[row]
+        if ticket[T_SLOT_LOW] < 0.0:
+            event = events[row % events.shape[0]]
+            if event == np.uint64(0):
+                event = fingerprint(x, np.uint64(cells.counts[UPDATES]))
+            ticket[T_ISSUED] = cells.counts[UPDATES]
+            issue_baseline(cells, x, uniform(cells.seed[0], event), ticket, mix, room)
+        if rule != NO_OPPONENT:
+            y[row] = choose_label(rule, ticket[T_MEAN], X[row], chance[row], coins[row], notes)
+        if not np.isnan(y[row]):
+            learn_baseline(cells, x, y[row], ticket, mix, room)
