@@ -17,6 +17,7 @@ from swapcal.contexts import Contexts, Encoded
 from swapcal.contexts.table import columns_of
 from swapcal.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.forecast import Forecast
+from swapcal.kernels.state import T_HIGH, T_MEAN, T_WEIGHT, TICKET
 from swapcal.live import keeping
 from swapcal.live.composition import Composition, Records
 from swapcal.live.labels import ConflictingLabelError, Id, Ledger, Open, Status, stacked
@@ -25,6 +26,9 @@ from swapcal.live.times import as_times, check_times
 Array = NDArray[np.float64]
 
 KIND, VERSION = "live", 1
+# The ticket before anything is known: either end with probability one half.
+NO_KNOWLEDGE = np.zeros(TICKET)
+NO_KNOWLEDGE[[T_MEAN, T_HIGH, T_WEIGHT]] = 0.5, 1.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,16 @@ class Live:
             entry = self._open(encoded, [record], [id], times, None, None, named=True)[0]
             entry.fingerprint = mark
         return self._mind.forecast(entry.ticket[None, :].copy(), entry.x[None, :], single=True, learned=False)
+
+    def preview(self, records: Any) -> Forecast:
+        """Forecast records as they would be forecast now, without opening them and without changing anything."""
+        encoded = self.contexts.encode(records, learn=False)
+        if self._mind.forecaster is None:
+            tickets = np.tile(NO_KNOWLEDGE, (len(encoded), 1))
+        else:
+            rows = _as_mappings(records) if self._mind.models else None
+            tickets, _, _ = self._mind.issue(encoded, rows, None)
+        return self._mind.forecast(tickets, encoded.x, single=False, learned=True)
 
     def label(self, id: Id, y: float, time: Any = None) -> bool:
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
@@ -306,7 +320,7 @@ class Live:
             self._ledger.waits += n
 
     def _traced(self, pieces: list[tuple[Array, Array]], x: Array) -> Trace:
-        tickets = np.concatenate([piece[0] for piece in pieces]) if pieces else np.zeros((0, 11))
+        tickets = np.concatenate([piece[0] for piece in pieces]) if pieces else np.zeros((0, TICKET))
         judged = np.concatenate([piece[1] for piece in pieces]) if pieces else np.zeros((0, len(self.experts)))
         return Trace(self._mind.forecast(tickets, None, single=False, learned=True), x, judged)
 

