@@ -294,9 +294,9 @@ class Forecaster:
 
 
 def _check_combination(learner: str, mixing: str, adaptive: bool) -> None:
-    if learner not in LEARNERS:
+    if learner not in tuple(LEARNERS):
         raise ValueError(f"learner: given {learner!r}, expected one of {', '.join(LEARNERS)}")
-    if mixing not in MIXINGS:
+    if mixing not in tuple(MIXINGS):
         raise ValueError(f"mixing: given {mixing!r}, expected one of {', '.join(MIXINGS)}")
     if mixing == "blum-mansour" and adaptive:
         raise ValueError(

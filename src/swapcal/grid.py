@@ -44,7 +44,13 @@ def explicit(values: ArrayLike) -> Array:
     >>> explicit([0, 0.01, 0.1, 1])
     array([0.  , 0.01, 0.1 , 1.  ])
     """
-    z = np.array(values, dtype=np.float64)
+    try:
+        z = np.array(values)
+        if z.dtype.kind not in "iufO":
+            raise TypeError(f"entries of type {z.dtype}")
+        z = z.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"levels: given {values!r} ({error}), expected a name, an integer or an array") from None
     if z.ndim != 1 or z.size < 2:
         raise ValueError(f"levels: given an array of shape {z.shape}, expected one dimension and at least two values")
     if not np.all(np.diff(z) > 0):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swapcal.kernels.checks import FINE, NOT_FINITE, NOT_HALF, first_bad_context
+from swapcal.kernels.checks import ROUNDING, first_bad_context
 
 Array = NDArray[np.float64]
 
@@ -27,9 +27,9 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
         raise ValueError(f"context: given {rows.shape[-1]} coordinates, expected {dim}{hint}")
     if single:
         rows = rows.reshape(1, dim)
-    row, reason = first_bad_context(rows)
-    if reason != FINE:
-        raise ValueError(_complaint(rows[row], reason, "" if single else f" in row {row}"))
+    row = first_bad_context(rows)
+    if row >= 0:
+        raise ValueError(_complaint(rows[row], "" if single else f" in row {row}"))
     return rows
 
 
@@ -46,15 +46,13 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
         ) from None
 
 
-def _complaint(x: Array, reason: int, where: str) -> str:
-    if reason == NOT_FINITE:
-        bad = np.flatnonzero(~np.isfinite(x))
-        if bad.size == 0:
-            return f"context{where}: given values up to {np.abs(x).max():.3g}, expected ‖x‖ ≤ 1"
+def _complaint(x: Array, where: str) -> str:
+    bad = np.flatnonzero(~np.isfinite(x))
+    if bad.size:
         return f"context{where}: given {x[bad[0]]} at coordinate {bad[0]}, expected finite numbers"
-    if reason == NOT_HALF:
-        return f"context{where}: given first coordinate {x[0]!r}, expected 0.5 (the constant coordinate)"
-    return f"context{where}: given norm {np.linalg.norm(x):.6g}, expected at most 1"
+    if abs(x[0] - 0.5) > ROUNDING:
+        return f"context{where}: given first coordinate {x[0]}, expected 0.5 (the constant coordinate)"
+    return f"context{where}: given norm {math.hypot(*x):.10g}, expected at most 1"
 
 
 def label(y: float) -> float:
@@ -91,7 +89,10 @@ def event_key(event: object) -> int:
 
 def positive(name: str, value: float) -> float:
     """Return a finite positive float."""
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name}: given {value!r}, expected a positive finite number")
     return number
