@@ -1,0 +1,140 @@
+"""PSMCal_2 ≤ PSReg ≤ certificate ≤ theorem, against everybody, for every combination."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swapcal import Forecaster, memory
+from swapcal.certificate import Certificate
+from swapcal.kernels.state import T_GAP
+from tests.adversaries import RULES, contexts, rules
+from tests.checks import COMBINATIONS, NAMES, build, stream
+
+SLACK = 1e-9
+every_combination = pytest.mark.parametrize("combination", COMBINATIONS, ids=NAMES)
+
+
+def assert_chain(certificate: Certificate) -> None:
+    slack = SLACK * (1 + certificate.bound)
+    assert 0 <= certificate.psmcal_2 <= certificate.psreg + slack
+    assert certificate.psreg <= certificate.bound + slack
+    assert certificate.psmcal_1 <= np.sqrt(certificate.rounds * certificate.psmcal_2) + slack
+    assert certificate.bound == pytest.approx(certificate.rounding + certificate.learning + certificate.prior)
+    if certificate.late == 0:
+        assert certificate.theorem is not None
+        assert certificate.theorem_psmcal is not None
+        assert certificate.bound <= certificate.theorem + slack
+        assert certificate.psmcal_2 <= certificate.theorem_psmcal + slack
+        assert certificate.theorem_psmcal <= certificate.theorem + slack
+    assert certificate.holds()
+
+
+@every_combination
+@pytest.mark.parametrize("rule", RULES)
+def test_the_chain_of_inequalities_against_adversaries(combination, rule):
+    rng = np.random.default_rng(1)
+    X, label = contexts(rng, 150, 3), rules(rng, 150, 3)[rule]
+    if rule == "oppose the mean":
+        X = np.tile(X[:3], (50, 1))
+    forecaster = build(combination, 3)
+    assert_chain(forecaster.certificate())
+    for t, x in enumerate(X):
+        ticket = forecaster.predict(x)
+        width = np.max(np.diff(forecaster.levels)) if forecaster._mixing != "hedge" else ticket.high - ticket.low
+        assert ticket._tickets[0, T_GAP] <= width**2 / 4 + 1e-15
+        forecaster.update(ticket, label(t, x, ticket))
+        if t in (0, 1, 30):
+            assert_chain(forecaster.certificate())
+    assert_chain(forecaster.certificate())
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(COMBINATIONS),
+    st.integers(1, 8),
+    st.floats(0.01, 100),
+    st.floats(0.001, 10),
+    st.integers(0, 10**6),
+    st.sampled_from(["noise", "rare", "tiny", "one-hot", "constant"]),
+)
+def test_the_chain_of_inequalities_on_arbitrary_streams(combination, dim, ridge, kappa, seed, kind):
+    rng = np.random.default_rng(seed)
+    X = contexts(rng, 200, dim)
+    if kind == "tiny":
+        X[:, 1:] *= 1e-8
+    elif kind == "constant":
+        X[:] = X[0]
+    elif kind == "one-hot" and dim > 1:
+        X[:, 1:] = 0.8 * np.eye(dim - 1)[rng.integers(dim - 1, size=200)]
+    y = (rng.random(200) < (0.01 if kind == "rare" else 0.5 + 0.4 * np.sin(5 * X[:, -1]))).astype(float)
+    forecaster = build(combination, dim, ridge=ridge, kappa=kappa)
+    forecaster.run(X, y)
+    assert_chain(forecaster.certificate())
+
+
+@pytest.mark.parametrize("levels", ["adaptive", 20])
+@pytest.mark.parametrize("learner", ["ridge", "vaw"])
+def test_the_chain_of_inequalities_after_many_rounds(levels, learner):
+    rng = np.random.default_rng(2)
+    X = contexts(rng, 100_000, 4)
+    y = (rng.random(100_000) < np.clip(0.5 + np.sin(np.arange(100_000) / 9000) * X[:, 1], 0, 1)).astype(float)
+    forecaster = Forecaster(4, levels=levels, learner=learner)
+    forecaster.run(X, y)
+    certificate = forecaster.certificate()
+    assert_chain(certificate)
+    assert certificate.theorem is not None
+    assert certificate.theorem < 100_000 / 4, "worth more than the trivial bound"
+
+
+@every_combination
+def test_the_implied_gram_matrix_is_the_accumulated_one(combination):
+    """Swap regret needs G = Σ α x xᵀ; ridge and VAW recover it from the factor instead of keeping it."""
+    X, y = stream(3000, 5)
+    forecaster = build(combination, 5)
+    state = forecaster._state
+    G = {}
+    for x, label in zip(X[:400], y[:400], strict=True):
+        ticket = forecaster.predict(x)
+        row, mix = ticket._tickets[0], ticket._mixes[0]
+        shares = {int(row[8]): 1 - row[4], int(row[9]): row[4]}
+        if mix.size:
+            shares = dict(enumerate(mix[: len(mix) // 2]))
+        for slot, weight in shares.items():
+            G[slot] = G.get(slot, np.zeros((5, 5))) + weight * np.outer(x, x)
+        forecaster.update(ticket, label)
+    state = forecaster._state
+    for slot, expected in G.items():
+        np.testing.assert_allclose(
+            memory.gram(state, slot, 5), expected, rtol=0, atol=1e-9 * np.trace(expected) + 1e-14, err_msg=str(slot)
+        )
+
+
+def test_a_fresh_certificate_is_empty_and_speaks():
+    certificate = Forecaster(3).certificate()
+    assert certificate.psreg == certificate.psmcal_1 == certificate.psmcal_2 == certificate.bound == 0
+    assert certificate.rounds == certificate.late == 0
+    assert "worst-case theorem" in str(certificate)
+    late = Forecaster(3, levels=4)
+    late.update(late.predict_many(np.tile([0.5, 0.1, 0.1], (3, 1))), [0, 1, 1])
+    assert "not claimed (late labels)" in str(late.certificate())
+
+
+def test_holds_can_fail():
+    good = Forecaster(2).certificate().as_dict()
+    assert Certificate(**good).holds()  # type: ignore[arg-type]
+    assert not Certificate(**(good | {"psreg": 1e-3})).holds()  # type: ignore[arg-type]
+    assert not Certificate(**(good | {"psmcal_2": 1e-3})).holds()  # type: ignore[arg-type]
+    assert not Certificate(**(good | {"bound": 1e6, "psreg": 0.0})).holds()  # type: ignore[arg-type]
+
+
+def test_perfect_calibration_has_no_regret_left():
+    """Labels equal to a level that is played surely: nothing to gain."""
+    X = np.tile([0.5, 0.3], (500, 1))
+    forecaster = Forecaster(2, levels=4)
+    forecaster.run(X, np.full(500, 0.25))
+    certificate = forecaster.certificate()
+    assert certificate.psmcal_2 < 0.1
+    assert certificate.psreg < 0.2
