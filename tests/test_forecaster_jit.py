@@ -1,0 +1,62 @@
+"""Compiled and interpreted, the engine computes the same: the same source, without the compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.checks import COMBINATIONS, NAMES, build, stream
+
+ROWS, DIM = 24, 5
+FIELDS = ("p", "mean", "low", "high", "weight")
+
+
+def outcome(combination: tuple[str, str, str]) -> np.ndarray:
+    """Return all that a short run shows: forecasts, then the certificate's numbers, then the learners."""
+    X, y = stream(ROWS, DIM, seed=3)
+    forecaster = build(combination, DIM, kappa=0.02, seed=8)
+    late = forecaster.predict(X[0])
+    forecasts = forecaster.run(X, y)
+    forecaster.update(late, y[0])
+    certificate, used = forecaster.certificate(), len(forecaster.levels)
+    shown = [getattr(forecasts, name) for name in FIELDS]
+    proved = [certificate.psmcal_1, certificate.psmcal_2, certificate.psreg, certificate.rounding]
+    learned = [getattr(forecaster._state, name)[:used].ravel() for name in ("theta", "factor", "scale")]
+    return np.concatenate([*shown, proved, *learned])
+
+
+def write(path: str) -> None:
+    """Save the outcome of every combination; what the interpreted process runs."""
+    # Compiled integers wrap around silently, as the hash intends; interpreted ones warn.
+    with np.errstate(over="ignore"):
+        np.savez(path, **{name: outcome(c) for name, c in zip(NAMES, COMBINATIONS, strict=True)})
+
+
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("jit") / "outcomes.npz"
+    root = Path(__file__).parents[1]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(root)}
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        f"from tests.test_forecaster_jit import write; write({str(path)!r})",
+    ]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_and_interpreted_agree(interpreted, name):
+    compiled = outcome(COMBINATIONS[NAMES.index(name)])
+    assert compiled.shape == interpreted[name].shape
+    np.testing.assert_allclose(compiled, interpreted[name], rtol=1e-9, atol=1e-9)
