@@ -54,7 +54,7 @@ def decide(
         columns = Columns(prob, label, tuple(keep or ()))
         totals = _run(file, output, columns, _distinct(specifications), console)
     except (LossError, OSError, KeyError, pa.ArrowException) as error:
-        console.print(f"swapcal decide: {_message(error)}", style="red", markup=False, highlight=False)
+        console.print(f"swapcal decide: {_message(error)}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(BAD_INPUT) from None
     console.print(_summary(specifications, totals, labelled=label is not None))
 
