@@ -29,8 +29,7 @@ SLOW_DRAWS = 199
 class Finding(NamedTuple):
     """One cell of the scan: a group or feature and a range of predictions, with its simultaneous p-value.
 
-    `gap` is the mean of y − p over the group; for a numeric feature, the change of y − p per standard unit of
-    the coordinate.
+    `gap` is the mean of y − p over the group; for a numeric feature, the slope of y − p in the coordinate.
     """
 
     name: str
@@ -207,10 +206,10 @@ class Audit(Measured):
             return Finding(name, place, interval, n, gap, cell.z, p_value, True)
         j = int(self._scan.coordinates[cell.function])
         n = float(self._tally.n[window].sum())
-        total = float(residuals.g[0, window, j].sum())
+        total = float(self._scan.sums(residuals)[0, cell.window, cell.function])
         if j == 0:
             return Finding("all rows", place, interval, n, 2.0 * total / n, cell.z, p_value, True)
-        slope = total / float(self._tally.G[window, j, j].sum())
+        slope = total / float(self._scan.squares[cell.window, cell.function])
         return Finding(self.coordinates[j].name, place, interval, n, slope, cell.z, p_value, False)
 
 

@@ -302,7 +302,7 @@ def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
         entry["curve"] = pictures.curve_within(table[:, place])
         entry["resembles"] = _group_likenesses(audit, found.name)
     else:
-        j = [c.name for c in audit.coordinates].index(found.name)
+        j = 1 + [c.name for c in audit.coordinates[1:]].index(found.name)
         rows = _rows(audit, list(_span(audit, found)))
         coordinate = audit.coordinates[j]
         raw = rows.X[:, j] / coordinate.factor + coordinate.centre

@@ -1,10 +1,10 @@
 """The scan: one simultaneous test over all groups, features and ranges of predictions.
 
 A cell is a window of adjacent levels (one level, two, four, … all) together with a function f: a group's
-indicator, a feature, or the constant. Its score is |z| − Γ with z = Σ α f(x)(y − p) / √(Σ α² f² p(1 − p)) and
-Γ = √(2 log(V_f / V_cell)), the price of looking at a small part of f's variance; without it the many small
-windows would drown the few large ones. The test statistic is the largest score of all cells; its null
-distribution is simulated, so the p-value accounts for every cell looked at.
+indicator, a feature less its mean in the window, or the constant. Its score is |z| − Γ with
+z = Σ α f(x)(y − p) / √(Σ α² f² p(1 − p)) and Γ = √(2 log(V_f / V_cell)), the price of looking at a small part of
+f's variance; without it the many small windows would drown the few large ones. The test statistic is the
+largest score of all cells; its null distribution is simulated, so the p-value accounts for every cell looked at.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,7 @@ LEAST_VARIANCE = 10.0
 class Cell(NamedTuple):
     """One window of levels [first, last] and one function, with its penalised and plain score."""
 
+    window: int
     first: int
     last: int
     function: int
@@ -35,27 +36,33 @@ class Cell(NamedTuple):
 class Scan:
     """The family of cells of a scene: which functions, which windows, their variances and penalties.
 
-    Functions are numbered: the chosen context coordinates first, then all groups.
+    Functions are numbered: the chosen context coordinates first (the constant is the first of them), then all
+    groups.
     """
 
     def __init__(self, scene: Scene, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
         self.coordinates = coordinates
         self.windows = _windows(len(scene.n))
-        diagonal = np.einsum("ldd->ld", scene.H)[:, coordinates]
-        variance = np.concatenate([diagonal, scene.group_variance], axis=1)
-        self._root, self._penalty = self._prices(variance, self._worth(scene, unit))
+        self.centre, variance, self.squares = self._centred(scene)
+        groups = self._sum(scene.group_variance[None])[0]
+        self.centre = np.concatenate([self.centre, np.zeros_like(groups)], axis=1)
+        typical = self.squares[-1] / max(float(scene.n.sum()), 1e-300)
+        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(groups.shape[1])])
+        self._root, self._penalty = _prices(np.concatenate([variance, groups], axis=1), unit * worth)
 
-    def _worth(self, scene: Scene, unit: float) -> Array:
-        """Scale of each function's variance that counts as one event."""
-        squares = np.einsum("ldd->d", scene.G)[self.coordinates] / max(float(scene.n.sum()), 1e-300)
-        return unit * np.concatenate([np.maximum(squares, 1e-300), np.ones(scene.group_variance.shape[1])])
-
-    def _prices(self, variance: Array, worth: Array) -> tuple[Array, Array]:
-        summed = self._sum(variance[None])[0]
-        total = np.maximum(summed[-1], 1e-300)
-        usable = summed >= LEAST_VARIANCE * worth
-        root = np.where(usable, np.sqrt(np.maximum(summed, 1e-300)), np.inf)
-        return root, np.sqrt(2.0 * np.log(np.maximum(total / np.maximum(summed, 1e-300), 1.0)))
+    def _centred(self, scene: Scene) -> tuple[Array, Array, Array]:
+        """Per window and coordinate: its mean in units of the constant, null variance and squares about it."""
+        j = self.coordinates
+        first, second = (self._sum(M[None, :, 0][:, :, j])[0] for M in (scene.G, scene.H))
+        squares, variance = (self._sum(np.einsum("ldd->ld", M)[None][:, :, j])[0] for M in (scene.G, scene.H))
+        mean = first / np.where(first[:, :1] > 0, first[:, :1], 1.0)
+        mean[:, 0] = 0.0
+        constant_squares, constant_variance = first[:, :1], second[:, :1]
+        return (
+            mean,
+            variance - 2.0 * mean * second + mean**2 * constant_variance,
+            squares - 2.0 * mean * first + mean**2 * constant_squares,
+        )
 
     def _sum(self, per_level: Array) -> Array:
         """Sum (B, L, F) values over every window."""
@@ -63,9 +70,14 @@ class Scan:
         total = np.concatenate([np.zeros_like(total[:, :1]), total], axis=1)
         return np.asarray(total[:, self.windows[:, 1] + 1] - total[:, self.windows[:, 0]])
 
+    def sums(self, r: Residuals) -> Array:
+        """Σ α f(x)(y − p) of every cell, (B, windows, functions)."""
+        raw = self._sum(np.concatenate([r.g[:, :, self.coordinates], r.S], axis=2))
+        return np.asarray(raw - self.centre * raw[:, :, :1])
+
     def scores(self, r: Residuals) -> tuple[Array, Array]:
         """Penalised |z| and z of every cell, (B, windows, functions); −∞ and 0 where a cell is unusable."""
-        z = self._sum(np.concatenate([r.g[:, :, self.coordinates], r.S], axis=2)) / self._root
+        z = self.sums(r) / self._root
         return np.where(np.isfinite(self._root), np.abs(z) - self._penalty, -np.inf), z
 
     def measure(self, scene: Scene, r: Residuals) -> Array:
@@ -74,14 +86,15 @@ class Scan:
         best = np.empty(len(r.g))
         for values, part in self._blocks(r):
             found = np.empty(len(r.g))
-            scan_maxima(values, self.windows, self._root[:, part], self._penalty[:, part], found)
+            scan_maxima(values, self.windows, self.centre[:, part], self._root[:, part], self._penalty[:, part], found)
             best = found if part.start == 0 else np.maximum(best, found)
         return np.where(np.isfinite(best), best, 0.0)
 
     def _blocks(self, r: Residuals) -> Iterator[tuple[Array, slice]]:
         count = len(self.coordinates)
         yield np.ascontiguousarray(r.g[:, :, self.coordinates]), slice(0, count)
-        yield r.S, slice(count, count + r.S.shape[2])
+        if r.S.shape[2]:
+            yield r.S, slice(count, count + r.S.shape[2])
 
     def cells(self, r: Residuals) -> list[Cell]:
         """Best window of every function, highest score first."""
@@ -91,8 +104,15 @@ class Scan:
             w = int(score[:, f].argmax())
             if np.isfinite(score[w, f]):
                 first, last = self.windows[w]
-                found.append(Cell(int(first), int(last), f, float(score[w, f]), float(z[w, f])))
+                found.append(Cell(w, int(first), int(last), f, float(score[w, f]), float(z[w, f])))
         return sorted(found, key=lambda cell: (-cell.score, cell.function))
+
+
+def _prices(variance: Array, worth: Array) -> tuple[Array, Array]:
+    """Return every cell's standard deviation (infinite where there is too little variance) and penalty."""
+    safe = np.maximum(variance, 1e-300)
+    root = np.where(variance >= LEAST_VARIANCE * worth, np.sqrt(safe), np.inf)
+    return root, np.sqrt(2.0 * np.log(np.maximum(safe[-1] / safe, 1.0)))
 
 
 def _windows(levels: int) -> NDArray[np.intp]:

@@ -187,14 +187,16 @@ def fill(column: Array, centre: float, factor: float, bound: float, out: Array) 
 
 
 @jit
-def scan_maxima(values: Array, windows: NDArray[np.intp], root: Array, penalty: Array, maxima: Array) -> None:
-    """Write the largest |Σ_window values| / root − penalty over windows and functions of every draw.
+def scan_maxima(
+    values: Array, windows: NDArray[np.intp], centre: Array, root: Array, penalty: Array, maxima: Array
+) -> None:
+    """Write the largest |Σ_window (values_f − centre·values_0)| / root − penalty of every draw.
 
     Parameters
     ----------
     values : (B, L, F)
     windows : (W, 2) first and last level
-    root, penalty : (W, F); a root of infinity takes a cell out
+    centre, root, penalty : (W, F); a root of infinity takes a cell out
     maxima : (B,) written; −∞ where no cell is left
     """
     draws, levels, functions = values.shape
@@ -206,7 +208,9 @@ def scan_maxima(values: Array, windows: NDArray[np.intp], root: Array, penalty: 
         best = -np.inf
         for w in range(len(windows)):
             first, last = windows[w, 0], windows[w, 1] + 1
+            base = total[last, 0] - total[first, 0]
             for f in range(functions):
                 if root[w, f] < np.inf:
-                    best = max(best, abs(total[last, f] - total[first, f]) / root[w, f] - penalty[w, f])
+                    inside = total[last, f] - total[first, f] - centre[w, f] * base
+                    best = max(best, abs(inside) / root[w, f] - penalty[w, f])
         maxima[b] = best

@@ -1,0 +1,179 @@
+"""The findings: valid, plain, reproducible, and true to the audit they come from."""
+
+import json
+
+import numpy as np
+import pytest
+
+from swapcal import Audit
+from swapcal.audit.findings import plain
+from swapcal.audit.timeline import MOST_BINS, Span, Timeline
+from swapcal.report import validate
+
+
+def columns(rows=3000, bias=0.12):
+    rng = np.random.default_rng(1)
+    p = rng.random(rows)
+    features = {"age": rng.normal(40, 8, rows), "town": rng.choice(["Rome", "Bari"], rows)}
+    shift = rng.choice(["day", "night"], rows, p=[0.8, 0.2])
+    y = (rng.random(rows) < np.clip(p + bias * (shift == "night"), 0, 1)).astype(float)
+    time = np.datetime64("2021-03-01") + np.arange(rows) // 30
+    return p, y, features, shift, time
+
+
+def make(rows=3000, bias=0.12, order=slice(None), like=None):
+    p, y, features, shift, time = columns(rows, bias)
+    chosen = {name: values[order] for name, values in features.items()}
+    return Audit.from_features(p[order], y[order], chosen, groups={"shift": shift[order]}, time=time[order], like=like)
+
+
+@pytest.fixture(scope="module")
+def audit():
+    return make()
+
+
+@pytest.fixture(scope="module")
+def findings(audit):
+    return audit.to_dict(created_at="2021-07-01")
+
+
+def test_findings_are_valid_plain_and_complete(findings):
+    validate(findings)
+    assert json.loads(json.dumps(findings, allow_nan=False)) == findings
+    assert {q["name"] for q in findings["quantities"]} >= {"SMCal_2", "SMCal_1", "SReg", "SOmni", "MCal_2", "Cal_1"}
+    assert findings["identity"]["first_time"] == "2021-03-01"
+    assert findings["identity"]["last_time"] == "2021-06-08"
+    assert sum(level["n"] for level in findings["reliability"]) == 3000
+    assert sum(findings["density"]["counts"]) == 3000
+    assert sum(period["n"] for period in findings["timeline"]) == 3000
+    assert {group["name"] for group in findings["groups"]} == {
+        "shift = day",
+        "shift = night",
+        "town = Bari",
+        "town = Rome",
+    }
+
+
+def test_headline_names_the_planted_group(findings):
+    assert findings["headline"]["verdict"] == "miscalibrated"
+    assert "shift = night" in findings["headline"]["sentence"]
+    first = findings["witnesses"][0]
+    assert first["group"] == "shift = night"
+    assert first["gap"] == pytest.approx(0.1, abs=0.04)
+    assert sum(point["n"] for point in first["curve"]) == first["n"] or first["levels"]
+
+
+def test_values_are_the_audits_own(audit, findings):
+    by_name = {(q["name"], q["against"]): q for q in findings["quantities"]}
+    assert by_name["SMCal_2", "F_1^lin"]["value"] == pytest.approx(audit.smcal(2))
+    assert by_name["SOmni", "F_res^aff"]["mean_value"] == pytest.approx(audit.somni(mean=True))
+    assert by_name["MCal_1", "F_1^lin"]["upper_value"] == pytest.approx(audit.mcal(1)[1])
+    assert findings["scores"]["auc"] == pytest.approx(audit.auc()[0])
+    night = next(row for row in audit.group_table() if row.name == "shift = night")
+    shown = next(row for row in findings["groups"] if row["name"] == "shift = night")
+    assert (shown["gap"], shown["low"], shown["high"]) == (night.gap, night.low, night.high)
+
+
+def test_twin_and_page_are_written(audit, tmp_path):
+    text = audit.to_json(tmp_path / "audit.json", created_at="now")
+    assert json.loads(text) == audit.to_dict(created_at="now")
+    assert (tmp_path / "audit.json").read_text(encoding="utf-8") == text
+    page = audit.to_html(tmp_path / "audit.html", created_at="now")
+    assert (tmp_path / "audit.html").read_text(encoding="utf-8") == page
+    assert len(page.encode()) < 1_000_000
+    assert "shift = night" in page
+
+
+def test_findings_do_not_depend_on_order_or_split(audit, findings):
+    order = np.random.default_rng(5).permutation(3000)
+    merged = make(order=order[:1200], like=audit) + make(order=order[1200:], like=audit)
+    other = merged.to_dict(created_at="2021-07-01")
+    assert other["headline"] == findings["headline"]
+    assert other["identity"] == findings["identity"]
+    assert [w["sentence"] for w in other["witnesses"]] == [w["sentence"] for w in findings["witnesses"]]
+    for one, two in zip(other["quantities"], findings["quantities"], strict=True):
+        assert one["value"] == pytest.approx(two["value"])
+        assert one["p_value"] == two["p_value"]
+    assert make().to_json() == audit.to_json()
+
+
+def test_certificate_is_shown_beside_the_observed_error(audit):
+    certificate = {
+        "bound": 55.0, "theorem": 80.0, "theorem_psmcal": 70.0, "rounding": 10.0, "learning": 25.0, "prior": 20.0,
+        "rounds": 3000, "levels": 12, "dim": 4, "psreg": 9.0,
+    }  # fmt: skip
+    findings = audit.to_dict(certificate=certificate)
+    validate(findings)
+    assert findings["forecaster"]["certificate"] == 55.0
+    assert findings["forecaster"]["observed"] == 9.0
+    assert [piece["value"] for piece in findings["forecaster"]["pieces"]] == [10.0, 25.0, 20.0]
+    regret = next(q for q in findings["quantities"] if q["name"] == "PSReg")
+    assert (regret["bound"], regret["certificate"]) == (80.0, 55.0)
+    assert regret["value"] == pytest.approx(audit.psreg())
+
+
+def test_true_predictions_and_tiny_data_read_differently():
+    calm = make(bias=0.0).to_dict()
+    assert calm["headline"]["verdict"] == "calibrated"
+    assert "percentage points" in calm["headline"]["detail"]
+    tiny = Audit([0.3, 0.6], [0, 1]).to_dict()
+    validate(tiny)
+    assert tiny["headline"]["verdict"] == "inconclusive"
+    assert tiny["witnesses"] == []
+
+
+@pytest.mark.parametrize(("p", "y"), [([0.0, 1.0], [1, 0]), ([0.5], [1]), ([0.2] * 300, [0] * 300)])
+def test_extreme_data_still_make_a_page(p, y):
+    audit = Audit.from_features(p, y, {"flat": np.ones(len(p))}, groups=["g"] * len(p), time=np.zeros(len(p)))
+    findings = audit.to_dict()
+    validate(findings)
+    assert audit.to_html()
+
+
+def test_numeric_witness_draws_its_curve_in_the_features_units():
+    rng = np.random.default_rng(2)
+    income = rng.normal(30_000, 8_000, 4000)
+    p = np.full(4000, 0.5)
+    y = rng.random(4000) < 0.5 + 1e-5 * (income - 30_000)
+    findings = Audit.from_features(p, y, {"income": income}).to_dict()
+    witness = findings["witnesses"][0]
+    assert witness["group"] == "income"
+    assert witness["axis"] == "income"
+    scores = [point["score"] for point in witness["curve"]]
+    assert scores == sorted(scores)
+    assert 15_000 < scores[0] < 25_000 < 35_000 < scores[-1] < 50_000
+    assert "the higher income, the more often" in witness["sentence"]
+
+
+def test_many_groups_are_cut_in_the_table_but_all_are_tested():
+    rng = np.random.default_rng(0)
+    p = rng.random(4000)
+    audit = Audit(p, rng.random(4000) < p, groups={"id": rng.integers(0, 150, 4000)})
+    findings = audit.to_dict()
+    assert len(findings["groups"]) == 100
+    assert len(audit.group_table()) == 150
+    assert any("100 most doubtful of 150" in note for note in findings["notes"])
+
+
+def test_plain_turns_numpy_into_python():
+    assert plain({"a": np.float64(1.5), "b": [np.int64(2), np.nan], "c": (np.bool_(True),)}) == {
+        "a": 1.5,
+        "b": [2, None],
+        "c": [True],
+    }
+
+
+def test_time_bins_double_and_forget_the_order():
+    rng = np.random.default_rng(0)
+    time = np.sort(rng.random(500) * 10.0 ** rng.integers(0, 6, 500))
+    p, y, w = rng.random(500), rng.random(500).round(), np.ones(500)
+    whole, late, early = Timeline(), Timeline(), Timeline()
+    whole.add(time, False, p, y, w)
+    late.add(time[250:], False, p[250:], y[250:], w[250:])
+    early.add(time[:250], False, p[:250], y[:250], w[:250])
+    late.merge(early)
+    assert late.span == whole.span
+    np.testing.assert_allclose(late.table, whole.table)
+    assert len(whole.table) <= MOST_BINS
+    assert len(whole.labels()) == len(whole.table)
+    assert Span.of(3.0, 3.0).last == Span.of(3.0, 3.0).first
