@@ -12,11 +12,15 @@ import pytest
 from tests.checks import CHECKS, COMBINATIONS, NAMES, build
 
 
+HORIZON = 400
+
+
 def baselines() -> dict[str, Any]:
     """Return the online baselines by name: each value builds one for a given dimension."""
     if find_spec("swapcal.baselines") is None:
         return {}
-    return dict(getattr(import_module("swapcal.baselines"), "ONLINE", {}))
+    online = import_module("swapcal.baselines").ONLINE
+    return {f"baseline/{name}": partial(kind, horizon=HORIZON) for name, kind in online.items()}
 
 
 EVERY = {name: partial(build, combination) for name, combination in zip(NAMES, COMBINATIONS, strict=True)} | baselines()
