@@ -18,7 +18,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from swapcal.archive import ArchiveError
-from swapcal.audit import Audit
 from swapcal.cli.decide import _writer
 from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
 from swapcal.live import Live, Trace
@@ -191,6 +190,8 @@ def _rows(stream: Stream, trace: Trace, cut: slice) -> pa.Table:
 
 def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Roles, file: str) -> None:
     """Audit the issued forecasts over every coordinate and group, and render the findings."""
+    from swapcal.audit import Audit  # half the time of importing this command, and only reports need it
+
     known = ~np.isnan(stream.y)
     if not known.any():
         raise InputError(f"{path}: a report needs labels, and {file} has none")

@@ -1,0 +1,387 @@
+"""Seven recorded streams, one setting, against what one would use instead.
+
+    SWAPCAL_DATA=directory python experiments/streams.py [--data elec2 ...] [--quick]
+
+Every method sees the rows in recorded order and forecasts each before it learns it. Slow methods see a prefix; our
+figures on the same prefix stand beside theirs. Run on all data it writes the measured part of docs/streams.md and
+its picture docs/streams.svg.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from swapcal import Forecaster
+from swapcal.audit import Audit
+from swapcal.baselines import ONLINE
+from swapcal.live import Live, Trace
+
+Array = NDArray[np.float64]
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
+STREAMS = ("elec2", "bank_marketing", "rain_australia", "hotel_bookings", "nycflights", "fte_games", "obd_clicks")
+NUMERIC_ELEC2 = ["date", "day", "period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer"]
+TREE_ROWS, FOREST_ROWS = 40_000, 4_000
+GROUP_ROWS = 500
+BINS = 15
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Data:
+    """One recorded stream."""
+
+    name: str
+    frame: pd.DataFrame
+    y: Array
+    scores: list[str]
+    groups: dict[str, Any]
+    time: Any
+    label_time: Any
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one method did on one stream."""
+
+    stream: str
+    method: str
+    rows: int
+    brier: float
+    log_loss: float
+    smcal: float
+    null: float
+    group_ece: float
+    speed: float
+
+
+# ---------------------------------------------------------------- data
+
+
+def load(name: str) -> Data:
+    """Read a stream; its time columns are no features."""
+    folder = os.environ.get("SWAPCAL_DATA")
+    if not folder or not Path(folder, f"{name}.csv.gz").exists():
+        sys.exit(f"set SWAPCAL_DATA to the directory that holds {name}.csv.gz")
+    frame = pd.read_csv(Path(folder) / f"{name}.csv.gz")
+    about = json.loads((Path(folder) / "manifest.json").read_text())[name]
+    groups = {column: frame[column].astype(str).to_numpy() for column in about["groups"]}
+    times = {column: frame.pop(column) for column in ("t", "t_label") if column in frame}
+    y = frame.pop("y").to_numpy(dtype=np.float64)
+    published = about["forecast_col"]
+    return Data(name, frame, y, [published] if published else [], groups, times.get("t"), times.get("t_label"))
+
+
+# ---------------------------------------------------------------- measures
+
+
+def log_loss(p: Array, y: Array) -> float:
+    inside = np.clip(p, FLOOR, 1 - FLOOR)
+    return float(-np.mean(y * np.log(inside) + (1 - y) * np.log(1 - inside)))
+
+
+def calibration_error(p: Array, y: Array) -> float:
+    """Return the expected calibration error over equal-width bins."""
+    cell = np.minimum((p * BINS).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(cell, y - p, BINS)).sum() / len(p))
+
+
+def worst_group(p: Array, y: Array, groups: dict[str, Any]) -> float:
+    """Return the largest calibration error among the natural groups with enough rows."""
+    worst = 0.0
+    for labels in groups.values():
+        codes, names = pd.factorize(labels[: len(p)])
+        for code in range(len(names)):
+            rows = codes == code
+            if rows.sum() >= GROUP_ROWS:
+                worst = max(worst, calibration_error(p[rows], y[rows]))
+    return worst
+
+
+def judge(data: Data, method: str, p: Array, x: Array, seconds: float) -> Score:
+    """Measure forecasts of the first len(p) rows, all methods against the same contexts."""
+    n = len(p)
+    y = data.y[:n]
+    noise = Audit(p, y, x[:n]).noise("smcal", 2)
+    brier = float(np.mean((p - y) ** 2))
+    group = worst_group(p, y, data.groups)
+    return Score(data.name, method, n, brier, log_loss(p, y), noise.value, noise.mean, group, n / seconds)
+
+
+# ---------------------------------------------------------------- methods
+
+
+def ours(data: Data, frame: pd.DataFrame | None = None, *, late: bool = False) -> tuple[Live, Trace, float]:
+    """Run swapcal with its defaults; with `late`, labels are learned when they became known."""
+    live, when = Live(scores=data.scores), {}
+    if late:
+        when = {"time": pd.to_datetime(data.time).to_numpy(), "label_time": pd.to_datetime(data.label_time).to_numpy()}
+    start = time.perf_counter()
+    trace = live.trace(data.frame if frame is None else frame, data.y, **when)
+    return live, trace, time.perf_counter() - start
+
+
+def records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Return rows as mappings without missing values."""
+    for row in frame.to_dict("records"):
+        yield {name: value for name, value in row.items() if value == value}
+
+
+def river_model(kind: str) -> Any:
+    """Return a river pipeline: one-hot categories, standardised numbers, a classifier with its defaults."""
+    from river import compose, forest, linear_model, preprocessing, tree
+
+    encode = (compose.SelectType(str) | preprocessing.OneHotEncoder()) + (
+        compose.SelectType((int, float)) | preprocessing.StandardScaler()
+    )
+    if kind == "logistic":
+        return encode | linear_model.LogisticRegression()
+    return tree.HoeffdingAdaptiveTreeClassifier(seed=0) if kind == "tree" else forest.ARFClassifier(seed=0)
+
+
+def run_river(data: Data, kind: str, rows: int) -> tuple[Array, float]:
+    model, y = river_model(kind), data.y[:rows].astype(bool).tolist()
+    p = np.zeros(len(y))
+    start = time.perf_counter()
+    for k, record in enumerate(records(data.frame[:rows])):
+        p[k] = model.predict_proba_one(record).get(True, 0.5 if k == 0 else 0.0)
+        model.learn_one(record, y[k])
+    return p, time.perf_counter() - start
+
+
+def run_vowpal(data: Data) -> tuple[Array, float]:
+    """Vowpal Wabbit's adaptive, normalised logistic regression on all features and their pairs."""
+    from vowpalwabbit import Workspace
+
+    model = Workspace("--loss_function logistic --link logistic -q :: --quiet")
+    p = np.zeros(len(data.y))
+    start = time.perf_counter()
+    names = {name: "".join(c if c.isalnum() else "_" for c in name) for name in data.frame.columns}
+    for k, record in enumerate(records(data.frame)):
+        parts = [
+            f"{names[n]}={str(v).replace(' ', '_').replace(':', '_').replace('|', '_')}" if isinstance(v, str)
+            else f"{names[n]}:{v}"
+            for n, v in record.items()
+        ]  # fmt: skip
+        text = "|f " + " ".join(parts)
+        p[k] = model.predict(text)
+        model.learn(f"{2 * int(data.y[k]) - 1} {text}")
+    seconds = time.perf_counter() - start
+    model.finish()
+    return np.clip(p, 0, 1), seconds
+
+
+def run_groups(data: Data) -> tuple[Array, float]:
+    """Online multicalibration over the natural groups, listed one by one."""
+    columns = []
+    for labels in data.groups.values():
+        codes, names = pd.factorize(labels)
+        columns += [codes == code for code in range(min(len(names), 30))]
+    member = np.column_stack(columns)
+    x = np.hstack([np.full((len(member), 1), 0.5), member * (0.8 / np.sqrt(len(data.groups)))])
+    everyone = lambda X: np.hstack([np.ones((len(X), 1)), X[:, 1:] > 0])  # noqa: E731
+    forecaster = ONLINE["groups"](x.shape[1], horizon=len(x), groups=everyone)
+    start = time.perf_counter()
+    return np.asarray(forecaster.run(x, data.y).p), time.perf_counter() - start
+
+
+# ---------------------------------------------------------------- one stream
+
+
+def measure(name: str, quick: bool) -> list[Score]:
+    """Run everything on one stream."""
+    data = load(name)
+    live, trace, seconds = ours(data)
+    x, made = trace.x, trace.forecast
+    scores = [judge(data, "swapcal, issued p", made.p, x, seconds), judge(data, "swapcal, mean", made.mean, x, seconds)]
+    singles = [k for k, expert in enumerate(live.experts) if expert != "blend"]
+    said = {live.experts[k]: trace.experts[:, k] for k in singles}
+    said |= {column: data.frame[column].to_numpy(dtype=np.float64) for column in data.scores}
+    best = min(said, key=lambda expert: float(np.mean((said[expert] - data.y) ** 2)))
+    scores.append(judge(data, f"best single expert ({best})", said[best], x, seconds))
+    if data.label_time is not None:
+        _, late, spent = ours(data, late=True)
+        scores.append(judge(data, "swapcal, mean, labels when known", late.forecast.mean, late.x, spent))
+    if name == "elec2":
+        _, few, spent = ours(data, data.frame[NUMERIC_ELEC2])
+        scores.append(judge(data, "swapcal, mean, eight numeric columns", few.forecast.mean, few.x, spent))
+    if quick:
+        return scores
+    scores.append(judge(data, "listed groups only (Gupta et al.)", *_spread(run_groups(data), x)))
+    scores.append(judge(data, "river logistic regression", *_spread(run_river(data, "logistic", 10**9), x)))
+    scores.append(judge(data, "Vowpal Wabbit, pairs", *_spread(run_vowpal(data), x)))
+    for kind, label, rows in (("tree", "river adaptive tree", TREE_ROWS), ("forest", "river ARF", FOREST_ROWS)):
+        rows = min(rows, len(data.y))
+        scores.append(judge(data, label, *_spread(run_river(data, kind, rows), x)))
+        if rows < len(data.y):
+            share = seconds * rows / len(data.y)
+            scores.append(judge(data, f"swapcal, mean, same {rows:,} rows", made.mean[:rows], x, share))
+    return scores
+
+
+def _spread(result: tuple[Array, float], x: Array) -> tuple[Array, Array, float]:
+    return result[0], x, result[1]
+
+
+# ---------------------------------------------------------------- drift
+
+
+def drifting(kind: str, n: int = 60_000, seed: int = 0) -> tuple[pd.DataFrame, Array, list[int]]:
+    """Return a synthetic stream whose concept changes: records, labels, and the rows where it changes."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 4))
+    shop = rng.choice(list("abcd"), n)
+    a, b = np.array([1.5, -1.0, 0.5, 0.0]), np.array([-1.5, 1.0, 0.0, 1.0])
+    t = np.arange(n) / n
+    share = {
+        "abrupt": (t > 0.5).astype(float),
+        "gradual": np.clip((t - 0.25) / 0.5, 0, 1),
+        "recurring": (np.floor(t * 8) % 2).astype(float),
+    }[kind]
+    margin = ((1 - share)[:, None] * a + share[:, None] * b) @ np.eye(4) * 1.0
+    chance = 1 / (1 + np.exp(-(margin * z).sum(axis=1) - 0.5 * (shop == "a")))
+    frame = pd.DataFrame(z, columns=[f"z{k}" for k in range(4)]).assign(shop=shop)
+    changes = {
+        "abrupt": [n // 2],
+        "gradual": [n // 4, n // 2, 3 * n // 4],
+        "recurring": [n * k // 8 for k in range(1, 8)],
+    }
+    return frame, (rng.random(n) < chance).astype(float), changes[kind]
+
+
+def restarted(x: Array, y: Array, changes: list[int]) -> Array:
+    """Return the mean forecasts of an engine that forgets everything at the given rows."""
+    stretches = itertools.pairwise([0, *changes, len(y)])
+    return np.concatenate([Forecaster(x.shape[1]).run(x[a:b], y[a:b]).mean for a, b in stretches])
+
+
+def drift_rows() -> list[tuple[str, float, float, float, float]]:
+    """Compare the engine with one that restarts where the concept changes, told by an oracle, and with experts."""
+    found = []
+    for kind in ("abrupt", "gradual", "recurring", "elec2", "bank_marketing"):
+        if kind in STREAMS:
+            data = load(kind)
+            frame, y, changes = data.frame, data.y, [len(data.y) * k // 4 for k in (1, 2, 3)]
+        else:
+            frame, y, changes = drifting(kind)
+        live = Live()
+        trace = live.trace(frame, y)
+        brier = [float(np.mean((trace.experts[:, k] - y) ** 2)) for k in range(1, trace.experts.shape[1])]
+        slow = float(np.mean((trace.experts[:, live.experts.index("AdaGrad 0.1")] - y) ** 2))
+        mean = float(np.mean((trace.forecast.mean - y) ** 2))
+        found.append((kind, mean, float(np.mean((restarted(trace.x, y, changes) - y) ** 2)), min(brier), slow))
+    return found
+
+
+# ---------------------------------------------------------------- writing
+
+
+def table_of(scores: list[Score]) -> str:
+    lines = []
+    for stream in dict.fromkeys(score.stream for score in scores):
+        ranked = [score for score in scores if score.stream == stream]
+        lines += [f"### {stream}, {ranked[0].rows:,} rows", ""]
+        lines += ["| method | rows | Brier | log loss | SMCal₂ (null mean) | worst group ECE | rows/s |"]
+        lines += ["|---|--:|--:|--:|--:|--:|--:|"]
+        for s in ranked:
+            digits = 5 if s.brier < 0.01 else 4
+            lines.append(
+                f"| {s.method} | {s.rows:,} | {s.brier:.{digits}f} | {s.log_loss:.4f} | {s.smcal:.1f} ({s.null:.1f}) | "
+                f"{s.group_ece:.4f} | {s.speed:,.0f} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def drift_table(rows: list[tuple[str, float, float, float, float]]) -> str:
+    lines = [
+        "### Drift",
+        "",
+        "| stream | swapcal, mean | engine restarted at the changes | best single expert | AdaGrad 0.1 |",
+    ]
+    lines += ["|---|--:|--:|--:|--:|"]
+    return "\n".join([*lines, *(f"| {r[0]} | {r[1]:.4f} | {r[2]:.4f} | {r[3]:.4f} | {r[4]:.4f} |" for r in rows)])
+
+
+COLOURS = {"swapcal, mean": "#0b6e4f", "best single expert": "#d08c00", "river logistic regression": "#7a7a7a",
+           "Vowpal Wabbit, pairs": "#3b5b92", "listed groups only (Gupta et al.)": "#a33b6a"}  # fmt: skip
+
+
+def picture(scores: list[Score]) -> str:
+    """Draw, for each stream, how much of the base rate's Brier score each method removes."""
+    width, left, row = 760, 150, 46
+    streams = [s for s in STREAMS if any(score.stream == s for score in scores)]
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {60 + row * len(streams)}" '
+             'font-family="sans-serif" font-size="13">',
+             '<title>Share of the base rate\'s Brier score removed, by stream and method</title>']  # fmt: skip
+    for k, name in enumerate(COLOURS):
+        at = left + 122 * k - 130
+        parts.append(f'<circle cx="{at}" cy="18" r="5" fill="{COLOURS[name]}"/>')
+        parts.append(f'<text x="{at + 9}" y="22" font-size="11">{name.replace(" (Gupta et al.)", "")}</text>')
+    for k, stream in enumerate(streams):
+        y = 60 + row * k
+        rate = float(np.mean(load(stream).y))
+        base = rate * (1 - rate)
+        found = {c: next((s for s in scores if s.stream == stream and s.method.startswith(c)), None) for c in COLOURS}
+        skill = {c: 1 - s.brier / base for c, s in found.items() if s is not None}
+        low, high = min(0.0, *skill.values()), max(skill.values())
+        place = lambda v, low=low, high=high: left + (v - low) / (high - low) * (width - left - 60)  # noqa: E731
+        parts.append(f'<text x="8" y="{y + 4}">{stream}</text>')
+        parts.append(f'<line x1="{place(0.0):.1f}" x2="{place(high):.1f}" y1="{y}" y2="{y}" stroke="#ccc"/>')
+        for c, v in skill.items():
+            parts.append(f'<circle cx="{place(v):.1f}" cy="{y}" r="6" fill="{COLOURS[c]}" fill-opacity="0.8"/>')
+        ours_at = skill["swapcal, mean"]
+        parts.append(f'<text x="{place(ours_at) + 9:.1f}" y="{y - 9}" font-size="11">{100 * ours_at:.1f} %</text>')
+    return "\n".join([*parts, "</svg>"])
+
+
+def write(scores: list[Score], drift: list[tuple[str, float, float, float, float]]) -> None:
+    page = DOCS / "streams.md"
+    text = page.read_text(encoding="utf-8")
+    begin, end = (text.index(mark) for mark in MARKS)
+    measured = f"{MARKS[0]}\n\n{table_of(scores)}\n{drift_table(drift)}\n\n"
+    page.write_text(text[:begin] + measured + text[end:], encoding="utf-8")
+    (DOCS / "streams.svg").write_text(picture(scores), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="*", default=[*STREAMS], choices=STREAMS)
+    parser.add_argument("--quick", action="store_true", help="only swapcal and its experts")
+    parser.add_argument("--keep", type=Path, help="directory of finished streams, to go on after an interruption")
+    options = parser.parse_args()
+    scores: list[Score] = []
+    for name in options.data:
+        scores += kept(options.keep, name, lambda name=name: measure(name, options.quick))
+        print(table_of([score for score in scores if score.stream == name]), flush=True)
+    drift = drift_rows()
+    print(drift_table(drift))
+    if set(options.data) == set(STREAMS) and not options.quick:
+        write(scores, drift)
+
+
+def kept(folder: Path | None, name: str, make: Callable[[], list[Score]]) -> list[Score]:
+    """Return a stream's results from a former run, or make and keep them."""
+    if folder is None:
+        return make()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    if not path.exists():
+        path.write_text(json.dumps([asdict(score) for score in make()]))
+    return [Score(**entry) for entry in json.loads(path.read_text())]
+
+
+if __name__ == "__main__":
+    main()
