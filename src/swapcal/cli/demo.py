@@ -1,40 +1,129 @@
-"""`swapcal demo`: the engine against a drifting world and against an adversary, with its certificate."""
+"""`swapcal demo`: a year of New York flights, forecast live, before and after."""
 
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from swapcal.datasets.playing import play
-from swapcal.datasets.synthetic import Stream
-from swapcal.forecaster import Forecaster
+from swapcal.audit import Audit
+from swapcal.datasets.flights import FEATURES, GROUPS, flights
+from swapcal.live import Live, Trace
+
+Array = NDArray[np.float64]
+
+PIECE = 8_192
+PLAIN = "SGD 0.3"
+SMALL_GROUP = 3_000
+BINS = 20
 
 
 def demo(
-    rows: Annotated[int, typer.Option(help="Rounds per stream.", min=1000)] = 500_000,
-    dim: Annotated[int, typer.Option(help="Coordinates of a context.", min=2)] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of streams and draws.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Where to write the HTML report.")] = Path("swapcal-demo.html"),
+    rows: Annotated[int, typer.Option(help="Only so many flights; 0 for the whole year.", min=0)] = 0,
 ) -> None:
-    """Play a drifting source and an adversary that sees each forecast before it chooses the outcome."""
+    """Forecast whether each flight of 2013 from New York will be late, cancelled or diverted, in order of departure.
+
+    Each flight is forecast before its outcome is learned. "Before" is a plain online logistic regression on the same
+    records; "after" is swapcal wrapped around it and its siblings. Nothing is tuned.
+    """
     console = Console()
-    table = Table(
-        "stream", "rows/s", "levels", "ℓ2 multicalibration", "bound", "theorem", title="Pseudo errors, summed"
+    console.print("Will this flight be 15 minutes late, cancelled or diverted? Every departure from New York in 2013.")
+    table = _loaded(console)
+    table = table.slice(0, rows) if rows else table
+    y = table["y"].to_numpy().astype(np.float64)
+    live = Live(groups=GROUPS)
+    start = time.perf_counter()
+    traces = _streamed(console, live, table.select(list(FEATURES)), y)
+    seconds = time.perf_counter() - start
+    before = np.concatenate([trace.experts[:, live.experts.index(PLAIN)] for trace in traces])
+    after = np.concatenate([trace.forecast.p for trace in traces])
+    mean = np.concatenate([trace.forecast.mean for trace in traces])
+    console.print(_overall(y, before, after, mean))
+    console.print(_by_group(table, y, before, after))
+    console.print(f"{len(y):,} flights in {seconds:.1f} s: {len(y) / seconds:,.0f} forecasts learned per second.")
+    console.print(str(live.certificate()), highlight=False)
+    with console.status("auditing the forecasts"):
+        _report(out, live, table, y, traces)
+    console.print(
+        f"\nReport: {out.resolve()}\nNext: swapcal forecast --help, swapcal audit --help, docs/guide.md",
+        highlight=False,
     )
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[speed]}"), TimeElapsedColumn())
+
+
+def _loaded(console: Console) -> Any:
+    with console.status("reading flights and weather"):
+        try:
+            return flights()
+        except ModuleNotFoundError as error:
+            console.print(f"swapcal demo: {error}", style="red", markup=False)
+            raise typer.Exit(2) from None
+
+
+def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:
+    columns = (TextColumn("forecasting"), BarColumn(), TextColumn("{task.fields[news]}"), TimeElapsedColumn())
+    traces: list[Trace] = []
+    squares, start = 0.0, time.perf_counter()
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        for kind in ("drifting", "adaptive"):
-            forecaster, start = Forecaster(dim, seed=seed), time.perf_counter()
-            task = progress.add_task(f"{kind:10}", total=rows, speed="")
-            for part in play(forecaster, Stream(kind, dim, rows, seed=seed)):
-                speed = forecaster.rounds / (time.perf_counter() - start)
-                progress.update(task, advance=len(part.y), speed=f"{speed:,.0f} rows/s")
-            found = forecaster.certificate()
-            table.add_row(
-                kind, f"{speed:,.0f}", str(found.levels), f"{found.psmcal_2:.3g}", f"{found.bound:.3g}",
-                f"{found.theorem or float('nan'):.3g}",
-            )  # fmt: skip
-    console.print(table)
-    console.print("Each error is at most its bound, and each bound at most its theorem, for any outcomes whatever.")
+        task = progress.add_task("", total=len(y), news="compiling")
+        for first in range(0, len(y), PIECE):
+            labels = y[first : first + PIECE]
+            traces.append(live.trace(records.slice(first, PIECE), labels))
+            squares += float(np.sum((traces[-1].forecast.mean - labels) ** 2))
+            done = first + len(labels)
+            speed = done / (time.perf_counter() - start)
+            progress.update(task, completed=done, news=f"{speed:,.0f} rows/s, Brier {squares / done:.4f}")
+    return traces
+
+
+def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
+    table = Table(title="All flights", caption=f"late: {y.mean():.1%} of {len(y):,}")
+    for heading in ("forecast", "Brier", "log loss", "calibration error"):
+        table.add_column(heading, justify="left" if heading == "forecast" else "right")
+    for name, p in (("before: plain online logistic", before), ("after: issued p", after), ("after: mean", mean)):
+        inside = np.clip(p, 1e-6, 1 - 1e-6)
+        log_loss = -np.mean(np.log(np.where(y > 0.5, inside, 1 - inside)))
+        table.add_row(name, f"{np.mean((p - y) ** 2):.4f}", f"{log_loss:.4f}", f"{_ece(p, y):.2%}")
+    return table
+
+
+def _ece(p: Array, y: Array) -> float:
+    """Return the mean absolute gap between forecast and outcome over equal-width bins of the forecast."""
+    cell = np.minimum((p * BINS).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(cell, y - p, BINS)).sum() / len(y))
+
+
+def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
+    shown = Table(title="By carrier and airport", caption="gap: forecast minus observed, in percentage points")
+    headings = ("group", "flights", "late", "gap before", "gap after", "calibration error before", "after")
+    for heading in headings:
+        shown.add_column(heading, justify="left" if heading == "group" else "right")
+    for column in GROUPS:
+        values = np.array(table[column].to_pylist())
+        for name in sorted(set(values.tolist())):
+            rows = values == name
+            if rows.sum() >= SMALL_GROUP:
+                gaps = (f"{100 * np.mean(p[rows] - y[rows]):+.1f}" for p in (before, after))
+                errors = (f"{_ece(p[rows], y[rows]):.1%}" for p in (before, after))
+                shown.add_row(f"{column} {name}", f"{rows.sum():,}", f"{y[rows].mean():.1%}", *gaps, *errors)
+        shown.add_section()
+    return shown
+
+
+def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> None:
+    width = len(live.names)
+    x = np.concatenate([np.pad(trace.x, ((0, 0), (0, width - trace.x.shape[1]))) for trace in traces])
+    parts = {
+        name: np.concatenate([getattr(trace.forecast, name) for trace in traces])
+        for name in ("p", "low", "high", "weight")
+    }
+    audit = Audit(
+        parts.pop("p"), y, x, groups={name: table[name].to_pylist() for name in GROUPS}, time=table["t"].to_numpy(),
+        names=live.names, title="New York flights 2013: late, cancelled or diverted", **parts,
+    )  # fmt: skip
+    audit.to_html(out, certificate=live.certificate().as_dict())
