@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from swapcal.adapters.sklearn import SwapClassifier
     from swapcal.audit import Audit, Witness
     from swapcal.contexts import Contexts
     from swapcal.forecast import Forecast
@@ -16,7 +17,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Audit", "Contexts", "Forecast", "Forecaster", "Live", "Loss", "Witness", "__version__", "decide"]
+__all__ = [
+    "Audit",
+    "Contexts",
+    "Forecast",
+    "Forecaster",
+    "Live",
+    "Loss",
+    "SwapClassifier",
+    "Witness",
+    "__version__",
+    "decide",
+]
 
 _HOME = {
     "Audit": "audit",
@@ -25,6 +37,7 @@ _HOME = {
     "Forecaster": "forecaster",
     "Live": "live",
     "Loss": "losses",
+    "SwapClassifier": "adapters.sklearn",
     "Witness": "audit",
     "decide": "losses",
 }

@@ -1,0 +1,7 @@
+"""Online to batch: mixtures of frozen forecasters, and the table model built on them."""
+
+from swapcal.batch.history import History, stratified
+from swapcal.batch.mixture import Issued, Mixture, Snapshot
+from swapcal.batch.stream import Stream
+
+__all__ = ["History", "Issued", "Mixture", "Snapshot", "Stream", "stratified"]

@@ -1,0 +1,291 @@
+"""Model: a table and its labels in, swap-multicalibrated probabilities for any table of the same columns out."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from swapcal import archive, bounds
+from swapcal.batch.correction import Correction, Scorer, logit, plan
+from swapcal.batch.features import Features, Name, Rows, Source
+from swapcal.batch.history import stratified
+from swapcal.batch.layout import lay_out, prior_of, width_of
+from swapcal.batch.mixture import Issued, Mixture, Snapshot
+from swapcal.batch.stream import Stream
+from swapcal.certificate import Certificate
+from swapcal.kernels.batch import row_keys
+from swapcal.kernels.batch_design import Design, Layout, fill_contexts
+from swapcal.kernels.linalg import padded
+
+Array = NDArray[np.float64]
+Progress = Callable[[int], object]
+
+KIND, VERSION = "batch-model", 1
+MODES = ("mean", "hash", "sample")
+TARGETS = {
+    "adaptive": None,
+    "multicalibration": ("smcal", "smcal-2"),
+    "omniprediction": ("batch-omni", "omni"),
+    "agnostic": ("batch-agnostic", "agnostic"),
+}
+"""Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
+FOLDS = 5
+BLOCK = 8192
+
+
+@dataclass
+class Settings:
+    """How a model is fitted; see `SwapClassifier` for the meaning of each."""
+
+    target: str = "adaptive"
+    snapshots: int = 32
+    passes: int = 1
+    ridge: float = 1.0
+    kappa: float = 0.2
+    epsilon: float | None = None
+    delta: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise ValueError(f"target: given {self.target!r}, expected one of {', '.join(TARGETS)}")
+        for name in ("snapshots", "passes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+        if self.epsilon is not None and self.target == "adaptive":
+            raise ValueError(
+                'epsilon: given with target "adaptive", expected a target whose theorem counts samples: '
+                "multicalibration, omniprediction or agnostic"
+            )
+
+    def levels(self, rows: int, dim: int) -> Any:
+        """Return the levels the target's theorem chooses for this many rows and coordinates."""
+        rule = TARGETS[self.target]
+        return "adaptive" if rule is None else bounds.default_levels(rows, dim, rule[0])
+
+    def check_rows(self, rows: int, dim: int) -> None:
+        """Refuse fewer rows than the theorem asks for, if an accuracy was asked for."""
+        rule = TARGETS[self.target]
+        if self.epsilon is None or rule is None:
+            return
+        needed = float(bounds.sample_complexity(self.epsilon, dim, rule[1], self.delta))
+        if rows < needed:
+            raise ValueError(
+                f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem asks for to promise "
+                f"an error of {self.epsilon} for target {self.target!r} with {dim} coordinates at confidence "
+                f"{1 - self.delta:.3g}; leave epsilon out to fit without that promise"
+            )
+
+
+class Model:
+    """Features, then a pooled correction of the score, then the mixture of frozen swap forecasters.
+
+    Without a score the model first makes one: a logistic regression on the features. The engine's contexts hold the
+    corrected score, the score given, the groups and the features; its learners start from the corrected score.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 2))
+    >>> y = (rng.random(4000) < 1 / (1 + np.exp(-X[:, 0]))).astype(float)
+    >>> model = Model.fit(X, y)
+    >>> bool(np.mean((model.mean(X) - y) ** 2) < 0.22)
+    True
+    """
+
+    def __init__(self, features: Features, scorer: Scorer | None, correction: Correction, layout: Layout) -> None:
+        self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
+        self.settings = Settings()
+        self.stream: Stream | None = None
+        self.certificate: Certificate | None = None
+        self._snapshots: list[Snapshot] = []
+        self._mixture: Mixture | None = None
+        self.rows = 0
+
+    @classmethod
+    def fit(
+        cls,
+        source: Source,
+        y: Array,
+        scores: Array | None = None,
+        weight: Array | None = None,
+        *,
+        groups: Sequence[Name] = (),
+        columns: Sequence[Name] | None = None,
+        settings: Settings | None = None,
+        progress: Progress | None = None,
+    ) -> "Model":
+        """Fit on rows that the model behind `scores` has not seen, or on its out-of-fold scores.
+
+        Parameters
+        ----------
+        source : a table, or an array of shape (n, columns)
+        y : (n,) labels in [0, 1]
+        scores : (n,) somebody's probabilities, to be corrected
+        weight : (n,) how often each row counts
+        groups : columns over whose categories, and their intersections, calibration matters most
+        columns : other columns to use; all by default
+        """
+        settings = settings or Settings()
+        rng = np.random.default_rng(settings.seed)
+        weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
+        features = Features.learn(source, groups, columns)
+        rows = features.encode(source)
+        folds = rng.permutation(len(y)) % min(FOLDS, len(y))
+        if scores is None:
+            scorer, given = Scorer.fit(features, rows, y, weight, folds)
+        else:
+            scorer, given = None, logit(scores)
+        design, width = plan(features, rows, given, scored=True)
+        correction, honest = Correction.fit(design, width, given, rows, y, weight, folds)
+        model = cls(features, scorer, correction, lay_out(features, rows))
+        model.settings = settings
+        model.stream = model._open(len(y))
+        model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
+        return model
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates of a context."""
+        return width_of(self.layout)
+
+    @property
+    def mixture(self) -> Mixture:
+        """The snapshots, as one mixture."""
+        if self._mixture is None:
+            self._mixture = Mixture.of(self._snapshots)
+        return self._mixture
+
+    def learn(
+        self,
+        rows: Rows,
+        y: Array,
+        score: Array,
+        given: Array,
+        weight: Array,
+        rng: np.random.Generator,
+        progress: Progress | None = None,
+    ) -> None:
+        """Stream rows in random order, `passes` times; keep snapshots uniform over the rounds of the last passes.
+
+        Called again with new rows, it keeps each old snapshot with the probability that a uniform round lies in the
+        past, so that the mixture stays uniform over all rounds.
+        """
+        assert self.stream is not None, "a model read from a file predicts only"
+        X = self._contexts(rows, score, given)
+        count, passes = self.settings.snapshots, self.settings.passes
+        for number in range(passes):
+            order = rng.permutation(len(y))
+            at = stratified(count, len(y), rng) if number == passes - 1 else None
+            _, fresh = self.stream.run(X[order], y[order], weight[order], at, progress)
+        share = self.rows / (self.rows + len(y))
+        old = rng.random(len(self._snapshots)) < share
+        kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
+        self._snapshots = kept + [fresh[k] for k in rng.permutation(count)[: count - len(kept)]]
+        self._mixture = None
+        self.rows += len(y)
+        self.certificate = self.stream.certificate()
+
+    def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
+        """Go on with new rows, encoded and corrected as the first ones taught."""
+        rows = self.features.encode(source)
+        given = self._given(rows, scores)
+        rng = np.random.default_rng([self.settings.seed, self.rows])
+        score = expit(self.correction.logits(given, rows))
+        self.learn(rows, y, score, expit(given), weight, rng)
+
+    def mean(self, source: Source, scores: Array | None = None) -> Array:
+        """Return the mixture's mean probability of every row."""
+        X, _ = self.contexts(source, scores)
+        p = self.mixture.mean(X)
+        # From T rows no probability can be known to be smaller than about 1/T.
+        least = 1.0 / (self.rows + 2.0)
+        return np.clip(p, least, 1.0 - least, out=p)
+
+    def issue(self, source: Source, scores: Array | None = None, keys: NDArray[np.uint64] | None = None) -> Issued:
+        """Return issued levels, drawn by the keys, by default a hash of each row's values."""
+        X, own = self.contexts(source, scores)
+        return self.mixture.issue(X, own if keys is None else keys, self.settings.seed)
+
+    def contexts(self, source: Source, scores: Array | None = None) -> tuple[Array, NDArray[np.uint64]]:
+        """Return contexts, with zeros up to a multiple of four coordinates, and the rows' keys."""
+        rows = self.features.encode(source)
+        given = self._given(rows, scores)
+        keys = np.empty(len(rows.Z), np.uint64)
+        row_keys(rows.Z, rows.codes, keys)
+        return self._contexts(rows, expit(self.correction.logits(given, rows)), expit(given)), keys
+
+    def corrected(self, source: Source, scores: Array | None = None) -> Array:
+        """Return the corrected score alone: what the learners start from."""
+        rows = self.features.encode(source)
+        return np.asarray(expit(self.correction.logits(self._given(rows, scores), rows)))
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write what prediction needs to one file."""
+        arrays: dict[str, Any] = _unfolded("correction", self.correction)
+        if self.scorer is not None:
+            arrays |= _unfolded("scorer", self.scorer.correction)
+        arrays |= {f"layout.{name}": np.asarray(value) for name, value in self.layout._asdict().items()}
+        mixture = self.mixture
+        arrays |= {f"mixture.{name}": getattr(mixture, name) for name in ("pool", "members", "z", "counts")}
+        settings = {
+            "features": self.features.manifest(),
+            "base": None if self.scorer is None else self.scorer.base,
+            "rows": self.rows,
+            "settings": vars(self.settings),
+            "certificate": self.certificate.as_dict() if self.certificate else None,
+        }
+        archive.write(path, KIND, VERSION, arrays, settings)
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> "Model":
+        """Return the model saved at `path`; it predicts as the original did, and learns no more."""
+        arrays, manifest = archive.read(path, KIND, VERSION)
+        try:
+            layout = Layout(**_part(arrays, "layout"))._replace(number_size=float(arrays["layout.number_size"]))
+            base, features = manifest["base"], Features.from_manifest(manifest["features"])
+            scorer = None if base is None else Scorer(_folded("scorer", arrays), base)
+            model = cls(features, scorer, _folded("correction", arrays), layout)
+            model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
+            model._mixture = Mixture(**_part(arrays, "mixture"), dim=width_of(layout))
+            model.certificate = Certificate(**manifest["certificate"]) if manifest["certificate"] else None
+        except (KeyError, TypeError) as error:
+            raise archive.ArchiveError(f"{path}: a batch model with a part missing ({error})") from None
+        return model
+
+    def _open(self, rows: int) -> Stream:
+        settings, dim = self.settings, self.dim
+        settings.check_rows(rows, dim)
+        levels, prior = settings.levels(rows, dim), prior_of(self.layout)
+        return Stream(dim, levels=levels, prior=prior, ridge=settings.ridge, kappa=settings.kappa)
+
+    def _given(self, rows: Rows, scores: Array | None) -> Array:
+        if (scores is None) == (self.scorer is None):
+            need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
+            raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
+        return self.scorer.logits(rows) if self.scorer is not None else logit(np.asarray(scores))
+
+    def _contexts(self, rows: Rows, score: Array, given: Array) -> Array:
+        X = np.empty((len(score), padded(self.dim)))
+        fill_contexts(self.layout, score, given, rows.Z, rows.codes, X)
+        return X
+
+
+def _part(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+def _unfolded(prefix: str, correction: Correction) -> dict[str, Any]:
+    design = {f"{prefix}.{name}": value for name, value in correction.design._asdict().items()}
+    return design | {f"{prefix}.coefficients": correction.coefficients}
+
+
+def _folded(prefix: str, arrays: Mapping[str, Any]) -> Correction:
+    part = _part(arrays, prefix)
+    coefficients = part.pop("coefficients")
+    return Correction(Design(**part), coefficients)

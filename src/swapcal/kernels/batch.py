@@ -1,0 +1,269 @@
+"""Learn a table once while writing down every change, and predict with many frozen forecasters at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.draw import fingerprint, scramble, uniform
+from swapcal.kernels.jit import inlined, lean
+from swapcal.kernels.learners import clip, learn_level
+from swapcal.kernels.loop import crossing, refine
+from swapcal.kernels.mixing import hedge_gap, hedge_weight
+from swapcal.kernels.simd import row_dot
+from swapcal.kernels.state import CODES_ADAPTIVE, GAP, LEVELS, UPDATES, WORST_GAP, Scratch, State
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+# Changes one row can make: two learners, one new level.
+CHANGES = 3
+# Rows that stay in the first-level cache together with one snapshot while all snapshots visit them.
+BLOCK_ROWS = 32
+
+
+@lean
+def note(state: State, slot: int, row: int, log_slot: Integers, log_row: Integers, log_theta: Array, size: int) -> int:
+    """Write down a learner's new θ; return the new size of the log."""
+    log_slot[size] = slot
+    log_row[size] = row
+    for i in range(log_theta.shape[1]):
+        log_theta[size, i] = state.theta[slot, i]
+    return size + 1
+
+
+@lean
+def learn_rows(
+    state: State,
+    scratch: Scratch,
+    X: Array,
+    y: Array,
+    weight: Array,
+    means: Array,
+    log_slot: Integers,
+    log_row: Integers,
+    log_theta: Array,
+    log_size: Integers,
+    start: int,
+) -> int:
+    """Forecast, then learn, rows from `start` with hedging; return the first row not done (slots ran out) or the end.
+
+    Row t counts `weight[t]` times in every statistic: the learners' regret bound holds for any weights α ≥ 0, so the
+    certificate is that of the weighted sums. `means` receives each row's forecast made before its label was used. With
+    a log of nonzero length, every change of a learner is noted: those of row t make the forecaster of round t + 1.
+    """
+    x, dim = scratch.x, X.shape[1]
+    logging = log_slot.shape[0] > 0
+    for row in range(start, len(X)):
+        levels = state.counts[LEVELS]
+        if levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+            return row
+        for i in range(dim):
+            x[i] = X[row, i]
+        low, high, w_low, w_high = crossing(state, x)
+        width, u, v = state.z[high] - state.z[low], w_low - state.z[low], state.z[high] - w_high
+        share, gap, a = hedge_weight(u, v), hedge_gap(u, v, width), weight[row]
+        means[row] = state.z[low] + share * width
+        learn_level(state, low, x, y[row], a * (1.0 - share), w_low, scratch)
+        learn_level(state, high, x, y[row], a * share, w_high, scratch)
+        state.totals[WORST_GAP] += 0.25 * a * width * width
+        state.totals[GAP] += a * gap
+        state.counts[UPDATES] += 1
+        if state.codes[CODES_ADAPTIVE] == 1:
+            refine(state, low, high, a * gap)
+        if logging:
+            size = log_size[0]
+            if share < 1.0:
+                size = note(state, low, row, log_slot, log_row, log_theta, size)
+            if share > 0.0:
+                size = note(state, high, row, log_slot, log_row, log_theta, size)
+            if state.counts[LEVELS] > levels:
+                size = note(state, levels, row, log_slot, log_row, log_theta, size)
+            log_size[0] = size
+    return len(X)
+
+
+@inlined
+def frozen_wish(pool: Array, learner: int, x: Array) -> float:
+    """Return what a frozen learner forecasts."""
+    return clip(row_dot(pool, learner, x))
+
+
+@inlined
+def frozen_crossing(pool: Array, members: Integers, z: Array, levels: int, x: Array) -> tuple[int, float]:
+    """Return (i, P(level i+1)) of the frozen forecaster whose level z[i] has the learner pool[members[i]].
+
+    The search is that of the live forecaster (`crossing`), step by step: where several crossings exist, both find the
+    same one, so that the frozen forecaster is the function that was played.
+    """
+    lo, hi = 0, levels - 1
+    k, turn = 0, 0
+    if hi > 1:
+        k = (lo + hi) // 2
+        w, middle = frozen_wish(pool, members[k], x), z[k]
+        if w >= middle:
+            lo = k
+            share = (w - middle) / (1.0 - middle)
+        else:
+            hi = k
+            share = w / middle
+        k = min(hi - 1, lo + int(share * (hi - lo)))
+    while True:
+        w_low, w_high = frozen_wish(pool, members[k], x), frozen_wish(pool, members[k + 1], x)
+        turn += 1
+        if w_low < z[k] and k > lo:
+            hi = k
+            k = hi - 1
+        elif w_high > z[k + 1] and k + 1 < hi:
+            lo = k + 1
+            k = lo
+        else:
+            return k, hedge_weight(w_low - z[k], z[k + 1] - w_high)
+        if turn % 3 == 0:
+            k = min((lo + hi) // 2, hi - 1)
+
+
+@lean
+def mean_forecasts(pool: Array, members: Integers, z: Array, counts: Integers, X: Array, out: Array) -> None:
+    """Write the mean of z* over all snapshots, row by row.
+
+    Snapshots are the outer loop inside a block of rows: one snapshot (levels × d) then stays in the first-level cache
+    for the whole block, instead of all of them streaming past every row.
+    """
+    snapshots = len(counts)
+    for begin in range(0, len(X), BLOCK_ROWS):
+        end = min(begin + BLOCK_ROWS, len(X))
+        for row in range(begin, end):
+            out[row] = 0.0
+        for k in range(snapshots):
+            learners, levels = members[k], z[k]
+            for row in range(begin, end):
+                i, share = frozen_crossing(pool, learners, levels, counts[k], X[row])
+                out[row] += levels[i] + share * (levels[i + 1] - levels[i])
+        for row in range(begin, end):
+            out[row] /= snapshots
+
+
+@lean
+def issued_forecasts(
+    pool: Array,
+    members: Integers,
+    z: Array,
+    counts: Integers,
+    X: Array,
+    keys: Keys,
+    seed: np.uint64,
+    out: Array,
+) -> None:
+    """Write (issued level, low, high, P(high)) of one snapshot per row, both drawn by the row's key."""
+    for row in range(len(X)):
+        k = min(int(uniform(seed, keys[row]) * len(counts)), len(counts) - 1)
+        levels = z[k]
+        i, share = frozen_crossing(pool, members[k], levels, counts[k], X[row])
+        draw = uniform(seed, scramble(keys[row]))
+        out[row, 0] = levels[i + 1] if draw < share else levels[i]
+        out[row, 1] = levels[i]
+        out[row, 2] = levels[i + 1]
+        out[row, 3] = share
+
+
+@lean
+def replay_mean(
+    theta: Array,
+    slot: Integers,
+    row_of: Integers,
+    z: Array,
+    start: int,
+    rounds: int,
+    x: Array,
+    members: Integers,
+    levels: Array,
+) -> float:
+    """Return the mean of z* over the forecasters of all rounds, replaying the log for one context.
+
+    The log begins with the `start` levels that existed before the first row. `members` and `levels` are room for the
+    changes in force, in increasing order of level.
+    """
+    n, event, total = 0, 0, 0.0
+    for t in range(rounds):
+        while event < len(slot) and (event < start or row_of[event] < t):
+            value = z[slot[event]]
+            k = position(levels, n, value)
+            if k == n or levels[k] != value:
+                for i in range(n, k, -1):
+                    levels[i] = levels[i - 1]
+                    members[i] = members[i - 1]
+                levels[k] = value
+                n += 1
+            members[k] = event
+            event += 1
+        i, share = frozen_crossing(theta, members, levels, n, x)
+        total += levels[i] + share * (levels[i + 1] - levels[i])
+    return total / rounds
+
+
+@lean
+def replay_issued(
+    theta: Array,
+    rounds_of: Integers,
+    by_slot: Integers,
+    offsets: Integers,
+    ascending: Integers,
+    z: Array,
+    rounds: int,
+    X: Array,
+    keys: Keys,
+    seed: np.uint64,
+    members: Integers,
+    levels: Array,
+    out: Array,
+) -> None:
+    """Write (issued level, low, high, P(high)) of one of all rounds' forecasters per row, drawn by the row's key.
+
+    `by_slot` lists each slot's changes in time order from `offsets`; the last one before the round drawn is in force.
+    """
+    for row in range(len(X)):
+        t = min(int(uniform(seed, keys[row]) * rounds), rounds - 1)
+        n = 0
+        for k in range(len(ascending)):
+            slot = ascending[k]
+            lo, hi = offsets[slot], offsets[slot + 1]
+            if rounds_of[by_slot[lo]] >= t:
+                continue
+            while hi - lo > 1:
+                mid = (lo + hi) // 2
+                if rounds_of[by_slot[mid]] < t:
+                    lo = mid
+                else:
+                    hi = mid
+            members[n] = by_slot[lo]
+            levels[n] = z[slot]
+            n += 1
+        i, share = frozen_crossing(theta, members, levels, n, X[row])
+        draw = uniform(seed, scramble(keys[row]))
+        out[row, 0] = levels[i + 1] if draw < share else levels[i]
+        out[row, 1] = levels[i]
+        out[row, 2] = levels[i + 1]
+        out[row, 3] = share
+
+
+@lean
+def position(levels: Array, n: int, value: float) -> int:
+    """Return the first index among n increasing levels whose level is at least `value`, or n."""
+    lo, hi = 0, n
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if levels[mid] < value:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@lean
+def row_keys(Z: Array, codes: Integers, keys: Keys) -> None:
+    """Write a 64-bit key per row, a function of its values only: equal rows, equal keys, in any order or batch."""
+    for row in range(len(Z)):
+        h = fingerprint(Z[row], np.uint64(codes.shape[1]))
+        for j in range(codes.shape[1]):
+            h = scramble(h ^ np.uint64(codes[row, j] + 2 + 65537 * (j + 1)))
+        keys[row] = scramble(h)
