@@ -13,11 +13,14 @@ from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow, group_rows
 from swapcal.audit.measured import Measured
 from swapcal.audit.null import Noise, compare, simulate
+from swapcal.audit.pictures import likenesses
 from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.scan import Cell, Scan
 from swapcal.audit.scene import Scene
+from swapcal.audit.witness import Witness
 from swapcal.kernels import tally as kernel
 from swapcal.report import Findings, render
+from swapcal.report.schema import Resemblance
 
 Array = NDArray[np.float64]
 
@@ -116,6 +119,29 @@ class Audit(Measured):
         """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""
         found = [abs(f.gap) for f in self.findings(most=10**9) if f.is_group and f.p_value <= alpha]
         return max(found, default=0.0)
+
+    def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
+        """Return the groups whose indicators correlate most with a witness's function, at its worst level.
+
+        From all rows if they are kept, else from the sketch's sample of them.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> late = rng.random(2000) < 0.3
+        >>> y = rng.random(2000) < 0.5 + 0.3 * late
+        >>> groups = {"late": np.where(late, "yes", "no")}
+        >>> audit = Audit.from_features(np.full(2000, 0.5), y, {"hours": 3.0 * late}, groups=groups)
+        >>> [(one["group"], round(one["correlation"])) for one in audit.resembles(audit.witness("sreg"), most=1)]
+        [('late = yes', 1)]
+        """
+        rows = self._sketch.rows
+        assert rows is not None
+        rows = rows.take(np.flatnonzero(self.levels.index(rows.p) == (witness.worst if level is None else level)))
+        if witness.theta is None:
+            return []
+        score = rows.X @ witness.theta[witness.worst if level is None else level]
+        return likenesses(score, rows, self._observed[0], most)
 
     def group_table(self) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, adjusted for the number of groups."""

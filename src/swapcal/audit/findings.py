@@ -51,7 +51,12 @@ def assemble(audit: "Audit", certificate: Mapping[str, Any] | None, created_at: 
         "reliability": pictures.reliability(audit._tally.v, audit._tally.table),
         "density": density(audit),
         "groups": groups(audit),
-        "witnesses": [*(_group_witness(audit, one) for one in worst), *_direction_witnesses(audit)],
+        "groups_examined": len(audit._observed[0].group_names),  # type: ignore[typeddict-unknown-key]
+        "witnesses": [
+            *(_group_witness(audit, one) for one in worst),
+            *_pooled_group_witness(audit),
+            *_direction_witnesses(audit),
+        ],
         "notes": notes(audit),
     }
     if audit._timeline is not None:
@@ -330,6 +335,38 @@ def _direction_witnesses(audit: "Audit") -> list[WitnessEntry]:
         return []
     found = [audit.witness("smcal", 2), audit.witness("mcal", 2), audit.witness("sreg")]
     return [_direction_witness(audit, witness) for witness in found if witness.value > 0]
+
+
+def _pooled_group_witness(audit: "Audit") -> list[WitnessEntry]:
+    """Return the one group that accuses all levels at once."""
+    if not audit._group_columns:
+        return []
+    witness = audit.witness("mcal", 2, "groups")
+    assert witness.names is not None
+    name = witness.names[0]
+    scene, _, table = audit._observed
+    sums = table[:, scene.group_names.index(name)]
+    mass = float(sums[:, kernel.MASS].sum())
+    gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
+    way = "more" if gap > 0 else "less"
+    return [
+        {
+            "quantity": witness.quantity,
+            "levels": [],
+            "direction": [{"name": name, "coefficient": 1.0, "unit": None}],
+            "gap": gap,
+            "n": mass,
+            "share": 1.0,
+            "resembles": _group_likenesses(audit, name),
+            "sentence": (
+                f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
+                f"{words.points(gap)} {way} often than predicted on average."
+            ),
+            "curve": pictures.curve_within(sums),
+            "group": name,
+            "axis": "predicted probability",
+        }
+    ]
 
 
 def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:

@@ -121,7 +121,7 @@ def likenesses(score: Array, rows: Rows, scene: Scene, most: int = 3) -> list[Re
     if spread > 1e-12:
         for name, categories, _ in scene.columns:
             found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
-    found.sort(key=lambda one: -abs(one.correlation))
+    found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
     return [
         {"group": one.group, "correlation": float(np.clip(one.correlation, -1.0, 1.0))}
         for one in found[:most]

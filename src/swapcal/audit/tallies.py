@@ -128,7 +128,9 @@ class Tally:
 
     @property
     def v(self) -> Array:
-        """Mean prediction of each level (the middle of the interval where it is empty)."""
+        """Mean prediction of each level: its value, or the mean in the interval (its middle if empty)."""
+        if self.levels.values is not None:
+            return np.array(self.levels.values, dtype=np.float64)
         n = self.n
         middle = np.array([sum(self.levels.bounds(i)) / 2 for i in range(len(n))])
         return np.where(n > 0, self.table[:, kernel.PREDICTED] / np.where(n > 0, n, 1.0), middle)

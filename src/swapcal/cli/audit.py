@@ -118,7 +118,7 @@ def _show(findings: Findings, console: Console) -> None:
     style = {"calibrated": "green", "miscalibrated": "red"}.get(headline["verdict"], "yellow")
     console.print(headline["sentence"], style=style, markup=False, highlight=False)
     for witness in (findings.get("witnesses") or [])[:5]:
-        if witness.get("group") is not None:
+        if witness.get("p_value") is not None:
             console.print(f"  {witness['sentence']}", markup=False, highlight=False)
     table = Table("quantity", "against", "value", "by chance", "95 % band", "p")
     for entry in findings.get("quantities") or []:
