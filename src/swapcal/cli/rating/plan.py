@@ -1,0 +1,133 @@
+"""What to run: systems × streams × dimensions × horizons × seeds."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from swapcal import bounds
+from swapcal.baselines import GargIto
+from swapcal.forecaster import Forecaster
+
+ONLINE, BATCH = "online", "batch"
+
+QUANTITIES = {
+    ONLINE: ("PSReg", "PSMCal_2", "SMCal_2", "SMCal_1", "SReg", "SOmni"),
+    BATCH: ("SAErr", "DSMCal_2", "DSMCal_1", "DSOmni"),
+}
+
+
+@dataclass(frozen=True)
+class System:
+    """A way to make a forecaster for (dim, horizon, seed), and whose rate in `bounds.RATES` it should show."""
+
+    label: str
+    family: str
+    online: Callable[[int, int, int], Any]
+    batch: Callable[[int, int, int], Any] | None = None
+
+
+def _uniform(dim: int, horizon: int, seed: int) -> Forecaster:
+    return Forecaster(dim, levels=bounds.default_levels(horizon, dim), seed=seed)
+
+
+def _paper(target: str) -> Callable[[int, int, int], Forecaster]:
+    def make(dim: int, horizon: int, seed: int) -> Forecaster:
+        n = bounds.default_levels(horizon, dim, target)
+        return Forecaster(dim, levels=n, learner="ons", mixing="blum-mansour", seed=seed)
+
+    return make
+
+
+def _ridge(dim: int, horizon: int, seed: int) -> Forecaster:
+    n = bounds.default_levels(horizon, dim)
+    return Forecaster(dim, levels=n, learner="ridge", mixing="blum-mansour", seed=seed)
+
+
+def _adaptive(dim: int, horizon: int, seed: int) -> Forecaster:
+    return Forecaster(dim, seed=seed)
+
+
+def _garg(dim: int, horizon: int, seed: int) -> GargIto:
+    return GargIto(dim, horizon=horizon, seed=seed)
+
+
+SYSTEMS: dict[str, System] = {
+    "engine": System("engine, self-refining levels", "ours", _adaptive, _adaptive),
+    "engine-uniform": System("engine, uniform levels", "ours", _uniform, _uniform),
+    "paper": System("paper (N for SMCal)", "paper", _paper("smcal"), _paper("batch-omni")),
+    "paper-sreg": System("paper (N for SReg)", "paper", _paper("sreg"), _paper("batch-agnostic")),
+    "paper-ridge": System("paper with ridge learners", "paper", _ridge),
+    "garg-ito": System("Garg et al. + Ito", "previous", _garg, _garg),
+}
+
+STREAMS = ("linear", "nonlinear", "drifting", "oppose", "adaptive", "leave-ahead")
+BATCH_STREAMS = ("linear", "nonlinear")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run."""
+
+    kind: str
+    system: str
+    stream: str
+    dim: int
+    rounds: int
+    seed: int
+
+    @property
+    def cost(self) -> float:
+        """Rough seconds, for the order of work and the time left."""
+        levels = bounds.default_levels(self.rounds, self.dim) if self.system.startswith("paper") else 2
+        return (
+            0.05 + (self.rounds + (200_000 if self.kind == BATCH else 0)) * (1 + 0.02 * self.dim + 0.1 * levels) / 1e6
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def decades(low: float, high: float, per_decade: int = 2) -> list[int]:
+    """Return horizons evenly spaced in log T.
+
+    Examples
+    --------
+    >>> decades(3, 4)
+    [1000, 3162, 10000]
+    """
+    steps = round((high - low) * per_decade)
+    return [round(10 ** (low + k / per_decade)) for k in range(steps + 1)]
+
+
+def small() -> list[Task]:
+    """Return a plan of about a minute on two cores: T up to 10^4.5, two dimensions, three streams."""
+    online = _online(SYSTEMS, ("linear", "drifting", "adaptive"), (2, 5), decades(3, 4.5), range(3))
+    return [*online, *_batch(("linear",), (5,), decades(3, 4.5), range(2))]
+
+
+def full() -> list[Task]:
+    """Return the plan behind docs/rates.md: eight seeds up to T = 10^5, three up to 10^6, one at 10^7 for the engine.
+
+    The paper's algorithm also runs to 10^7 on three streams at d = 5, to see where its constants end.
+    """
+    dims = (2, 5, 20)
+    return [
+        *_online(SYSTEMS, STREAMS, dims, decades(3, 5), range(8)),
+        *_online(SYSTEMS, STREAMS, dims, decades(5.5, 6), range(3)),
+        *_online(("engine", "engine-uniform"), STREAMS, dims, decades(6.5, 7), range(1)),
+        *_online(("paper", "paper-ridge"), ("linear", "oppose", "adaptive"), (5,), decades(6.5, 7), range(1)),
+        *_batch(BATCH_STREAMS, dims, decades(3, 6), range(3)),
+    ]
+
+
+def _online(systems: Any, streams: Any, dims: Any, horizons: Any, seeds: Any) -> Iterator[Task]:
+    for system, stream, dim, rounds, seed in product(systems, streams, dims, horizons, seeds):
+        yield Task(ONLINE, system, stream, dim, rounds, seed)
+
+
+def _batch(streams: Any, dims: Any, horizons: Any, seeds: Any) -> Iterator[Task]:
+    fitted = [name for name, system in SYSTEMS.items() if system.batch]
+    for system, stream, dim, rounds, seed in product(fitted, streams, dims, horizons, seeds):
+        yield Task(BATCH, system, stream, dim, rounds, seed)
