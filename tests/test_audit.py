@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import Audit, errors
+from swapcal import Audit, Forecaster, errors
 
 
 def data(rows=400, d=4, seed=0, values=None, bias=0.2):
@@ -218,6 +218,22 @@ def test_issued_distributions_give_the_pseudo_errors():
     assert audit.pmcal(2) == pytest.approx(expanded.mcal(2))
     assert audit.pcal(1) == pytest.approx(expanded.cal(1))
     assert Audit(p, y, X).psmcal(2) == Audit(p, y, X).smcal(2)
+
+
+def test_pseudo_errors_are_those_of_the_forecasters_certificate():
+    """Two independent bookkeepings of the same stream: the learners' own statistics, and the audit's."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.full(3000, 0.5), rng.uniform(-0.4, 0.4, (3000, 3))])
+    y = (rng.random(3000) < 0.5 + X[:, 1]).astype(float)
+    forecaster = Forecaster(4)
+    issued = forecaster.run(X, y)
+    audit = Audit(issued.p, y, X, low=issued.low, high=issued.high, weight=issued.weight)
+    certificate = forecaster.certificate()
+    assert audit.psreg() == pytest.approx(certificate.psreg)
+    assert audit.psmcal(2) == pytest.approx(certificate.psmcal_2)
+    assert audit.psmcal(1) == pytest.approx(certificate.psmcal_1)
+    shown = audit.to_dict(certificate=certificate.as_dict())["forecaster"]
+    assert shown["observed"] <= shown["certificate"] <= shown["bound"]
 
 
 def test_theorem_inequalities_hold():

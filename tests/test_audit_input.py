@@ -58,6 +58,7 @@ def snapshot(audit):
         {"p": [0.5], "y": [1], "X": [[0.5, 0.0, 0.1]], "groups": {"g": ["a"]}, "time": [1.0]},
         {"p": [0.5], "y": [1], "X": [[0.5, 0.0]], "groups": {"h": ["a"]}, "time": [1.0]},
         {"p": [0.5], "y": [1], "X": [[0.5, 0.0]], "groups": {"g": ["a"]}},
+        {"p": [0.5], "y": [1], "X": [[0.5, 0.0]], "groups": {"g": ["a"]}, "time": ["2020-01-01"]},
         {"p": [0.5], "y": [1], "X": [[0.5, 0.0]], "time": [1.0], "groups": {"g": ["a"]}, "low": [0.5]},
         {
             "p": [0.5],
@@ -87,6 +88,8 @@ def test_merging_refuses_what_cannot_be_added():
         one + Audit([0.3], [0], groups=["a"])
     with pytest.raises(ValueError, match="times or issued"):
         one + Audit([0.3], [0], time=[1])
+    with pytest.raises(ValueError, match="dates and of the other numbers"):
+        Audit([0.3], [0], time=["2020-01-01"]) + Audit([0.3], [0], time=[1])
     with pytest.raises(ValueError, match="different contexts"):
         one + Audit([0.3], [0], [[0.5, 0.1]])
     with pytest.raises(TypeError):

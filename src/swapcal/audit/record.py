@@ -205,6 +205,8 @@ class Record:
             raise ValueError(f"groups must be {expected} like the rows before, got {given}")
         if (batch.time is None) != (self._timeline is None):
             raise ValueError("time must be given for all rows or for none")
+        if self._timeline is not None and self._timeline.dated != batch.dated and len(batch):
+            raise ValueError("time must be dates for all rows or numbers for all rows")
         if (batch.pseudo is None) != (self._issued is None):
             raise ValueError("the issued distribution must be given for all rows or for none")
 
@@ -251,6 +253,8 @@ class Record:
             raise ValueError(f"audits over different groups cannot be added: {mine} and {theirs}")
         if (self._timeline is None, self._issued is None) != (other._timeline is None, other._issued is None):
             raise ValueError("audits cannot be added when only one has times or issued distributions")
+        if self._timeline is not None and other._timeline is not None and self._timeline.dated != other._timeline.dated:
+            raise ValueError("audits cannot be added when the times of one are dates and of the other numbers")
 
     def copy(self) -> Self:
         """Return an independent copy."""
