@@ -1,6 +1,5 @@
 """`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned as the stream goes, or frozen."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.contexts.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
+from swapcal.contexts.layout import Layout, lay_out, spread_over, unit
 from swapcal.contexts.product import Product
+from swapcal.contexts.single import plain_row
 from swapcal.contexts.table import Values, columns_of
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-ROOM = 0.75  # squared norm left beside x_1 = ½
-FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1
 GROUP_CATEGORIES = 64
-WAVES_PER_COLUMN = 8
+NO_PRODUCTS = np.zeros((1, 0), dtype=np.int64)
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
@@ -103,6 +102,10 @@ class Contexts:
         self._products: list[Product] = []
         self._spread = 0.0  # √(columns seen in the first record); 0 before it
         self._past = blank_past(0)
+        self._layout: Layout | None = None  # made anew whenever a column or coordinate is
+        self._ignored = frozenset(self.settings["drop"])
+        self.reserved_weights = unit(self.settings) * np.array([*self.settings["reserved"].values()])
+        """what each reserved score in [-1, 1] is multiplied with to become its coordinate"""
         self._lay_out_fixed()
 
     def __call__(self, records: Any) -> Array:
@@ -141,8 +144,19 @@ class Contexts:
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
         """Encode a mapping, a list of mappings or a data frame; see `Encoded`."""
         learn = learn and not self.frozen
+        plain = self._encode_plain(records) if learn else None
+        if plain is not None:
+            return plain
         pieces = [self._encode_piece(*columns_of(piece), learn) for piece in self._pieces(records)]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
+
+    def _encode_plain(self, records: Any) -> Encoded | None:
+        """Encode one record that holds nothing new; None if it needs the long way."""
+        record = records[0] if isinstance(records, list) and len(records) == 1 else records
+        if self._products or not isinstance(record, dict):
+            return None
+        parts = plain_row(record, self._columns, self._ignored)
+        return None if parts is None else self._place(*parts, NO_PRODUCTS, np.array([self.dim]), True)
 
     def _pieces(self, records: Any) -> list[Any]:
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
@@ -158,7 +172,7 @@ class Contexts:
         return [records[a:b] for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True)]
 
     def _encode_piece(self, given: dict[str, Values], n: int, learn: bool) -> Encoded:
-        given = {name: values for name, values in given.items() if name not in self.settings["drop"]}
+        given = {name: values for name, values in given.items() if name not in self._ignored}
         columns, checked = self._checked(given, n, learn)
         if learn and n:
             self._admit(columns, checked)
@@ -177,6 +191,8 @@ class Contexts:
 
     def _admit(self, new: list[Column], checked: dict[str, Any]) -> None:
         """Take in new columns and the kinds their values show."""
+        if new or any(self._columns[name].kind != kind for name, (kind, _) in checked.items()):
+            self._layout = None
         for column in new:
             self._columns[column.name] = column
         for name, (kind, _) in checked.items():
@@ -206,6 +222,7 @@ class Contexts:
 
     def _grow(self, wanted: list[tuple[int, int, int]], n: int) -> Integers:
         """Give new values their coordinates in the order one record at a time would; return each row's dim."""
+        self._layout = None if wanted else self._layout
         added = np.zeros(n, dtype=np.int64)
         before = start = self.dim
         columns = [*self._columns.values(), *(product.column for product in self._products)]
@@ -225,80 +242,39 @@ class Contexts:
     def _assemble(
         self, numbers: Array, symbols: NDArray[np.uint64], codes: Integers, dims: Integers, learn: bool
     ) -> Encoded:
+        place = np.full(codes.shape, NOWHERE, dtype=np.int64)
+        columns = [*self._columns.values(), *(product.column for product in self._products)]
+        for j, column in enumerate(columns):
+            place[:, j] = np.maximum(np.array([*column.at, NOWHERE])[codes[:, j]], NOWHERE)
+        width = numbers.shape[1]
+        return self._place(numbers, symbols, place[:, :width], place[:, width:], dims, learn)
+
+    def _place(
+        self,
+        numbers: Array,
+        symbols: NDArray[np.uint64],
+        own: Integers,
+        crossed: Integers,
+        dims: Integers,
+        learn: bool,
+    ) -> Encoded:
+        """Run the kernels on rows whose values have been looked up."""
         n, width = numbers.shape
-        columns = list(self._columns.values())
+        if self._layout is None:
+            self._layout = lay_out(self.settings, self._columns, self._products, self._spread)
+        at = self._layout
         keys, values = np.zeros((n, ENTRIES * width), dtype=np.uint64), np.zeros((n, ENTRIES * width))
         z, x = np.zeros((n, width)), np.zeros((n, self.dim))
-        kinds = np.array([column.kind for column in columns], dtype=np.int64)
-        salts = np.array([column.salt for column in columns], dtype=np.uint64)
-        encode_rows(numbers, symbols, kinds, salts, self._past, learn, keys, values, z)
-        place = np.full(codes.shape, NOWHERE, dtype=np.int64)
-        for j, column in enumerate([*columns, *(product.column for product in self._products)]):
-            place[:, j] = np.maximum(np.array([*column.at, NOWHERE])[codes[:, j]], NOWHERE)
-        place_rows(z, place[:, :width], self._value_at(), self._weights(), place[:, width:], *self._extras(), dims, x)
-        scores = [self._order(self._columns[name]) for name in self.settings["scores"]] if columns else []
-        return Encoded(x, dims, keys, values, _probabilities(numbers[:, scores], kinds[scores]))
-
-    def _value_at(self) -> Integers:
-        places = [NOWHERE if c.kind == CATEGORICAL else c.at[SHARED] for c in self._columns.values()]
-        return np.array(places, dtype=np.int64)
-
-    def _weights(self) -> Array:
-        unit, feature = self._unit, self._unit * self._feature_share
-        weights = [unit * self._score_weight if c.is_score else feature for c in self._columns.values()]
-        return np.array(weights, dtype=np.float64)
-
-    def _extras(self) -> tuple[Integers, float, Array, Array, float, int, float]:
-        """Return what `place_rows` needs beyond the columns: products, waves, budget."""
-        order = {name: j for j, name in enumerate(self._columns)}
-        factors = np.array([p.factors(order) for p in self._products], dtype=np.int64).reshape(-1, 2)
-        waves = self.settings["fourier"]
-        rng = np.random.default_rng(self.settings["seed"])
-        phase = rng.uniform(0.0, 2.0 * np.pi, waves)
-        frequency = np.zeros((len(self._columns), waves))
-        for j, column in enumerate(self._columns.values()):
-            frequency[j] = self._frequencies(column)
-        share = self._unit * self._feature_share
-        first, budget = 1 + self._score_slots, (self._unit * FEATURE_WEIGHT) ** 2
-        return factors, share, frequency, phase, share / math.sqrt(WAVES_PER_COLUMN), first, budget
-
-    def _frequencies(self, column: Column) -> Array:
-        """Return a column's frequencies: a function of seed and name, so other columns cannot change them."""
-        waves = self.settings["fourier"]
-        if column.kind != NUMERIC or waves == 0:
-            return np.zeros(waves)
-        drawn: Array = np.random.default_rng([self.settings["seed"], column.salt]).normal(size=waves)
-        return drawn
-
-    @property
-    def _score_slots(self) -> int:
-        return len(self.settings["reserved"]) + len(self.settings["scores"])
-
-    @property
-    def _score_weight(self) -> float:
-        return min(self.settings["reserved"].values(), default=1.0)
-
-    @property
-    def _unit(self) -> float:
-        """Return what a score of weight 1 is multiplied with."""
-        squares = sum(weight**2 for weight in self.settings["reserved"].values())
-        squares += len(self.settings["scores"]) * self._score_weight**2
-        return math.sqrt(ROOM / (squares + FEATURE_WEIGHT**2))
-
-    @property
-    def reserved_weights(self) -> Array:
-        """What each reserved score in [-1, 1] is multiplied with to become its coordinate."""
-        return self._unit * np.array([*self.settings["reserved"].values()], dtype=np.float64)
-
-    @property
-    def _feature_share(self) -> float:
-        return FEATURE_WEIGHT / self._spread if self._spread else 0.0
+        encode_rows(numbers, symbols, at.kinds, at.salts, self._past, learn, keys, values, z)
+        place_rows(
+            z, own, at.value_at, at.weights, crossed, at.factors, at.share, at.frequency, at.phase, at.wave_scale,
+            at.first, at.budget, dims, x,
+        )  # fmt: skip
+        return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]))
 
     def _open_budget(self) -> None:
         """Share the features' weight among the columns of the first record, products and waves."""
-        features = sum(not column.is_score for column in self._columns.values())
-        features += len(self.settings["products"]) + math.ceil(self.settings["fourier"] / WAVES_PER_COLUMN)
-        self._spread = math.sqrt(max(features, 1))
+        self._spread = spread_over(self.settings, list(self._columns.values()))
         for left, right in self.settings["products"]:
             product = Product.of(self._columns[left], self._columns[right], GROUP_CATEGORIES)
             self._products.append(product)
