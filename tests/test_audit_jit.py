@@ -1,0 +1,36 @@
+"""The audit computes the same with its kernels compiled and as plain Python."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json
+import numpy as np
+from swapcal import Audit
+
+rng = np.random.default_rng(0)
+p = rng.random(400)
+X = np.column_stack([np.full(400, 0.5), rng.uniform(-0.5, 0.5, (400, 2))])
+groups = {"g": rng.integers(0, 3, 400)}
+audit = Audit(p, rng.random(400) < p, X, groups=groups, weights=rng.random(400) + 0.5, time=np.arange(400))
+print(json.dumps([audit.smcal(2), audit.sreg(), audit.log_loss(), audit._spectrum.auc()[0], audit._sketch.digest,
+                  float(audit._scan.measure(*audit._observed[:2])[0]), audit._timeline.table.sum()]))
+"""
+
+
+def run(**more):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM], env=os.environ | more, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_compiled_and_plain_kernels_agree():
+    compiled, plain = run(), run(NUMBA_DISABLE_JIT="1")
+    assert compiled[4] == plain[4]
+    assert [x for x in compiled if x != compiled[4]] == pytest.approx([x for x in plain if x != plain[4]])
