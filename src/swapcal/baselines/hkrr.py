@@ -5,6 +5,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.baselines.table_rows import checked
+
 Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
@@ -53,7 +55,7 @@ class HKRR:
         p, y : (n,) predictions in [0, 1] and labels
         X : (n, groups) memberships, 0 or 1
         """
-        p, G, y = _checked(p, X, y)
+        p, G, y = memberships(p, X, y)
         self.patches = []
         b = self._bucket(p)
         mass, gap = np.zeros((G.shape[1], self.buckets)), np.zeros((G.shape[1], self.buckets))
@@ -69,7 +71,7 @@ class HKRR:
 
     def predict(self, p: ArrayLike, X: ArrayLike) -> Array:
         """Return the patched predictions."""
-        p, G, _ = _checked(p, X, None)
+        p, G, _ = memberships(p, X)
         members = [np.flatnonzero(column) for column in G.T]
         for group, bucket, shift in self.patches:
             rows = members[group]
@@ -96,13 +98,9 @@ class HKRR:
         return Patch(int(group), int(bucket), float(mean[group, bucket])) if gain[group, bucket] > 0.0 else None
 
 
-def _checked(p: ArrayLike, X: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array, Array]:
-    p, G = np.array(p, dtype=np.float64), np.asarray(X, dtype=np.float64)
-    labels = np.zeros(len(p)) if y is None else np.asarray(y, dtype=np.float64)
-    if G.ndim != 2 or not len(p) == len(G) == len(labels):
-        raise ValueError(f"rows: given p {p.shape}, X {G.shape}, y {labels.shape}, expected (n,), (n, groups) and (n,)")
+def memberships(p: ArrayLike, X: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, Array, Array]:
+    """Return the checked predictions, 0-1 memberships and labels."""
+    p, G, labels = checked(p, X, y)
     if not np.isin(G, (0.0, 1.0)).all():
         raise ValueError("X: given values other than 0 and 1, expected group memberships")
-    if not ((p >= 0.0) & (p <= 1.0)).all():
-        raise ValueError(f"p: given values from {p.min():.3g} to {p.max():.3g}, expected probabilities")
     return p, G, labels

@@ -1,0 +1,21 @@
+"""What every batch baseline checks before it starts."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def checked(p: ArrayLike, X: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, Array, Array]:
+    """Return private copies of predictions (n,) in [0, 1], rows (n, d) and labels (n,), zeros if there are none."""
+    scores, rows = np.array(p, dtype=np.float64), np.asarray(X, dtype=np.float64)
+    labels = np.zeros(len(scores)) if y is None else np.array(y, dtype=np.float64)
+    if rows.ndim != 2 or scores.shape != (len(rows),) or labels.shape != (len(rows),):
+        raise ValueError(f"rows: given p {scores.shape}, X {rows.shape}, y {labels.shape}, expected (n,), (n, d), (n,)")
+    for name, values in (("p", scores), ("y", labels)):
+        bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
+        if bad.size:
+            raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0]}, expected numbers in [0, 1]")
+    if not np.isfinite(rows).all():
+        raise ValueError("X: given a value that is not finite, expected numbers")
+    return scores, rows, labels
