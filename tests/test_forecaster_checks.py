@@ -11,7 +11,6 @@ import pytest
 
 from tests.checks import CHECKS, COMBINATIONS, NAMES, build
 
-
 HORIZON = 400
 
 
