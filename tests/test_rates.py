@@ -5,17 +5,21 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-import typer
-from typer import testing as typer_testing
 
-from swapcal import Forecaster, bounds, errors
-from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite
-from swapcal.cli.rates import rates
-from swapcal.cli.rating import measure, page, plan, slopes, store
-from swapcal.cli.rating.figure import Line, Panel, figure
-from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, SYSTEMS, Task
-from swapcal.cli.rating.statistics import LevelSums
-from swapcal.datasets import Stream, played
+typer = pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+pytest.importorskip("rich")
+
+from typer import testing as typer_testing  # noqa: E402
+
+from swapcal import Forecaster, bounds, errors  # noqa: E402
+from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite  # noqa: E402
+from swapcal.cli.rates import rates  # noqa: E402
+from swapcal.cli.rating import measure, page, plan, slopes, store  # noqa: E402
+from swapcal.cli.rating.figure import Line, Panel, figure  # noqa: E402
+from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, SYSTEMS, Task  # noqa: E402
+from swapcal.cli.rating.statistics import LevelSums  # noqa: E402
+from swapcal.datasets import Stream, played  # noqa: E402
 
 
 def app(command):
