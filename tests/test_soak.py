@@ -189,7 +189,10 @@ def test_uniform_levels_and_other_learners(learner):
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "rows"),
-    [*((name, 10**7) for name in STREAMS), *((name, 10**8) for name in ("ordinary", "collinear", "one_hot"))],
+    [
+        *((name, 10**7) for name in STREAMS),
+        *((name, 10**8) for name in ("ordinary", "collinear", "constant", "one_hot")),
+    ],
 )
 def test_inverses_after_up_to_a_hundred_million_updates(name, rows):
     accuracy = measure(name, 4, "coins", rows)
