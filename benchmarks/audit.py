@@ -40,7 +40,7 @@ def write(path: Path, rows: int, features: int) -> None:
 def audit_parquet(path: Path, features: int) -> Audit:
     found: Audit | None = None
     names = [f"x{j}" for j in range(features)]
-    with papq.ParquetFile(path) as source:
+    with papq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as source:
         for batch in source.iter_batches(batch_size=BATCH):
             if found is None:
                 found = Audit.from_frame(batch, prob="p", target="y", features=names)

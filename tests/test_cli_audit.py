@@ -157,3 +157,16 @@ def test_standard_input(files, monkeypatch):
         names |= {"time": None, "weights": None, "issued": None}
         found = command._read("-", names, None, "pipe", 0, command.Console(stderr=True))
     assert found.rows == ROWS
+
+
+def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "BATCH_ROWS", 20_000)
+    monkeypatch.setattr(command, "READ_BUFFER", 1 << 14)
+    rows, columns = 400_000, {name: np.random.default_rng(0).random(400_000) for name in ("p", "y", "a", "b")}
+    papq.write_table(pa.table(columns), tmp_path / "long.parquet", row_group_size=20_000, use_dictionary=False)
+    before, seen, most = pa.total_allocated_bytes(), 0, 0
+    for batch, _ in command._batches(str(tmp_path / "long.parquet"), ["p", "y", "a", "b"]):
+        seen += len(batch)
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert seen == rows
+    assert most < rows * 4 * 8 / 4

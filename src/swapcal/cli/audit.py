@@ -22,6 +22,7 @@ from swapcal.report import Findings, render
 
 BATCH_ROWS = 1 << 17
 CSV_BLOCK = 1 << 24
+READ_BUFFER = 1 << 20
 FAILED, COULD_NOT_RUN = 1, 2
 
 Batches = Iterator[tuple[pa.Table, float]]
@@ -158,7 +159,8 @@ def _batches(file: str, columns: list[str]) -> Batches:
 
 
 def _parquet(file: str, columns: list[str]) -> Batches:
-    with papq.ParquetFile(file) as source:
+    # Buffering ahead would keep every column read so far; a small buffer bounds memory by the batch.
+    with papq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False) as source:
         _require(columns, source.schema_arrow.names)
         total, seen = max(1, source.metadata.num_rows), 0
         for batch in source.iter_batches(batch_size=BATCH_ROWS, columns=columns):
