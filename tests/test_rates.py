@@ -17,7 +17,7 @@ from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite  # noqa: E402
 from swapcal.cli.rates import rates  # noqa: E402
 from swapcal.cli.rating import measure, page, plan, slopes, store  # noqa: E402
 from swapcal.cli.rating.figure import Line, Panel, figure  # noqa: E402
-from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, SYSTEMS, Task  # noqa: E402
+from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
 from swapcal.cli.rating.statistics import LevelSums  # noqa: E402
 from swapcal.datasets import Stream, played  # noqa: E402
 
@@ -32,13 +32,13 @@ def app(command):
 def rows():
     online = [
         Task(ONLINE, system, stream, dim, rounds, seed)
-        for system in SYSTEMS
+        for system in plan.STREAMING
         for stream in ("linear", "oppose")
         for dim in (2, 3, 5)
         for rounds in (300, 1000, 3000)
         for seed in (0, 1)
     ]
-    batch = [Task(BATCH, system, "linear", 5, rounds, 0) for system in ("engine", "garg-ito") for rounds in (300, 900)]
+    batch = [Task(BATCH, system, "linear", 5, rounds, 0) for system in plan.FITTED for rounds in (300, 900)]
     return [measure.measure(task) for task in [*online, *batch]]
 
 
@@ -142,9 +142,9 @@ def test_plans_cover_what_the_page_promises():
     assert len(full) == len(set(full))
     online = [task for task in full if task.kind == ONLINE]
     assert {task.dim for task in online} == {2, 5, 20}
-    assert {task.system for task in online if task.rounds == 10**6} == set(SYSTEMS)
+    assert {task.system for task in online if task.rounds == 10**6} == set(plan.STREAMING)
     assert {task.stream for task in online if task.rounds == 10**7 and task.system == "engine"} == set(plan.STREAMS)
-    assert {task.system for task in full if task.kind == BATCH} >= {"engine", "paper", "garg-ito"}
+    assert {task.system for task in full if task.kind == BATCH} == set(plan.FITTED)
     assert sum(task.cost for task in plan.small()) < 120
 
 
@@ -159,7 +159,7 @@ def test_page_has_every_quantity_and_judges_slopes(rows):
     assert rate["SReg", "paper-sreg"] == pytest.approx(0.6)
     assert ("SMCal_2", "paper-sreg") not in rate
     assert rate["SMCal_2", "garg-ito"] == bounds.RATES["SMCal_2", "previous"]
-    assert len(page.dimension_table(page.chosen(rows, kind=ONLINE))[1]) == 2 + len(SYSTEMS)
+    assert len(page.dimension_table(page.chosen(rows, kind=ONLINE))[1]) == 2 + len(plan.STREAMING)
 
 
 def test_figures_are_well_formed_and_hold_every_curve(rows, tmp_path):
@@ -186,7 +186,7 @@ def test_a_figure_without_points_still_draws():
 
 
 def test_the_command_writes_figures_tables_and_cache(tmp_path, monkeypatch):
-    tasks = [Task(ONLINE, system, "linear", 2, T, 0) for system in SYSTEMS for T in (100, 200, 400)]
+    tasks = [Task(ONLINE, system, "linear", 2, T, 0) for system in plan.STREAMING for T in (100, 200, 400)]
     monkeypatch.setattr(plan, "small", lambda: tasks)
     found = typer_testing.CliRunner().invoke(app(rates), ["--out", str(tmp_path / "out"), "--jobs", "1"])
     assert found.exit_code == 0, found.output

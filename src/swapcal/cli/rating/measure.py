@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal import memory
+from swapcal.baselines.groups import halves
 from swapcal.cli.rating.plan import BATCH, SYSTEMS, Task
 from swapcal.cli.rating.statistics import LevelSums
 from swapcal.datasets import Stream, play
+from swapcal.datasets.synthetic import Rows
 from swapcal.forecaster import NO_EVENT, Forecaster
 from swapcal.kernels.state import T_P
 
@@ -34,7 +36,9 @@ def measure(task: Task) -> dict[str, Any]:
 
 def _online(task: Task) -> dict[str, Any]:
     stream = Stream(task.stream, task.dim, task.rounds, task.seed)
-    forecaster = SYSTEMS[task.system].online(task.dim, task.rounds, task.seed)
+    make = SYSTEMS[task.system].online
+    assert make is not None, "only systems with an online form are streamed"
+    forecaster = make(task.dim, task.rounds, task.seed)
     realised, pseudo = LevelSums(task.dim), LevelSums(task.dim)
     seconds, start = 0.0, time.perf_counter()
     for part in play(forecaster, stream):
@@ -62,31 +66,45 @@ def _pseudo(forecaster: Any, sums: LevelSums) -> dict[str, Any]:
 
 
 def _batch(task: Task) -> dict[str, Any]:
-    """Fit on T samples and judge the uniform mixture of the T frozen forecasters on fresh contexts.
+    """Fit on T samples, and judge the predictor on fresh contexts whose chances are known."""
+    stream = Stream(task.stream, task.dim, task.rounds + HELD_OUT, task.seed)
+    rows, y = stream.rows(0, stream.rounds), stream.labels(0, task.rounds)
+    start = time.perf_counter()
+    p, X, chance, levels = (_table if SYSTEMS[task.system].table else _mixture)(task, rows, y)
+    seconds = time.perf_counter() - start
+    sums = LevelSums(task.dim)
+    sums.add(p, X, chance)
+    names = {"SReg": "SAErr", "SMCal_2": "DSMCal_2", "SMCal_1": "DSMCal_1", "SOmni": "DSOmni"}
+    found = {names[name]: value / HELD_OUT for name, value in sums.errors().items()}
+    return found | {"seconds": seconds, "levels": levels}
+
+
+def _mixture(task: Task, rows: Rows, y: Array) -> tuple[Array, Array, Array, int]:
+    """Judge the uniform mixture of the T frozen forecasters, exactly.
 
     Every held-out row is shown to the forecaster of a uniformly random round, without its label: rows to learn and
-    rows to judge run through one loop, so the mixture is exact and costs one pass.
+    rows to judge run through one loop, in one pass.
     """
     make = SYSTEMS[task.system].batch
-    assert make is not None, "batch tasks are made only of systems with a batch form"
-    stream = Stream(task.stream, task.dim, task.rounds + HELD_OUT, task.seed)
-    rows, y = stream.rows(0, stream.rounds), stream.labels(0, stream.rounds)
-    y[task.rounds :] = np.nan
+    assert make is not None, "only systems with a batch form are fitted"
     meets = np.random.default_rng([task.seed, task.rounds]).integers(0, task.rounds, HELD_OUT)
     order = np.argsort(np.concatenate([np.arange(task.rounds) + 0.5, meets]), kind="stable")
+    X, labels = rows.X[order], np.concatenate([y, np.full(HELD_OUT, np.nan)])[order]
     forecaster = make(task.dim, task.rounds, task.seed)
-    start = time.perf_counter()
-    p = _issued(forecaster, rows.X[order], y[order])
-    seconds = time.perf_counter() - start
-    judged = order >= task.rounds
-    sums = LevelSums(task.dim)
-    sums.add(p[judged], rows.X[order][judged], rows.chance[order][judged])
-    found = {name: value / HELD_OUT for name, value in sums.errors().items()}
-    names = {"SReg": "SAErr", "SMCal_2": "DSMCal_2", "SMCal_1": "DSMCal_1", "SOmni": "DSOmni"}
-    return {names[name]: value for name, value in found.items()} | {
-        "seconds": seconds,
-        "levels": len(forecaster.levels),
-    }
+    p = _issued(forecaster, X, labels)
+    judged = np.isnan(labels)
+    return p[judged], X[judged], rows.chance[order][judged], len(forecaster.levels)
+
+
+def _table(task: Task, rows: Rows, y: Array) -> tuple[Array, Array, Array, int]:
+    """Judge a model that post-processes a base model, here the constant ½."""
+    make = SYSTEMS[task.system].table
+    assert make is not None, "only systems with a table form come here"
+    X = halves(rows.X) if task.system == "hkrr" else rows.X[:, 1:]
+    base = np.full(len(X), 0.5)
+    model = make(task.dim, task.rounds).fit(base[: task.rounds], X[: task.rounds], y)
+    p = model.predict(base[task.rounds :], X[task.rounds :])
+    return p, rows.X[task.rounds :], rows.chance[task.rounds :], len(np.unique(p))
 
 
 def _issued(forecaster: Any, X: Array, y: Array) -> Array:

@@ -76,7 +76,7 @@ def systems(rows: list[Row]) -> list[str]:
 
 def label(system: str) -> str:
     """Return the words for a system."""
-    return SYSTEMS[system].label if system in SYSTEMS else {"lsboost": "LSBoost", "hkrr": "HKRR"}[system]
+    return SYSTEMS[system].label
 
 
 def write_figures(rows: list[Row], folder: Path) -> list[str]:
@@ -169,10 +169,7 @@ def slope_table(rows: list[Row], kind: str) -> list[list[str]]:
 def _verdict(rows: list[Row], quantity: str, system: str) -> list[str]:
     points = medians(rows, quantity)
     slope, tail = (fit(*zip(*part, strict=True)) if part else fit([], []) for part in (points, _tail(points)))
-    family = SYSTEMS[system].family if system in SYSTEMS else ""
-    rate = bounds.RATES.get((quantity, family))
-    if rate is None:
-        return [words(slope), words(tail), "–", "–"]
+    rate = bounds.RATES[quantity, SYSTEMS[system].family]
     return [words(slope), words(tail), f"{rate:.3f}", slope.verdict(rate)]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from swapcal import bounds
 from swapcal.baselines import GargIto
+from swapcal.baselines.hkrr import HKRR
+from swapcal.baselines.lsboost import LSBoost
 from swapcal.forecaster import Forecaster
 
 ONLINE, BATCH = "online", "batch"
@@ -19,12 +21,17 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class System:
-    """A way to make a forecaster for (dim, horizon, seed), and whose rate in `bounds.RATES` it should show."""
+    """Ways to make a forecaster for (dim, horizon, seed), and whose rate in `bounds.RATES` it should show.
+
+    `batch` makes a forecaster to be frozen round by round; `table` makes, for (dim, samples), a model with
+    ``fit(p, X, y)`` and ``predict(p, X)``.
+    """
 
     label: str
     family: str
-    online: Callable[[int, int, int], Any]
+    online: Callable[[int, int, int], Any] | None = None
     batch: Callable[[int, int, int], Any] | None = None
+    table: Callable[[int, int], Any] | None = None
 
 
 def _uniform(dim: int, horizon: int, seed: int) -> Forecaster:
@@ -52,6 +59,16 @@ def _garg(dim: int, horizon: int, seed: int) -> GargIto:
     return GargIto(dim, horizon=horizon, seed=seed)
 
 
+def _lsboost(dim: int, samples: int) -> LSBoost:
+    levels = bounds.default_levels(samples, dim, "batch-omni")
+    return LSBoost("linear", levels=levels, tolerance=0.25 / levels**2, smallest=2 * dim)
+
+
+def _hkrr(dim: int, samples: int) -> HKRR:
+    buckets = bounds.default_levels(samples, dim, "batch-omni")
+    return HKRR(alpha=0.5 / buckets, buckets=buckets, gamma=0.1 / buckets)
+
+
 SYSTEMS: dict[str, System] = {
     "engine": System("engine, self-refining levels", "ours", _adaptive, _adaptive),
     "engine-uniform": System("engine, uniform levels", "ours", _uniform, _uniform),
@@ -59,7 +76,12 @@ SYSTEMS: dict[str, System] = {
     "paper-sreg": System("paper (N for SReg)", "paper", _paper("sreg"), _paper("batch-agnostic")),
     "paper-ridge": System("paper with ridge learners", "paper", _ridge),
     "garg-ito": System("Garg et al. + Ito", "previous", _garg, _garg),
+    "lsboost": System("LSBoost, linear", "previous", table=_lsboost),
+    "hkrr": System("HKRR over half-spaces", "previous", table=_hkrr),
 }
+
+STREAMING = [name for name, system in SYSTEMS.items() if system.online]
+FITTED = [name for name, system in SYSTEMS.items() if system.batch or system.table]
 
 STREAMS = ("linear", "nonlinear", "drifting", "oppose", "adaptive", "leave-ahead")
 BATCH_STREAMS = ("linear", "nonlinear")
@@ -103,7 +125,7 @@ def decades(low: float, high: float, per_decade: int = 2) -> list[int]:
 
 def small() -> list[Task]:
     """Return a plan of about a minute on two cores: T up to 10^4.5, two dimensions, three streams."""
-    online = _online(SYSTEMS, ("linear", "drifting", "adaptive"), (2, 5), decades(3, 4.5), range(3))
+    online = _online(STREAMING, ("linear", "drifting", "adaptive"), (2, 5), decades(3, 4.5), range(3))
     return [*online, *_batch(("linear",), (5,), decades(3, 4.5), range(2))]
 
 
@@ -114,8 +136,8 @@ def full() -> list[Task]:
     """
     dims = (2, 5, 20)
     return [
-        *_online(SYSTEMS, STREAMS, dims, decades(3, 5), range(8)),
-        *_online(SYSTEMS, STREAMS, dims, decades(5.5, 6), range(3)),
+        *_online(STREAMING, STREAMS, dims, decades(3, 5), range(8)),
+        *_online(STREAMING, STREAMS, dims, decades(5.5, 6), range(3)),
         *_online(("engine", "engine-uniform"), STREAMS, dims, decades(6.5, 7), range(1)),
         *_online(("paper", "paper-ridge"), ("linear", "oppose", "adaptive"), (5,), decades(6.5, 7), range(1)),
         *_batch(BATCH_STREAMS, dims, decades(3, 6), range(3)),
@@ -128,6 +150,5 @@ def _online(systems: Any, streams: Any, dims: Any, horizons: Any, seeds: Any) ->
 
 
 def _batch(streams: Any, dims: Any, horizons: Any, seeds: Any) -> Iterator[Task]:
-    fitted = [name for name, system in SYSTEMS.items() if system.batch]
-    for system, stream, dim, rounds, seed in product(fitted, streams, dims, horizons, seeds):
+    for system, stream, dim, rounds, seed in product(FITTED, streams, dims, horizons, seeds):
         yield Task(BATCH, system, stream, dim, rounds, seed)
