@@ -21,9 +21,10 @@ class SwapAgnostic:
     """Audit each level with a weak learner; where it correlates with the residual, move the predictions along it.
 
     The weak learner is exact over the linear functions c(x) = ⟨θ,x⟩, ‖θ‖ ≤ 1, on rows scaled into the unit ball beside
-    a constant: the best correlation with the residual on level v is ‖E[(y - p)x | v]‖. A step of that length lowers the
-    level's mean squared error by at least its square, because E[c²] ≤ 1. It stops when no level of mass at least γ
-    correlates by more than α, which is swap multicalibration against this class, up to the width of the levels.
+    a constant: the best correlation with the residual on level v is ‖E[(y - p)x | v]‖. The step along it that lowers
+    the level's mean squared error most lowers it by at least the square of the correlation, because E[c²] ≤ 1. It stops
+    when no level of mass at least γ correlates by more than α, which is swap multicalibration against this class, up to
+    the width of the levels.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class SwapAgnostic:
     True
     """
 
-    def __init__(self, *, alpha: float = 0.02, levels: int = 20, gamma: float = 0.002, most: int = 5000) -> None:
+    def __init__(self, *, alpha: float = 0.005, levels: int = 20, gamma: float = 0.002, most: int = 5000) -> None:
         self.alpha, self.levels, self.gamma, self.most = alpha, levels, gamma, most
         self.steps: list[Step] = []
         self._scale = 1.0
@@ -78,7 +79,10 @@ class SwapAgnostic:
         size = np.linalg.norm(direction, axis=1)
         gain = np.where((size > self.alpha) & (share >= self.gamma), share * size**2, 0.0)
         worst = int(np.argmax(gain))
-        return Step(worst, direction[worst]) if gain[worst] > 0.0 else None
+        if gain[worst] <= 0.0:
+            return None
+        c = C[self._level(p) == worst] @ direction[worst]
+        return Step(worst, direction[worst] * (size[worst] ** 2 / np.mean(c**2)))
 
     def _apply(self, step: Step, p: Array, C: Array) -> None:
         rows = np.flatnonzero(self._level(p) == step.level)

@@ -43,7 +43,7 @@ class HKRR:
     array([1., 0.])
     """
 
-    def __init__(self, *, alpha: float = 0.02, buckets: int = 10, gamma: float = 0.002, most: int = 10_000) -> None:
+    def __init__(self, *, alpha: float = 0.05, buckets: int = 10, gamma: float = 0.002, most: int = 10_000) -> None:
         self.alpha, self.buckets, self.gamma, self.most = alpha, buckets, gamma, most
         self.patches: list[Patch] = []
 

@@ -101,6 +101,8 @@ class Model:
     def __init__(self, features: Features, scorer: Scorer | None, correction: Correction, layout: Layout) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
         self.settings = Settings()
+        self.notes: dict[str, Any] = {}
+        """JSON-able remarks of the caller, saved with the model."""
         self.stream: Stream | None = None
         self.certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
@@ -238,6 +240,7 @@ class Model:
             "base": None if self.scorer is None else self.scorer.base,
             "rows": self.rows,
             "settings": vars(self.settings),
+            "notes": self.notes,
             "certificate": self.certificate.as_dict() if self.certificate else None,
         }
         archive.write(path, KIND, VERSION, arrays, settings)
@@ -251,6 +254,7 @@ class Model:
             base, features = manifest["base"], Features.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_folded("scorer", arrays), base)
             model = cls(features, scorer, _folded("correction", arrays), layout)
+            model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**_part(arrays, "mixture"), dim=width_of(layout))
             model.certificate = Certificate(**manifest["certificate"]) if manifest["certificate"] else None

@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "rates", "cite")
+COMMANDS = ("demo", "decide", "forecast", "audit", "fit", "predict", "rates", "cite")
 
 
 def main() -> None:
