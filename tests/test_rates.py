@@ -1,5 +1,6 @@
 """The measuring machinery: exact sums, exact mixtures, resumable runs, slopes, figures, commands."""
 
+import csv
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -15,9 +16,10 @@ from typer import testing as typer_testing  # noqa: E402
 from swapcal import Forecaster, bounds, errors  # noqa: E402
 from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite  # noqa: E402
 from swapcal.cli.rates import rates  # noqa: E402
-from swapcal.cli.rating import measure, page, plan, slopes, store  # noqa: E402
+from swapcal.cli.rating import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
 from swapcal.cli.rating.figure import Line, Panel, figure  # noqa: E402
 from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
+from swapcal.cli.rating.rows import certified, chosen  # noqa: E402
 from swapcal.cli.rating.statistics import LevelSums  # noqa: E402
 from swapcal.datasets import Stream, played  # noqa: E402
 
@@ -67,7 +69,7 @@ def test_a_mixture_of_one_level_each_is_the_realised_sum():
 
 
 def test_online_runs_measure_what_the_theorems_bound(rows):
-    for row in page.chosen(rows, kind=ONLINE):
+    for row in chosen(rows, kind=ONLINE):
         assert row["SMCal_2"] <= row["SReg"] * (1 + 1e-9)
         assert row["SMCal_1"] <= np.sqrt(row["rounds"] * row["SMCal_2"]) * (1 + 1e-9)
         assert row["PSMCal_2"] <= row["PSReg"] * (1 + 1e-9)
@@ -75,7 +77,7 @@ def test_online_runs_measure_what_the_theorems_bound(rows):
             assert row["certified"]
             assert row["PSReg"] <= row["certificate"] * (1 + 1e-9)
             assert row["certificate"] <= row["theorem"]
-    total, holding = page.certified(rows)
+    total, holding = certified(rows)
     assert total == holding == 5 * 2 * 3 * 3 * 2
 
 
@@ -148,28 +150,45 @@ def test_plans_cover_what_the_page_promises():
     assert sum(task.cost for task in plan.small()) < 120
 
 
-def test_page_has_every_quantity_and_judges_slopes(rows):
+def test_page_has_every_quantity_and_judges_slopes(rows, tmp_path):
     text = page.summary(rows, "swapcal rates --small")
     for quantity in (*QUANTITIES[ONLINE], *QUANTITIES[BATCH]):
-        assert f"### {quantity}" in text
-    table = page.slope_table(page.chosen(rows, kind=ONLINE), ONLINE)
-    body = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
-    assert {row["verdict"] for row in body} <= {"consistent", "at or below", "above"}
+        assert f"**{quantity}**" in text
+    page.write_slopes(rows, tmp_path / "slopes.csv")
+    with (tmp_path / "slopes.csv").open(encoding="utf-8") as file:
+        body = list(csv.DictReader(file))
+    assert {row["verdict"] for row in body} <= {"consistent", "at or below", "above", "too few points"}
     rate = {(row["quantity"], row["system"]): float(row["theory"]) for row in body}
     assert rate["SReg", "paper-sreg"] == pytest.approx(0.6)
     assert ("SMCal_2", "paper-sreg") not in rate
     assert rate["SMCal_2", "garg-ito"] == bounds.RATES["SMCal_2", "previous"]
-    assert len(page.dimension_table(page.chosen(rows, kind=ONLINE))[1]) == 2 + len(plan.STREAMING)
+    assert rate["SAErr", "lsboost"] == bounds.RATES["SAErr", "previous"]
+
+
+def test_slopes_above_the_theory_are_marked():
+    steep = [
+        {"kind": ONLINE, "system": "engine", "stream": "linear", "dim": 2, "rounds": T, "SReg": T} for T in (1, 10, 99)
+    ]
+    table = tables.slope_table(steep, ONLINE, 2)
+    marked = {row[0]: row[3] for row in table[1:]}
+    assert marked["SReg"].endswith("↑")
+    assert marked["SMCal_2"] == "–"
+
+
+def test_the_power_of_the_dimension_is_fitted_at_the_longest_common_horizon(rows):
+    table = tables.dimension_table(chosen(rows, kind=ONLINE))
+    assert [row[0] for row in table[1:]] == ["PSReg", "SMCal_2", "SMCal_1"]
+    assert len(table[1]) == 2 + len(plan.STREAMING)
 
 
 def test_figures_are_well_formed_and_hold_every_curve(rows, tmp_path):
-    names = page.write_figures(rows, tmp_path)
+    names = drawing.write_figures(rows, tmp_path)
     assert len(names) == len(QUANTITIES[ONLINE]) + 2
     for name in names:
-        drawing = (tmp_path / name).read_text(encoding="utf-8")
-        ElementTree.fromstring(drawing)
-        assert len(drawing) < 100_000
-        for x, y in re.findall(r'cx="([\d.-]+)" cy="([\d.-]+)"', drawing):
+        svg = (tmp_path / name).read_text(encoding="utf-8")
+        ElementTree.fromstring(svg)
+        assert len(svg) < 100_000
+        for x, y in re.findall(r'cx="([\d.-]+)" cy="([\d.-]+)"', svg):
             assert 0 <= float(x) <= 1200
             assert 0 <= float(y) <= 1300
     psreg = (tmp_path / "rates-psreg.svg").read_text(encoding="utf-8")
@@ -178,11 +197,9 @@ def test_figures_are_well_formed_and_hold_every_curve(rows, tmp_path):
 
 
 def test_a_figure_without_points_still_draws():
-    drawing = figure(
-        [Panel("empty", [Line("a", "#000000", [])]), Panel("one", [Line("b", "#000000", [(1, 2)])])], 2, "T"
-    )
-    ElementTree.fromstring(drawing)
-    assert drawing.count("<circle") == 1
+    svg = figure([Panel("empty", [Line("a", "#000000", [])]), Panel("one", [Line("b", "#000000", [(1, 2)])])], 2, "T")
+    ElementTree.fromstring(svg)
+    assert svg.count("<circle") == 1
 
 
 def test_the_command_writes_figures_tables_and_cache(tmp_path, monkeypatch):

@@ -7,19 +7,17 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as papq
 
 from swapcal.cli.rating.measure import measure
 from swapcal.cli.rating.plan import Task
+from swapcal.cli.rating.rows import Row
 
 KEY = ("kind", "system", "stream", "dim", "rounds", "seed")
 SAVE_EVERY = 5.0
 """Seconds between writes; what an interruption can lose."""
-
-Row = dict[str, Any]
 
 
 def read(path: Path) -> list[Row]:

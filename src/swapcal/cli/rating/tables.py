@@ -1,0 +1,112 @@
+"""Tables of values and slopes, as rows of text with their heading first."""
+
+from collections.abc import Iterable, Iterator
+from statistics import median
+
+from swapcal import bounds
+from swapcal.cli.rating.plan import QUANTITIES, SYSTEMS
+from swapcal.cli.rating.rows import Row, chosen, common_horizon, medians, present, systems
+from swapcal.cli.rating.slopes import Slope, fit
+
+Table = list[list[str]]
+
+TAIL_FROM = 10**5
+"""Slopes are also fitted from this horizon on, where constants matter less."""
+
+DIMENSION_RATES = {"PSReg": "2/3", "SMCal_2": "2/3", "SMCal_1": "1/3"}
+ABOVE = " ↑"
+"""Marks a slope whose whole interval lies above the declared rate."""
+
+
+def value_table(rows: list[Row], quantity: str, rounds: int, dim: int) -> list[list[str]]:
+    """Return medians at one horizon and dimension: a row per stream, a column per system."""
+    names = systems(rows)
+    table = [["stream", *names]]
+    for stream in present(rows, "stream"):
+        part = chosen(rows, stream=stream, rounds=rounds, dim=dim)
+        found = [medians(chosen(part, system=name), quantity) for name in names]
+        table.append([stream, *(f"{cell[0][1]:.4g}" if cell else "–" for cell in found)])
+    return table
+
+
+def dimension_table(rows: list[Row], quantities: Iterable[str] = tuple(DIMENSION_RATES)) -> list[list[str]]:
+    """Return the log-log slope in d at the longest common horizon, median over streams, beside the theorem's power."""
+    longest, names = common_horizon(rows), systems(rows)
+    table = [["quantity", "theory", *names]]
+    for quantity in quantities:
+        cells = [quantity, DIMENSION_RATES[quantity]]
+        for name in names:
+            slopes = []
+            for stream in present(rows, "stream"):
+                points = medians(chosen(rows, stream=stream, system=name, rounds=longest), quantity, "dim")
+                slopes.append(fit(*zip(*points, strict=True)).value)
+            finite = [slope for slope in slopes if slope == slope]
+            cells.append(f"{median(finite):.2f} ({min(finite):.2f} … {max(finite):.2f})" if finite else "–")
+        table.append(cells)
+    return table
+
+
+def judged(rows: list[Row], quantity: str, system: str) -> tuple[Slope, Slope, float, str]:
+    """Return the slope, the slope of the tail, the declared rate, and the verdict."""
+    points = medians(rows, quantity)
+    tail = [(T, value) for T, value in points if T >= TAIL_FROM]
+    slope, late = (fit(*zip(*part, strict=True)) if part else fit([], []) for part in (points, tail))
+    rate = bounds.RATES[quantity, SYSTEMS[system].family]
+    return slope, late, rate, slope.verdict(rate)
+
+
+def pairs(rows: list[Row], kind: str) -> Iterator[tuple[str, str]]:
+    """Yield (quantity, system); the paper's other choice of N belongs only to swap regret and agnostic error."""
+    for quantity in QUANTITIES[kind]:
+        for system in systems(rows):
+            if system != "paper-sreg" or quantity in ("SReg", "SAErr"):
+                yield quantity, system
+
+
+def slope_table(rows: list[Row], kind: str, dim: int) -> Table:
+    """Return slopes at one dimension: a row per quantity and system, a column per stream."""
+    streams = present(rows, "stream")
+    table = [["quantity", "system", "theory", *streams]]
+    for quantity, system in pairs(rows, kind):
+        found = [judged(chosen(rows, system=system, stream=stream, dim=dim), quantity, system) for stream in streams]
+        cells = [words(slope) + (ABOVE if verdict == "above" else "") for slope, _, _, verdict in found]
+        table.append([quantity, system, f"{found[0][2]:.2f}", *cells])
+    return table
+
+
+def all_slopes(rows: list[Row], kind: str) -> Table:
+    """Return every slope with its interval, tail slope and verdict."""
+    table = [["quantity", "system", "stream", "d", "slope", "low", "high", "slope from 1e5", "theory", "verdict"]]
+    for quantity, system in pairs(rows, kind):
+        for stream in present(rows, "stream"):
+            for dim in present(rows, "dim"):
+                part = chosen(rows, system=system, stream=stream, dim=dim)
+                slope, late, rate, verdict = judged(part, quantity, system)
+                numbers = [f"{number:.3f}" for number in (slope.value, slope.low, slope.high, late.value, rate)]
+                table.append([quantity, system, stream, str(dim), *numbers, verdict])
+    return table
+
+
+def words(slope: Slope) -> str:
+    """Return a slope as text.
+
+    Examples
+    --------
+    >>> words(Slope(0.3333, 0.3, 0.36, 7)), words(Slope(float("nan"), 0, 0, 1))
+    ('0.33 [0.30, 0.36]', '–')
+    """
+    return "–" if slope.value != slope.value else f"{slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]"
+
+
+def markdown(table: list[list[str]]) -> str:
+    """Return a Markdown table.
+
+    Examples
+    --------
+    >>> print(markdown([["a", "b"], ["1", "2"]]))
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = ["| " + " | ".join(row) + " |" for row in table]
+    return "\n".join([lines[0], "|" + "---|" * len(table[0]), *lines[1:]])
