@@ -51,7 +51,7 @@ def assemble(audit: "Audit", certificate: Mapping[str, Any] | None, created_at: 
         "reliability": pictures.reliability(audit._tally.v, audit._tally.table),
         "density": density(audit),
         "groups": groups(audit),
-        "groups_examined": len(audit._observed[0].group_names),  # type: ignore[typeddict-unknown-key]
+        "groups_examined": len(audit._observed[0].group_names),
         "witnesses": [
             *(_group_witness(audit, one) for one in worst),
             *_pooled_group_witness(audit),
@@ -289,7 +289,7 @@ def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
         "quantity": "scan",
         "levels": [] if _whole(audit, found) else [float(v) for v in audit._tally.v[list(_span(audit, found))]],
         "direction": [{"name": found.name, "coefficient": 1.0, "unit": None}],
-        "gap": found.gap,
+        "gap": found.gap if found.is_group else None,
         "n": found.n,
         "share": None,
         "resembles": [],

@@ -20,7 +20,13 @@ def groups(findings: Findings) -> Html:
         return Html("")
     shown = kept(everyone)
     rest = hidden(len(shown), len(everyone), "group", _left_out(everyone, shown))
-    return section("groups", "Group by group", _lead(everyone), _table(shown), rest)
+    return section(
+        "groups",
+        "Group by group",
+        _lead(everyone, findings.get("groups_examined") or len(everyone)),
+        _table(shown),
+        rest,
+    )
 
 
 def kept(everyone: Sequence[Group]) -> list[Group]:
@@ -41,10 +47,11 @@ def _left_out(everyone: Sequence[Group], shown: Sequence[Group]) -> str:
     return f"{count(bad)} of them miscalibrated" if bad else "none of them miscalibrated"
 
 
-def _lead(everyone: Sequence[Group]) -> Html:
+def _lead(everyone: Sequence[Group], examined: int) -> Html:
     bad = sum(g["verdict"] == "miscalibrated" for g in everyone)
+    listed = f", the {count(len(everyone))} most doubtful listed" if examined > len(everyone) else ""
     text = (
-        f"{plural(len(everyone), 'group')} examined, {count(bad)} miscalibrated after adjusting for the "
+        f"{plural(examined, 'group')} examined{listed}, {count(bad)} miscalibrated after adjusting for the "
         "number of groups. A positive gap means that outcomes happened more often than predicted, a "
         "negative one less often. The line spans the 95 % interval; an interval clear of zero in a single "
         "row is not yet a finding, because among many rows some stray by chance: the last column accounts "

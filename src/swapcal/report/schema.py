@@ -248,7 +248,7 @@ class Witness(TypedDict):
     direction: list[Coefficient]
     """The direction, largest coefficients first."""
     gap: float | None
-    """Signed gap: mean of (outcome − prediction) along the direction on these rows."""
+    """Signed gap: mean of (outcome − prediction) along the direction on these rows; None for a trend."""
     n: float
     """Rows (or weight) that carry it."""
     share: float | None
@@ -337,6 +337,8 @@ class Findings(TypedDict):
     """What `Period.error` is, for example ``SMCal_2 per row``; default "error"."""
     groups: NotRequired[list[Group] | None]
     """Group table, in the order to be shown."""
+    groups_examined: NotRequired[int]
+    """How many groups were tested, when `groups` holds only the most doubtful."""
     witnesses: NotRequired[list[Witness] | None]
     """Worst witnesses, worst first."""
     decisions: NotRequired[list[Decision] | None]

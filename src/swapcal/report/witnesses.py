@@ -61,15 +61,16 @@ def _witness(rank: int, witness: Witness, known: set[str]) -> Html:
 
 
 def _facts(witness: Witness, known: set[str]) -> Html:
-    places = max(1, decimals([witness["gap"]]))
-    group = witness.get("group")
-    pairs: list[tuple[str, str]] = [("Group", given(group))] if group else []
+    gap, group = finite(witness["gap"]), witness.get("group")
+    pairs: list[tuple[str, str]] = [("Group" if gap is not None else "Along", given(group))] if group else []
     pairs += [
         ("Attains" if witness["quantity"] in known else "Found by", symbol(clip(witness["quantity"], 80))),
         ("At predictions", _interval(witness.get("interval") or []) or _levels(witness["levels"])),
         ("Rows", count(witness["n"])),
-        ("Gap" if group else "Gap along the direction", f"{points(witness['gap'], places)} points"),
     ]
+    if gap is not None:
+        name = "Gap" if group else "Gap along the direction"
+        pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points"))
     if finite(witness.get("p_value")) is not None:
         pairs.append(("Adjusted p", p_value(witness.get("p_value"))))
     if finite(witness["share"]) is not None:
