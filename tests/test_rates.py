@@ -102,12 +102,13 @@ def test_batch_rows_meet_the_forecaster_of_their_round(monkeypatch):
 def test_slopes_recover_powers_and_judge_rates():
     T = np.array([1e3, 1e4, 1e5, 1e6])
     noisy = 3 * T ** (1 / 3) * np.array([1.05, 0.95, 1.05, 0.95])
-    slope = slopes.fit(T, noisy)
+    slope = slopes.fit(list(zip(T, noisy, strict=True)))
+    assert np.isnan(slopes.fit([]).value)
     assert slope.low < 1 / 3 < slope.high
     assert slope.verdict(1 / 3) == "consistent"
     assert slope.verdict(0.9) == "at or below"
     assert slope.verdict(0.1) == "above"
-    assert slopes.fit(T, [1, 0, 0, 2]).verdict(1.0) == "too few points"
+    assert slopes.fit([(1e3, 1), (1e4, 0), (1e5, 2)]).verdict(1.0) == "too few points"
 
 
 def test_interrupted_runs_resume_with_what_is_missing(tmp_path, monkeypatch):

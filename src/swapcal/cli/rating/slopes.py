@@ -28,15 +28,15 @@ TOLERANCE = 0.02
 """Logarithms in a bound bend its own log-log line by more than this over any of our ranges."""
 
 
-def fit(horizons: Sequence[float], values: Sequence[float]) -> Slope:
-    """Fit the slope through positive values, one per horizon.
+def fit(points: Sequence[tuple[float, float]]) -> Slope:
+    """Fit the slope through (horizon, value) points, of which those with a positive value count.
 
     Examples
     --------
-    >>> fit([1e3, 1e4, 1e5], [10.0, 100.0, 1000.0]).value
+    >>> fit([(1e3, 10.0), (1e4, 100.0), (1e5, 1000.0)]).value
     1.0
     """
-    T, error = np.asarray(horizons, float), np.asarray(values, float)
+    T, error = np.asarray(points, float).reshape(-1, 2).T
     usable = (error > 0) & np.isfinite(error)
     if usable.sum() < 3:
         return Slope(float("nan"), float("nan"), float("nan"), int(usable.sum()))

@@ -39,7 +39,7 @@ def dimension_table(rows: list[Row], quantities: Iterable[str] = tuple(DIMENSION
             slopes = []
             for stream in present(rows, "stream"):
                 points = medians(chosen(rows, stream=stream, system=name, rounds=longest), quantity, "dim")
-                slopes.append(fit(*zip(*points, strict=True)).value)
+                slopes.append(fit(points).value)
             finite = [slope for slope in slopes if slope == slope]
             cells.append(f"{median(finite):.2f} ({min(finite):.2f} … {max(finite):.2f})" if finite else "–")
         table.append(cells)
@@ -50,7 +50,7 @@ def judged(rows: list[Row], quantity: str, system: str) -> tuple[Slope, Slope, f
     """Return the slope, the slope of the tail, the declared rate, and the verdict."""
     points = medians(rows, quantity)
     tail = [(T, value) for T, value in points if T >= TAIL_FROM]
-    slope, late = (fit(*zip(*part, strict=True)) if part else fit([], []) for part in (points, tail))
+    slope, late = fit(points), fit(tail)
     rate = bounds.RATES[quantity, SYSTEMS[system].family]
     return slope, late, rate, slope.verdict(rate)
 
