@@ -172,7 +172,7 @@ def test_foster_vohra_calibrates_in_l1(opponent):
         return errors.cal(n, 2 * g[:, 0], 1)
 
     assert len(FosterVohra(2, horizon=T).levels) == N + 1
-    assert mean_over_seeds(cal1) <= T / (2 * N) + sqrt((N + 1) * T)
+    assert mean_over_seeds(cal1) <= T / (2 * N) + (1 + 0.5 / N) * sqrt((N + 1) * T)
 
 
 @pytest.mark.parametrize("opponent", OPPONENTS)

@@ -49,7 +49,7 @@ class Okoroafor(OnlineBaseline):
         tests = 2 * (n + 1 + self._dim)
         theta = np.zeros((2, width))
         theta[:, : self._dim] = 1.0
-        step = sqrt(log(tests) / self._horizon)
+        step = min(1.0, sqrt(log(tests) / self._horizon))
         blank = cells(grid.uniform(n), self.SYSTEM, self._seed, width=width, columns=2, knobs=(step, 0.0), theta=theta)
         blank.total[:] = 1.0
         return blank
