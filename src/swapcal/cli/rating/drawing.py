@@ -4,7 +4,7 @@ from pathlib import Path
 
 from swapcal import bounds
 from swapcal.cli.rating.figure import Line, Panel, figure
-from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES
+from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
 from swapcal.cli.rating.rows import Row, chosen, common_horizon, label, medians, present, shown_dim, systems
 
 COLOURS = {
@@ -81,6 +81,7 @@ def _dimension_panels(rows: list[Row]) -> list[Panel]:
                     medians(chosen(rows, stream=stream, system=name, rounds=longest), "SMCal_2", "dim"),
                 )
                 for name in systems(rows)
+                if name not in VARIANTS
             ],
         )
         for stream in present(rows, "stream")

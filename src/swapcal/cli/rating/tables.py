@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from swapcal import bounds
-from swapcal.cli.rating.plan import QUANTITIES, SYSTEMS
+from swapcal.cli.rating.plan import QUANTITIES, SYSTEMS, VARIANTS
 from swapcal.cli.rating.rows import Row, chosen, common_horizon, medians, present, systems
 from swapcal.cli.rating.slopes import Slope, fit
 
@@ -31,7 +31,8 @@ def value_table(rows: list[Row], quantity: str, rounds: int, dim: int) -> list[l
 
 def dimension_table(rows: list[Row], quantities: Iterable[str] = tuple(DIMENSION_RATES)) -> list[list[str]]:
     """Return the log-log slope in d at the longest common horizon, median over streams, beside the theorem's power."""
-    longest, names = common_horizon(rows), systems(rows)
+    longest = common_horizon(rows)
+    names = [name for name in systems(rows) if name not in VARIANTS]
     table = [["quantity", "theory", *names]]
     for quantity in quantities:
         cells = [quantity, DIMENSION_RATES[quantity]]
