@@ -2,9 +2,9 @@
 
     SWAPCAL_DATA=directory python experiments/decisions.py [--blocks 8] [--data rain_australia]
 
-Every method sees the rows in recorded order and decides before it learns. Boosted trees are refitted on all
-past rows at the start of each block; the first block only warms up. Run on all data it writes the measured part
-of docs/decisions.md and its picture docs/decisions.svg.
+Every method sees the rows in recorded order and decides before it learns; swapcal learns a label only once it was
+known. Boosted trees are refitted on all past rows at the start of each block; the first block only warms up. Run
+on all data it writes the measured part of docs/decisions.md and its picture docs/decisions.svg.
 """
 
 import argparse
@@ -22,17 +22,14 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.isotonic import IsotonicRegression
 
-from swapcal.forecaster import Forecaster
-from swapcal.kernels.jit import jit
+from swapcal.live import Live, Trace
 from swapcal.losses import Loss, cost_matrix, log, newsvendor, pinball, squared, swap_omniprediction, zero_one
 
 Array = NDArray[np.float64]
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
-SGD_RATES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
-ADAGRAD_RATES = np.array([0.03, 0.1, 0.3, 1.0])
-CATEGORIES = 20
+SCORE = "p_trees"
 SPAN = 0.999
 
 
@@ -46,6 +43,10 @@ class Stream:
     name: str
     frame: pd.DataFrame
     y: Array
+    time: Array
+    """Day of the decision; never decreases."""
+    label_time: Array
+    """Day at whose end the outcome is known."""
     losses: dict[str, Loss]
 
     def __len__(self) -> int:
@@ -53,8 +54,8 @@ class Stream:
 
 
 def rain(folder: Path) -> Stream:
-    """Will it rain tomorrow? Protecting against rain that does not come is cheap; being caught is not."""
-    frame, y = _read(folder, "rain_australia", drop=["t"])
+    """Will it rain tomorrow? Known at the end of tomorrow."""
+    frame, y, day = _read(folder, "rain_australia")
     losses = {
         "squared": squared(),
         "log": log(),
@@ -64,12 +65,13 @@ def rain(folder: Path) -> Stream:
         "pinball 0.8": pinball(0.8),
         "go / postpone / cancel": cost_matrix([[0, 10], [1, 4], [3, 1]], ["go", "postpone", "cancel"]),
     }
-    return Stream("rain_australia", frame, y, losses)
+    return Stream("rain_australia", frame.drop(columns="t"), y, day, day + 1.0, losses)
 
 
 def hotel(folder: Path) -> Stream:
-    """Will the booking be cancelled? Overbooking a guest who comes is worse than an empty room."""
-    frame, y = _read(folder, "hotel_bookings", drop=["t", "t_label", "country_top"])
+    """Will the booking be cancelled? Known on the day of arrival if so, else when the guest leaves."""
+    frame, y, day = _read(folder, "hotel_bookings")
+    known = np.maximum(_days(frame["t_label"]), day)
     price = frame["adr"].to_numpy(float).clip(20.0, 400.0) / 100.0
     losses = {
         "squared": squared(),
@@ -81,15 +83,19 @@ def hotel(folder: Path) -> Stream:
         "keep / remind / resell": cost_matrix([[0.0, 4.0], [0.5, 2.0], [6.0, 0.0]], ["keep", "remind", "resell"]),
         "room's own price": newsvendor(under=price, over=1.0),
     }
-    return Stream("hotel_bookings", frame, y, losses)
+    return Stream("hotel_bookings", frame.drop(columns=["t", "t_label", "country_top"]), y, day, known, losses)
 
 
 STREAMS: dict[str, Callable[[Path], Stream]] = {"rain_australia": rain, "hotel_bookings": hotel}
 
 
-def _read(folder: Path, name: str, drop: list[str]) -> tuple[pd.DataFrame, Array]:
+def _read(folder: Path, name: str) -> tuple[pd.DataFrame, Array, Array]:
     frame = pd.read_csv(folder / f"{name}.csv.gz", low_memory=False)
-    return frame.drop(columns=["y", *drop]), frame["y"].to_numpy(float)
+    return frame.drop(columns="y"), frame["y"].to_numpy(float), _days(frame["t"])
+
+
+def _days(dates: pd.Series) -> Array:
+    return pd.to_datetime(dates).to_numpy("datetime64[D]").astype(float)
 
 
 # ---------------------------------------------------------------- features
@@ -101,23 +107,6 @@ def codes_for_trees(frame: pd.DataFrame) -> Array:
     return np.column_stack([np.asarray(column, dtype=float) for column in columns])
 
 
-def unit_features(frame: pd.DataFrame, warm: int) -> Array:
-    """Scale numbers by the first `warm` rows, one-hot categories, flag missing values; rows of norm 1."""
-    parts: list[Array] = []
-    for name in frame:
-        column, past = frame[name], frame[name].iloc[:warm]
-        if _is_number(column) and column.nunique() > 12:
-            spread = past.std() or 1.0
-            parts.append(np.clip((column - past.mean()) / spread, -3.0, 3.0).fillna(0.0).to_numpy(float) / 3.0)
-            if column.isna().any():
-                parts.append(column.isna().to_numpy(float))
-        else:
-            top = past.astype(str).value_counts().index[:CATEGORIES]
-            parts.extend((column.astype(str) == value).to_numpy(float) for value in top)
-    rows = np.column_stack(parts)
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
-
-
 def _is_number(column: pd.Series) -> bool:
     return bool(pd.api.types.is_numeric_dtype(column))
 
@@ -125,41 +114,11 @@ def _is_number(column: pd.Series) -> bool:
 # ---------------------------------------------------------------- models
 
 
-@jit
-def online_logistic_bank(features, y, sgd_rates, adagrad_rates):  # type: ignore[no-untyped-def]
-    """Forecasts of online logistic regressions, one per rate, each row predicted before it is learned."""
-    n, d = features.shape
-    plain, adaptive = len(sgd_rates), len(adagrad_rates)
-    weights = np.zeros((plain + adaptive, d + 1))
-    squares = np.full((plain + adaptive, d + 1), 1e-8)
-    out = np.empty((n, plain + adaptive))
-    for t in range(n):
-        for k in range(plain + adaptive):
-            score = weights[k, d] + np.dot(weights[k, :d], features[t])
-            p = 1.0 / (1.0 + np.exp(-score))
-            out[t, k] = p
-            slip = y[t] - p
-            for j in range(d + 1):
-                g = slip * (features[t, j] if j < d else 1.0)
-                if k < plain:
-                    weights[k, j] += sgd_rates[k] * g
-                elif g != 0.0:
-                    squares[k, j] += g * g
-                    weights[k, j] += adagrad_rates[k - plain] * g / np.sqrt(squares[k, j])
-    return out
-
-
-def swapcal_forecasts(features: Array, bank: Array, scores: Array | None, y: Array) -> tuple[Array, Array]:
-    """Issued levels of one forecaster, and the contexts it saw."""
-    votes = [2.0 * bank - 1.0] + ([2.0 * scores[:, None] - 1.0] if scores is not None else [])
-    joined = np.hstack([0.3 * features, *votes])
-    X = np.hstack(
-        [
-            np.full((len(y), 1), 0.5),
-            np.sqrt(0.75) * joined / np.sqrt(0.09 + joined.shape[1] - features.shape[1]),
-        ]
-    )
-    return np.asarray(Forecaster(dim=X.shape[1]).run(X, y).p), X
+def swapcal_trace(stream: Stream, scores: Array | None) -> Trace:
+    """One forecaster over the stream, with or without somebody's score as a further column."""
+    frame = stream.frame if scores is None else stream.frame.assign(**{SCORE: scores})
+    live = Live(scores=[] if scores is None else [SCORE])
+    return live.trace(frame, stream.y, time=stream.time, label_time=stream.label_time)
 
 
 def boosted() -> HistGradientBoostingClassifier:
@@ -224,39 +183,35 @@ class Costs:
 
 
 OURS, OURS_ALONE = "swapcal around trees", "swapcal alone"
-PER_LOSS, CALIBRATED, RAW, LOGISTIC = "trees per loss", "trees + isotonic", "trees", "online logistic"
-FORECASTS = (OURS, OURS_ALONE, CALIBRATED, RAW, LOGISTIC)
+PER_LOSS, CALIBRATED, RAW = "trees per loss", "trees + isotonic", "trees"
+OFTEN, EXPERT = "trees, refitted 4× as often", "best online expert"
+FORECASTS = (OURS, OURS_ALONE, CALIBRATED, RAW, OFTEN, EXPERT)
 
 
 def compare(stream: Stream, blocks: int) -> Costs:
     """Run every method over the stream."""
     edges = np.linspace(0, len(stream), blocks + 1).astype(int)
-    trees, features = codes_for_trees(stream.frame), unit_features(stream.frame, edges[1])
-    bank = online_logistic_bank(features, stream.y, SGD_RATES, ADAGRAD_RATES)
-    say(f"{stream.name}: {len(stream):,} rows, {features.shape[1]} features; online bank done")
+    trees = codes_for_trees(stream.frame)
     raw, calibrated, actions = refitted_trees(stream, trees, edges)
-    issued, X = swapcal_forecasts(features, bank, raw, stream.y)
-    alone, _ = swapcal_forecasts(features, bank, None, stream.y)
+    often = refitted_often(stream, trees, np.linspace(edges[1], len(stream), 4 * (blocks - 1) + 1).astype(int))
+    ours, alone = (swapcal_trace(stream, scores) for scores in (raw, None))
     say(f"{stream.name}: forecasters done")
-    forecasts = {
-        OURS: issued,
-        OURS_ALONE: alone,
-        CALIBRATED: calibrated,
-        RAW: raw,
-        LOGISTIC: best_expert(bank, stream.y),
-    }
-    return collect(stream, forecasts, actions, X, slice(int(edges[1]), None))
+    first = slice(int(edges[1]), None)
+    forecasts = {OURS: ours.forecast.p, OURS_ALONE: alone.forecast.p, CALIBRATED: calibrated, RAW: raw}
+    forecasts[OFTEN] = often
+    forecasts[EXPERT] = best_expert(alone.experts, stream.y)
+    return collect(stream, forecasts, actions, ours.x, first)
 
 
 def best_expert(bank: Array, y: Array) -> Array:
-    """Pick the online logistic regression whose rate turned out best: hindsight."""
+    """Pick the expert inside swapcal that turned out best: hindsight."""
     losses = log()(np.clip(bank, 1e-6, 1.0 - 1e-6), y[:, None]).mean(axis=0)
     return np.asarray(bank[:, int(np.argmin(losses))])
 
 
 def refitted_trees(stream: Stream, trees: Array, edges: NDArray[np.int_]) -> tuple[Array, Array, dict[str, Array]]:
     """Forecasts of trees, of trees calibrated on the last fifth of the past, and actions of trees per loss."""
-    raw, calibrated = np.full(len(stream), 0.5), np.full(len(stream), 0.5)
+    raw, calibrated = np.full(len(stream), np.nan), np.full(len(stream), np.nan)
     actions = {name: np.zeros(len(stream)) for name in stream.losses}
     for start, stop in pairwise(edges[1:]):
         past, held, now = slice(0, start), slice(int(0.8 * start), start), slice(start, stop)
@@ -266,6 +221,14 @@ def refitted_trees(stream: Stream, trees: Array, edges: NDArray[np.int_]) -> tup
             actions[name][now] = fit_for(loss.take(past), trees[past], stream.y[past])(trees[now])
         say(f"{stream.name}: trees for rows {start:,} to {stop:,}")
     return raw, calibrated, actions
+
+
+def refitted_often(stream: Stream, trees: Array, edges: NDArray[np.int_]) -> Array:
+    """Forecasts of trees, refitted on all past rows at each of the edges."""
+    p = np.full(len(stream), np.nan)
+    for start, stop in pairwise(edges):
+        p[start:stop] = _probabilities(boosted().fit(trees[:start], stream.y[:start]))(trees[start:stop])
+    return p
 
 
 def _isotonic(trees: Array, y: Array, held: slice, now: slice) -> Array:
@@ -286,7 +249,7 @@ def collect(stream: Stream, forecasts: dict[str, Array], actions: dict[str, Arra
         costs.rows[PER_LOSS, name] = part(_inside(taken) if name == "log" else taken, y)
     for method, p in forecasts.items():
         # Continuous forecasts are put on hundredths: with one row per level there is nothing to average.
-        levels = p[rows] if len(np.unique(p)) < 1000 else np.rint(100.0 * p[rows]) / 100.0
+        levels = p[rows] if len(np.unique(p[rows])) < 1000 else np.rint(100.0 * p[rows]) / 100.0
         costs.somni[method] = swap_omniprediction(levels, y, X[rows]).total / len(y)
     return costs
 
@@ -320,60 +283,71 @@ def table(stream: Stream, costs: Costs) -> list[str]:
 def verdict(stream: Stream, costs: Costs) -> list[str]:
     """Where ours loses, in one sentence per opponent."""
     lines = []
-    for other in (PER_LOSS, CALIBRATED, RAW):
-        gaps = {loss: costs.difference(OURS, other, loss) for loss in stream.losses}
+    duels = [(OURS, other) for other in (PER_LOSS, CALIBRATED, RAW, OFTEN)]
+    duels += [(OURS_ALONE, other) for other in (PER_LOSS, OFTEN, EXPERT)]
+    for ours, other in duels:
+        gaps = {loss: costs.difference(ours, other, loss) for loss in stream.losses}
         lost = [f"{loss} ({gap:+.4f} ± {2 * error:.4f})" for loss, (gap, error) in gaps.items() if gap > 0.0]
         clear = sum(gap > 2 * error for gap, error in gaps.values())
         won = sum(gap < -2 * error for gap, error in gaps.values())
         lines.append(
-            f"- against *{other}*: cheaper beyond two standard errors on {won} of {len(gaps)} losses, dearer on "
-            f"{clear}. " + (f"Dearer at all: {', '.join(lost)}." if lost else "Nowhere dearer.")
+            f"- *{ours}* against *{other}*: cheaper beyond two standard errors on {won} of {len(gaps)} losses, "
+            f"dearer on {clear}. " + (f"Dearer at all: {', '.join(lost)}." if lost else "Nowhere dearer.")
         )
     return lines
 
 
-COLOURS = {OURS: "#1b6ca8", OURS_ALONE: "#7fb2d9", CALIBRATED: "#c0392b", LOGISTIC: "#999999"}
+COLOURS = {OURS: "#1b6ca8", OURS_ALONE: "#7fb2d9", CALIBRATED: "#c0392b", OFTEN: "#b8860b"}
+
+
+LEFT, WIDTH, ROW, HEAD = 190, 460, 26, 84
 
 
 def picture(results: list[tuple[Stream, Costs]]) -> str:
-    """Dots: cost relative to the model trained for the loss; left of the line is cheaper."""
-    count = sum(len(stream.losses) + 1 for stream, _ in results)
-    height, left, width = 26 * count + 90, 190, 460
-    ratios = [
-        costs.mean(method, loss) / costs.mean(PER_LOSS, loss)
-        for stream, costs in results
-        for loss in stream.losses
-        for method in COLOURS
-    ]
-    low, high = min(0.9, min(ratios)), min(max(1.2, max(ratios)), 1.6)
-
-    def x(ratio: float) -> float:
-        return left + width * (min(ratio, high) - low) / (high - low)
-
-    body = [f'<line x1="{x(1):.1f}" x2="{x(1):.1f}" y1="50" y2="{height - 30}" stroke="#333" stroke-dasharray="3 3"/>']
-    line = 50.0
+    """Dots: cost relative to the model trained for the loss; each stream has its own axis."""
+    body, top = legend(), HEAD
     for stream, costs in results:
-        line += 22
-        body.append(f'<text x="12" y="{line}" font-weight="bold">{stream.name}</text>')
-        for loss in stream.losses:
-            line += 26
-            body.append(f'<text x="{left - 12}" y="{line}" text-anchor="end">{_escaped(loss)}</text>')
-            body.append(f'<line x1="{left}" x2="{left + width}" y1="{line - 4}" y2="{line - 4}" stroke="#eee"/>')
-            for method, colour in reversed(COLOURS.items()):
-                ratio = costs.mean(method, loss) / costs.mean(PER_LOSS, loss)
-                title = f"{method}: {ratio:.3f}" + (" (beyond the axis)" if ratio > high else "")
-                body.append(
-                    f'<circle cx="{x(ratio):.1f}" cy="{line - 4}" r="5" fill="{colour}"><title>{title}</title></circle>'
-                )
-    for tick in np.arange(np.ceil(low * 10) / 10, high + 1e-9, 0.1):
-        body.append(f'<text x="{x(tick):.1f}" y="{height - 12}" text-anchor="middle" fill="#555">{tick:.1f}</text>')
-    for place, (method, colour) in enumerate(COLOURS.items()):
-        body.append(f'<circle cx="{20 + 165 * place}" cy="20" r="5" fill="{colour}"/>')
-        body.append(f'<text x="{30 + 165 * place}" y="24">{method}</text>')
-    body.append('<text x="12" y="44" fill="#555">cost relative to trees trained for that loss (left is cheaper)</text>')
+        body += panel(stream, costs, top)
+        top += ROW * (len(stream.losses) + 3)
     style = 'font-family="system-ui, sans-serif" font-size="13"'
-    box = f'viewBox="0 0 {left + width + 30} {height}" width="{left + width + 30}" height="{height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {style}>\n' + "\n".join(body) + "\n</svg>\n"
+    box = f'viewBox="0 0 {LEFT + WIDTH + 40} {top}" width="{LEFT + WIDTH + 40}" height="{top}"'
+    page = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {box} {style}>', page, *body, "</svg>"]) + "\n"
+
+
+def legend() -> list[str]:
+    """Colours of the methods, and what the axis means."""
+    parts = ['<text x="12" y="68" fill="#555">cost relative to trees trained for that loss; left is cheaper</text>']
+    for place, (method, colour) in enumerate(COLOURS.items()):
+        x, y = 20 + 240 * (place % 2), 20 + 20 * (place // 2)
+        parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/><text x="{x + 10}" y="{y + 4}">{method}</text>')
+    return parts
+
+
+def panel(stream: Stream, costs: Costs, top: int) -> list[str]:
+    """One stream: a line per loss, a dot per method, a dashed line at equality."""
+    ratio = {(m, loss): costs.mean(m, loss) / costs.mean(PER_LOSS, loss) for m in COLOURS for loss in stream.losses}
+    spread = max(ratio.values()) - min(ratio.values())
+    low, high = min(*ratio.values(), 1.0) - 0.05 * spread, max(*ratio.values(), 1.0) + 0.05 * spread
+
+    def x(value: float) -> float:
+        return LEFT + WIDTH * (value - low) / (high - low)
+
+    bottom = top + ROW * (len(stream.losses) + 1)
+    parts = [f'<text x="12" y="{top + 16}" font-weight="bold">{stream.name}</text>']
+    parts.append(f'<path d="M{x(1):.1f} {top + 12}V{bottom}" stroke="#333" stroke-dasharray="3 3"/>')
+    for place, loss in enumerate(stream.losses, start=1):
+        y = top + ROW * place + 12
+        parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{_escaped(loss)}</text>')
+        parts.append(f'<path d="M{LEFT} {y}h{WIDTH}" stroke="#eee"/>')
+        for method, colour in reversed(COLOURS.items()):
+            title = f"{method}: {ratio[method, loss]:.3f}"
+            dot = f'<circle cx="{x(ratio[method, loss]):.1f}" cy="{y}" r="5" fill="{colour}" fill-opacity="0.85">'
+            parts.append(f"{dot}<title>{title}</title></circle>")
+    step = 0.02 if spread < 0.15 else 0.2
+    for tick in np.arange(np.ceil(low / step), high / step) * step:
+        parts.append(f'<text x="{x(tick):.1f}" y="{bottom + 14}" text-anchor="middle" fill="#555">{tick:.2f}</text>')
+    return parts
 
 
 def _escaped(text: str) -> str:
