@@ -24,8 +24,8 @@ class Slope(NamedTuple):
         return "consistent" if self.low <= rate + TOLERANCE else "above"
 
 
-TOLERANCE = 0.02
-"""Logarithms in a bound bend its own log-log line by more than this over any of our ranges."""
+TOLERANCE = 0.005
+"""What the rounding of a table hides."""
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Slope:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from statistics import median
+from typing import NamedTuple
 
 from swapcal import bounds
 from swapcal.cli.rating.plan import QUANTITIES, SYSTEMS, VARIANTS
@@ -10,6 +11,7 @@ from swapcal.cli.rating.slopes import Slope, fit
 
 Table = list[list[str]]
 
+DELTA = 0.05
 TAIL_FROM = 10**5
 """Slopes are also fitted from this horizon on, where constants matter less."""
 
@@ -47,13 +49,29 @@ def dimension_table(rows: list[Row], quantities: Iterable[str] = tuple(DIMENSION
     return table
 
 
-def judged(rows: list[Row], quantity: str, system: str) -> tuple[Slope, Slope, float, str]:
-    """Return the slope, the slope of the tail, the declared rate, and the verdict."""
-    points = medians(rows, quantity)
+class Judged(NamedTuple):
+    """A slope, the slope of its tail, the declared rate, and the bound's own slope over the same horizons."""
+
+    slope: Slope
+    late: Slope
+    rate: float
+    bound: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether the slope is consistent with the theorem, whose logarithms bend its line upwards."""
+        return self.slope.verdict(max(self.rate, self.bound))
+
+
+def judged(rows: list[Row], quantity: str, system: str) -> Judged:
+    """Fit the rows of one system, stream and dimension, and set the theorem beside them."""
+    points, family = medians(rows, quantity), SYSTEMS[system].family
     tail = [(T, value) for T, value in points if T >= TAIL_FROM]
-    slope, late = fit(points), fit(tail)
-    rate = bounds.RATES[quantity, SYSTEMS[system].family]
-    return slope, late, rate, slope.verdict(rate)
+    rate = bounds.RATES[quantity, family]
+    theorem = bounds.THEOREMS.get((quantity, family))
+    drawn = [(T, float(theorem(T, rows[0]["dim"], DELTA))) for T, _ in points] if theorem else []
+    bound = fit(drawn).value
+    return Judged(fit(points), fit(tail), rate, bound if bound == bound else rate)
 
 
 def pairs(rows: list[Row], kind: str) -> Iterator[tuple[str, str]]:
@@ -65,26 +83,35 @@ def pairs(rows: list[Row], kind: str) -> Iterator[tuple[str, str]]:
 
 
 def slope_table(rows: list[Row], kind: str, dim: int) -> Table:
-    """Return slopes at one dimension: a row per quantity and system, a column per stream."""
+    """Return slopes at one dimension: a row per quantity and system, a column per stream.
+
+    The theory column has the rate and, in brackets, the slope of the theorem's bound over the horizons measured.
+    """
     streams = present(rows, "stream")
     table = [["quantity", "system", "theory", *streams]]
     for quantity, system in pairs(rows, kind):
         found = [judged(chosen(rows, system=system, stream=stream, dim=dim), quantity, system) for stream in streams]
-        cells = [words(slope) + (ABOVE if verdict == "above" else "") for slope, _, _, verdict in found]
-        table.append([quantity, system, f"{found[0][2]:.2f}", *cells])
+        cells = [words(one.slope) + (ABOVE if one.verdict == "above" else "") for one in found]
+        theory = f"{found[0].rate:.2f}" + (f" ({found[0].bound:.2f})" if found[0].bound != found[0].rate else "")
+        table.append([quantity, system, theory, *cells])
     return table
 
 
 def all_slopes(rows: list[Row], kind: str) -> Table:
     """Return every slope with its interval, tail slope and verdict."""
-    table = [["quantity", "system", "stream", "d", "slope", "low", "high", "slope from 1e5", "theory", "verdict"]]
+    table = [
+        ["quantity", "system", "stream", "d", "slope", "low", "high", "slope from 1e5", "theory", "bound", "verdict"]
+    ]
     for quantity, system in pairs(rows, kind):
         for stream in present(rows, "stream"):
             for dim in present(rows, "dim"):
                 part = chosen(rows, system=system, stream=stream, dim=dim)
-                slope, late, rate, verdict = judged(part, quantity, system)
-                numbers = [f"{number:.3f}" for number in (slope.value, slope.low, slope.high, late.value, rate)]
-                table.append([quantity, system, stream, str(dim), *numbers, verdict])
+                if part:
+                    one = judged(part, quantity, system)
+                    values = (*one.slope[:3], one.late.value, one.rate, one.bound)
+                    table.append(
+                        [quantity, system, stream, str(dim), *(f"{value:.3f}" for value in values), one.verdict]
+                    )
     return table
 
 
