@@ -43,7 +43,11 @@ class Forecast:
         self._learned = learned
 
     def _column(self, column: int) -> Any:
-        return float(self._tickets[0, column]) if self._single else self._tickets[:, column]
+        if self._single:
+            return float(self._tickets[0, column])
+        values = self._tickets[:, column]
+        values.flags.writeable = False
+        return values
 
     @property
     def p(self) -> Any:
