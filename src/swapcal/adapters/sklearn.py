@@ -163,7 +163,8 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = column_or_1d(y)
         strange = np.setdiff1d(found, self.classes_)
         if strange.size:
-            raise ValueError(f"y: given class {strange[0]!r}, expected {self.classes_[0]!r} or {self.classes_[1]!r}")
+            low, high = self.classes_.tolist()
+            raise ValueError(f"y: given class {strange.tolist()[0]!r}, expected {low!r} or {high!r}")
         labels = (found == self.classes_[1]).astype(np.float64)
         weight = self._weights(sample_weight, source)
         weight = np.ones(len(labels)) if weight is None else weight * (len(labels) / weight.sum())
@@ -263,7 +264,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "OneVsRestClassifier(SwapClassifier()) fits one per class."
             )
         if len(self.classes_) < 2:
-            raise ValueError(f"y: given one class only, {self.classes_[0]!r}; expected two classes")
+            raise ValueError(f"y: given one class only, {self.classes_.tolist()[0]!r}; expected two classes")
         return np.asarray(found == self.classes_[1], np.float64)
 
     def _weights(self, sample_weight: "ArrayLike | None", source: Source) -> "Array | None":

@@ -96,7 +96,8 @@ class Stream:
         -------
         The mean forecast of every row before its label was used, and the snapshots.
         """
-        weight = np.ones(len(y)) if weight is None else weight
+        weight = np.ones(len(y)) if weight is None else np.ascontiguousarray(weight)
+        X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)  # another layout would compile the kernel anew
         means, kept = np.empty(len(y)), []
         stops = [] if at is None else at.tolist()
         position = 0

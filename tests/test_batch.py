@@ -1,0 +1,200 @@
+import numpy as np
+import pytest
+
+from swapcal import Forecaster, errors
+from swapcal.batch import History, Mixture, Snapshot, Stream, stratified
+from swapcal.batch.mixture import widened
+
+
+def rows(n, dim, seed=0, noise=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, dim))
+    X *= np.sqrt(0.75) / np.linalg.norm(X, axis=1)[:, None]
+    X[:, 0] = 0.5
+    slope = rng.normal(size=dim)
+    slope[0] = 0.0
+    truth = np.clip(0.5 + 0.8 * X @ slope / np.linalg.norm(slope), 0.02, 0.98)
+    truth = np.where(rng.random(n) < noise, 1 - truth, truth)
+    return X, (rng.random(n) < truth).astype(float), truth
+
+
+@pytest.fixture(scope="module")
+def logged():
+    X, y, _ = rows(1500, 5)
+    stream = Stream(5, log=True)
+    means, kept = stream.run(X, y, at=np.array([0, 7, 800, 1499]))
+    return X, y, stream, means, kept
+
+
+@pytest.mark.parametrize("levels", ["adaptive", 12])
+def test_a_stream_is_the_forecaster(levels):
+    X, y, _ = rows(3000, 6)
+    stream, forecaster = Stream(6, levels=levels), Forecaster(6, levels=levels)
+    means, _ = stream.run(X, y)
+    assert np.array_equal(means, forecaster.run(X, y).mean)
+    assert stream.certificate() == forecaster.certificate()
+
+
+def crossings(snapshot, X):
+    gaps = np.clip(X @ snapshot.theta.T, 0, 1) - snapshot.z
+    return ((gaps[:, :-1] >= 0) & (gaps[:, 1:] <= 0)).sum(axis=1)
+
+
+def test_a_snapshot_is_the_frozen_forecaster_even_where_several_crossings_exist():
+    X, y, _ = rows(4000, 24, noise=0.3)
+    stream, forecaster = Stream(24, kappa=0.02), Forecaster(24, kappa=0.02)
+    stream.run(X, y)
+    forecaster.run(X, y)
+    fresh, _, _ = rows(5000, 24, seed=9)
+    snapshot = stream.snapshot()
+    assert (crossings(snapshot, fresh) > 1).sum() > 100
+    mixture, live = Mixture.of([snapshot]), forecaster.predict_many(fresh)
+    assert np.abs(mixture.mean(fresh) - live.mean).max() < 1e-12
+    issued = mixture.issue(fresh, np.arange(5000, dtype=np.uint64))
+    assert np.array_equal(issued.low, live.low)
+    assert np.array_equal(issued.high, live.high)
+
+
+def test_history_holds_every_forecaster(logged):
+    _, _, stream, _, kept = logged
+    history = stream.history()
+    for t, snapshot in zip([0, 7, 800, 1499], kept, strict=True):
+        found = history.snapshot(t)
+        assert np.array_equal(found.z, snapshot.z)
+        assert np.array_equal(found.theta, snapshot.theta)
+    assert len(history.theta) <= 3 * history.rounds + 2
+
+
+def test_online_forecasts_are_those_of_the_logged_forecasters(logged):
+    X, _, stream, means, _ = logged
+    history = stream.history()
+    for t in range(0, 1500, 97):
+        assert abs(Mixture.of([history.snapshot(t)]).mean(X[t : t + 1])[0] - means[t]) < 1e-12
+
+
+def test_history_in_pieces_is_the_history_at_once():
+    X, y, _ = rows(700, 3)
+    whole, pieces = Stream(3, log=True), Stream(3, log=True)
+    whole.run(X, y)
+    for part in (slice(0, 1), slice(1, 300), slice(300, 700)):
+        pieces.run(X[part], y[part])
+    for name in ("theta", "slot", "row", "z", "rounds"):
+        assert np.array_equal(getattr(whole.history(), name), getattr(pieces.history(), name))
+
+
+def test_exact_mean_and_draw_agree_with_all_snapshots_together(logged):
+    X, _, stream, _, _ = logged
+    history = stream.history()
+    mixture = Mixture.of([history.snapshot(t) for t in range(history.rounds)])
+    assert len(mixture.pool) <= len(history.theta)
+    Q, keys = X[:40], np.random.default_rng(1).integers(0, 2**63, 40).astype(np.uint64)
+    assert np.abs(mixture.mean(Q) - history.mean(Q)).max() < 1e-12
+    for a, b in zip(mixture.issue(Q, keys, 5), history.issue(Q, keys, 5), strict=True):
+        assert np.abs(a - b).max() < 1e-12
+
+
+def test_snapshots_are_unbiased(logged):
+    X, _, stream, _, _ = logged
+    history = stream.history()
+    Q = X[:20]
+    found = np.array([history.snapshots(8, np.random.default_rng(seed)).mean(Q) for seed in range(60)])
+    error = np.abs(found.mean(axis=0) - history.mean(Q)) / (found.std(axis=0) / np.sqrt(60) + 1e-12)
+    assert error.max() < 4.5
+
+
+def test_stratified_rounds_are_uniform():
+    rng = np.random.default_rng(0)
+    counts = np.bincount(np.concatenate([stratified(3, 10, rng) for _ in range(8000)]), minlength=10)
+    assert np.abs(counts / 2400 - 1).max() < 0.1
+
+
+def test_issued_levels_average_to_the_mean(logged):
+    X, _, stream, _, _ = logged
+    mixture = stream.history().snapshots(16, np.random.default_rng(0))
+    x = np.repeat(X[:1], 200_000, axis=0)
+    issued = mixture.issue(x, np.arange(200_000, dtype=np.uint64), seed=3)
+    assert abs(issued.p.mean() - mixture.mean(X[:1])[0]) < 0.004
+    assert abs(np.mean((1 - issued.weight) * issued.low + issued.weight * issued.high) - issued.p.mean()) < 0.004
+
+
+def test_the_issued_mixture_gets_swap_multicalibrated_as_rows_grow():
+    """DSMCal_2 of the drawn levels, on fresh contexts and with true probabilities, falls at least like T^{-1/2}."""
+    fresh, _, truth = rows(60_000, 4, seed=0)
+    found = []
+    for n in (500, 16_000):
+        stream = Stream(4)
+        X, y, _ = rows(60_000, 4, seed=0)
+        order = np.random.default_rng(n).permutation(60_000)[:n]
+        _, kept = stream.run(X[order], y[order], at=stratified(48, n, np.random.default_rng(0)))
+        p = Mixture.of(kept).issue(fresh, np.arange(60_000, dtype=np.uint64)).p
+        _, code = np.unique(p, return_inverse=True)
+        mass = np.bincount(code).astype(float)
+        g = np.stack([np.bincount(code, (truth - p) * fresh[:, j]) for j in range(4)], axis=1)
+        found.append(errors.smcal_linear(mass, g, 2) / 60_000)
+    assert found[1] < found[0] / np.sqrt(16_000 / 500)
+
+
+def test_weights_enter_every_sum_and_the_certificate_still_holds():
+    X, y, _ = rows(3000, 4)
+    weight = np.random.default_rng(1).exponential(size=3000) * 5
+    stream = Stream(4)
+    stream.run(X, y, weight)
+    certificate = stream.certificate()
+    assert certificate.psmcal_2 <= certificate.psreg <= certificate.bound
+    assert abs(stream._state.mass.sum() - weight.sum()) < 1e-6
+
+
+def test_a_row_of_weight_zero_teaches_nothing():
+    X, y, _ = rows(400, 3)
+    weight = np.ones(400)
+    weight[::2] = 0.0
+    stream, without = Stream(3), Stream(3)
+    stream.run(X, y, weight)
+    without.run(X[1::2], y[1::2])
+    assert np.array_equal(stream.snapshot().theta, without.snapshot().theta)
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_certificates_hold_from_any_prior_against_any_labels(stubborn):
+    X, y, _ = rows(4000, 6)
+    if stubborn:
+        y = (X[:, 1] < 0).astype(float)
+    prior = np.array([1.0, 1.5, 0, 0, 0.3, 0])
+    stream = Stream(6, prior=prior)
+    stream.run(X, y)
+    assert stream.certificate().holds()
+
+
+def test_a_true_prior_is_forecast_from_the_first_row():
+    X, y, _ = rows(50, 3)
+    prior = np.array([1.0, 0.4, -0.3])
+    means, _ = Stream(3, levels=40, prior=prior).run(X, y)
+    assert abs(means[0] - X[0] @ prior) < 1 / 40
+
+
+def test_equal_learners_are_kept_once():
+    theta = np.arange(6.0).reshape(3, 2)
+    other = theta.copy()
+    other[1] += 1
+    levels = np.array([0.0, 0.5, 1.0])
+    mixture = Mixture.of([Snapshot(levels, theta), Snapshot(levels, theta), Snapshot(levels, other)])
+    assert mixture.pool.shape == (4, 4)
+    assert len(mixture) == 3
+
+
+def test_widened_rows_keep_their_values():
+    X = np.arange(10.0).reshape(2, 5)
+    assert widened(X).shape == (2, 8)
+    assert np.array_equal(widened(X)[:, :5], X)
+    assert not widened(X)[:, 5:].any()
+
+
+def test_refusals(logged):
+    _, _, stream, _, _ = logged
+    with pytest.raises(ValueError, match="expected a round from 0 to 1499"):
+        stream.history().snapshot(1500)
+    with pytest.raises(ValueError, match="expected True at construction"):
+        Stream(2).history()
+    with pytest.raises(ValueError, match="expected at least one"):
+        Mixture.of([])
+    assert isinstance(stream.history(), History)

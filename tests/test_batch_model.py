@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from swapcal import archive
+from swapcal.batch.correction import Correction, logit, plan
+from swapcal.batch.features import Features
+from swapcal.batch.layout import lay_out, prior_of, width_of
+from swapcal.batch.model import Model, Settings
+from swapcal.frames import Table, UnknownColumnError
+from swapcal.kernels.batch_design import fill_design
+
+
+def planted(n, seed=0):
+    """A score that is right except in one intersection of groups, where it is too low by 1.5 in log-odds."""
+    rng = np.random.default_rng(seed)
+    shop, day, x = rng.choice(list("abc"), n), rng.choice(["week", "weekend"], n), rng.normal(size=n)
+    odds = 0.8 * x - 0.3
+    cell = (shop == "b") & (day == "weekend")
+    truth = expit(odds + 1.5 * cell)
+    frame = {"shop": shop, "day": day, "x": np.where(rng.random(n) < 0.1, np.nan, x)}
+    return Table(frame), (rng.random(n) < truth).astype(float), expit(odds), truth, cell
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    table, y, scores, _, _ = planted(8000)
+    return Model.fit(table, y, scores, groups=["shop", "day"])
+
+
+def test_features_are_frozen_at_what_they_learned():
+    table = Table({"n": [1.0, 2.0, 3.0, np.nan], "k": ["a", "a", "b", "a"], "many": np.arange(4.0)})
+    features = Features.learn(table, groups=["k"])
+    assert features.names == ["n", "many", "n is missing"]
+    found = features.encode(Table({"n": [2.0, np.nan, 900.0], "k": ["a", "z", "b"], "many": [1.5, 1.5, 1.5]}))
+    assert found.Z[:, 0].tolist() == [0.0, 0.0, 3.0]
+    assert found.Z[:, 2].tolist() == [0.0, 3.0, 0.0]
+    assert found.codes[0, 0] == 0
+
+
+def test_numeric_groups_become_values_or_bins():
+    X = np.column_stack([np.arange(1000.0) % 3, np.arange(1000.0)])
+    features = Features.learn(X, groups=[0, 1])
+    codes = features.encode(X).codes
+    assert sorted(set(codes[:, 0])) == [0, 1, 2]
+    assert sorted(set(codes[:, 1])) == list(range(8))
+    assert features.encode(np.array([[7.0, 1e9]])).codes.tolist() == [[-1, 7]]
+    assert features.categories[0].labels()[0] == "0 = 0"
+
+
+def test_features_survive_their_manifest():
+    table, *_ = planted(300)
+    features = Features.learn(table, groups=["shop", "day"])
+    again = Features.from_manifest(features.manifest())
+    for a, b in zip(features.encode(table), again.encode(table), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_contexts_lie_in_X_and_the_prior_reads_the_score():
+    table, _, scores, _, _ = planted(500)
+    features = Features.learn(table, groups=["shop", "day"])
+    layout = lay_out(features, features.encode(table))
+    table, y, scores, _, _ = planted(3000)
+    model = Model.fit(table, y, scores, groups=["shop", "day"])
+    X, _ = model.contexts(table, scores)
+    assert (X[:, 0] == 0.5).all()
+    assert np.linalg.norm(X, axis=1).max() <= 1.0
+    assert np.abs(X[:, : model.dim] @ prior_of(model.layout) - model.corrected(table, scores)).max() < 1e-12
+    assert width_of(layout) == model.dim
+
+
+def leave_out(design, width, given, rows, y, kept):
+    """Return all rows' log-odds after fitting only the rows kept, by plain Newton to convergence."""
+    F = np.empty((len(y), width))
+    fill_design(design, given, rows.Z, rows.codes, np.arange(len(y)), F)
+    start = np.zeros(width)
+    start[1] = 1.0
+    b = start.copy()
+    for _ in range(30):
+        p = expit(F[kept] @ b)
+        curvature = np.eye(width) + (F[kept] * (p * (1 - p))[:, None]).T @ F[kept]
+        b = b - np.linalg.solve(curvature, F[kept].T @ (p - y[kept]) + b - start)
+    return F @ b
+
+
+def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
+    table, y, scores, _, _ = planted(1500)
+    features = Features.learn(table, groups=["shop", "day"])
+    rows, given = features.encode(table), logit(scores)
+    design, width = plan(features, rows, given, scored=True)
+    folds = np.arange(1500) % 3
+    correction, honest = Correction.fit(design, width, given, rows, y, np.ones(1500), folds)
+    for fold in range(3):
+        expected = leave_out(design, width, given, rows, y, folds != fold)
+        assert np.abs(honest - expected)[folds == fold].max() < 0.02
+    everything = leave_out(design, width, given, rows, y, np.ones(1500, bool))
+    assert np.abs(correction.logits(given, rows) - everything).max() < 0.02
+    assert np.abs(honest - everything).max() > 0.05
+
+
+def test_planted_bias_is_removed_and_the_certificate_holds(fitted):
+    table, y, scores, truth, cell = planted(20_000, seed=1)
+    p = fitted.mean(table, scores)
+    assert abs(np.mean(scores[cell] - y[cell])) > 0.2
+    assert abs(np.mean(p[cell] - y[cell])) < 0.03
+    assert np.mean((p - truth) ** 2) < 0.1 * np.mean((scores - truth) ** 2)
+    assert fitted.certificate is not None
+    assert fitted.certificate.holds()
+
+
+def test_true_scores_are_hardly_touched():
+    table, y, _, truth, _ = planted(8000)
+    model = Model.fit(table, y, truth, groups=["shop", "day"])
+    table, _, _, truth, _ = planted(20_000, seed=1)
+    assert np.mean((model.mean(table, truth) - truth) ** 2) < 1e-3
+
+
+def test_without_scores_it_learns_from_the_features():
+    table, y, _, _, _ = planted(8000)
+    model = Model.fit(table, y, groups=["shop", "day"])
+    table, _, _, truth, _ = planted(20_000, seed=1)
+    assert np.mean((model.mean(table) - truth) ** 2) < 0.1 * np.var(truth)
+
+
+def test_a_row_alone_is_predicted_as_among_others(fitted):
+    table, _, scores, _, _ = planted(200, seed=2)
+    p, issued = fitted.mean(table, scores), fitted.issue(table, scores)
+    for row in (0, 57, 199):
+        one = Table({name: table.raw(name)[row : row + 1] for name in table.columns})
+        assert fitted.mean(one, scores[row : row + 1])[0] == p[row]
+        assert fitted.issue(one, scores[row : row + 1]).p[0] == issued.p[row]
+
+
+def test_saved_models_predict_the_same_and_damage_is_noticed(fitted, tmp_path):
+    table, _, scores, _, _ = planted(300, seed=3)
+    fitted.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+    assert np.array_equal(again.mean(table, scores), fitted.mean(table, scores))
+    assert again.certificate == fitted.certificate
+    raw = bytearray((tmp_path / "model").read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (tmp_path / "model").write_bytes(bytes(raw))
+    with pytest.raises(archive.ArchiveError):
+        Model.load(tmp_path / "model")
+
+
+def test_more_rows_keep_the_mixture_uniform():
+    table, y, scores, _, _ = planted(1000)
+    model = Model.fit(table, y, scores, groups=["shop"], settings=Settings(snapshots=200))
+    old = {snapshot.theta.tobytes() for snapshot in model._snapshots}
+    table, y, scores, _, _ = planted(3000, seed=4)
+    model.learn_more(table, y, scores, np.ones(3000))
+    assert model.rows == 4000
+    assert len(model.mixture) == 200
+    share = np.mean([snapshot.theta.tobytes() in old for snapshot in model._snapshots])
+    assert abs(share - 0.25) < 0.1
+
+
+def test_targets_choose_the_grid_of_their_theorem():
+    settings = Settings(target="omniprediction")
+    assert settings.levels(40_000, 5) == 20
+    assert Settings(target="agnostic").levels(40_000, 5) == 6
+    assert Settings().levels(40_000, 5) == "adaptive"
+
+
+def test_refusals(fitted):
+    table, y, scores, _, _ = planted(300)
+    with pytest.raises(UnknownColumnError, match="did you mean 'shop'"):
+        Model.fit(table, y, scores, groups=["shopp"])
+    with pytest.raises(ValueError, match="expected a number from 0 to 1"):
+        Model.fit(np.zeros((300, 2)), y, groups=[2])
+    with pytest.raises(ValueError, match="expected those of the model it corrects"):
+        fitted.mean(table)
+    with pytest.raises(ValueError, match=r"given 300, expected at least [\d,]+, the number the theorem asks for"):
+        Model.fit(table, y, scores, settings=Settings(target="multicalibration", epsilon=0.05))
+    with pytest.raises(ValueError, match="expected a target whose theorem counts samples"):
+        Settings(epsilon=0.1)
+    with pytest.raises(ValueError, match="snapshots: given 0"):
+        Settings(snapshots=0)
+    with pytest.raises(ValueError, match="given inf in row 1, expected a finite number"):
+        fitted.mean(Table({"shop": ["a", "b"], "day": ["week", "week"], "x": [0.0, np.inf]}), np.array([0.5, 0.5]))
