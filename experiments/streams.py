@@ -3,7 +3,7 @@
     SWAPCAL_DATA=directory python experiments/streams.py [--data elec2 ...] [--quick]
 
 Every method sees the rows in recorded order and forecasts each before it learns it. Slow methods see a prefix; our
-figures on the same prefix stand beside theirs. Run on all data it writes the measured part of docs/streams.md and
+figures on the same prefixes stand beside theirs. Run on all data it writes the measured part of docs/streams.md and
 its picture docs/streams.svg.
 """
 
@@ -33,7 +33,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
 STREAMS = ("elec2", "bank_marketing", "rain_australia", "hotel_bookings", "nycflights", "fte_games", "obd_clicks")
 NUMERIC_ELEC2 = ["date", "day", "period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer"]
-TREE_ROWS, FOREST_ROWS = 40_000, 4_000
+PEER_ROWS, TREE_ROWS, FOREST_ROWS = 100_000, 40_000, 4_000
 GROUP_ROWS = 500
 BINS = 15
 FLOOR = 1e-6
@@ -123,14 +123,37 @@ def judge(data: Data, method: str, p: Array, x: Array, seconds: float) -> Score:
 # ---------------------------------------------------------------- methods
 
 
-def ours(data: Data, frame: pd.DataFrame | None = None, *, late: bool = False) -> tuple[Live, Trace, float]:
-    """Run swapcal with its defaults; with `late`, labels are learned when they became known."""
-    live, when = Live(scores=data.scores), {}
-    if late:
-        when = {"time": pd.to_datetime(data.time).to_numpy(), "label_time": pd.to_datetime(data.label_time).to_numpy()}
+def ours(data: Data, frame: pd.DataFrame | None = None) -> tuple[Live, Trace, float]:
+    """Run swapcal with its defaults."""
+    live = Live(scores=data.scores)
     start = time.perf_counter()
-    trace = live.trace(data.frame if frame is None else frame, data.y, **when)
+    trace = live.trace(data.frame if frame is None else frame, data.y)
     return live, trace, time.perf_counter() - start
+
+
+def at_booking(data: Data) -> tuple[Data, Array, Array]:
+    """Return the bookings in the order they were made, with the days of booking and of the outcome."""
+    booked = pd.to_datetime(data.time) - pd.to_timedelta(data.frame["lead_time"], unit="D")
+    order = np.argsort(booked.to_numpy(), kind="stable")
+    known = np.maximum(pd.to_datetime(data.label_time).to_numpy(), booked.to_numpy())
+    groups = {name: labels[order] for name, labels in data.groups.items()}
+    frame = data.frame.iloc[order].reset_index(drop=True)
+    moved = Data(data.name, frame, data.y[order], data.scores, groups, None, None)
+    return moved, booked.to_numpy()[order], known[order]
+
+
+def ours_late(data: Data) -> Iterator[Score]:
+    """Forecast each booking when it is made; learn its outcome when it is known, or at once for comparison."""
+    moved, booked, known = at_booking(data)
+    for method, when in (("labels when known", {"time": booked, "label_time": known}), ("labels at once", {})):
+        live, start = Live(), time.perf_counter()
+        trace = live.trace(moved.frame, moved.y, **when)
+        seconds = time.perf_counter() - start
+        yield judge(moved, f"at booking, {method}: swapcal, mean", trace.forecast.mean, trace.x, seconds)
+        brier = ((trace.experts - moved.y[:, None]) ** 2).mean(axis=0)
+        best = 1 + int(np.argmin(brier[1:]))
+        said = trace.experts[:, best]
+        yield judge(moved, f"at booking, {method}: best single expert ({live.experts[best]})", said, trace.x, seconds)
 
 
 def records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -161,15 +184,15 @@ def run_river(data: Data, kind: str, rows: int) -> tuple[Array, float]:
     return p, time.perf_counter() - start
 
 
-def run_vowpal(data: Data) -> tuple[Array, float]:
+def run_vowpal(data: Data, rows: int) -> tuple[Array, float]:
     """Vowpal Wabbit's adaptive, normalised logistic regression on all features and their pairs."""
     from vowpalwabbit import Workspace
 
     model = Workspace("--loss_function logistic --link logistic -q :: --quiet")
-    p = np.zeros(len(data.y))
+    p = np.zeros(min(rows, len(data.y)))
     start = time.perf_counter()
     names = {name: "".join(c if c.isalnum() else "_" for c in name) for name in data.frame.columns}
-    for k, record in enumerate(records(data.frame)):
+    for k, record in enumerate(records(data.frame[:rows])):
         parts = [
             f"{names[n]}={str(v).replace(' ', '_').replace(':', '_').replace('|', '_')}" if isinstance(v, str)
             else f"{names[n]}:{v}"
@@ -200,39 +223,44 @@ def run_groups(data: Data) -> tuple[Array, float]:
 # ---------------------------------------------------------------- one stream
 
 
-def measure(name: str, quick: bool) -> list[Score]:
-    """Run everything on one stream."""
+def measure_ours(name: str) -> list[Score]:
+    """Run swapcal on one stream, and measure it also on the prefixes that slow methods see."""
     data = load(name)
     live, trace, seconds = ours(data)
-    x, made = trace.x, trace.forecast
+    x, made, n = trace.x, trace.forecast, len(data.y)
     scores = [judge(data, "swapcal, issued p", made.p, x, seconds), judge(data, "swapcal, mean", made.mean, x, seconds)]
-    singles = [k for k, expert in enumerate(live.experts) if expert != "blend"]
-    said = {live.experts[k]: trace.experts[:, k] for k in singles}
+    said = {expert: trace.experts[:, k] for k, expert in enumerate(live.experts) if expert != "blend"}
     said |= {column: data.frame[column].to_numpy(dtype=np.float64) for column in data.scores}
     best = min(said, key=lambda expert: float(np.mean((said[expert] - data.y) ** 2)))
     scores.append(judge(data, f"best single expert ({best})", said[best], x, seconds))
+    for rows in (PEER_ROWS, TREE_ROWS, FOREST_ROWS):
+        if rows < n:
+            share = seconds * rows / n
+            scores.append(judge(data, f"swapcal, mean, first {rows:,} rows", made.mean[:rows], x, share))
     if data.label_time is not None:
-        _, late, spent = ours(data, late=True)
-        scores.append(judge(data, "swapcal, mean, labels when known", late.forecast.mean, late.x, spent))
+        scores += ours_late(data)
     if name == "elec2":
         _, few, spent = ours(data, data.frame[NUMERIC_ELEC2])
         scores.append(judge(data, "swapcal, mean, eight numeric columns", few.forecast.mean, few.x, spent))
-    if quick:
-        return scores
-    scores.append(judge(data, "listed groups only (Gupta et al.)", *_spread(run_groups(data), x)))
-    scores.append(judge(data, "river logistic regression", *_spread(run_river(data, "logistic", 10**9), x)))
-    scores.append(judge(data, "Vowpal Wabbit, pairs", *_spread(run_vowpal(data), x)))
-    for kind, label, rows in (("tree", "river adaptive tree", TREE_ROWS), ("forest", "river ARF", FOREST_ROWS)):
-        rows = min(rows, len(data.y))
-        scores.append(judge(data, label, *_spread(run_river(data, kind, rows), x)))
-        if rows < len(data.y):
-            share = seconds * rows / len(data.y)
-            scores.append(judge(data, f"swapcal, mean, same {rows:,} rows", made.mean[:rows], x, share))
     return scores
 
 
-def _spread(result: tuple[Array, float], x: Array) -> tuple[Array, Array, float]:
-    return result[0], x, result[1]
+def measure_peers(name: str) -> list[Score]:
+    """Run everything else on one stream."""
+    data = load(name)
+    x = ours(data)[1].x
+    runs: list[tuple[str, Callable[[], tuple[Array, float]]]] = [
+        ("listed groups only (Gupta et al.)", lambda: run_groups(data)),
+        ("river logistic regression", lambda: run_river(data, "logistic", PEER_ROWS)),
+        ("Vowpal Wabbit, pairs", lambda: run_vowpal(data, PEER_ROWS)),
+        ("river adaptive tree", lambda: run_river(data, "tree", TREE_ROWS)),
+        ("river ARF", lambda: run_river(data, "forest", FOREST_ROWS)),
+    ]
+    scores = []
+    for method, run in runs:
+        p, seconds = run()
+        scores.append(judge(data, method, p, x, seconds))
+    return scores
 
 
 # ---------------------------------------------------------------- drift
@@ -364,7 +392,9 @@ def main() -> None:
     options = parser.parse_args()
     scores: list[Score] = []
     for name in options.data:
-        scores += kept(options.keep, name, lambda name=name: measure(name, options.quick))
+        scores += kept(options.keep, f"{name}.ours", lambda name=name: measure_ours(name))
+        if not options.quick:
+            scores += kept(options.keep, f"{name}.peers", lambda name=name: measure_peers(name))
         print(table_of([score for score in scores if score.stream == name]), flush=True)
     drift = drift_rows()
     print(drift_table(drift))
@@ -373,7 +403,7 @@ def main() -> None:
 
 
 def kept(folder: Path | None, name: str, make: Callable[[], list[Score]]) -> list[Score]:
-    """Return a stream's results from a former run, or make and keep them."""
+    """Return results from a former run, or make and keep them."""
     if folder is None:
         return make()
     folder.mkdir(parents=True, exist_ok=True)

@@ -271,3 +271,11 @@ def test_forecasts_are_calibrated_by_group_where_the_model_is_not(stream: Any) -
 )
 def test_times_of_many_kinds_become_numbers(given: Any, expected: Any) -> None:
     np.testing.assert_array_equal(as_times("time", given), expected)
+
+
+def test_before_any_label_the_mean_forecast_is_the_users_score() -> None:
+    live = Live(scores=["p_model"])
+    for k, p in enumerate((0.003, 0.3, 0.5, 0.97)):
+        forecast = live.forecast({"p_model": p, "price": k}, id=k)
+        assert forecast.mean == pytest.approx(p, abs=1e-12)
+    assert live.certificate().holds()

@@ -330,7 +330,11 @@ def run_experts(
 
 @jit
 def put_scores(probabilities: Array, weights: Array, X: Array) -> None:
-    """Write the experts' probabilities into the coordinates after the constant."""
+    """Write the probabilities into the coordinates after the constant: the blend's as it is, others stabilised.
+
+    The engine's prior is the blend itself, and a linear coordinate can say so exactly.
+    """
     for t in range(probabilities.shape[0]):
-        for e in range(probabilities.shape[1]):
+        X[t, 1] = weights[0] * (2.0 * probabilities[t, 0] - 1.0)
+        for e in range(1, probabilities.shape[1]):
             X[t, 1 + e] = weights[e] * stabilised(probabilities[t, e])

@@ -102,6 +102,7 @@ class Composition:
         """Return the engine with at least `dim` coordinates."""
         if self.forecaster is None:
             self.forecaster = Forecaster(dim, **self._engine)
+            _start_from_blend(self.forecaster, float(self.contexts.reserved_weights[0]))
         elif dim > self.forecaster.dim:
             self.forecaster.grow(dim)
         return self.forecaster
@@ -127,6 +128,16 @@ class Composition:
             with tempfile.TemporaryDirectory() as folder:
                 arrays["engine"].tofile(Path(folder) / "engine")
                 self.forecaster = Forecaster.load(Path(folder) / "engine")
+
+
+def _start_from_blend(forecaster: Forecaster, weight: float) -> None:
+    """Let every level's regression start from θ_0 with ⟨θ_0, x⟩ = the blend's probability.
+
+    Regret bounds hold for any θ_0, and certificates read it from the state. Before the first label the mean forecast
+    is then the blend's, and few labels cost little.
+    """
+    for theta in (forecaster._state.theta, forecaster._state.prior):
+        theta[:, :2] = 1.0, 0.5 / weight
 
 
 def _below(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
