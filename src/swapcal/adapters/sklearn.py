@@ -59,7 +59,9 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     snapshots : forecasters kept, at uniformly random rounds: an unbiased compression of all of them.
     passes : times the rows are streamed. More than one helps a few hundred rows; the theorems cover one.
     cv : folds for the estimator: an integer, a splitter, or "prefit".
-    ridge, kappa : of the engine; see `swapcal.Forecaster`.
+    ridge : of the engine's learners. "auto" streams with 16 and with 1 and keeps the one whose forecasts, each made
+        before its label was used, had the smaller squared error: how soon to leave the corrected score.
+    kappa : of the self-refining levels; see `swapcal.Forecaster`.
     random_state : of the order of the rows, the folds, the rounds kept and the draws.
 
     Notes
@@ -96,7 +98,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         snapshots: int = 32,
         passes: int = 1,
         cv: Any = 5,
-        ridge: float = 1.0,
+        ridge: "float | str" = "auto",
         kappa: float = 0.2,
         random_state: Any = None,
     ) -> None:

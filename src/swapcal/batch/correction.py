@@ -31,7 +31,8 @@ KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 PAIR_ROWS, MOST_PAIRS = 50, 150
 WITH_SCORE = (0.5, 0.5, 0.3, 0.3, 0.3)
 WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
-"""Prior standard deviation, in log-odds, of hinges, categories, group slopes, group pairs and numbers."""
+"""Prior standard deviation, in log-odds, of hinges, categories, group slopes, group pairs and numbers, for λ = 1."""
+PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 
 
 def logit(p: Array) -> Array:
@@ -67,26 +68,52 @@ class Correction:
     ) -> tuple["Correction", Array]:
         """Return the correction, and for every row the log-odds it would have without the rows of its fold.
 
-        min over b of Σ w [log(1 + exp⟨b,f⟩) - y⟨b,f⟩] + ½‖b - e_1‖², by Newton. Leaving a fold out is one step with
-        its own Hessian from the common solution and one more to correct: after these the fold's labels matter only in
-        third order.
+        min over b of Σ w [log(1 + exp⟨b,f⟩) - y⟨b,f⟩] + ½λ‖b - e_1‖², by Newton; λ is the one with the least
+        out-of-fold loss. Leaving a fold out is one step with its own Hessian from the common solution and one more to
+        correct: after these the fold's labels matter only in third order.
         """
         problem = _Problem(design, width, given, rows, y, weight)
         b = problem.solve(problem.sample(SMALL), problem.prior) if len(y) > 2 * SMALL else problem.prior
-        everything = np.arange(len(y))
-        b = problem.solve(everything, b)
-        out = np.empty(len(y))
+        b = problem.solve(np.arange(len(y)), b)
         parts = [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
         moments = [problem.moments(part, b, penalised=False) for part in parts]
-        total = sum(part.gradient for part in moments) + (b - problem.prior)
-        hessian = sum(part.hessian for part in moments) + np.eye(width)
-        for rows_out, part in zip(parts, moments, strict=True):
-            factor = cho_factor(hessian - part.hessian)
-            without = b - cho_solve(factor, total - part.gradient)
-            kept = np.flatnonzero(folds != folds[rows_out[0]])
-            without = without - cho_solve(factor, problem.gradient(kept, without))
-            out[rows_out] = problem.predict(rows_out, without)
-        return cls(design, b), out
+        problem.penalty = _best_penalty(problem, parts, moments, b)
+        if problem.penalty != PENALTIES[0]:
+            b = problem.solve(np.arange(len(y)), _shifted(problem, moments, None, b, problem.penalty))
+            moments = [problem.moments(part, b, penalised=False) for part in parts]
+        return cls(design, b), _left_out(problem, parts, moments, b)
+
+
+def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> float:
+    """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b."""
+    losses = np.zeros(len(PENALTIES))
+    for part, own in zip(parts, moments, strict=True):
+        candidates = np.column_stack([_shifted(problem, moments, own, b, penalty) for penalty in PENALTIES])
+        for index, F in problem.blocks(part):
+            z, y = F @ candidates, problem.y[index, None]
+            losses += problem.weight[index] @ (np.logaddexp(0.0, z) - y * z)
+    return PENALTIES[int(np.argmin(losses))]
+
+
+def _shifted(problem: "_Problem", moments: list[Moments], without: Moments | None, b: Array, penalty: float) -> Array:
+    """Return one Newton step from b towards the solution for another λ, without one fold's rows."""
+    gradient = sum((part.gradient for part in moments), penalty * (b - problem.prior))
+    hessian = sum((part.hessian for part in moments), penalty * np.eye(len(b)))
+    if without is not None:
+        gradient, hessian = gradient - without.gradient, hessian - without.hessian
+    return np.asarray(b - cho_solve(cho_factor(hessian), gradient))
+
+
+def _left_out(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> Array:
+    """Return every row's log-odds under the solution without its fold."""
+    out = np.empty(len(problem.y))
+    hessian = sum((part.hessian for part in moments), problem.penalty * np.eye(len(b)))
+    for number, (part, own) in enumerate(zip(parts, moments, strict=True)):
+        without = _shifted(problem, moments, own, b, problem.penalty)
+        kept = np.concatenate([other for k, other in enumerate(parts) if k != number])
+        factor = cho_factor(hessian - own.hessian)
+        out[part] = problem.predict(part, without - cho_solve(factor, problem.gradient(kept, without)))
+    return out
 
 
 @dataclass(frozen=True)
@@ -115,6 +142,7 @@ class _Problem:
         self.design, self.given, self.rows, self.y, self.weight = design, given, rows, y, weight
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
+        self.penalty = PENALTIES[0]
         self._room = np.empty((min(BLOCK, len(y)), width))
 
     def sample(self, size: int) -> Integers:
@@ -144,9 +172,8 @@ class _Problem:
 
     def moments(self, index: Integers, b: Array, penalised: bool = True) -> Moments:
         gap = b - self.prior
-        loss = 0.5 * float(gap @ gap) if penalised else 0.0
-        gradient = gap.copy() if penalised else np.zeros(len(b))
-        hessian = np.eye(len(b)) if penalised else np.zeros((len(b), len(b)))
+        penalty = self.penalty if penalised else 0.0
+        loss, gradient, hessian = 0.5 * penalty * float(gap @ gap), penalty * gap, penalty * np.eye(len(b))
         for part, F in self.blocks(index):
             z, w, y = F @ b, self.weight[part], self.y[part]
             p = expit(z)
@@ -158,7 +185,7 @@ class _Problem:
         return Moments(loss, gradient, hessian)
 
     def gradient(self, index: Integers, b: Array) -> Array:
-        gradient = b - self.prior
+        gradient = self.penalty * (b - self.prior)
         for part, F in self.blocks(index):
             gradient = gradient + (self.weight[part] * (expit(F @ b) - self.y[part])) @ F
         return gradient

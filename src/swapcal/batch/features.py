@@ -22,6 +22,8 @@ RARE = 20
 BINS = 8
 """Parts of equal mass into which a numeric group with many values is cut."""
 MANY_VALUES = 16
+FEW_ROWS = 256
+"""Up to so many, looking texts up one by one is faster than finding the distinct ones first."""
 
 
 class Rows(NamedTuple):
@@ -57,8 +59,12 @@ class Category:
             place = np.minimum(np.searchsorted(known, values), len(known) - 1)
             return np.where(known[place] == values, place, self.other).astype(np.int64)
         assert isinstance(source, Table)
-        found = source.categories(str(self.name))
         code_of = {text: code for code, text in enumerate(self.texts)}
+        if len(source) <= FEW_ROWS:
+            values = source.raw(str(self.name)).tolist()
+            if all(isinstance(value, str) for value in values):
+                return np.array([code_of.get(value, self.other) for value in values], np.int64)
+        found = source.categories(str(self.name))
         table = np.array([code_of.get(text, self.other) for text in found.names], np.int64)
         return table[found.codes] if len(table) else np.zeros(0, np.int64)
 

@@ -34,7 +34,8 @@ TARGETS = {
 }
 """Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
 FOLDS = 5
-BLOCK = 8192
+RIDGES = (16.0, 1.0)
+"""Stay close to the corrected score, or leave it soon: the stream with the smaller squared error as it went is kept."""
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Settings:
     target: str = "adaptive"
     snapshots: int = 32
     passes: int = 1
-    ridge: float = 1.0
+    ridge: float | str = "auto"
     kappa: float = 0.2
     epsilon: float | None = None
     delta: float = 0.05
@@ -57,11 +58,18 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+        if isinstance(self.ridge, str) and self.ridge != "auto":
+            raise ValueError(f'ridge: given {self.ridge!r}, expected a positive number or "auto"')
         if self.epsilon is not None and self.target == "adaptive":
             raise ValueError(
                 'epsilon: given with target "adaptive", expected a target whose theorem counts samples: '
                 "multicalibration, omniprediction or agnostic"
             )
+
+    @property
+    def ridges(self) -> tuple[float, ...]:
+        """The ridge penalties to choose from."""
+        return RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
 
     def levels(self, rows: int, dim: int) -> Any:
         """Return the levels the target's theorem chooses for this many rows and coordinates."""
@@ -103,7 +111,7 @@ class Model:
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
-        self.stream: Stream | None = None
+        self.streams: list[Stream] = []
         self.certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
         self._mixture: Mixture | None = None
@@ -147,7 +155,7 @@ class Model:
         correction, honest = Correction.fit(design, width, given, rows, y, weight, folds)
         model = cls(features, scorer, correction, lay_out(features, rows))
         model.settings = settings
-        model.stream = model._open(len(y))
+        model.streams = [model._open(len(y), ridge) for ridge in settings.ridges]
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
         return model
 
@@ -173,25 +181,34 @@ class Model:
         rng: np.random.Generator,
         progress: Progress | None = None,
     ) -> None:
-        """Stream rows in random order, `passes` times; keep snapshots uniform over the rounds of the last passes.
+        """Stream rows in random order, `passes` times; keep snapshots uniform over the rounds of the last pass.
+
+        The first call runs one stream per ridge penalty and goes on with the one whose forecasts, each made before its
+        label was used, had the smaller squared error; a choice among two costs the theorems a factor 2 in δ.
 
         Called again with new rows, it keeps each old snapshot with the probability that a uniform round lies in the
         past, so that the mixture stays uniform over all rounds.
         """
-        assert self.stream is not None, "a model read from a file predicts only"
-        X = self._contexts(rows, score, given)
-        count, passes = self.settings.snapshots, self.settings.passes
-        for number in range(passes):
+        assert self.streams, "a model read from a file predicts only"
+        X, count = self._contexts(rows, score, given), self.settings.snapshots
+        losses = np.zeros(len(self.streams))
+        found: list[list[Snapshot]] = [[] for _ in self.streams]
+        at = stratified(count, len(y), rng)
+        for _ in range(self.settings.passes):
             order = rng.permutation(len(y))
-            at = stratified(count, len(y), rng) if number == passes - 1 else None
-            _, fresh = self.stream.run(X[order], y[order], weight[order], at, progress)
+            Xo, yo, wo = X[order], y[order], weight[order]
+            for k, stream in enumerate(self.streams):
+                means, found[k] = stream.run(Xo, yo, wo, at, progress if k == 0 else None)
+                losses[k] += wo @ (means - yo) ** 2
+        best = int(np.argmin(losses))
+        self.streams, fresh = [self.streams[best]], found[best]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
         self._snapshots = kept + [fresh[k] for k in rng.permutation(count)[: count - len(kept)]]
         self._mixture = None
         self.rows += len(y)
-        self.certificate = self.stream.certificate()
+        self.certificate = self.streams[0].certificate()
 
     def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
         """Go on with new rows, encoded and corrected as the first ones taught."""
@@ -262,11 +279,11 @@ class Model:
             raise archive.ArchiveError(f"{path}: a batch model with a part missing ({error})") from None
         return model
 
-    def _open(self, rows: int) -> Stream:
+    def _open(self, rows: int, ridge: float) -> Stream:
         settings, dim = self.settings, self.dim
         settings.check_rows(rows, dim)
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
-        return Stream(dim, levels=levels, prior=prior, ridge=settings.ridge, kappa=settings.kappa)
+        return Stream(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
 
     def _given(self, rows: Rows, scores: Array | None) -> Array:
         if (scores is None) == (self.scorer is None):
