@@ -177,3 +177,24 @@ def test_time_bins_double_and_forget_the_order():
     assert len(whole.table) <= MOST_BINS
     assert len(whole.labels()) == len(whole.table)
     assert Span.of(3.0, 3.0).last == Span.of(3.0, 3.0).first
+
+
+def test_decisions_are_priced_under_each_loss() -> None:
+    rng = np.random.default_rng(5)
+    X = np.column_stack([np.full(3000, 0.5), rng.uniform(-0.8, 0.8, 3000)])
+    truth = 0.5 + 0.5 * X[:, 1]
+    y = (rng.random(3000) < truth).astype(float)
+    blind, aware = (
+        Audit(p, y, X).to_dict(losses=["squared", "pinball:0.9"])["decisions"] for p in (truth * 0 + 0.5, truth)
+    )
+    assert blind is not None
+    assert aware is not None
+    assert [row["loss"] for row in blind] == ["squared", "pinball:0.9"]
+    assert blind[0]["cost"] == pytest.approx(0.25)
+    assert aware[0]["cost"] == pytest.approx(np.mean((truth - y) ** 2), abs=2e-3)
+    for worse, better in zip(blind, aware, strict=True):
+        assert better["cost"] < worse["cost"]
+        assert better["regret"] < worse["regret"]
+        assert worse["regret"] <= worse["certificate"]
+    assert "decisions" not in Audit(truth, y, X).to_dict()
+    assert "Decisions" in Audit(truth, y, X).to_html(losses=["absolute"])

@@ -1,7 +1,7 @@
 """Audit: additive per-level statistics of anyone's predictions, and every question they answer."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from swapcal.audit.scan import Cell, Scan
 from swapcal.audit.scene import Scene
 from swapcal.audit.witness import Witness
 from swapcal.kernels import tally as kernel
+from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.report.schema import Resemblance
 
@@ -148,36 +149,46 @@ class Audit(Measured):
         scene, _, table = self._observed
         return group_rows(scene.group_names, table.sum(axis=0))
 
-    def to_dict(self, *, certificate: Mapping[str, Any] | None = None, created_at: str = "") -> Findings:
+    def to_dict(
+        self,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+    ) -> Findings:
         """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
 
         Parameters
         ----------
         certificate : fields of a forecaster's certificate by name, shown beside the observed errors
+        losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         """
-        return assemble(self, certificate, created_at)
+        return assemble(self, certificate, losses, created_at)
 
     def to_json(
         self,
         path: str | PathLike[str] | None = None,
         *,
         certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
         created_at: str = "",
     ) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        text = json.dumps(self.to_dict(certificate=certificate, created_at=created_at), indent=1, ensure_ascii=False)
-        return _written(text, path)
+        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at)
+        return _written(json.dumps(found, indent=1, ensure_ascii=False), path)
 
     def to_html(
         self,
         path: str | PathLike[str] | None = None,
         *,
         certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
         created_at: str = "",
     ) -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        return _written(render(self.to_dict(certificate=certificate, created_at=created_at)), path)
+        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at)
+        return _written(render(found), path)
 
     @property
     def _scan(self) -> Scan:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.sketch import Rows, hash_names
 from swapcal.audit.witness import Witness
 from swapcal.kernels import tally as kernel
-from swapcal.report.schema import SCHEMA_VERSION, Findings
+from swapcal.losses import Loss, decision_rows
+from swapcal.report.schema import SCHEMA_VERSION, Decision, Findings
 from swapcal.report.schema import Group as GroupEntry
 from swapcal.report.schema import Quantity as QuantityEntry
 from swapcal.report.schema import Witness as WitnessEntry
@@ -31,7 +32,9 @@ DENSITY_BINS = 40
 LEAST_ROWS = 100
 
 
-def assemble(audit: "Audit", certificate: Mapping[str, Any] | None, created_at: str) -> Findings:
+def assemble(
+    audit: "Audit", certificate: Mapping[str, Any] | None, losses: Sequence[Loss | str], created_at: str
+) -> Findings:
     """Return everything the report shows."""
     test, worst = audit.test(), audit.findings(5)
     verdict = judge(audit, test)
@@ -64,8 +67,22 @@ def assemble(audit: "Audit", certificate: Mapping[str, Any] | None, created_at: 
         found["timeline_error"] = "calibration error over ten levels"
     if certificate is not None:
         found["forecaster"] = forecaster(audit, certificate)
+    if losses:
+        found["decisions"] = decisions(audit, losses)
+        if not audit._sketch.complete:
+            share = f"{len(_rows(audit, None).p):,} of {audit.rows:,} rows, chosen by hash"
+            found["notes"] = [*notes(audit), f"Costs and regrets of decisions are measured on {share}."]
     complete: Findings = plain(found)
     return complete
+
+
+def decisions(audit: "Audit", losses: Sequence[Loss | str]) -> list[Decision]:
+    """Return what acting on the predictions cost under each loss, and what the best rule per level would have saved."""
+    rows = _rows(audit, None)
+    named = [loss if isinstance(loss, Loss) else Loss.parse(loss) for loss in losses]
+    level = audit._tally.v[audit.levels.index(rows.p)]
+    made = decision_rows(named, level, rows.y, rows.X, rows.copies * rows.weights)
+    return [Decision(**row) for row in made]
 
 
 def judge(audit: "Audit", test: Noise) -> Any:

@@ -40,6 +40,9 @@ def audit(
     levels: Annotated[int | None, typer.Option(help="Number of equal intervals of predictions.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the report here, as one HTML file.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
+    loss: Annotated[
+        list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
+    ] = None,
     fail_above: Annotated[
         float | None,
         typer.Option(help="Exit with 1 if a group or range is wrong, beyond chance, by more than this on average."),
@@ -64,7 +67,7 @@ def audit(
     try:
         names["issued"] = _three(issued)
         found = _read(file, names, levels, title or _name(file), seed, console)
-        findings = _save(found, out, json)
+        findings = _save(found, loss or [], out, json)
     except (ValueError, TypeError, OSError, pa.ArrowException) as error:
         console.print(f"swapcal audit: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(COULD_NOT_RUN) from None
@@ -102,10 +105,10 @@ def _read(file: str, names: dict[str, Any], levels: int | None, title: str, seed
     return found
 
 
-def _save(found: Audit, out: Path | None, json: Path | None) -> Findings:
+def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | None) -> Findings:
     """Compute the findings once, and write the files asked for."""
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    text = found.to_json(created_at=created)
+    text = found.to_json(losses=losses, created_at=created)
     findings: Findings = codec.loads(text)
     if json is not None:
         json.write_text(text, encoding="utf-8")
