@@ -26,6 +26,7 @@ from swapcal.live.times import as_times, check_times
 Array = NDArray[np.float64]
 
 KIND, VERSION = "live", 1
+WINDOW = 4096  # rows looked at for the next arrival of a label; a bound on the work, without effect on results
 # The ticket before anything is known: either end with probability one half.
 NO_KNOWLEDGE = np.zeros(TICKET)
 NO_KNOWLEDGE[[T_MEAN, T_HIGH, T_WEIGHT]] = 0.5, 1.0, 0.5
@@ -154,9 +155,9 @@ class Live:
         entry = self._issued_before(id, mark)
         if entry is None:
             times, _ = check_times(None if time is None else [time], None, 1, self._ledger.clock)
+            encoded = self.contexts.encode(record)
             if times is not None:
                 self._learn_due(float(times[0]))
-            encoded = self.contexts.encode(record)
             entry = self._open(encoded, [record], [id], times, None, None, named=True)[0]
             entry.fingerprint = mark
         return self._mind.forecast(entry.ticket[None, :].copy(), entry.x[None, :], single=True, learned=False)
@@ -258,11 +259,12 @@ class Live:
         return self._traced(pieces, encoded.x)
 
     def _stretch_end(self, first: int, y: Array, times: Array, due: Array) -> int:
-        """Return the first row that must wait for a label to be learned."""
-        arrivals = np.where(np.isnan(y[first:]), math.inf, due[first:])
+        """Return the first row that must wait for a label to be learned, or the end of the window looked at."""
+        window = slice(first, first + WINDOW)
+        arrivals = np.where(np.isnan(y[window]), math.inf, due[window])
         arrivals = np.minimum.accumulate(np.minimum(arrivals, self._ledger.earliest_due()))
-        late = np.flatnonzero(times[first + 1 :] > arrivals[:-1])
-        return first + 1 + int(late[0]) if late.size else len(y)
+        late = np.flatnonzero(times[window][1:] > arrivals[:-1])
+        return first + 1 + int(late[0]) if late.size else first + len(arrivals)
 
     def _open(
         self,
