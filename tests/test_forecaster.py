@@ -269,3 +269,25 @@ def test_forecasts_show_and_compare_themselves():
     assert one.learned
     options: dict[str, Any] = {"levels": 4}
     assert one != Forecaster(2, **options).predict([0.5, 0.1])
+
+
+def test_a_prior_is_where_every_learner_starts() -> None:
+    prior = np.array([1.0, 0.4, 0.0])
+    forecaster = Forecaster(3, levels=10, prior=prior)
+    forecast = forecaster.predict([0.5, 0.5, 0.1])
+    assert forecast.mean == pytest.approx(0.7)
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.full(500, 0.5), rng.uniform(-0.6, 0.6, (500, 2))])
+    forecaster.run(X, rng.random(500) < X @ prior)
+    assert forecaster.certificate().holds()
+
+
+@pytest.mark.parametrize("prior", [[1.0], [1.0, np.nan], [[1.0, 0.0]], ["a", "b"]])
+def test_a_bad_prior_is_refused(prior: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="prior: given"):
+        Forecaster(2, prior=prior)  # type: ignore[arg-type]
+
+
+def test_a_prior_outside_the_newton_steps_ball_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected at most 4"):
+        Forecaster(2, levels=5, learner="ons", prior=[4.0, 3.0])

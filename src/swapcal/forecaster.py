@@ -12,6 +12,7 @@ from swapcal import archive, bounds, grid, inputs, memory
 from swapcal.certificate import Certificate, certify
 from swapcal.forecast import Forecast
 from swapcal.kernels.checks import all_known
+from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
@@ -67,6 +68,8 @@ class Forecaster:
     ridge : λ, how strongly regressions hold on to their start; also the λ of the certificate.
     kappa : self-refining levels split when rounding costs more than this share of learning.
     seed : of the draws between the two levels.
+    prior : (dim,) weights θ_0 from which every level's learner starts, for contexts in which a good forecast is already
+        linear; by default each starts from its own level. Guarantees hold for any θ_0 and are best near a good one.
 
     Examples
     --------
@@ -95,6 +98,7 @@ class Forecaster:
         ridge: float = 1.0,
         kappa: float = 0.2,
         seed: int = 0,
+        prior: ArrayLike | None = None,
     ) -> None:
         self._dim = inputs.dimension(dim)
         z, adaptive = grid.starting(levels)
@@ -112,6 +116,9 @@ class Forecaster:
             codes=[code, MIXINGS[mixing], int(adaptive)],
             knobs=[ridge, inputs.positive("kappa", kappa), beta, ridge if omega is None else omega],
             seed=inputs.event_key(inputs.seed(seed)),
+            start=None
+            if prior is None
+            else inputs.weights(prior, self._dim, ONS_RADIUS if code == ONS_LEARNER else None),
         )
         self._scratch = memory.scratch(self._state)
 

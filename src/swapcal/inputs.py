@@ -55,6 +55,18 @@ def _complaint(x: Array, where: str) -> str:
     return f"context{where}: given norm {math.hypot(*x):.10g}, expected at most 1"
 
 
+def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
+    """Return linear weights of shape (dim,), finite, and of norm at most `radius` if one is given."""
+    values = _floats("prior", theta, copy=True)
+    if values.shape != (dim,) or not np.all(np.isfinite(values)):
+        raise ValueError(f"prior: given shape {values.shape}, expected ({dim},) finite numbers")
+    if radius is not None and float(np.linalg.norm(values)) > radius:
+        raise ValueError(
+            f"prior: given norm {np.linalg.norm(values):.6g}, expected at most {radius:g} for this learner"
+        )
+    return values
+
+
 def label(y: float) -> float:
     """Return one label as a float in [0, 1]."""
     try:

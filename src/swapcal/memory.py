@@ -25,14 +25,18 @@ Array = NDArray[np.float64]
 PER_SLOT = State._fields[: State._fields.index("totals")]
 
 
-def allocate(levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int) -> State:
-    """Return the memory of a forecaster that has seen nothing."""
+def allocate(
+    levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int, start: Array | None = None
+) -> State:
+    """Return the memory of a forecaster that has seen nothing; learners start from `start`, or the constant z."""
     width, n = padded(dim), len(levels)
     gram = width * (width + 1) // 2 if codes[CODES_LEARNER] == ONS_LEARNER else 0
     z = np.zeros(slots)
     z[:n] = levels
     prior = np.zeros((slots, width))
     prior[:n, 0] = 2.0 * levels
+    if start is not None:
+        prior[:n, :dim] = start
     return State(
         z=z,
         order=np.arange(slots),

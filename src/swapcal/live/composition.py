@@ -101,8 +101,8 @@ class Composition:
     def _sized(self, dim: int) -> Forecaster:
         """Return the engine with at least `dim` coordinates."""
         if self.forecaster is None:
-            self.forecaster = Forecaster(dim, **self._engine)
-            _start_from_blend(self.forecaster, float(self.contexts.reserved_weights[0]))
+            prior = _blend(dim, float(self.contexts.reserved_weights[0]))
+            self.forecaster = Forecaster(dim, **self._engine, prior=prior)
         elif dim > self.forecaster.dim:
             self.forecaster.grow(dim)
         return self.forecaster
@@ -130,14 +130,14 @@ class Composition:
                 self.forecaster = Forecaster.load(Path(folder) / "engine")
 
 
-def _start_from_blend(forecaster: Forecaster, weight: float) -> None:
-    """Let every level's regression start from θ_0 with ⟨θ_0, x⟩ = the blend's probability.
+def _blend(dim: int, weight: float) -> Array:
+    """Return θ_0 with ⟨θ_0, x⟩ = the blend's probability.
 
-    Regret bounds hold for any θ_0, and certificates read it from the state. Before the first label the mean forecast
-    is then the blend's, and few labels cost little.
+    Before the first label the mean forecast is then the blend's, and few labels cost little.
     """
-    for theta in (forecaster._state.theta, forecaster._state.prior):
-        theta[:, :2] = 1.0, 0.5 / weight
+    prior = np.zeros(dim)
+    prior[:2] = 1.0, 0.5 / weight
+    return prior
 
 
 def _below(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
