@@ -62,6 +62,20 @@ def test_every_frame_library_gives_the_same(frame: Any, fitted: SwapClassifier) 
     assert np.array_equal(fitted.predict_proba(X), fitted.predict_proba(pl.DataFrame(X.to_dict("list"))))
 
 
+def test_few_rows_are_read_as_many_are() -> None:
+    rng = np.random.default_rng(0)
+    kinds: dict[str, Any] = {"f": rng.normal(size=900), "i": rng.integers(0, 9, 900), "b": rng.random(900) < 0.5}
+    kinds["s"] = np.where(rng.random(900) < 0.1, None, rng.choice(list("uvw"), 900))
+    kinds["c"] = pd.Categorical(rng.choice(list("xyz"), 900))
+    X = pd.DataFrame(kinds)
+    X.loc[::7, "f"] = np.nan
+    for columns in (list(X), ["f", "i", "s", "c"]):
+        model = SwapClassifier(groups=["s", "c"], mode="hash").fit(X[columns], rng.random(900) < 0.5)
+        whole = model.predict_proba(X[columns])
+        for start in (0, 13, 500):
+            assert np.array_equal(model.predict_proba(X[columns].iloc[start : start + 5]), whole[start : start + 5])
+
+
 def test_clone_and_pickle(frame: Any, fitted: SwapClassifier) -> None:
     X, y, _ = frame
     again = pickle.loads(pickle.dumps(fitted))

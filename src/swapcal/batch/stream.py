@@ -59,10 +59,7 @@ class Stream:
         self.dim, self._adaptive = dim, adaptive
         self._uniform = isinstance(levels, int)
         codes, knobs = [RIDGE_LEARNER, HEDGE, int(adaptive)], [ridge, kappa, 0.0, ridge]
-        self._state = memory.allocate(z, dim, len(z) + SPARE_SLOTS * adaptive, codes, knobs, seed=0)
-        if prior is not None:
-            self._state.prior[: len(z), :dim] = prior
-            self._state.theta[: len(z), :dim] = prior
+        self._state = memory.allocate(z, dim, len(z) + SPARE_SLOTS * adaptive, codes, knobs, seed=0, start=prior)
         self._scratch = memory.scratch(self._state)
         self._log: list[Change] | None = [self._beginning(len(z))] if log else None
 
