@@ -282,3 +282,11 @@ def test_a_declared_column_that_is_absent_is_named() -> None:
 
 def test_narwhals_frames_are_accepted(frame: Any) -> None:
     assert_same(Contexts().encode(nw.from_native(frame)), Contexts().encode(frame))
+
+
+def test_lazy_tables_are_collected() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    contexts = Contexts()
+    x = contexts(duckdb.sql("select * from (values (1.5, 'x'), (2.5, 'y')) as t(a, b)"))
+    assert contexts.names == ("constant", "a", "b = x", "b = y")
+    np.testing.assert_array_equal(x, Contexts()([{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]))

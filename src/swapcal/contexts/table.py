@@ -36,7 +36,8 @@ def columns_of(records: Any) -> tuple[dict[str, Values], int]:
     if isinstance(records, Sequence) and not isinstance(records, str | bytes):
         return _stacked(records), len(records)
     try:
-        frame = nw.from_native(records, eager_only=True)
+        found = nw.from_native(records)
+        frame = found.collect() if isinstance(found, nw.LazyFrame) else found
     except TypeError:
         raise TypeError(
             f"records: given {type(records).__name__}, expected a mapping, a list of mappings or a data frame"
