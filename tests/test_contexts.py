@@ -47,7 +47,7 @@ record = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(record, min_size=1, max_size=40), st.booleans())
 def test_batch_equals_one_at_a_time_and_every_row_is_a_context(records: Any, rich: Any) -> None:
     extra = {"products": [("word", "model"), ("word", "number")], "fourier": 8} if rich else {}
