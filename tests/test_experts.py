@@ -8,9 +8,7 @@ import pytest
 
 from swapcal.experts import Experts, as_model, expert_names, expert_weights
 from swapcal.kernels.experts import EXPERTS, PRIOR
-
 from tests.reference_experts import ReferenceExperts
-
 
 FEW = 100  # rows for the literal reference, which is slow
 
