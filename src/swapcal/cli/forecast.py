@@ -3,6 +3,8 @@
 import json
 import math
 import time as clock
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +22,7 @@ from rich.table import Table
 from swapcal.archive import ArchiveError
 from swapcal.cli.decide import _writer
 from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
+from swapcal.contexts import Encoded
 from swapcal.live import Live, Trace
 
 Array = NDArray[np.float64]
@@ -152,10 +155,10 @@ def run_stream(live: Live, stream: Stream, out: str | None, console: Console, *,
     )  # fmt: skip
     with progress, _output(out) as write:
         task = progress.add_task("", total=len(stream.y), news="")
-        for first in range(0, len(stream.y), PIECE):
+        for first, encoded in _encoded_ahead(live, stream):
             cut = slice(first, first + PIECE)
             trace = live.trace(
-                stream.features.slice(first, PIECE), stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
+                encoded, stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
                 time=None if stream.time is None else stream.time[cut],
                 label_time=None if stream.label_time is None else stream.label_time[cut],
             )  # fmt: skip
@@ -164,6 +167,17 @@ def run_stream(live: Live, stream: Stream, out: str | None, console: Console, *,
             tally.seconds = clock.perf_counter() - start
             progress.update(task, completed=tally.rows, news=_news(tally))
     return tally
+
+
+def _encoded_ahead(live: Live, stream: Stream) -> Iterator[tuple[int, Encoded]]:
+    """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock."""
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
+        for first in range(0, len(stream.y), PIECE):
+            encoded = ahead.result()
+            if first + PIECE < len(stream.y):
+                ahead = pool.submit(live.contexts.encode, stream.features.slice(first + PIECE, PIECE))
+            yield first, encoded
 
 
 def _news(tally: Tally) -> str:

@@ -205,7 +205,8 @@ class Live:
 
         Parameters
         ----------
-        records : a list of mappings, or a data frame of any library; n rows
+        records : a list of mappings, or a data frame of any library; n rows. Without models also what
+            `live.contexts.encode` made of them, perhaps in another thread while earlier rows were learned.
         y : (n,) labels in [0, 1]; NaN where there is none (with ids, `label` can deliver those later)
         ids : names of the rows; they also determine the draws
         time : (n,) when each forecast is made, not decreasing
@@ -216,7 +217,7 @@ class Live:
         labels = _labels(y, n)
         times, due = check_times(time, label_time, n, self._ledger.clock)
         names = self._new_ids(ids, n)
-        encoded = self.contexts.encode(records)
+        encoded = records if isinstance(records, Encoded) else self.contexts.encode(records)
         rows = _as_mappings(records) if self._mind.models else None
         if due is not None and times is not None:
             return self._trace_scheduled(encoded, rows, labels, names, times, due)
