@@ -143,7 +143,7 @@ def _legend() -> list[str]:
     for method, colour in COLOURS.items():
         parts.append(f'<circle cx="{x}" cy="14" r="5" fill="{colour}"/>')
         parts.append(f'<text x="{x + 9}" y="18" fill="#333">{method}</text>')
-        x += 28 + 7 * len(method)
+        x += 36 + round(6.5 * len(method))
     return parts
 
 

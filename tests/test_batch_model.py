@@ -104,7 +104,6 @@ def test_planted_bias_is_removed_and_the_certificate_holds(fitted):
     assert abs(np.mean(scores[cell] - y[cell])) > 0.2
     assert abs(np.mean(p[cell] - y[cell])) < 0.03
     assert np.mean((p - truth) ** 2) < 0.1 * np.mean((scores - truth) ** 2)
-    assert fitted.certificate is not None
     assert fitted.certificate.holds()
 
 

@@ -208,8 +208,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def certificate_(self) -> Certificate:
         """Exact pseudo errors on the rows streamed, with their data-dependent and worst-case bounds."""
         check_is_fitted(self)
-        found = self.model_.certificate
-        assert found is not None, "a fitted model has one"
+        found: Certificate = self.model_.certificate
         return found
 
     def __sklearn_tags__(self) -> Any:

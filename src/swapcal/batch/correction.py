@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 BLOCK = 4096
 SMALL = 4000
-"""Rows on which Newton starts; two more steps on all rows then suffice."""
+"""Rows on which Newton starts; a step or two on all rows then suffice."""
 MOST_STEPS = 12
 LEAST_CURVATURE = 1e-6
 """Of a row: keeps the Hessian definite when the score is certain."""
@@ -42,7 +42,7 @@ def logit(p: Array) -> Array:
 
 
 class Moments(NamedTuple):
-    """Penalised loss, gradient and Hessian at some coefficients."""
+    """Loss, gradient and Hessian of some rows at some coefficients."""
 
     loss: float
     gradient: Array
@@ -73,14 +73,11 @@ class Correction:
         correct: after these the fold's labels matter only in third order.
         """
         problem = _Problem(design, width, given, rows, y, weight)
-        b = problem.solve(problem.sample(SMALL), problem.prior) if len(y) > 2 * SMALL else problem.prior
-        b = problem.solve(np.arange(len(y)), b)
         parts = [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
-        moments = [problem.moments(part, b, penalised=False) for part in parts]
+        b = problem.solve([problem.sample(SMALL)], problem.prior)[0]
+        moments = [problem.moments(part, b) for part in parts]
         problem.penalty = _best_penalty(problem, parts, moments, b)
-        if problem.penalty != PENALTIES[0]:
-            b = problem.solve(np.arange(len(y)), _shifted(problem, moments, None, b, problem.penalty))
-            moments = [problem.moments(part, b, penalised=False) for part in parts]
+        b, moments = problem.solve(parts, b, moments)
         return cls(design, b), _left_out(problem, parts, moments, b)
 
 
@@ -105,14 +102,19 @@ def _shifted(problem: "_Problem", moments: list[Moments], without: Moments | Non
 
 
 def _left_out(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> Array:
-    """Return every row's log-odds under the solution without its fold."""
-    out = np.empty(len(problem.y))
+    """Return every row's log-odds under the solution without its fold; all folds share each visit to the rows."""
+    without = np.column_stack([_shifted(problem, moments, own, b, problem.penalty) for own in moments])
+    gradients = problem.penalty * (without - problem.prior[:, None])
+    for number, part in enumerate(parts):
+        for index, F in problem.blocks(part):
+            residual = problem.weight[index, None] * (expit(F @ without) - problem.y[index, None])
+            residual[:, number] = 0.0
+            gradients += F.T @ residual
     hessian = sum((part.hessian for part in moments), problem.penalty * np.eye(len(b)))
+    out = np.empty(len(problem.y))
     for number, (part, own) in enumerate(zip(parts, moments, strict=True)):
-        without = _shifted(problem, moments, own, b, problem.penalty)
-        kept = np.concatenate([other for k, other in enumerate(parts) if k != number])
-        factor = cho_factor(hessian - own.hessian)
-        out[part] = problem.predict(part, without - cho_solve(factor, problem.gradient(kept, without)))
+        step = cho_solve(cho_factor(hessian - own.hessian), gradients[:, number])
+        out[part] = problem.predict(part, without[:, number] - step)
     return out
 
 
@@ -146,7 +148,7 @@ class _Problem:
         self._room = np.empty((min(BLOCK, len(y)), width))
 
     def sample(self, size: int) -> Integers:
-        return np.linspace(0, len(self.y) - 1, size).astype(np.int64)
+        return np.unique(np.linspace(0, len(self.y) - 1, size).astype(np.int64))
 
     def blocks(self, index: Integers) -> Iterator[tuple[Integers, Array]]:
         for start in range(0, len(index), BLOCK):
@@ -155,40 +157,43 @@ class _Problem:
             fill_design(self.design, self.given, self.rows.Z, self.rows.codes, part, F)
             yield part, F
 
-    def solve(self, index: Integers, b: Array) -> Array:
-        """Newton with halved steps whenever the loss rises; the loss is convex, so this finds the minimum."""
-        now = self.moments(index, b)
-        for _ in range(MOST_STEPS):
-            step = cho_solve(cho_factor(now.hessian), now.gradient)
-            # the predicted decrease, relative: below it further steps move predictions by less than their noise
-            if 0.5 * float(now.gradient @ step) <= 1e-6 * (1.0 + now.loss):
-                break
-            then = self.moments(index, b - step)
-            while then.loss > now.loss * (1.0 + 1e-12) and np.abs(step).max() > 1e-8:
-                step = 0.5 * step
-                then = self.moments(index, b - step)
-            b, now = b - step, then
-        return b
+    def solve(
+        self, parts: list[Integers], b: Array, moments: list[Moments] | None = None
+    ) -> tuple[Array, list[Moments]]:
+        """Return the minimum over the parts' rows and the moments there, starting from b (where they may be known).
 
-    def moments(self, index: Integers, b: Array, penalised: bool = True) -> Moments:
-        gap = b - self.prior
-        penalty = self.penalty if penalised else 0.0
-        loss, gradient, hessian = 0.5 * penalty * float(gap @ gap), penalty * gap, penalty * np.eye(len(b))
+        Newton with halved steps whenever the loss rises; the loss is convex, so this finds the minimum.
+        """
+        moments = moments or [self.moments(part, b) for part in parts]
+        for _ in range(MOST_STEPS):
+            step = b - _shifted(self, moments, None, b, self.penalty)
+            # the predicted decrease, relative: below it further steps move predictions by less than their noise
+            if 0.5 * float(self._slope(moments, b) @ step) <= 1e-6 * (1.0 + self._loss(moments, b)):
+                break
+            then = [self.moments(part, b - step) for part in parts]
+            while self._loss(then, b - step) > self._loss(moments, b) * (1.0 + 1e-12) and np.abs(step).max() > 1e-8:
+                step = 0.5 * step
+                then = [self.moments(part, b - step) for part in parts]
+            b, moments = b - step, then
+        return b, moments
+
+    def _loss(self, moments: list[Moments], b: Array) -> float:
+        return sum(part.loss for part in moments) + 0.5 * self.penalty * float(np.sum((b - self.prior) ** 2))
+
+    def _slope(self, moments: list[Moments], b: Array) -> Array:
+        return np.asarray(sum((part.gradient for part in moments), self.penalty * (b - self.prior)))
+
+    def moments(self, index: Integers, b: Array) -> Moments:
+        """Return loss, gradient and Hessian of some rows, without the penalty."""
+        loss, gradient, hessian = 0.0, np.zeros(len(b)), np.zeros((len(b), len(b)))
         for part, F in self.blocks(index):
             z, w, y = F @ b, self.weight[part], self.y[part]
             p = expit(z)
             loss += float(w @ (np.logaddexp(0.0, z) - y * z))
             gradient += (w * (p - y)) @ F
-            root = np.sqrt(w * np.maximum(p * (1.0 - p), LEAST_CURVATURE))
-            F *= root[:, None]
+            F *= np.sqrt(w * np.maximum(p * (1.0 - p), LEAST_CURVATURE))[:, None]
             hessian += F.T @ F
         return Moments(loss, gradient, hessian)
-
-    def gradient(self, index: Integers, b: Array) -> Array:
-        gradient = self.penalty * (b - self.prior)
-        for part, F in self.blocks(index):
-            gradient = gradient + (self.weight[part] * (expit(F @ b) - self.y[part])) @ F
-        return gradient
 
     def predict(self, index: Integers, b: Array) -> Array:
         return np.concatenate([F @ b for _, F in self.blocks(index)])

@@ -109,9 +109,7 @@ class Features:
         raw = _matrix(source, numeric)
         _refuse_infinite(raw, numeric)
         present = ~np.isnan(raw)
-        count = np.maximum(present.sum(axis=0), 1)
-        centre = np.where(present, raw, 0.0).sum(axis=0) / count
-        spread = np.sqrt((np.where(present, raw - centre, 0.0) ** 2).sum(axis=0) / count)
+        centre, spread = _scales(raw, present)
         constant = spread <= 1e-12 * np.maximum(1.0, np.abs(centre))  # rounding leaves a constant a tiny spread
         missing = ~present.all(axis=0)
         flag = np.where(missing, raw.shape[1] + np.cumsum(missing) - 1, -1)
@@ -187,9 +185,19 @@ def _matrix(source: Source, names: Sequence[Name]) -> Array:
     return np.column_stack([source.numbers(str(name)) for name in names])
 
 
+def _scales(raw: Array, present: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return mean and standard deviation of the values present in each column."""
+    if present.all() and len(raw):
+        return raw.mean(axis=0), raw.std(axis=0)
+    count = np.maximum(present.sum(axis=0), 1)
+    centre = np.where(present, raw, 0.0).sum(axis=0) / count
+    return centre, np.sqrt((np.where(present, raw - centre, 0.0) ** 2).sum(axis=0) / count)
+
+
 def _refuse_infinite(raw: Array, names: Sequence[Name]) -> None:
-    rows, columns = np.nonzero(np.isinf(raw))
-    if rows.size:
+    infinite = np.isinf(raw)
+    if infinite.any():
+        rows, columns = np.nonzero(infinite)
         value = raw[rows[0], columns[0]]
         raise ValueError(f"column {names[columns[0]]!r}: given {value} in row {rows[0]}, expected a finite number")
 

@@ -112,7 +112,7 @@ class Model:
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
         self.streams: list[Stream] = []
-        self.certificate: Certificate | None = None
+        self._certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
         self._mixture: Mixture | None = None
         self.rows = 0
@@ -165,6 +165,13 @@ class Model:
         return width_of(self.layout)
 
     @property
+    def certificate(self) -> Certificate:
+        """Exact pseudo errors on the rows streamed, with their bounds."""
+        if self._certificate is None:
+            self._certificate = self.streams[0].certificate()
+        return self._certificate
+
+    @property
     def mixture(self) -> Mixture:
         """The snapshots, as one mixture."""
         if self._mixture is None:
@@ -208,7 +215,7 @@ class Model:
         self._snapshots = kept + [fresh[k] for k in rng.permutation(count)[: count - len(kept)]]
         self._mixture = None
         self.rows += len(y)
-        self.certificate = self.streams[0].certificate()
+        self._certificate = None
 
     def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
         """Go on with new rows, encoded and corrected as the first ones taught."""
@@ -221,15 +228,13 @@ class Model:
     def mean(self, source: Source, scores: Array | None = None) -> Array:
         """Return the mixture's mean probability of every row."""
         X, _ = self.contexts(source, scores)
-        p = self.mixture.mean(X)
-        # From T rows no probability can be known to be smaller than about 1/T.
-        least = 1.0 / (self.rows + 2.0)
-        return np.clip(p, least, 1.0 - least, out=p)
+        return self._inside(self.mixture.mean(X))
 
     def issue(self, source: Source, scores: Array | None = None, keys: NDArray[np.uint64] | None = None) -> Issued:
         """Return issued levels, drawn by the keys, by default a hash of each row's values."""
         X, own = self.contexts(source, scores)
-        return self.mixture.issue(X, own if keys is None else keys, self.settings.seed)
+        p, low, high, weight = self.mixture.issue(X, own if keys is None else keys, self.settings.seed)
+        return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
 
     def contexts(self, source: Source, scores: Array | None = None) -> tuple[Array, NDArray[np.uint64]]:
         """Return contexts, with zeros up to a multiple of four coordinates, and the rows' keys."""
@@ -258,7 +263,7 @@ class Model:
             "rows": self.rows,
             "settings": vars(self.settings),
             "notes": self.notes,
-            "certificate": self.certificate.as_dict() if self.certificate else None,
+            "certificate": self.certificate.as_dict(),
         }
         archive.write(path, KIND, VERSION, arrays, settings)
 
@@ -274,7 +279,7 @@ class Model:
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**_part(arrays, "mixture"), dim=width_of(layout))
-            model.certificate = Certificate(**manifest["certificate"]) if manifest["certificate"] else None
+            model._certificate = Certificate(**manifest["certificate"])
         except (KeyError, TypeError) as error:
             raise archive.ArchiveError(f"{path}: a batch model with a part missing ({error})") from None
         return model
@@ -284,6 +289,14 @@ class Model:
         settings.check_rows(rows, dim)
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
         return Stream(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
+
+    def _inside(self, p: Array) -> Array:
+        """Return probabilities no nearer to 0 and 1 than 1/(T + 2): from T rows nothing surer can be known.
+
+        The errors of the theorems change by no more than that.
+        """
+        least = 1.0 / (self.rows + 2.0)
+        return np.clip(p, least, 1.0 - least, out=p)
 
     def _given(self, rows: Rows, scores: Array | None) -> Array:
         if (scores is None) == (self.scorer is None):
