@@ -82,6 +82,7 @@ def test_lsboost_with_linear_learner_is_exact_on_a_linear_truth():
 
 
 def test_lsboost_with_trees_finds_a_step():
+    pytest.importorskip("sklearn")
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (8000, 2))
     truth = np.where(X[:, 0] > 0.2, 0.8, 0.2)
@@ -98,6 +99,8 @@ def test_lsboost_keeps_no_round_that_does_not_help():
 
 @pytest.mark.parametrize("name", sorted(BATCH))
 def test_all_predict_what_they_fitted_and_refuse_bad_rows(name, overlapping):
+    if name == "lsboost-tree":
+        pytest.importorskip("sklearn")
     p, G, y, _ = overlapping
     model = BATCH[name]().fit(p, G, y)
     assert np.mean((model.predict(p, G) - y) ** 2) < np.mean((p - y) ** 2)

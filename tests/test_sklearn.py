@@ -2,18 +2,21 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from swapcal import SwapClassifier
+pd = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+
+from sklearn.base import BaseEstimator, clone  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.frozen import FrozenEstimator  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.multiclass import OneVsRestClassifier  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
+from sklearn.svm import LinearSVC  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+from swapcal import SwapClassifier  # noqa: E402
 
 EXPLAINED = {
     "check_sample_weight_equivalence_on_dense_data": (

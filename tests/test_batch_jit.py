@@ -1,0 +1,50 @@
+"""Compiled and interpreted, the batch model computes the same: the same source, without the compiler."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from swapcal.batch import Stream
+from swapcal.batch.model import Model, Settings
+from swapcal.frames import Table
+
+
+def outcome() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    n = 90
+    shop, x = rng.choice(list("ab"), n), rng.normal(size=n)
+    y = (rng.random(n) < 1 / (1 + np.exp(-x - (shop == "b")))).astype(float)
+    table = Table({"shop": shop, "x": np.where(rng.random(n) < 0.1, np.nan, x)})
+    model = Model.fit(table, y, groups=["shop"], settings=Settings(snapshots=4))
+    stream = Stream(3, kappa=0.02, log=True)
+    X = np.column_stack([np.full(n, 0.5), np.tanh(x) / 2, rng.uniform(-0.5, 0.5, n)])
+    stream.run(X, y)
+    history, keys = stream.history(), np.arange(n, dtype=np.uint64)
+    return {
+        "mean": model.mean(table),
+        "issued": np.stack(model.issue(table)),
+        "history mean": history.mean(X[:8]),
+        "history issued": np.stack(history.issue(X, keys)),
+        "certificate": np.array([v for v in model.certificate.as_dict().values() if v is not None], float),
+    }
+
+
+def write(path: str) -> None:
+    # Compiled integers wrap around silently, as the hash intends; interpreted ones warn.
+    with np.errstate(over="ignore"):
+        np.savez(path, **outcome())  # type: ignore[arg-type]
+
+
+def test_the_compiler_changes_nothing(tmp_path):
+    path = tmp_path / "interpreted.npz"
+    root = Path(__file__).resolve().parent
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); import test_batch_jit; test_batch_jit.write({str(path)!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
+    compiled = outcome()
+    with np.load(path) as interpreted:
+        assert set(interpreted.files) == set(compiled)
+        for name in interpreted.files:
+            assert np.allclose(interpreted[name], compiled[name], rtol=1e-7, atol=1e-9), name
