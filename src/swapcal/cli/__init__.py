@@ -1,6 +1,8 @@
 """Probability forecasts that stay calibrated for every subgroup and every decision."""
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +19,18 @@ def main() -> None:
     app.callback()(_about)
     for name in _wanted(sys.argv):
         app.command(name)(_command(name))
-    app()
+    try:
+        app()
+    except SystemExit as stop:
+        _leave(stop.code)
+
+
+def _leave(code: Any) -> None:
+    """Exit at once: a CSV reader abandoned half-way can abort or hang the interpreter's orderly shutdown."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _wanted(arguments: list[str]) -> tuple[str, ...]:
