@@ -35,7 +35,7 @@ COLOURS = {
 }
 
 
-def write_page(results: pd.DataFrame) -> None:
+def write_page(results: pd.DataFrame, speed: dict[str, float]) -> None:
     """Replace the measured part of the page and draw the picture."""
     keys = ["task", "base", "method"]
     mean = results.groupby(keys, sort=False)[list(DIGITS)].mean()
@@ -43,7 +43,12 @@ def write_page(results: pd.DataFrame) -> None:
     page = DOCS / "batch.md"
     before, rest = page.read_text().split(MARKS[0])
     after = rest.split(MARKS[1])[1]
-    parts = [_verdict(mean), _counts(seeds), *(_pivot(mean, name) for name in ("log loss", "worst-group ECE", "Brier"))]
+    parts = [
+        _verdict(mean),
+        _counts(seeds),
+        _speed(speed),
+        *(_pivot(mean, name) for name in ("log loss", "worst-group ECE", "Brier")),
+    ]
     page.write_text(before + "\n\n".join([MARKS[0], *parts, _everything(mean), MARKS[1]]) + after)
     (DOCS / "figures").mkdir(exist_ok=True)
     (DOCS / "figures" / "batch.svg").write_text(_picture(mean))
@@ -66,6 +71,12 @@ def _verdict(mean: pd.DataFrame) -> str:
     return " ".join(lines) + (f" Not on {', '.join(missed)}." if missed else "")
 
 
+def _speed(speed: dict[str, float]) -> str:
+    size = f"{speed['rows']:,} rows, {speed['coordinates']} coordinates, 32 snapshots of up to {speed['levels']} levels"
+    bulk, alone = f"{speed['µs/row']:.1f} µs per row in bulk", f"{speed['single µs']:.0f} µs for a row alone"
+    return f"`SwapClassifier` on an array of {size}: fit {speed['fit s']:.2f} s, {bulk}, {alone}."
+
+
 def _worse(row: "pd.Series[float]") -> bool:
     return bool(row[OURS] > row[BASE])
 
@@ -76,7 +87,7 @@ def _where(index: tuple[str, str]) -> str:
 
 def _counts(seeds: "pd.Series[int]") -> str:
     low, high = seeds.min(), seeds.max()
-    return f"Means over {high} seeds." if low == high else f"Means over {low} to {high} seeds."
+    return f"Means over {high} seed(s)." if low == high else f"Means over {low} to {high} seeds."
 
 
 def _pivot(mean: pd.DataFrame, name: str) -> str:

@@ -46,6 +46,10 @@ def test_numeric_groups_become_values_or_bins():
     assert sorted(set(codes[:, 1])) == list(range(8))
     assert features.encode(np.array([[7.0, 1e9]])).codes.tolist() == [[-1, 7]]
     assert features.categories[0].labels()[0] == "0 = 0"
+    Q = np.array([[1.0, 124.0], [np.nan, np.nan], [1.5, -9.0], [2.0, 125.0]])
+    expected = np.column_stack([category.codes(Q) for category in features.categories])
+    assert np.array_equal(features.encode(Q).codes, expected)
+    assert expected.tolist()[1] == [-1, -1]
 
 
 def test_features_survive_their_manifest():

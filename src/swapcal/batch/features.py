@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.frames import Table
-from swapcal.kernels.batch_design import standardise
+from swapcal.kernels.batch_design import Lookup, look_up, standardise
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -133,9 +134,23 @@ class Features:
         if standardise(raw, self.centre, self.spread, self.flag, Z) >= 0:
             _refuse_infinite(raw, self.numeric)
         codes = np.empty((len(raw), len(self.categories)), np.int64)
-        for j, category in enumerate(self.categories):
-            codes[:, j] = category.codes(source)
+        if isinstance(source, Table):
+            for j, category in enumerate(self.categories):
+                codes[:, j] = category.codes(source)
+        else:
+            look_up(self._lookup, source, codes)
         return Rows(Z, codes)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        """What an array's columns need; they are numbers, so their categories are values or bins."""
+        lists = [category.edges or category.numbers for category in self.categories]
+        return Lookup(
+            np.array([int(category.name) for category in self.categories], np.int64),
+            np.array([value for values in lists for value in values], np.float64),
+            np.cumsum([0, *map(len, lists)]),
+            np.array([bool(category.edges) for category in self.categories], np.int64),
+        )
 
     def manifest(self) -> dict[str, Any]:
         """Return the encoder as JSON-able values, for `from_manifest`."""

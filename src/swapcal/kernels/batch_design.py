@@ -116,6 +116,33 @@ def fill_contexts(layout: Layout, score: Array, given: Array, Z: Array, codes: I
                 x[layout.category[c, code]] = layout.sizes[c]
 
 
+class Lookup(NamedTuple):
+    """Numbers to codes: a column's known values, or edges of its bins, between two starts of one sorted list each."""
+
+    column: Integers
+    known: Array
+    start: Integers
+    binned: Integers
+
+
+@lean
+def look_up(lookup: Lookup, X: Array, codes: Integers) -> None:
+    """Write each row's codes: the bin, or the place of the value among the known ones; -1 if missing or unknown."""
+    for row in range(len(X)):
+        for j in range(len(lookup.column)):
+            value = X[row, lookup.column[j]]
+            first, end = lookup.start[j], lookup.start[j + 1]
+            lo, hi = first, end
+            while lo < hi:
+                mid = (lo + hi) // 2
+                if lookup.known[mid] < value:
+                    lo = mid + 1
+                else:
+                    hi = mid
+            found = lookup.binned[j] == 1 or (lo < end and lookup.known[lo] == value)
+            codes[row, j] = lo - first if found and not np.isnan(value) else NOWHERE
+
+
 @lean
 def standardise(raw: Array, centre: Array, spread: Array, flag: Integers, out: Array) -> int:
     """Write standard scores clipped to [-3, 3], 0 for a missing value and then 3 in its flag's column.
