@@ -181,9 +181,7 @@ def refine(rounds: int, kappa: float, ridge: float, serve: Callable[[int, list[f
 class Play:
     """Ridge × hedge, literally: normal equations solved for every learner on every round."""
 
-    def __init__(
-        self, points: Iterable[float], dim: int, ridge: float = 1.0, kappa: float | None = None
-    ) -> None:
+    def __init__(self, points: Iterable[float], dim: int, ridge: float = 1.0, kappa: float | None = None) -> None:
         self.points, self.dim, self.ridge, self.kappa = list(points), dim, ridge, kappa
         self.G = [np.zeros((dim, dim)) for _ in self.points]
         self.b = [np.zeros(dim) for _ in self.points]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import reference_bounds as reference
 
 from swapcal import bounds
+from tests import reference_bounds as reference
 
 unit = st.floats(0, 1)
 streams = pytest.mark.parametrize("name", list(reference.streams(0, 4, 2)))
@@ -176,9 +176,7 @@ def uniform_play():
     rng = np.random.default_rng(5)
     play = reference.Play(np.linspace(0, 1, 6), 3)
     for x in reference.contexts(rng, 1200, 3):
-        play.round(
-            x, reference.adversary if rng.uniform() < 0.7 else reference.always(float(rng.uniform() < 0.5))
-        )
+        play.round(x, reference.adversary if rng.uniform() < 0.7 else reference.always(float(rng.uniform() < 0.5)))
     return play
 
 
@@ -352,8 +350,7 @@ def test_realised_swap_regret_from_pseudo_swap_regret(plays):
 def test_realised_multicalibration_from_pseudo_swap_regret(plays):
     for P, drawn, labels, values in plays[:50]:
         pseudo = sum(
-            reference.swap_regret(np.where(np.arange(5) == i, P, 0.0), i / 4 + values, labels)
-            for i in range(5)
+            reference.swap_regret(np.where(np.arange(5) == i, P, 0.0), i / 4 + values, labels) for i in range(5)
         )
         realised = reference.multicalibration(drawn, values, labels, 2)
         assert realised <= float(bounds.smcal2_from_psreg(pseudo, 4, math.log(16), 0.2))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import reference_bounds as reference
 
 from swapcal import bounds
+from tests import reference_bounds as reference
 
 dims = st.integers(1, 40)
 horizons = st.floats(1, 1e12)
@@ -38,9 +38,7 @@ def test_population_swap_regret_from_pseudo_swap_regret():
         best = reference.project(np.linalg.solve(G, atoms.T @ (mass * truth)), G, 4.0)
         error += float(np.sum(mass * ((v - truth) ** 2 - (atoms @ best - truth) ** 2)))
     assert population.sum() == pytest.approx(rounds)
-    bound = bounds.population_from_psreg(
-        play.swap_regret(), rounds, levels, 2 * math.log(1 + 8 * rounds), 0.2
-    )
+    bound = bounds.population_from_psreg(play.swap_regret(), rounds, levels, 2 * math.log(1 + 8 * rounds), 0.2)
     assert 0 < error / rounds <= float(bound) + 18 / rounds
 
 
@@ -94,9 +92,7 @@ def test_log_log_slope_approaches_the_declared_exponent_from_above(key, dim):
     theorem, exponent = bounds.THEOREMS[key], bounds.RATES[key]
 
     def slope(low: float, high: float) -> float:
-        return math.log(float(theorem(high, dim, 0.05)) / float(theorem(low, dim, 0.05))) / math.log(
-            high / low
-        )
+        return math.log(float(theorem(high, dim, 0.05)) / float(theorem(low, dim, 0.05))) / math.log(high / low)
 
     assert theorem(1e6, dim, 0.05).exponent == exponent
     near, far = slope(1e8, 1e12), slope(1e20, 1e30)
@@ -104,9 +100,7 @@ def test_log_log_slope_approaches_the_declared_exponent_from_above(key, dim):
     assert 0 < far - exponent < 0.02
 
 
-@pytest.mark.parametrize(
-    "bound", [bounds.adaptive_psreg, bounds.adaptive_gap, lambda T, d: bounds.adaptive_levels(T)]
-)
+@pytest.mark.parametrize("bound", [bounds.adaptive_psreg, bounds.adaptive_gap, lambda T, d: bounds.adaptive_levels(T)])
 def test_self_refining_bounds_grow_like_the_cube_root(bound):
     # Whole generations of intervals split at once, so counts follow T^{1/3} in steps of 8 in T.
     for low, high, tolerance in ((1e8, 1e8 * 8**5, 0.06), (1e20, 1e20 * 8**10, 0.03)):
@@ -220,9 +214,7 @@ def test_sample_complexity_meets_the_error_and_scales_as_declared(target, quanti
     theorem = bounds.THEOREMS[quantity, system]
     needed = [bounds.sample_complexity(epsilon, 4, target, system=system) for epsilon in (1e-3, 1e-6)]
     for epsilon, samples in zip((1e-3, 1e-6), needed, strict=True):
-        assert (
-            float(theorem(float(samples), 4, 0.05)) <= epsilon < float(theorem(0.9 * float(samples), 4, 0.05))
-        )
+        assert float(theorem(float(samples), 4, 0.05)) <= epsilon < float(theorem(0.9 * float(samples), 4, 0.05))
     slope = math.log(float(needed[1]) / float(needed[0])) / math.log(1e-3)
     assert needed[0].exponent == pytest.approx(1 / bounds.RATES[quantity, system])
     assert slope == pytest.approx(needed[0].exponent, rel=0.1)
@@ -251,9 +243,7 @@ def test_published_constants():
     assert float(bounds.paper_smcal2_linear(2.0, 9, 500, 3, 0.1, 0.1)) == pytest.approx(
         768 * 10 * (log(60 / 0.1) + cover) + 24 + 2 * 0.01 * 500
     )
-    assert float(bounds.sreg_from_psreg(2.0, 9, log(7), 0.1)) == pytest.approx(
-        4 + 1460 * log(4 * 10 * 7 / 0.1)
-    )
+    assert float(bounds.sreg_from_psreg(2.0, 9, log(7), 0.1)) == pytest.approx(4 + 1460 * log(4 * 10 * 7 / 0.1))
     assert float(bounds.paper_psreg(1000, 2, 4)) == pytest.approx(
         5 * (640 * log(1 + 100 * 1000 / (102400 * 2 * 5)) + 32 * 102400 / 640) + 1000 / 16
     )
@@ -268,9 +258,7 @@ def test_online_theorems_compose_their_lemmas():
     regret, calibration = (float(bounds.psreg(T, d, N, distance2=b)) for b in (36.0, 4.0))
     assert regret == pytest.approx(T / (4 * 49) + 8 * (36 + 3 * log(1 + T / (3 * 8))))
     depth = log(4 * 8 / delta)
-    assert float(bounds.sreg(T, d, delta, N)) == pytest.approx(
-        2 * regret + 146 * 8 * (depth + 3 * log(1 + 4 * T)) + 18
-    )
+    assert float(bounds.sreg(T, d, delta, N)) == pytest.approx(2 * regret + 146 * 8 * (depth + 3 * log(1 + 4 * T)) + 18)
     assert float(bounds.smcal2(T, d, delta, N)) == pytest.approx(
         2 * calibration + 74 * 8 * (depth + 3 * log(1 + 2 * T)) + 10
     )

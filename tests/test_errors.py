@@ -13,9 +13,7 @@ LEVELS = np.array([0.0, 0.15, 0.5, 0.8, 1.0])
 
 def contexts(rng, rows, d):
     tail = rng.standard_normal((rows, d - 1))
-    tail *= (
-        np.sqrt(0.75) * rng.random((rows, 1)) / np.maximum(np.linalg.norm(tail, axis=1, keepdims=True), 1e-9)
-    )
+    tail *= np.sqrt(0.75) * rng.random((rows, 1)) / np.maximum(np.linalg.norm(tail, axis=1, keepdims=True), 1e-9)
     return np.column_stack([np.full(rows, 0.5), tail])
 
 
@@ -38,9 +36,7 @@ def statistics(p, y, X, w):
 
 
 def in_theta(theta, radius, slack=1e-9):
-    return (
-        np.abs(theta[..., 0]) / 2 + np.sqrt(0.75) * np.linalg.norm(theta[..., 1:], axis=-1) <= radius + slack
-    )
+    return np.abs(theta[..., 0]) / 2 + np.sqrt(0.75) * np.linalg.norm(theta[..., 1:], axis=-1) <= radius + slack
 
 
 def random_theta(rng, count, d, radius):
@@ -195,9 +191,7 @@ def test_swap_regret_equals_the_generic_solver(seed, radius):
             "type": "ineq",
             "fun": lambda c: radius - abs(c[0]) / 2 - np.sqrt(0.75 * c[1:] @ c[1:] + 1e-18),
         }
-        rival = minimize(
-            loss, start, method="SLSQP", constraints=rule, options={"ftol": 1e-12, "maxiter": 500}
-        ).x
+        rival = minimize(loss, start, method="SLSQP", constraints=rule, options={"ftol": 1e-12, "maxiter": 500}).x
         if in_theta(rival, radius, 1e-10):
             assert loss(theta[level]) <= loss(rival) + 1e-8
 

@@ -70,9 +70,7 @@ def adaptive_gap(horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.
     return Bound(min(value, horizon / 4), 1 / 3, "ours: gap of self-refining levels")
 
 
-def adaptive_psreg(
-    horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0, distance2: float = 36.0
-) -> Bound:
+def adaptive_psreg(horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0, distance2: float = 36.0) -> Bound:
     """Bound PSReg of ridge × hedge on self-refining levels by Õ(T^{1/3} d).
 
     With λ ∝ d it is Õ(T^{1/3} d^{2/3}), as on the uniform grid. The value is `adaptive_gap` plus L[λB² + d

@@ -132,9 +132,7 @@ def paper_dsomni(horizon: float, dim: int, delta: float = 0.05, levels: int | No
     return Bound(value / horizon, rate(-1 / 3, levels), citation, levels=n)
 
 
-def paper_squared_deviation(
-    horizon: float, levels: int, log_size: float, delta: float, reach: float = 1.0
-) -> Bound:
+def paper_squared_deviation(horizon: float, levels: int, log_size: float, delta: float, reach: float = 1.0) -> Bound:
     """Deviation Δ between swap agnostic error and swap regret per round, finite class |f| ≤ reach.
 
     [3B√((N+1)TL) + 2(B + 1)(N+1)L]/T with B = (1 + reach)² and L = ln(2K(N+1)|F|/δ).
@@ -241,9 +239,7 @@ def population_from_psreg(
     return Bound(total / horizon, None, "ours: population from pseudo swap regret", levels=levels)
 
 
-def saerr(
-    horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0
-) -> Bound:
+def saerr(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
     """SAErr against F_4^lin of ridge × hedge: Õ(T^{−2/3}), so Õ(ε^{−1.5}) samples (the paper: ε^{−2.5}).
 
     Examples
@@ -258,9 +254,7 @@ def saerr(
     return Bound(value, rate(-2 / 3, levels), "ours: swap agnostic learning", levels=n)
 
 
-def dsmcal2(
-    horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0
-) -> Bound:
+def dsmcal2(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
     """DSMCal_2 against F_1^lin of ridge × hedge: Õ(T^{−2/3}), so Õ(ε^{−1.5}) samples.
 
     Examples
@@ -275,9 +269,7 @@ def dsmcal2(
     return Bound(value, rate(-2 / 3, levels), "ours: batch ℓ2 swap multicalibration", levels=n)
 
 
-def dsmcal1(
-    horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0
-) -> Bound:
+def dsmcal1(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
     """DSMCal_1 against F_1^lin of ridge × hedge, at most √DSMCal_2: Õ(T^{−1/3}), so Õ(ε⁻³) samples.
 
     Examples
@@ -290,9 +282,7 @@ def dsmcal1(
     return Bound(sqrt(float(square)), rate(-1 / 3, levels), citation, levels=square.levels)
 
 
-def dsomni(
-    horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0
-) -> Bound:
+def dsomni(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
     """DSOmni over L^cvx × F_res^aff of ridge × hedge: at most 2·DSMCal_1, so Õ(ε⁻³) samples.
 
     The exact formula behind `somni_from_smcal1` holds under any measure, so no basis of losses is needed.

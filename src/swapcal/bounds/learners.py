@@ -150,14 +150,10 @@ def vaw_regret(mass: float, dim: int, *, ridge: float = 1.0, distance2: float = 
     >>> round(float(vaw_regret(1e6, 5, distance2=4.0)), 2)
     19.26
     """
-    return Bound(
-        _potential(mass, dim, ridge) / 4 + _prior(ridge, distance2), 0.0, "ours: self-consistent VAW regret"
-    )
+    return Bound(_potential(mass, dim, ridge) / 4 + _prior(ridge, distance2), 0.0, "ours: self-consistent VAW regret")
 
 
-def learner_regret(
-    learner: str, mass: float, dim: int, *, ridge: float = 1.0, distance2: float = 36.0
-) -> Bound:
+def learner_regret(learner: str, mass: float, dim: int, *, ridge: float = 1.0, distance2: float = 36.0) -> Bound:
     """Regret bound of a learner by name: ``"ridge"``, ``"vaw"``, ``"ons"`` (paper) or ``"ons-fast"``.
 
     `ridge` is λ of the first two and ignored by Online Newton Step, whose metric starts at ω.
