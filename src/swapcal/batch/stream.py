@@ -1,6 +1,7 @@
 """One pass of the online engine over a table, with the forecasters of chosen rounds kept."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,8 +34,9 @@ class Stream:
 
     The same kernels as `swapcal.Forecaster`, with two additions: a row may count with a weight w ≥ 0, and learners may
     start from a common prior instead of their level. The learners' regret against any θ is
-    λ‖θ - prior‖² + Σ (wα)²(wish - y)² q/(1 + wαq) whatever the weights and the prior, so the certificate, of the
-    weighted sums, holds as it does online.
+    λ‖θ - prior‖² + Σ (wα)²(wish - y)² q/(1 + wαq) whatever the weights and the prior, so the certificate's exact errors
+    and data-dependent bound, now of weighted sums, hold as they do online. The worst-case theorem needs wα ≤ 1 and is
+    not claimed once a weight differs from 1.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ class Stream:
     ) -> None:
         z, adaptive = grid.starting(levels)
         self.dim, self._adaptive = dim, adaptive
-        self._uniform = isinstance(levels, int)
+        self._uniform, self._weighted = isinstance(levels, int), False
         codes, knobs = [RIDGE_LEARNER, HEDGE, int(adaptive)], [ridge, kappa, 0.0, ridge]
         self._state = memory.allocate(z, dim, len(z) + SPARE_SLOTS * adaptive, codes, knobs, seed=0, start=prior)
         self._scratch = memory.scratch(self._state)
@@ -95,6 +97,7 @@ class Stream:
         """
         weight = np.ones(len(y)) if weight is None else np.ascontiguousarray(weight)
         X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)  # another layout would compile the kernel anew
+        self._weighted |= bool((weight != 1.0).any())
         means, kept = np.empty(len(y)), []
         stops = [] if at is None else at.tolist()
         position = 0
@@ -117,7 +120,8 @@ class Stream:
 
     def certificate(self) -> Certificate:
         """Return the exact pseudo errors on the rows learned, with their bounds."""
-        return certify(self._state, self.dim, "ridge", uniform=self._uniform, adaptive=self._adaptive)
+        found = certify(self._state, self.dim, "ridge", uniform=self._uniform, adaptive=self._adaptive)
+        return replace(found, theorem=None, theorem_psmcal=None) if self._weighted else found
 
     def _learn(self, X: Array, y: Array, weight: Array, means: Array, start: int, stop: int) -> None:
         rows = (stop - start) * CHANGES if self._log is not None else 0
