@@ -69,8 +69,9 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     A sample weight w makes a row count w times in every statistic (weights are scaled to mean 1): the learners' regret
-    bounds hold for any weights, so the certificate's errors and bound are those of the weighted sums. An online pass over a row of weight 2
-    is not the same computation as meeting the row twice, so the equivalence holds in the sums, not bit for bit.
+    bounds hold for any weights, so the certificate's errors and bound are those of the weighted sums. An online pass
+    over a row of weight 2 is not the same computation as meeting the row twice, so the equivalence holds in the sums,
+    not bit for bit.
 
     More than two classes are refused: one-vs-rest forecasts are each multicalibrated, but dividing them by their sum
     is not. ``OneVsRestClassifier(SwapClassifier())`` does it for who wants it.
