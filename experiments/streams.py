@@ -36,7 +36,7 @@ NUMERIC_ELEC2 = ["date", "day", "period", "nswprice", "nswdemand", "vicprice", "
 PEER_ROWS, TREE_ROWS, FOREST_ROWS = 100_000, 40_000, 4_000
 GROUP_ROWS = 500
 BINS = 15
-SPEED_ROWS = 20_000
+SPEED_ROWS = 5_000
 FLOOR = 1e-6
 
 

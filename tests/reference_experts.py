@@ -60,7 +60,7 @@ class ReferenceExperts:
     def learn_blend(self, memory: Any, y: Any) -> Any:
         p = 1 / (1 + math.exp(-self.blend @ memory))
         curvature = max(p * (1 - p), kernels.FLAT)
-        prior = np.trace(self.covariance) >= len(memory) * kernels.PRIOR
+        loose = np.trace(self.covariance) >= kernels.LOOSEST * len(memory) * kernels.PRIOR
         posterior = np.linalg.inv(np.linalg.inv(self.covariance) + curvature * np.outer(memory, memory))
         self.blend = self.blend + posterior @ memory * (y - p)
-        self.covariance = posterior / (1.0 if prior else kernels.FORGET)
+        self.covariance = posterior / (1.0 if loose else kernels.FORGET)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal.experts import Experts, as_model, expert_names, expert_weights
-from swapcal.kernels.experts import EXPERTS, PRIOR
+from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -137,7 +137,7 @@ def test_the_blend_keeps_a_sound_covariance() -> None:
     covariance = experts._bank.covariance
     eigenvalues = np.linalg.eigvalsh((covariance + covariance.T) / 2)
     assert eigenvalues.min() > 0
-    assert np.trace(covariance) < 1.1 * PRIOR * len(covariance)
+    assert np.trace(covariance) < 1.1 * LOOSEST * PRIOR * len(covariance)
     assert np.isfinite(experts._bank.weights).all()
 
 

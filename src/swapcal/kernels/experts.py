@@ -39,6 +39,7 @@ MARGIN = np.float32(15.0)  # a float32 sigmoid is 0 or 1 beyond
 LOGIT = 9.2  # log-odds of 1e-4: what one expert may say to the blend
 PRIOR = 0.01  # variance of the blend's weights
 FORGET = 0.9999  # the blend's memory is about 10^4 labels
+LOOSEST = 20.0  # forgetting stops once the weights' variances are on average this many times their prior
 FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the blend
 
 
@@ -274,7 +275,7 @@ def learn_bank(bank: Bank, desk: Desk, y: float) -> None:
 def learn_blend(bank: Bank, inputs: Array, y: float, gain: Array) -> None:
     """One extended Kalman step of logistic regression with slowly forgotten labels.
 
-    Forgetting stops while the covariance is at its prior: directions that nobody excites must not inflate.
+    Forgetting stops while the covariance is large: directions that nobody excites must not inflate for ever.
     """
     n = inputs.shape[0]
     p = blended(bank, inputs)
@@ -289,7 +290,7 @@ def learn_blend(bank: Bank, inputs: Array, y: float, gain: Array) -> None:
         trace += bank.covariance[i, i]
     step = (y - p) / (1.0 + curvature * spread)
     shrink = curvature / (1.0 + curvature * spread)
-    inflate = 1.0 / FORGET if trace < n * PRIOR else 1.0
+    inflate = 1.0 / FORGET if trace < LOOSEST * n * PRIOR else 1.0
     for i in range(n):
         bank.weights[i] += step * gain[i]
         for j in range(n):
