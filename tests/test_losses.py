@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import reference_losses as reference
 
 from swapcal.forecaster import Forecaster
 from swapcal.losses import (
@@ -30,6 +29,7 @@ from swapcal.losses import (
     v_shaped,
     zero_one,
 )
+from tests import reference_losses as reference
 
 LOSSES = {
     "squared": squared(),

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import reference_losses as reference
 
 from swapcal.losses import (
     LossError,
@@ -26,6 +25,7 @@ from swapcal.losses import (
 )
 from swapcal.losses.ball import quadratic_minimum
 from swapcal.losses.curves import stages
+from tests import reference_losses as reference
 
 ROWS = 400
 rng = np.random.default_rng(5)

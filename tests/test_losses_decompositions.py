@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import reference_losses as reference
 
 from swapcal.losses import (
     Loss,
@@ -20,6 +19,7 @@ from swapcal.losses import (
     v_shaped,
     zero_one,
 )
+from tests import reference_losses as reference
 
 BOUNDED = {
     "squared": squared(),
