@@ -27,7 +27,10 @@ def main() -> None:
     given = parser.parse_args()
     given.results.mkdir(parents=True, exist_ok=True)
     cache = given.results / "results.parquet"
-    rows = store.read(cache) if given.as_is else measured(plan.full(), cache, given.jobs, Console(stderr=True))
+    if given.as_is:
+        rows = store.belonging(store.read(cache), plan.full())
+    else:
+        rows = measured(plan.full(), cache, given.jobs, Console(stderr=True))
     drawing.write_figures(rows, DOCS / "figures")
     page.write_slopes(rows, DOCS / "figures" / "rates-slopes.csv")
     target = DOCS / "rates.md"

@@ -123,6 +123,7 @@ def test_interrupted_runs_resume_with_what_is_missing(tmp_path, monkeypatch):
         store.complete(tasks, path, 1, interrupt)
     assert [row["rounds"] for row in store.read(path)] == [100, 200]
     assert [task.rounds for task in store.missing(tasks, store.read(path))] == [300]
+    assert [row["rounds"] for row in store.belonging(store.read(path), tasks[1:])] == [200]
     ran = []
     found = store.complete(tasks, path, 1, ran.append)
     assert [task.rounds for task in ran] == [300]

@@ -54,6 +54,4 @@ def measured(tasks: list[Task], path: Path, jobs: int, console: Console) -> list
             done += 1
             progress.update(bar, advance=task.cost, description=f"{done} of {len(todo)} runs")
 
-        rows = store.complete(tasks, path, jobs, step)
-    wanted = {tuple(task.as_dict().values()) for task in tasks}
-    return [row for row in rows if tuple(row[name] for name in store.KEY) in wanted]
+        return store.belonging(store.complete(tasks, path, jobs, step), tasks)

@@ -34,6 +34,12 @@ def write(path: Path, rows: list[Row]) -> None:
     os.replace(fresh, path)
 
 
+def belonging(rows: list[Row], tasks: Iterable[Task]) -> list[Row]:
+    """Return the rows of the given tasks; a cache may hold those of other plans too."""
+    wanted = {tuple(task.as_dict().values()) for task in tasks}
+    return [row for row in rows if tuple(row[name] for name in KEY) in wanted]
+
+
 def missing(tasks: Iterable[Task], rows: list[Row]) -> list[Task]:
     """Return the tasks without a result, cheapest first."""
     done = {tuple(row[name] for name in KEY) for row in rows}
