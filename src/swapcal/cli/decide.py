@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from swapcal.cli.output import writer
 from swapcal.losses import Loss, LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
@@ -84,7 +85,7 @@ class Totals:
 
 def _run(file: str, output: str, columns: Columns, specifications: list[Specification], console: Console) -> Totals:
     totals = Totals(np.zeros(len(specifications)), np.zeros(len(specifications)))
-    with _progress(console) as step, _writer(output) as write:
+    with _progress(console) as step, writer(output) as write:
         for batch, share in _batches(file, columns.numbers(specifications), columns.keep):
             try:
                 write(_decide_batch(batch, columns, specifications, totals))
@@ -150,37 +151,6 @@ def _csv_batches(raw: BinaryIO, file: str, numbers: list[str], names: list[str])
     convert = pacsv.ConvertOptions(include_columns=names, column_types=types)
     for batch in pacsv.open_csv(stream, convert_options=convert):
         yield pa.Table.from_batches([batch]), (raw.tell() / size if file != "-" else size)
-
-
-@contextmanager
-def _writer(output: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Write tables to a file that appears only once it is complete, or to standard output."""
-    if output == "-":
-        with _sink(sys.stdout.buffer, parquet=False) as write:
-            yield write
-        return
-    unfinished = Path(f"{output}.unfinished")
-    try:
-        with open(unfinished, "wb") as raw, _sink(raw, parquet=output.endswith((".parquet", ".pq"))) as write:
-            yield write
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-@contextmanager
-def _sink(raw: BinaryIO, *, parquet: bool) -> Iterator[Callable[[pa.Table], None]]:
-    writer: Any = None
-
-    def write(table: pa.Table) -> None:
-        nonlocal writer
-        if writer is None:
-            writer = (papq.ParquetWriter if parquet else pacsv.CSVWriter)(raw, table.schema)
-        writer.write_table(table)
-
-    yield write
-    if writer is not None:
-        writer.close()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from swapcal.archive import ArchiveError
-from swapcal.cli.decide import _writer
+from swapcal.cli.output import writer
 from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
 from swapcal.contexts import Encoded
 from swapcal.live import Live, Trace
@@ -185,7 +185,7 @@ def _news(tally: Tally) -> str:
 
 
 def _output(out: str | None) -> Any:
-    return _writer(out) if out is not None else _Nowhere()
+    return writer(out) if out is not None else _Nowhere()
 
 
 class _Nowhere:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from swapcal.batch.model import Model
-from swapcal.cli.decide import _writer
 from swapcal.cli.model_file import BAD_INPUT, SCORE, TYPES, bar, complain, plain
+from swapcal.cli.output import writer
 from swapcal.frames import Table
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ def predict(
 
 def _run(model: Model, test: str, out: str, mode: Mode, keep: tuple[str, ...], seed: int, console: Console) -> int:
     rng, rows = np.random.default_rng(seed), 0
-    with bar(console, "predicting", 1.0) as step, _writer(out) as write:
+    with bar(console, "predicting", 1.0) as step, writer(out) as write:
         for batch, share in _batches(test, model, keep):
             try:
                 found = _predict_batch(model, batch, mode, rng)
