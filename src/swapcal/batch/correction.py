@@ -78,7 +78,8 @@ class Correction:
         moments = [problem.moments(part, b) for part in parts]
         problem.penalty = _best_penalty(problem, parts, moments, b)
         b, moments = problem.solve(parts, b, moments)
-        return cls(design, b), _left_out(problem, parts, moments, b)
+        final = _shifted(problem, moments, None, b, problem.penalty)  # one more step, for free
+        return cls(design, final), _left_out(problem, parts, moments, b)
 
 
 def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> float:
@@ -168,7 +169,7 @@ class _Problem:
         for _ in range(MOST_STEPS):
             step = b - _shifted(self, moments, None, b, self.penalty)
             # the predicted decrease, relative: below it further steps move predictions by less than their noise
-            if 0.5 * float(self._slope(moments, b) @ step) <= 1e-6 * (1.0 + self._loss(moments, b)):
+            if 0.5 * float(self._slope(moments, b) @ step) <= 1e-5 * (1.0 + self._loss(moments, b)):
                 break
             then = [self.moments(part, b - step) for part in parts]
             while self._loss(then, b - step) > self._loss(moments, b) * (1.0 + 1e-12) and np.abs(step).max() > 1e-8:
