@@ -37,6 +37,8 @@ def demo(
     table = _loaded(console)
     table = table.slice(0, rows) if rows else table
     y = table["y"].to_numpy().astype(np.float64)
+    with console.status("compiling, the first time only"):
+        Live(groups=GROUPS).trace(table.select(list(FEATURES)).slice(0, 100), y[:100])
     live = Live(groups=GROUPS)
     start = time.perf_counter()
     traces = _streamed(console, live, table.select(list(FEATURES)), y)
@@ -70,7 +72,7 @@ def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trac
     traces: list[Trace] = []
     squares, start = 0.0, time.perf_counter()
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task("", total=len(y), news="compiling")
+        task = progress.add_task("", total=len(y), news="")
         for first in range(0, len(y), PIECE):
             labels = y[first : first + PIECE]
             traces.append(live.trace(records.slice(first, PIECE), labels))
