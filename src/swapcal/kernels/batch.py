@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from swapcal.kernels.draw import fingerprint, scramble, uniform
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.learners import clip, learn_level
+from swapcal.kernels.linalg import dot
 from swapcal.kernels.loop import crossing, refine
 from swapcal.kernels.mixing import hedge_gap, hedge_weight
-from swapcal.kernels.simd import row_dot
 from swapcal.kernels.state import CODES_ADAPTIVE, GAP, LEVELS, UPDATES, WORST_GAP, Scratch, State
 
 Array = NDArray[np.float64]
@@ -83,9 +83,14 @@ def learn_rows(
 
 
 @inlined
-def frozen_wish(pool: Array, learner: int, x: Array) -> float:
-    """Return what a frozen learner forecasts."""
-    return clip(row_dot(pool, learner, x))
+def two_wishes(pool: Array, a: int, b: int, x: Array) -> tuple[float, float]:
+    """Return what two frozen learners forecast; they share each visit to x."""
+    first, second = pool[a], pool[b]
+    r, s = 0.0, 0.0
+    for i in range(x.shape[0]):
+        r += first[i] * x[i]
+        s += second[i] * x[i]
+    return clip(r), clip(s)
 
 
 @inlined
@@ -99,7 +104,7 @@ def frozen_crossing(pool: Array, members: Integers, z: Array, levels: int, x: Ar
     k, turn = 0, 0
     if hi > 1:
         k = (lo + hi) // 2
-        w, middle = frozen_wish(pool, members[k], x), z[k]
+        w, middle = clip(dot(pool[members[k]], x)), z[k]
         if w >= middle:
             lo = k
             share = (w - middle) / (1.0 - middle)
@@ -108,7 +113,7 @@ def frozen_crossing(pool: Array, members: Integers, z: Array, levels: int, x: Ar
             share = w / middle
         k = min(hi - 1, lo + int(share * (hi - lo)))
     while True:
-        w_low, w_high = frozen_wish(pool, members[k], x), frozen_wish(pool, members[k + 1], x)
+        w_low, w_high = two_wishes(pool, members[k], members[k + 1], x)
         turn += 1
         if w_low < z[k] and k > lo:
             hi = k
