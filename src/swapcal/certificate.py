@@ -61,7 +61,7 @@ class Certificate:
         return asdict(self)
 
     def __str__(self) -> str:
-        theorem = "not claimed (late labels)" if self.theorem is None else f"{self.theorem:,.4g}"
+        theorem = "not claimed (late labels or row weights)" if self.theorem is None else f"{self.theorem:,.4g}"
         return (
             f"after {self.rounds:,} labels, {self.levels} levels, {self.dim} coordinates\n"
             f"  pseudo swap multicalibration  l2 {self.psmcal_2:,.4g}   l1 {self.psmcal_1:,.4g}   (exact)\n"
