@@ -1,0 +1,17 @@
+"""Leave out what needs an extra that is not installed, so that the core is tested by itself too."""
+
+from importlib.util import find_spec
+
+NEEDS = {
+    "src/swapcal/cli": ("typer", "rich", "pyarrow"),
+    "src/swapcal/adapters/sklearn.py": ("sklearn",),
+    "src/swapcal/adapters/river.py": ("river",),
+    "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),
+    "tests/test_contexts.py": ("pandas", "polars", "pyarrow"),
+    "tests/test_live.py": ("pandas", "sklearn"),
+    "docs/batch.md": ("sklearn",),
+    "docs/guide.md": ("sklearn",),
+    "docs/streams.md": ("pandas",),
+}
+
+collect_ignore = [path for path, extras in NEEDS.items() if any(find_spec(name) is None for name in extras)]
