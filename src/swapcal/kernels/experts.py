@@ -19,7 +19,7 @@ Single = NDArray[np.float32]
 Keys = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 
-# Learning rates on rows of unit norm; the geometric range of the theory's prototype, and for pairs the useful part.
+# Learning rates on rows of unit norm, a geometric range; for pairs, the useful part of it.
 LINEAR_SGD, LINEAR_ADA = 6, 4
 PAIR_SGD, PAIR_ADA = 3, 2
 LINEAR, PAIRED = LINEAR_SGD + LINEAR_ADA, PAIR_SGD + PAIR_ADA
