@@ -198,3 +198,14 @@ def test_decisions_are_priced_under_each_loss() -> None:
         assert worse["regret"] <= worse["certificate"]
     assert "decisions" not in Audit(truth, y, X).to_dict()
     assert "Decisions" in Audit(truth, y, X).to_html(losses=["absolute"])
+
+
+def test_a_trend_is_measured_per_standard_deviation() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-0.8, 0.8, 20_000)
+    X = np.column_stack([np.full(20_000, 0.5), x])
+    y = (rng.random(20_000) < 0.5 + 0.1 * x).astype(float)
+    worst = Audit(np.full(20_000, 0.5), y, X, names=["1", "dose"]).findings(1)[0]
+    assert worst.name == "dose"
+    assert not worst.is_group
+    assert worst.gap == pytest.approx(0.1 * np.std(x), abs=0.01)

@@ -33,7 +33,7 @@ SLOW_DRAWS = 199
 class Finding(NamedTuple):
     """One cell of the scan: a group or feature and a range of predictions, with its simultaneous p-value.
 
-    `gap` is the mean of y − p over the group; for a numeric feature, the slope of y − p in the coordinate.
+    `gap` is the mean of y − p over the group; for a numeric feature, the change of y − p per standard deviation of it.
     """
 
     name: str
@@ -246,8 +246,8 @@ class Audit(Measured):
         total = float(self._scan.sums(residuals)[0, cell.window, cell.function])
         if j == 0:
             return Finding("all rows", place, interval, n, 2.0 * total / n, cell.z, p_value, True)
-        slope = total / float(self._scan.squares[cell.window, cell.function])
-        return Finding(self.coordinates[j].name, place, interval, n, slope, cell.z, p_value, False)
+        trend = total / float(np.sqrt(self._scan.squares[cell.window, cell.function] * n))
+        return Finding(self.coordinates[j].name, place, interval, n, trend, cell.z, p_value, False)
 
 
 def _written(text: str, path: str | PathLike[str] | None) -> str:

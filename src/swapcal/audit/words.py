@@ -87,7 +87,10 @@ def finding(found: Found, whole: bool) -> str:
         text = f"outcomes happen {points(found.gap)} {way} often than predicted {size}."
     else:
         way = "more" if found.gap > 0 else "less"
-        text = f"the higher {found.name}, the {way} often outcomes happen than predicted {size}."
+        text = (
+            f"the higher {found.name}, the {way} often outcomes happen than predicted, "
+            f"by {points(found.gap)} per standard deviation {size}."
+        )
     return f"{place[0].upper()}{place[1:]}, {text}"
 
 
@@ -100,7 +103,10 @@ def headline(verdict: str, test: Noise, worst: Found | None, whole: bool, rows: 
                 f"The predictions are wrong beyond chance: {where(worst, whole)}, they are {way} "
                 f"by {points(worst.gap)} on average."
             )
-        return f"The predictions are wrong beyond chance: their error changes with {worst.name}."
+        return (
+            f"The predictions are wrong beyond chance: {where(worst, whole)}, their error changes with {worst.name}, "
+            f"by {points(worst.gap)} per standard deviation."
+        )
     if verdict == "inconclusive":
         return f"There are too few data ({rows:,} rows) to tell whether the predictions can be trusted."
     return (
