@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -170,3 +171,9 @@ def test_saving_does_not_change_the_forecaster(saved):
     before = snapshot(forecaster)
     forecaster.save(str(path))
     assert snapshot(forecaster) == before
+
+
+def test_python_objects_are_never_written(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="given arrays of Python objects"):
+        archive.write(tmp_path / "x", "kind", 1, {"a": np.array([{}])}, {})
+    assert list(tmp_path.iterdir()) == []

@@ -24,13 +24,16 @@ def write(path: "str | os.PathLike[str]", kind: str, version: int, arrays: Array
 
     A crash leaves either the old file or the new one, never half of one.
     """
+    objects = [name for name, array in arrays.items() if array.dtype.hasobject]
+    if objects:
+        raise TypeError(f"{path}: given arrays of Python objects ({', '.join(objects)}), expected numbers or text")
     target = Path(path)
     manifest = {"kind": kind, "version": version, "digest": _digest(arrays), "settings": dict(settings)}
     packed = np.frombuffer(json.dumps(manifest, sort_keys=True).encode(), dtype=np.uint8)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **{MANIFEST: packed}, **dict(arrays))
+            np.savez(file, **{MANIFEST: packed}, **dict(arrays))
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, target)
