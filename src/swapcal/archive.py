@@ -30,10 +30,11 @@ def write(path: "str | os.PathLike[str]", kind: str, version: int, arrays: Array
     target = Path(path)
     manifest = {"kind": kind, "version": version, "digest": _digest(arrays), "settings": dict(settings)}
     packed = np.frombuffer(json.dumps(manifest, sort_keys=True).encode(), dtype=np.uint8)
+    contents: dict[str, Any] = {MANIFEST: packed, **arrays}
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **{MANIFEST: packed}, **dict(arrays))
+            np.savez(file, **contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, target)
