@@ -6,11 +6,16 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+import swapcal
+
 COMMANDS = ("demo", "decide", "forecast", "audit", "fit", "predict", "rates", "cite")
 
 
 def main() -> None:
     """Run the command line; without the `cli` extra, say what to install."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"swapcal {swapcal.__version__}")
+        return
     try:
         import typer
     except ModuleNotFoundError:
