@@ -79,6 +79,16 @@ class Forecast:
         """Whether the label has already been learned."""
         return self._learned
 
+    @staticmethod
+    def check_open(forecast: object, owner: str) -> None:
+        """Refuse what is not an open forecast of this owner."""
+        if not isinstance(forecast, Forecast):
+            raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
+        if forecast._owner != owner:
+            raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
+        if forecast._learned:
+            raise ValueError("forecast: given one whose label was already learned, expected an open one")
+
     def __len__(self) -> int:
         return len(self._tickets)
 

@@ -44,7 +44,6 @@ MIXINGS = {"hedge": HEDGE, "blum-mansour": BLUM_MANSOUR}
 # Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
 CHUNK = 8192
 SPARE_SLOTS = 6
-NO_EVENT = np.zeros(1, np.uint64)
 NO_LABEL = np.full(1, np.nan)
 
 
@@ -173,12 +172,7 @@ class Forecaster:
 
     def update(self, forecast: Forecast, y: Any) -> None:
         """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
-        if not isinstance(forecast, Forecast):
-            raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
-        if forecast._owner != self._owner:
-            raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
-        if forecast._learned:
-            raise ValueError("forecast: given one whose label was already learned, expected an open one")
+        Forecast.check_open(forecast, self._owner)
         labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
         X = forecast._contexts
         assert X is not None, "only learned forecasts drop their contexts"
@@ -189,7 +183,7 @@ class Forecaster:
             )
         if X.shape[1] < self._dim:
             X = np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))])
-        self._advance(X, labels, NO_EVENT, forecast._tickets, forecast._mixes)
+        self._advance(X, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
         forecast._learned = True
 
     def run(
@@ -214,7 +208,7 @@ class Forecaster:
         """
         rows = inputs.context_rows(X, self._dim, copy=False)
         labels = inputs.label_rows(y, len(rows))
-        keys = self._keys(events, len(rows))
+        keys = inputs.event_keys(events, len(rows))
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
         for start in range(0, len(rows), CHUNK):
             part = slice(start, start + CHUNK)
@@ -268,7 +262,7 @@ class Forecaster:
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(len(rows))
         unlabelled = NO_LABEL if single else np.full(len(rows), np.nan)
-        self._advance(rows, unlabelled, self._keys(events, len(rows)), tickets, mixes)
+        self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
     def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
@@ -284,13 +278,6 @@ class Forecaster:
         """Return room for whole distributions, which only Blum-Mansour needs."""
         per_row = 2 * int(self._state.counts[LEVELS]) if self._state.codes[CODES_MIXING] == BLUM_MANSOUR else 0
         return np.zeros((max(rows, 1), per_row))
-
-    def _keys(self, events: "list[object] | None", rows: int) -> NDArray[np.uint64]:
-        if events is None:
-            return NO_EVENT
-        if len(events) != rows:
-            raise ValueError(f"events: given {len(events)}, expected {rows}, one per context")
-        return np.array([inputs.event_key(event) for event in events], np.uint64)
 
     def __repr__(self) -> str:
         levels = "'adaptive'" if self._state.codes[CODES_ADAPTIVE] else str(int(self._state.counts[LEVELS]) - 1)

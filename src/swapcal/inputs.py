@@ -11,6 +11,8 @@ from swapcal.kernels.checks import ROUNDING, first_bad_context
 
 Array = NDArray[np.float64]
 
+NO_EVENT = np.zeros(1, np.uint64)
+
 
 def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = True) -> Array:
     """Return C-ordered contexts, shape (n, dim), or say which row is not in X.
@@ -97,6 +99,15 @@ def event_key(event: object) -> int:
         raise TypeError(f"event: given {type(event).__name__}, expected an int, str or bytes id")
     raw = event if isinstance(event, bytes) else str(event).encode()
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+def event_keys(events: "list[object] | None", rows: int) -> NDArray[np.uint64]:
+    """Return the keys of one id per row, or `NO_EVENT` for all of them."""
+    if events is None:
+        return NO_EVENT
+    if len(events) != rows:
+        raise ValueError(f"events: given {len(events)}, expected {rows}, one per context")
+    return np.array([event_key(event) for event in events], np.uint64)
 
 
 def positive(name: str, value: float) -> float:

@@ -18,7 +18,6 @@ from swapcal.kernels.state import T_SLOT_LOW, TICKET
 Array = NDArray[np.float64]
 
 KIND, VERSION = "baseline", 1
-NO_EVENT = np.zeros(1, np.uint64)
 NOTHING = np.zeros(1)
 NO_NOTES = np.zeros((1, 1))
 
@@ -87,15 +86,10 @@ class OnlineBaseline:
 
     def update(self, forecast: Forecast, y: Any) -> None:
         """Learn the label of a forecast, in [0, 1]; of many, an array."""
-        if not isinstance(forecast, Forecast):
-            raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
-        if forecast._owner != self._owner:
-            raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
-        if forecast._learned:
-            raise ValueError("forecast: given one whose label was already learned, expected an open one")
+        Forecast.check_open(forecast, self._owner)
         labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast))
         assert forecast._contexts is not None, "only learned forecasts drop their contexts"
-        self._advance(forecast._contexts, labels, NO_EVENT, forecast._tickets, forecast._mixes)
+        self._advance(forecast._contexts, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
         forecast._learned = True
 
     def run(
@@ -109,7 +103,7 @@ class OnlineBaseline:
         rows = inputs.context_rows(X, self._dim, copy=False)
         labels = inputs.label_rows(y, len(rows)).copy()
         tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(1)
-        self._advance(rows, labels, _keys(events, len(rows)), tickets, mixes)
+        self._advance(rows, labels, inputs.event_keys(events, len(rows)), tickets, mixes)
         if progress is not None:
             progress(len(rows))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
@@ -122,7 +116,7 @@ class OnlineBaseline:
         rows = inputs.context_rows(X, self._dim, copy=False)
         y, tickets, mixes = np.zeros(len(rows)), _blank_tickets(len(rows)), self._blank_mixes(len(rows))
         advance_baseline(
-            *(self._cells, self._room, self._features(rows), y, NO_EVENT, tickets, mixes),
+            *(self._cells, self._room, self._features(rows), y, inputs.NO_EVENT, tickets, mixes),
             *(rule, rows, chance, coins, notes),
         )
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True), y
@@ -150,7 +144,7 @@ class OnlineBaseline:
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
         tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        self._advance(rows, np.full(len(rows), np.nan), _keys(events, len(rows)), tickets, mixes)
+        self._advance(rows, np.full(len(rows), np.nan), inputs.event_keys(events, len(rows)), tickets, mixes)
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
     def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
@@ -227,11 +221,3 @@ def _blank_tickets(rows: int) -> Array:
     tickets = np.zeros((rows, TICKET))
     tickets[:, T_SLOT_LOW] = -1.0
     return tickets
-
-
-def _keys(events: "list[object] | None", rows: int) -> NDArray[np.uint64]:
-    if events is None:
-        return NO_EVENT
-    if len(events) != rows:
-        raise ValueError(f"events: given {len(events)}, expected {rows}, one per context")
-    return np.array([inputs.event_key(event) for event in events], np.uint64)

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal import memory
+from swapcal import inputs, memory
 from swapcal.datasets.synthetic import Rows, Stream
 from swapcal.forecast import Forecast
-from swapcal.forecaster import NO_EVENT, Forecaster
+from swapcal.forecaster import Forecaster
 from swapcal.kernels.opponents import blank_notes, choose_label, duel
 
 Array = NDArray[np.float64]
@@ -110,7 +110,7 @@ def _engine_duel(forecaster: Forecaster, rule: int, rows: Rows, notes: Array) ->
             rows.coins,
             notes,
             y,
-            NO_EVENT,
+            inputs.NO_EVENT,
             tickets,
             mixes,
             done,

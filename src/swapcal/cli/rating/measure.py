@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal import memory
+from swapcal import inputs, memory
 from swapcal.baselines.groups import halves
 from swapcal.cli.rating.plan import BATCH, SYSTEMS, Task
 from swapcal.cli.rating.statistics import LevelSums
 from swapcal.datasets import Stream, play
 from swapcal.datasets.synthetic import Rows
-from swapcal.forecaster import NO_EVENT, Forecaster
+from swapcal.forecaster import Forecaster
 from swapcal.kernels.state import T_P
 
 Array = NDArray[np.float64]
@@ -110,5 +110,5 @@ def _table(task: Task, rows: Rows, y: Array) -> tuple[Array, Array, Array, int]:
 def _issued(forecaster: Any, X: Array, y: Array) -> Array:
     """Return the levels issued row by row; rows whose label is NaN are forecast and not learned."""
     tickets = memory.blank_tickets(len(X))
-    forecaster._advance(np.ascontiguousarray(X), y, NO_EVENT, tickets, forecaster._blank_mixes(1))
+    forecaster._advance(np.ascontiguousarray(X), y, inputs.NO_EVENT, tickets, forecaster._blank_mixes(1))
     return tickets[:, T_P]
