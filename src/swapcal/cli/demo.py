@@ -14,6 +14,7 @@ from rich.table import Table
 from swapcal.audit import Audit
 from swapcal.datasets.flights import FEATURES, GROUPS, flights
 from swapcal.live import Live, Trace
+from swapcal.report import render
 
 Array = NDArray[np.float64]
 
@@ -51,9 +52,10 @@ def demo(
     console.print(f"{len(y):,} flights in {seconds:.1f} s: {len(y) / seconds:,.0f} forecasts learned per second.")
     console.print(str(live.certificate()), highlight=False)
     with console.status("auditing the forecasts"):
-        _report(out, live, table, y, traces)
+        verdict = _report(out, live, table, y, traces)
+    console.print(f"\nThe audit's verdict on the issued p: {verdict}", highlight=False)
     console.print(
-        f"\nReport: {out.resolve()}\nNext: swapcal forecast --help, swapcal audit --help, docs/guide.md",
+        f"Report: {out.resolve()}\nNext: swapcal forecast --help, swapcal audit --help, docs/guide.md",
         highlight=False,
     )
 
@@ -117,7 +119,8 @@ def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
     return shown
 
 
-def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> None:
+def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> str:
+    """Write the report and return its headline."""
     width = len(live.names)
     x = np.concatenate([np.pad(trace.x, ((0, 0), (0, width - trace.x.shape[1]))) for trace in traces])
     p, low, high, weight = (
@@ -127,4 +130,6 @@ def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) ->
         p, y, x, groups={name: table[name].to_pylist() for name in GROUPS}, low=low, high=high, weight=weight,
         time=table["t"].to_numpy(), names=live.names, title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
-    audit.to_html(out, certificate=live.certificate().as_dict())
+    found = audit.to_dict(certificate=live.certificate().as_dict())
+    out.write_text(render(found), encoding="utf-8")
+    return found["headline"]["sentence"]
