@@ -4,7 +4,7 @@ import pytest
 from swapcal.baselines.batch_registry import BATCH
 from swapcal.baselines.gopalan import SwapAgnostic
 from swapcal.baselines.hkrr import HKRR
-from swapcal.baselines.lsboost import LSBoost
+from swapcal.baselines.lsboost import Linear, LSBoost
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,15 @@ def test_lsboost_keeps_no_round_that_does_not_help():
     assert LSBoost("linear", tolerance=1e-3).fit(np.full(4000, 0.5), X, y).rounds == []
 
 
+def test_a_linear_learner_predicts_a_row_the_same_alone_and_among_others():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(1000, 23))
+    model = Linear().fit(X, X @ rng.normal(size=23))
+    together = model.predict(X)
+    for size in (1, 2, 3, 7, 100):
+        assert np.array_equal(np.concatenate([model.predict(X[k : k + size]) for k in range(0, 1000, size)]), together)
+
+
 @pytest.mark.parametrize("name", sorted(BATCH))
 def test_all_predict_what_they_fitted_and_refuse_bad_rows(name, overlapping):
     if name == "lsboost-tree":
@@ -105,6 +114,8 @@ def test_all_predict_what_they_fitted_and_refuse_bad_rows(name, overlapping):
     model = BATCH[name]().fit(p, G, y)
     assert np.mean((model.predict(p, G) - y) ** 2) < np.mean((p - y) ** 2)
     assert np.array_equal(model.predict(p[:7], G[:7]), model.predict(p, G)[:7])
+    for rows in ([0], [3], list(range(100, 111)), list(range(19, -1, -1))):
+        assert np.array_equal(model.predict(p[rows], G[rows]), model.predict(p, G)[rows])
     with pytest.raises(ValueError, match="in row 0, expected numbers in"):
         model.fit(p + 1, G, y)
     with pytest.raises(ValueError, match="expected"):

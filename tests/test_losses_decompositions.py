@@ -57,6 +57,12 @@ def test_mixture_is_close_between_knots(name):
         assert (error <= allowed).all()
 
 
+def test_a_mixture_is_the_same_for_one_forecast_and_for_many():
+    mixture = v_mixture(squared(), np.linspace(0.0, 1.0, 38))
+    p, y = np.random.default_rng(0).random((2, 200))
+    assert [mixture(*pair) for pair in zip(p, y, strict=True)] == mixture(p, y).tolist()
+
+
 def test_mixture_of_a_v_shaped_loss_is_itself():
     mixture = v_mixture(v_shaped(0.25), [0.0, 0.1, 0.6, 1.0])
     np.testing.assert_allclose(mixture.vertex, [0.25])

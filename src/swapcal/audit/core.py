@@ -141,7 +141,7 @@ class Audit(Measured):
         rows = rows.take(np.flatnonzero(self.levels.index(rows.p) == (witness.worst if level is None else level)))
         if witness.theta is None:
             return []
-        score = rows.X @ witness.theta[witness.worst if level is None else level]
+        score = np.einsum("td,d->t", rows.X, witness.theta[witness.worst if level is None else level])
         return likenesses(score, rows, self._observed[0], most)
 
     def group_table(self) -> list[GroupRow]:

@@ -391,7 +391,7 @@ def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:
     pooled = witness.quantity.startswith("MCal")
     rows = _rows(audit, None if pooled else [level])
     assert witness.theta is not None
-    score = rows.X @ witness.theta[level]
+    score = np.einsum("td,d->t", rows.X, witness.theta[level])
     share = 1.0 if pooled or witness.value <= 0 else float(witness.contributions[level] / witness.value)
     return {
         "quantity": witness.quantity,

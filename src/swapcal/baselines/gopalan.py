@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swapcal.baselines.table_rows import checked
+from swapcal.baselines.table_rows import checked, row_products
 
 Array = NDArray[np.float64]
 
@@ -81,12 +81,12 @@ class SwapAgnostic:
         worst = int(np.argmax(gain))
         if gain[worst] <= 0.0:
             return None
-        c = C[self._level(p) == worst] @ direction[worst]
+        c = row_products(C[self._level(p) == worst], direction[worst])
         return Step(worst, direction[worst] * (size[worst] ** 2 / np.mean(c**2)))
 
     def _apply(self, step: Step, p: Array, C: Array) -> None:
         rows = np.flatnonzero(self._level(p) == step.level)
-        p[rows] = np.clip(p[rows] + C[rows] @ step.theta, 0.0, 1.0)
+        p[rows] = np.clip(p[rows] + row_products(C[rows], step.theta), 0.0, 1.0)
 
     def _level(self, p: Array) -> NDArray[np.intp]:
         return np.minimum((p * self.levels).astype(np.intp), self.levels - 1)

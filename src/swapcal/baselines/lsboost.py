@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swapcal.baselines.table_rows import checked
+from swapcal.baselines.table_rows import checked, row_products
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Linear:
 
     def predict(self, X: Array) -> Array:
         """Return predictions (n,)."""
-        return np.asarray((X - self._centre) @ self._theta + self._mean)
+        return row_products(X - self._centre, self._theta) + self._mean
 
 
 def tree(depth: int = 3, smallest: int = 50) -> Any:

@@ -19,3 +19,20 @@ def checked(p: ArrayLike, X: ArrayLike, y: ArrayLike | None = None) -> tuple[Arr
     if not np.isfinite(rows).all():
         raise ValueError("X: given a value that is not finite, expected numbers")
     return scores, rows, labels
+
+
+def row_products(X: Array, theta: Array) -> Array:
+    """Return ⟨x, θ⟩ of every row, added column by column.
+
+    A matrix product adds in an order that depends on the number of rows; a level decided by the last bit would then
+    differ between one row and many.
+
+    Examples
+    --------
+    >>> row_products(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.5, 0.25]))
+    array([1. , 2.5])
+    """
+    total = np.zeros(len(X))
+    for column, weight in zip(X.T, theta, strict=True):
+        total += column * weight
+    return total

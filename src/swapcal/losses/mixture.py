@@ -28,7 +28,7 @@ class VMixture:
         """Value of the mixture at forecasts `p` and outcomes `y` of one shape."""
         p, y = np.broadcast_arrays(np.asarray(p, dtype=float), np.asarray(y, dtype=float))
         side = np.where(p[..., None] == self.vertex, self.sign_at_vertex, np.sign(p[..., None] - self.vertex))
-        value = ((self.vertex - y[..., None]) * side) @ self.mass + self.offset + self.tilt * y
+        value = ((self.vertex - y[..., None]) * side * self.mass).sum(axis=-1) + self.offset + self.tilt * y
         return float(value) if np.ndim(value) == 0 else value
 
     @property
