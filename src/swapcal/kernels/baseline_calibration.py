@@ -4,13 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.baseline_cells import FISHELSON, Cells, Room, write_mixture, write_pair
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.mixing import hedge_weight, round_to_levels, stationary
 
 Array = NDArray[np.float64]
 
 
-@lean
+@inlined
 def issue_foster_vohra(cells: Cells, draw: float, ticket: Array) -> None:
     """Play a cell whose gap is within tolerance, else hedge two neighbours by what exceeds it."""
     n, e, z = cells.seen[:, 0], cells.total[:, 0], cells.z
@@ -27,7 +27,7 @@ def issue_foster_vohra(cells: Cells, draw: float, ticket: Array) -> None:
     write_pair(ticket, i, i + 1, z[i], z[i + 1], above / (above + below), draw)
 
 
-@lean
+@inlined
 def issue_foster_hart(cells: Cells, draw: float, ticket: Array) -> None:
     """Hedge two neighbours whose mean gaps point at each other, found by bisection."""
     n, e, z = cells.seen[:, 0], cells.total[:, 0], cells.z
@@ -42,14 +42,14 @@ def issue_foster_hart(cells: Cells, draw: float, ticket: Array) -> None:
     write_pair(ticket, lo, hi, z[lo], z[hi], weight, draw)
 
 
-@lean
+@inlined
 def learn_gap(cells: Cells, slot: int, p: float, y: float) -> None:
     """Enter a label into the count and the gap Σ(y - p) of the cell that was played."""
     cells.seen[slot, 0] += 1.0
     cells.total[slot, 0] += y - p
 
 
-@lean
+@shared
 def kl_rounding(w: float, low: float, high: float) -> float:
     """Return the probability of `high`: its odds are (w - low)/(low(1 - low)) to (high - w)/(high(1 - high))."""
     up = max(0.0, w - low) / (low * (1.0 - low))
@@ -57,7 +57,7 @@ def kl_rounding(w: float, low: float, high: float) -> float:
     return up / (up + down)
 
 
-@lean
+@inlined
 def issue_stationary_means(cells: Cells, draw: float, ticket: Array, mix: Array, room: Room) -> None:
     """Play the stationary distribution of the levels' rounded running means; `mix` receives it."""
     z, up, base = cells.z, room.chain[1], room.base
@@ -73,7 +73,7 @@ def issue_stationary_means(cells: Cells, draw: float, ticket: Array, mix: Array,
     write_mixture(ticket, z, mix, draw)
 
 
-@lean
+@inlined
 def learn_shares(cells: Cells, mix: Array, y: float) -> None:
     """Enter a label into every level with the probability it was played with."""
     for i in range(mix.shape[0]):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Room(NamedTuple):
     matrix: Array
 
 
-@lean
+@inlined
 def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, weight: float, draw: float) -> None:
     """Fill in a ticket that plays p_high with the given probability and p_low otherwise."""
     issued_high = draw < weight
@@ -62,7 +62,7 @@ def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, 
     ticket[T_SLOT_HIGH] = high
 
 
-@lean
+@inlined
 def write_mixture(ticket: Array, z: Array, p: Array, draw: float) -> None:
     """Fill in a ticket that plays level i with probability p_i; the slot kept is the issued one."""
     mean, below = 0.0, 0.0

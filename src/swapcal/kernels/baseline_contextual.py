@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.baseline_cells import LAST, NUDGE, STEP, Cells, Room, write_mixture, write_pair
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined
 from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import absorb, dot
 from swapcal.kernels.state import T_P, T_SLOT_HIGH, T_SLOT_LOW
@@ -15,13 +15,13 @@ Array = NDArray[np.float64]
 MOST = 300.0
 
 
-@lean
+@inlined
 def nearest_level(w: float, levels: int) -> int:
     """Return the index of the uniform level nearest to w."""
     return int(w * (levels - 1) + 0.5)
 
 
-@lean
+@inlined
 def issue_garg_ito(cells: Cells, x: Array, draw: float, ticket: Array, mix: Array, room: Room) -> None:
     """Follow the map level → nearest level of its wish from the last level played until it closes; play that cycle.
 
@@ -50,7 +50,7 @@ def issue_garg_ito(cells: Cells, x: Array, draw: float, ticket: Array, mix: Arra
     ticket[T_SLOT_HIGH] = answered
 
 
-@lean
+@inlined
 def learn_garg_ito(cells: Cells, x: Array, y: float, ticket: Array, room: Room) -> None:
     """Give the whole label to the learner that was asked, and stay on the level that was played."""
     asked = int(ticket[T_SLOT_LOW])
@@ -62,7 +62,7 @@ def learn_garg_ito(cells: Cells, x: Array, y: float, ticket: Array, room: Room) 
     cells.counts[LAST] = int(ticket[T_SLOT_HIGH])
 
 
-@lean
+@inlined
 def bucket_pull(cells: Cells, bucket: int, memberships: Array) -> float:
     """Return C_i = Σ_g g(x)(e^{ηV} - e^{-ηV}): positive when this context's groups want more in bucket i."""
     weights = cells.seen[bucket]
@@ -72,7 +72,7 @@ def bucket_pull(cells: Cells, bucket: int, memberships: Array) -> float:
     return pull
 
 
-@lean
+@inlined
 def issue_groups(cells: Cells, memberships: Array, draw: float, ticket: Array) -> None:
     """Hedge across the first bucket border where the pull changes sign; without one, play the end it points to."""
     buckets = cells.z.shape[0]
@@ -91,7 +91,7 @@ def issue_groups(cells: Cells, memberships: Array, draw: float, ticket: Array) -
         write_pair(ticket, 0, 0, 0.0, 0.0, 0.0, draw)
 
 
-@lean
+@inlined
 def learn_groups(cells: Cells, memberships: Array, y: float, ticket: Array) -> None:
     """Enter the gap into every group of the context, in the bucket that was played."""
     bucket = int(ticket[T_SLOT_LOW])
@@ -102,7 +102,7 @@ def learn_groups(cells: Cells, memberships: Array, y: float, ticket: Array) -> N
             cells.seen[bucket, k] = np.exp(min(MOST, max(-MOST, exponent)))
 
 
-@lean
+@inlined
 def issue_okoroafor(cells: Cells, tests: Array, draw: float, ticket: Array) -> None:
     """Find where the weighted tests S(p) = Σ_v u_v sign(p - v) + m(x) change sign, and hedge there."""
     weights, z = cells.total, cells.z
@@ -125,7 +125,7 @@ def issue_okoroafor(cells: Cells, tests: Array, draw: float, ticket: Array) -> N
     write_pair(ticket, levels - 1, levels - 1, z[-1], z[-1], 0.0, draw)
 
 
-@lean
+@inlined
 def learn_okoroafor(cells: Cells, tests: Array, y: float, ticket: Array) -> None:
     """Multiply every test's weight by e^{±η·test·(y - p)}; thresholds at or below p test +1, the others -1."""
     p = ticket[T_P]

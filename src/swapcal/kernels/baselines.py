@@ -33,7 +33,7 @@ from swapcal.kernels.baseline_contextual import (
     learn_okoroafor,
 )
 from swapcal.kernels.draw import fingerprint, uniform
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.opponents import choose_label
 from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
 
@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 NO_OPPONENT = -1
 
 
-@lean
+@inlined
 def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Array, room: Room) -> None:
     """Fill in a ticket by the system's own rule."""
     system = cells.codes[0]
@@ -60,7 +60,7 @@ def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Arra
         issue_okoroafor(cells, x, draw, ticket)
 
 
-@lean
+@inlined
 def learn_baseline(cells: Cells, x: Array, y: float, ticket: Array, mix: Array, room: Room) -> None:
     """Learn a label by the system's own rule."""
     system = cells.codes[0]

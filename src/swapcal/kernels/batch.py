@@ -21,7 +21,7 @@ CHANGES = 3
 BLOCK_ROWS = 32
 
 
-@lean
+@inlined
 def note(state: State, slot: int, row: int, log_slot: Integers, log_row: Integers, log_theta: Array, size: int) -> int:
     """Write down a learner's new θ; return the new size of the log."""
     log_slot[size] = slot
@@ -251,7 +251,7 @@ def replay_issued(
         out[row, 3] = share
 
 
-@lean
+@inlined
 def position(levels: Array, n: int, value: float) -> int:
     """Return the first index among n increasing levels whose level is at least `value`, or n."""
     lo, hi = 0, n

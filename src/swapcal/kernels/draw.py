@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined, shared
 
 Array = NDArray[np.float64]
 
@@ -14,7 +14,7 @@ S11, S27, S30, S31, S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64
 ONE = np.uint64(1)
 
 
-@lean
+@inlined
 def scramble(h: np.uint64) -> np.uint64:
     """Return splitmix64's finaliser of h: a bijection whose output bits each depend on all input bits."""
     h = (h ^ (h >> S30)) * MIX_1
@@ -22,7 +22,7 @@ def scramble(h: np.uint64) -> np.uint64:
     return h ^ (h >> S31)
 
 
-@lean
+@inlined
 def fingerprint(x: Array, count: np.uint64) -> np.uint64:
     """Return a 64-bit hash of the bits of x and a count; equal arguments, equal fingerprints.
 
@@ -40,7 +40,7 @@ def fingerprint(x: Array, count: np.uint64) -> np.uint64:
     return h
 
 
-@lean
+@shared
 def uniform(seed: np.uint64, event: np.uint64) -> float:
     """Return a number in [0, 1) determined by (seed, event); the seed comes well mixed (see `Forecaster`)."""
     h = scramble(event ^ seed)

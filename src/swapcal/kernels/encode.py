@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.draw import GOLDEN, scramble
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import inlined, jit
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,31 +55,31 @@ def blank_past(columns: int) -> Past:
     )
 
 
-@jit
+@inlined
 def child(salt: np.uint64, tag: np.uint64) -> np.uint64:
     """Return the key of the feature `tag` of the column that owns `salt`."""
     return scramble(salt + GOLDEN * (tag + ONE))
 
 
-@jit
+@inlined
 def stabilised(p: float) -> float:
     """Return the score 4/π·asin√p - 1 in [-1, 1]: equal noise everywhere, so rare events stay resolved."""
     return float(HALF_TURN * np.arcsin(np.sqrt(min(max(p, 0.0), 1.0))) - 1.0)
 
 
-@jit
+@inlined
 def sigmoid(m: float) -> float:
     """Return the logistic function."""
     return float(1.0 / (1.0 + np.exp(-m)))
 
 
-@jit
+@inlined
 def deviation(count: int, scatter: float) -> float:
     """Return the standard deviation of `count` past values; 0 until they differ."""
     return float(np.sqrt(scatter / max(count, 1)))
 
 
-@jit
+@inlined
 def standard_score(v: float, mean: float, spread: float) -> float:
     """Return the clipped (v - mean)/spread; 0 while nothing is known of the spread."""
     if spread <= 0.0:
@@ -87,7 +87,7 @@ def standard_score(v: float, mean: float, spread: float) -> float:
     return float(min(max((v - mean) / spread, -CLIP), CLIP))
 
 
-@jit
+@inlined
 def rank_bin(v: float, edges: Array) -> int:
     """Return how many of the past's quantiles lie below v."""
     below = 0
@@ -96,14 +96,14 @@ def rank_bin(v: float, edges: Array) -> int:
     return below
 
 
-@jit
+@inlined
 def set_edges(sample: Array, filled: int, edges: Array) -> None:
     """Write the sorted sample's quantiles."""
     for k in range(edges.shape[0]):
         edges[k] = sample[(k + 1) * filled // (edges.shape[0] + 1)]
 
 
-@jit
+@inlined
 def insert_sorted(v: float, sample: Array, end: int) -> None:
     """Insert v into the sorted sample[:end], which has room at position `end`."""
     i = end
@@ -113,7 +113,7 @@ def insert_sorted(v: float, sample: Array, end: int) -> None:
     sample[i] = v
 
 
-@jit
+@inlined
 def keep_sampled(v: float, salt: np.uint64, seen: int, sample: Array, filled: int) -> bool:
     """Reservoir-sample with a draw that is a hash of (column, position); tell whether v was kept."""
     if filled < sample.shape[0]:
@@ -129,7 +129,7 @@ def keep_sampled(v: float, salt: np.uint64, seen: int, sample: Array, filled: in
     return True
 
 
-@jit
+@inlined
 def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None:
     """Take a value in: Welford's update on it winsorised, and the reservoir's."""
     count, mean = past.seen[j], past.mean[j]
@@ -145,7 +145,7 @@ def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None
         set_edges(past.sample[j], min(count + 1, SAMPLE), past.edges[j])
 
 
-@jit
+@inlined
 def describe_number(v: float, score: float, rank: int, salt: np.uint64, keys: Keys, values: Array) -> None:
     """Write a number's three entries for the experts: rank bin, standard score, exact integer."""
     keys[0] = child(salt, FIRST_BIN + np.uint64(rank))
@@ -157,7 +157,7 @@ def describe_number(v: float, score: float, rank: int, salt: np.uint64, keys: Ke
         values[2] = 1.0
 
 
-@jit
+@inlined
 def coordinate(v: float, score: float, kind: int) -> float:
     """Return a number's own coordinate in [-1, 1]."""
     if kind == NUMERIC:
@@ -200,7 +200,7 @@ def encode_rows(
                 absorb(v, j, spread, salts[j], past)
 
 
-@jit
+@inlined
 def add_waves(z: Array, frequency: Array, phase: Array, scale: float, x: Array) -> None:
     """Write random Fourier features cos(⟨ω, z⟩ + φ); ω is zero for categorical columns."""
     for f in range(phase.shape[0]):
@@ -210,7 +210,7 @@ def add_waves(z: Array, frequency: Array, phase: Array, scale: float, x: Array) 
         x[f] = scale * np.cos(angle)
 
 
-@jit
+@inlined
 def shrink_block(x: Array, budget: float) -> None:
     """Scale x so that its squared norm is at most `budget`; almost every row is left as it is."""
     total = 0.0
@@ -223,7 +223,7 @@ def shrink_block(x: Array, budget: float) -> None:
             x[i] *= factor
 
 
-@jit
+@inlined
 def put_products(z: Array, place: Integers, factors: Integers, weight: float, x: Array) -> None:
     """Write each product's coordinate: its numeric factors multiplied, 1 when all factors are categories."""
     for k in range(place.shape[0]):

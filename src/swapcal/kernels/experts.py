@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import inlined, jit
 
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -77,7 +77,7 @@ class Desk(NamedTuple):
     """the blend's covariance times its inputs"""
 
 
-@jit
+@inlined
 def list_features(keys: Keys, values: Array, desk: Desk) -> int:
     """List a row's features with a bias; return their number."""
     desk.slots[0] = np.int64(BIAS & LINEAR_MASK)
@@ -93,7 +93,7 @@ def list_features(keys: Keys, values: Array, desk: Desk) -> int:
     return n
 
 
-@jit
+@inlined
 def list_pairs(keys: Keys, desk: Desk, n: int) -> int:
     """Append the pairs of columns' symbols; return the number of features and pairs."""
     columns = min(keys.shape[0] // ENTRIES, CROSSED)
@@ -110,7 +110,7 @@ def list_pairs(keys: Keys, desk: Desk, n: int) -> int:
     return n
 
 
-@jit
+@inlined
 def scale_features(desk: Desk, features: int, total: int) -> None:
     """Give the features, and the features with pairs, unit norm; every pair has the amount desk.amount[0]."""
     squares = np.float32(0.0)
@@ -124,7 +124,7 @@ def scale_features(desk: Desk, features: int, total: int) -> None:
         desk.amounts[k] *= single
 
 
-@jit
+@inlined
 def linear_margins(weights: Single, desk: Desk) -> None:
     """Sum weight times feature for every linear expert, in registers."""
     m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = m8 = m9 = np.float32(0.0)
@@ -144,7 +144,7 @@ def linear_margins(weights: Single, desk: Desk) -> None:
         desk.margins[e] = m
 
 
-@jit
+@inlined
 def paired_margins(weights: Single, desk: Desk) -> None:
     """Sum weight times feature or pair for every paired expert, in registers."""
     m0 = m1 = m2 = m3 = m4 = np.float32(0.0)
@@ -169,7 +169,7 @@ def paired_margins(weights: Single, desk: Desk) -> None:
         desk.margins[LINEAR + e] += m
 
 
-@jit
+@inlined
 def look(bank: Bank, keys: Keys, values: Array, desk: Desk) -> None:
     """Put a row on the desk: its features, and every expert's margin."""
     desk.sizes[0] = list_features(keys, values, desk)
@@ -182,13 +182,13 @@ def look(bank: Bank, keys: Keys, values: Array, desk: Desk) -> None:
         desk.chances[e] = ONE / (ONE + np.exp(-margin))
 
 
-@jit
+@inlined
 def bounded(m: float, limit: float) -> float:
     """Return m clipped to [-limit, limit]."""
     return min(max(m, -limit), limit)
 
 
-@jit
+@inlined
 def log_odds(p: float) -> float:
     """Return the logit of a probability, bounded; 0 for a missing one."""
     if np.isnan(p):
@@ -198,7 +198,7 @@ def log_odds(p: float) -> float:
     return float(bounded(np.log(p / (1.0 - p)), LOGIT))
 
 
-@jit
+@inlined
 def list_inputs(desk: Desk, given: Array, inputs: Array) -> None:
     """Write the blend's inputs: 1, the experts' logits, the users' logits."""
     inputs[0] = 1.0
@@ -208,7 +208,7 @@ def list_inputs(desk: Desk, given: Array, inputs: Array) -> None:
         inputs[1 + EXPERTS + s] = log_odds(given[s])
 
 
-@jit
+@inlined
 def blended(bank: Bank, inputs: Array) -> float:
     """Return the blend's probability."""
     m = 0.0
@@ -217,7 +217,7 @@ def blended(bank: Bank, inputs: Array) -> float:
     return sigmoid(bounded(m, 15.0))
 
 
-@jit
+@inlined
 def forecast_row(bank: Bank, desk: Desk, given: Array, inputs: Array, probabilities: Array) -> None:
     """Write the blend's and the experts' probabilities, and the inputs the blend saw."""
     list_inputs(desk, given, inputs)
@@ -226,7 +226,7 @@ def forecast_row(bank: Bank, desk: Desk, given: Array, inputs: Array, probabilit
         probabilities[1 + e] = desk.chances[e]
 
 
-@jit
+@inlined
 def learn_linear(table: Single, desk: Desk, errors: Single) -> None:
     """Step the linear experts along their gradients."""
     for k in range(desk.sizes[0]):
@@ -240,7 +240,7 @@ def learn_linear(table: Single, desk: Desk, errors: Single) -> None:
             table[s, e] += RATES[e] * gradient / np.sqrt(squares)
 
 
-@jit
+@inlined
 def step_paired(table: Single, s: int, a: float, errors: Single) -> None:
     """Step the experts that see pairs along the gradient of one feature of amount a."""
     for e in range(PAIR_SGD):
@@ -252,7 +252,7 @@ def step_paired(table: Single, s: int, a: float, errors: Single) -> None:
         table[s, e] += RATES[LINEAR + e] * gradient / np.sqrt(squares)
 
 
-@jit
+@inlined
 def learn_paired(table: Single, desk: Desk, errors: Single) -> None:
     """Step the experts that see pairs along their gradients."""
     for k in range(desk.sizes[0]):
@@ -262,7 +262,7 @@ def learn_paired(table: Single, desk: Desk, errors: Single) -> None:
         step_paired(table, desk.pair_slots[k], amount, errors)
 
 
-@jit
+@inlined
 def learn_bank(bank: Bank, desk: Desk, y: float) -> None:
     """Let every expert learn the label of the row on the desk; its margins become its errors."""
     for e in range(EXPERTS):
@@ -271,7 +271,7 @@ def learn_bank(bank: Bank, desk: Desk, y: float) -> None:
     learn_paired(bank.paired, desk, desk.margins)
 
 
-@jit
+@inlined
 def learn_blend(bank: Bank, inputs: Array, y: float, gain: Array) -> None:
     """One extended Kalman step of logistic regression with slowly forgotten labels.
 

@@ -1,34 +1,33 @@
 """The ways this package compiles a function."""
 
+import hashlib
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, TypeVar
 
-from numba import njit
+import llvmlite
+from numba import config, njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 F = TypeVar("F", bound=Callable[..., object])
 
 # Reductions vectorise only if the sum may be reordered. NaN and infinity keep their meaning.
 COMMON: dict[str, Any] = {
-    "cache": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
     "error_model": "numpy",
 }
 LEAN: dict[str, Any] = COMMON | {"_nrt": False}
-INLINED: dict[str, Any] = LEAN | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-def _compile(options: dict[str, Any], function: F) -> F:
-    compiled: Any = njit(**options)(function)
-    return compiled  # type: ignore[no-any-return]
+SHARED: dict[str, Any] = LEAN | {"forceinline": True}
+INLINED: dict[str, Any] = SHARED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def jit(function: F) -> F:
-    """Compile `function` on first call and cache the machine code beside its source."""
+    """Compile `function`, which only Python calls, on its first call, and cache the machine code."""
     return _compile(COMMON | {"nogil": True}, function)
 
 
 def lean(function: F) -> F:
-    """Compile a function that allocates nothing, without reference counting.
+    """Compile a function that only Python calls and that allocates nothing, without reference counting.
 
     Counting references to every array view costs more than the arithmetic at small dimensions. The interpreter's lock
     stays held, so that two threads cannot share a scratch array.
@@ -37,5 +36,55 @@ def lean(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a lean function into each caller, never on its own: it takes the whole state, which is dear to pass."""
+    """Compile a lean function into each kernel that calls it, never on its own.
+
+    Kernels never call each other: a call finds the callee as its own compilation left it in the process that compiles,
+    and as the caller's compilation left it in a process that reads the cache, and the two may round differently.
+    """
     return _compile(INLINED, function)
+
+
+def shared(function: F) -> F:
+    """Compile a lean function into each kernel that calls it, and on its own for Python."""
+    return _compile(SHARED, function)
+
+
+def _compile(options: dict[str, Any], function: F) -> F:
+    compiled: Any = njit(**options)(function)
+    if not config.DISABLE_JIT:
+        compiled._cache = _Cache(function)
+    return compiled  # type: ignore[no-any-return]
+
+
+def _stamp() -> str:
+    """Return a digest of everything that decides the machine code of a kernel, besides what numba looks at itself.
+
+    numba looks at its own version, the processor, and the function's file; but a kernel contains those it calls.
+    """
+    switches = (config.OPT, config.BOUNDSCHECK, config.LOOP_VECTORIZE, config.SLP_VECTORIZE)
+    digest = hashlib.sha256(f"{llvmlite.__version__} {[str(switch) for switch in switches]}".encode())
+    for source in sorted(files(__package__).iterdir(), key=lambda file: file.name):
+        if source.name.endswith(".py"):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+STAMP = _stamp()
+
+
+class _Sources(CompileResultCacheImpl):  # type: ignore[misc]
+    """Keeps machine code where numba would, under a name without line numbers: a new version replaces the old one."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._locator.get_source_stamp = lambda: STAMP
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        base: str = super().get_filename_base(fullname, abiflags)
+        return base.replace(f"-{self.locator.get_disambiguator()}.", ".")
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """The cache of one kernel, stale as soon as any kernel's source changes."""
+
+    _impl_class = _Sources

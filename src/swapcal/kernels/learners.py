@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import inlined, lean
+from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
 from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Scratch, State
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 ONS_RADIUS = 4.0
 
 
-@lean
+@shared
 def clip(w: float) -> float:
     """Return w forced into [0, 1]."""
     return min(1.0, max(0.0, w))

@@ -13,7 +13,7 @@ inside the block, column by column. Appending coordinates appends blocks and mov
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.simd import column_dots, sweep_columns
 
 Array = NDArray[np.float64]
@@ -52,7 +52,7 @@ def unpack(factor: Array, width: int) -> Array:
     return U
 
 
-@lean
+@shared
 def dot(a: Array, b: Array) -> float:
     """Return ⟨a, b⟩."""
     total = 0.0
@@ -61,7 +61,7 @@ def dot(a: Array, b: Array) -> float:
     return total
 
 
-@lean
+@shared
 def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> float:
     """Replace P = U D Uᵀ by (P⁻¹ + weight x xᵀ)⁻¹; write u = P_old x; return 1 + weight xᵀ P_old x.
 
@@ -117,7 +117,7 @@ def absorb(factor: Array, scale: Array, x: Array, weight: float, u: Array) -> fl
     return g
 
 
-@lean
+@shared
 def quadratic(factor: Array, scale: Array, x: Array) -> float:
     """Return q = xᵀ U D Uᵀ x."""
     q = 0.0
@@ -137,7 +137,7 @@ def quadratic(factor: Array, scale: Array, x: Array) -> float:
     return q
 
 
-@lean
+@shared
 def expand(factor: Array, scale: Array, U: Array, P: Array) -> None:
     """Write the full matrix P = U D Uᵀ, by way of the full U D^½."""
     width = scale.shape[0]
@@ -163,7 +163,7 @@ def expand(factor: Array, scale: Array, U: Array, P: Array) -> None:
             P[j, i] = P[i, j]
 
 
-@lean
+@inlined
 def factorise_shifted(P: Array, mu: float, L: Array) -> None:
     """Write the Cholesky factor L of I + μP, lower triangle."""
     d = P.shape[0]
@@ -173,7 +173,7 @@ def factorise_shifted(P: Array, mu: float, L: Array) -> None:
             L[i, j] = np.sqrt(total) if i == j else total / L[j, j]
 
 
-@lean
+@inlined
 def solve_factored(L: Array, b: Array, x: Array) -> None:
     """Write x = (L Lᵀ)⁻¹ b."""
     d = b.shape[0]
@@ -189,7 +189,7 @@ def solve_factored(L: Array, b: Array, x: Array) -> None:
         x[i] = total / L[i, i]
 
 
-@lean
+@shared
 def project_ball(theta: Array, factor: Array, scale: Array, radius: float, room: Array) -> None:
     """Project θ onto the ball of `radius` in the norm of A = P⁻¹, in place; `room` has shape (3, width, width).
 
@@ -218,7 +218,7 @@ def project_ball(theta: Array, factor: Array, scale: Array, radius: float, room:
         theta[i] = s[i] * (radius / norm)
 
 
-@lean
+@shared
 def add_outer(packed: Array, x: Array, weight: float) -> None:
     """Add weight x xᵀ to a symmetric matrix kept as its packed lower triangle, row by row."""
     offset = 0

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined, shared
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -16,7 +16,7 @@ NEGLIGIBLE = 1e-15
 UNREACHED = 1e-100
 
 
-@lean
+@shared
 def hedge_weight(u: float, v: float) -> float:
     """Return P(high) = u/(u+v) for gaps u = w_low - z_low ≥ 0 and v = z_high - w_high ≥ 0; low surely if both are 0."""
     if u <= 0.0:
@@ -24,7 +24,7 @@ def hedge_weight(u: float, v: float) -> float:
     return u / (u + v)
 
 
-@lean
+@shared
 def hedge_gap(u: float, v: float, h: float) -> float:
     """Return D = uv(2h/(u+v) - 1) = Var(z) - Var(w), the loss of playing levels instead of wishes; at most h²/4."""
     if u <= 0.0 or v <= 0.0:
@@ -32,13 +32,13 @@ def hedge_gap(u: float, v: float, h: float) -> float:
     return u * v * (2.0 * h / (u + v) - 1.0)
 
 
-@lean
+@shared
 def shrunk(r: float, q: float, a: float) -> float:
     """Return the self-consistent VAW forecast clip(½ + (r - ½)/(1 + a q)) of a learner that will carry weight a."""
     return min(1.0, max(0.0, 0.5 + (r - 0.5) / (1.0 + a * q)))
 
 
-@lean
+@shared
 def self_consistent_weight(r0: float, q0: float, z0: float, r1: float, q1: float, z1: float) -> float:
     """Return p with (1-p) (w_0(1-p) - z_0) + p (w_1(p) - z_1) = 0, by bisection.
 
@@ -55,7 +55,7 @@ def self_consistent_weight(r0: float, q0: float, z0: float, r1: float, q1: float
     return 0.5 * (lo + hi)
 
 
-@lean
+@shared
 def round_to_levels(w: float, z: Array) -> tuple[int, float]:
     """Return RRound(w) on sorted levels: index i and the probability of level i+1 (level i otherwise)."""
     lo, hi = 0, z.shape[0] - 1
@@ -68,7 +68,7 @@ def round_to_levels(w: float, z: Array) -> tuple[int, float]:
     return lo, min(1.0, max(0.0, (w - z[lo]) / (z[hi] - z[lo])))
 
 
-@lean
+@inlined
 def closed_class(base: Integers, up: Array, walk: Integers) -> tuple[int, int]:
     """Find the states of one closed class of the chain i → base_i w.p. 1-up_i, base_i + 1 w.p. up_i.
 
@@ -110,7 +110,7 @@ def closed_class(base: Integers, up: Array, walk: Integers) -> tuple[int, int]:
             low[parent] = min(low[parent], low[i])
 
 
-@lean
+@shared
 def stationary(base: Integers, up: Array, p: Array, walk: Integers, matrix: Array) -> None:
     """Write p ≥ 0, Σp = 1, Qp = p for the column-stochastic Q whose column i rounds to levels base_i and base_i + 1.
 
@@ -149,7 +149,7 @@ def stationary(base: Integers, up: Array, p: Array, walk: Integers, matrix: Arra
         p[states[k]] /= total
 
 
-@lean
+@inlined
 def reduce_states(M: Array) -> int:
     """Eliminate states one by one from an irreducible chain; column n keeps what later states owe to n.
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import inlined, lean, shared
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.loop import issue, learn
 from swapcal.kernels.state import CODES_ADAPTIVE, LEVELS, T_MEAN, Scratch, State
@@ -26,7 +26,7 @@ def blank_notes(dim: int, longest: float) -> Array:
     return notes
 
 
-@lean
+@inlined
 def widen_the_gap(mean: float, x: Array, chance: float, coin: float, notes: Array) -> float:
     """Toss a coin whose rate is moved to lengthen the residual vector Σ(y - mean)x of the forecast's bucket.
 
@@ -42,7 +42,7 @@ def widen_the_gap(mean: float, x: Array, chance: float, coin: float, notes: Arra
     return y
 
 
-@lean
+@inlined
 def leave_ahead(mean: float, coin: float, notes: Array) -> float:
     """Toss the present epoch's coin, and leave the epoch for good once the forecasts in it are far behind."""
     memo = notes[BUCKETS]
@@ -57,7 +57,7 @@ def leave_ahead(mean: float, coin: float, notes: Array) -> float:
     return y
 
 
-@lean
+@shared
 def choose_label(rule: int, mean: float, x: Array, chance: float, coin: float, notes: Array) -> float:
     """Return the label of one round.
 

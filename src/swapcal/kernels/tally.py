@@ -7,7 +7,7 @@ level are added at a time: each entry of the d × d matrices is then loaded and 
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import jit
+from swapcal.kernels.jit import inlined, jit
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -21,7 +21,7 @@ MASS, PREDICTED, OBSERVED, RESIDUAL, VARIANCE, SQUARED, MASS2, ROWS = range(8)
 SCALARS = 8
 
 
-@jit
+@inlined
 def sort_block(level: Index, start: int, stop: int, ends: Index, order: Index) -> None:
     """Write into `order` the rows start … stop − 1 by increasing level (counting sort)."""
     ends[:] = 0
@@ -34,7 +34,7 @@ def sort_block(level: Index, start: int, stop: int, ends: Index, order: Index) -
         ends[level[t]] += 1
 
 
-@jit
+@inlined
 def add_scalars(level: Index, p: Array, y: Array, weight: Array, table: Array) -> None:
     """Add every row to the scalar table of its level, (L, SCALARS)."""
     for t in range(len(p)):
@@ -49,7 +49,7 @@ def add_scalars(level: Index, p: Array, y: Array, weight: Array, table: Array) -
         row[ROWS] += 1.0
 
 
-@jit
+@inlined
 def add_four(rows: Index, p: Array, y: Array, weight: Array, X: Array, g: Array, G: Array, H: Array) -> None:
     """Add four rows of one level to its g (d,) and to the lower triangles of its G and H (d, d)."""
     r0, r1, r2, r3 = rows[0], rows[1], rows[2], rows[3]
@@ -67,7 +67,7 @@ def add_four(rows: Index, p: Array, y: Array, weight: Array, X: Array, g: Array,
             H[i, j] += k0 * x0[j] + k1 * x1[j] + k2 * x2[j] + k3 * x3[j]
 
 
-@jit
+@inlined
 def add_one(r: int, p: Array, y: Array, weight: Array, X: Array, g: Array, G: Array, H: Array) -> None:
     """Add one row to its level's g and to the lower triangles of G and H."""
     a, e = weight[r], weight[r] * (y[r] - p[r])
@@ -149,7 +149,7 @@ def add_groups(level: Index, code: Index, p: Array, y: Array, weight: Array, tab
         row[ROWS] += 1.0
 
 
-@jit
+@inlined
 def mix(h: np.uint64) -> np.uint64:
     """Scramble 64 bits (the finaliser of splitmix64)."""
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

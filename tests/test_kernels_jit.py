@@ -1,0 +1,70 @@
+"""Machine code is kept between processes exactly as long as it is right, and is the same in all of them."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import swapcal
+
+PACKAGE = Path(swapcal.__file__).parent
+KERNELS = PACKAGE / "kernels"
+ENTRIES, PARTS = {"jit", "lean"}, {"inlined", "shared"}
+
+# `put_scores` lives in one file and contains `stabilised`, which lives in another.
+PROGRAM = """
+import numpy as np
+from swapcal.kernels.experts import put_scores
+X = np.zeros((1, 4))
+put_scores(np.array([[0.5, 0.25, 0.75]]), np.ones(3), X)
+print(X.tolist(), sum(put_scores.stats.cache_hits.values()))
+"""
+
+
+def run(root: Path) -> str:
+    environment = os.environ | {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / "cache")}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_edited_callee_recompiles_its_callers_and_replaces_their_machine_code(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "swapcal", ignore=shutil.ignore_patterns("__pycache__"))
+    first, kept = run(tmp_path), sorted(file.name for file in tmp_path.glob("cache/*/*"))
+    assert first.endswith(" 0\n")
+    assert run(tmp_path) == first.replace(" 0\n", " 1\n")
+    callee = tmp_path / "swapcal" / "kernels" / "encode.py"
+    source = callee.read_text()
+    edited = source.replace("np.sqrt(min(max(p, 0.0), 1.0))) - 1.0)", "np.sqrt(min(max(p, 0.0), 1.0))) - 0.5)")
+    assert edited != source
+    callee.write_text("# one more line\n" + edited)
+    assert run(tmp_path).partition("]]")[0] != first.partition("]]")[0]
+    assert sorted(file.name for file in tmp_path.glob("cache/*/*")) == kept
+
+
+def decorated() -> dict[str, tuple[str, set[str]]]:
+    """Return every kernel's decorator and the names it calls."""
+    found = {}
+    for file in KERNELS.glob("*.py"):
+        imported = {}
+        tree = ast.parse(file.read_text())
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("swapcal.kernels."):
+                imported |= {
+                    alias.name: f"{(node.module or '').rpartition('.')[2]}.{alias.name}" for alias in node.names
+                }
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.decorator_list:
+                names = {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+                called = {imported.get(name, f"{file.stem}.{name}") for name in names}
+                found[f"{file.stem}.{node.name}"] = ast.unparse(node.decorator_list[0]), called
+    return {name: kernel for name, kernel in found.items() if kernel[0] in ENTRIES | PARTS}
+
+
+def test_kernels_contain_what_they_call():
+    kernels = decorated()
+    called = set().union(*(calls for _, calls in kernels.values())) & set(kernels)
+    assert {name for name in called if kernels[name][0] in ENTRIES} == set()
+    assert {name for name, (decorator, _) in kernels.items() if decorator == "inlined"} <= called
