@@ -19,7 +19,7 @@ from swapcal.kernels.encode import CLIP, SAMPLE, WINSOR, blank_past, encode_rows
 
 
 def assert_same(one: Encoded, other: Encoded) -> None:
-    for name in ("x", "dims", "keys", "values", "scores"):
+    for name in ("x", "dims", "keys", "values", "scores", "marks"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
@@ -32,7 +32,8 @@ def one_by_one(contexts: Contexts, records: list) -> Encoded:
         return np.concatenate(parts)
 
     dims = np.concatenate([piece.dims for piece in pieces])
-    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"))
+    marks = np.concatenate([piece.marks for piece in pieces])
+    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"), marks)
 
 
 value = {

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -101,12 +102,24 @@ def event_key(event: object) -> int:
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
 
 
-def event_keys(events: "list[object] | None", rows: int) -> NDArray[np.uint64]:
+@dataclass(frozen=True)
+class EventKeys:
+    """Keys of events, made already: one per row, none of them 0."""
+
+    values: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def event_keys(events: "list[object] | EventKeys | None", rows: int) -> NDArray[np.uint64]:
     """Return the keys of one id per row, or `NO_EVENT` for all of them."""
     if events is None:
         return NO_EVENT
     if len(events) != rows:
         raise ValueError(f"events: given {len(events)}, expected {rows}, one per context")
+    if isinstance(events, EventKeys):
+        return events.values
     return np.array([event_key(event) for event in events], np.uint64)
 
 

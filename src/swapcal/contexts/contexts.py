@@ -12,7 +12,8 @@ from swapcal.contexts.layout import Layout, lay_out, spread_over, unit
 from swapcal.contexts.product import Product
 from swapcal.contexts.single import plain_row
 from swapcal.contexts.table import Values, columns_of
-from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
+from swapcal.kernels.draw import row_marks
+from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NO_SYMBOL, NUMERIC, Past, blank_past, encode_rows, place_rows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,6 +33,8 @@ class Encoded:
     values: Array
     scores: Array
     """(n, number of declared scores) the users' own forecasts as probabilities, NaN where missing."""
+    marks: NDArray[np.uint64]
+    """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
 
     def __len__(self) -> int:
         return len(self.dims)
@@ -270,7 +273,9 @@ class Contexts:
             z, own, at.value_at, at.weights, crossed, at.factors, at.share, at.frequency, at.phase, at.wave_scale,
             at.first, at.budget, dims, x,
         )  # fmt: skip
-        return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]))
+        named = np.where(np.isnan(numbers) & (symbols != at.absent), symbols, NO_SYMBOL)
+        marks = row_marks(numbers, at.salts, named)
+        return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]), marks)
 
     def _open_budget(self) -> None:
         """Share the features' weight among the columns of the first record, products and waves."""
@@ -372,7 +377,8 @@ def _joined(pieces: list[Encoded]) -> Encoded:
         return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
     dims = np.concatenate([piece.dims for piece in pieces])
-    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"))
+    marks = np.concatenate([piece.marks for piece in pieces])
+    return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"), marks)
 
 
 def _names(role: str, names: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.column import NOWHERE, SHARED, Column
+from swapcal.contexts.column import MISSING, NOWHERE, SHARED, Column
 from swapcal.contexts.product import Product
 from swapcal.kernels.encode import CATEGORICAL, NUMERIC
 
@@ -24,6 +24,8 @@ class Layout(NamedTuple):
 
     kinds: Integers
     salts: NDArray[np.uint64]
+    absent: NDArray[np.uint64]
+    """the symbols of missing values"""
     value_at: Integers
     weights: Array
     scores: list[int]
@@ -65,6 +67,7 @@ def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: l
     return Layout(
         np.array([c.kind for c in columns.values()], dtype=np.int64),
         np.array([c.salt for c in columns.values()], dtype=np.uint64),
+        np.array([c.keys[MISSING] for c in columns.values()], dtype=np.uint64),
         np.array([NOWHERE if c.kind == CATEGORICAL else c.at[SHARED] for c in columns.values()], dtype=np.int64),
         np.array([heavy if c.is_score else share for c in columns.values()], dtype=np.float64),
         [order[name] for name in settings["scores"] if name in order],

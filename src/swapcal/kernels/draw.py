@@ -1,17 +1,23 @@
-"""Counter-based randomness: the draw is a pure function of seed, event and context."""
+"""Counter-based randomness: the draw is a pure function of seed and event.
+
+An event that nobody named is known by a count and by the values given: never by numbers computed from them, whose last
+bit is another one on another machine.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.jit import inlined, shared
+from swapcal.kernels.jit import inlined, lean, shared
 
 Array = NDArray[np.float64]
+Keys = NDArray[np.uint64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 S11, S27, S30, S31, S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
-ONE = np.uint64(1)
+ZERO, ONE = np.uint64(0), np.uint64(1)
+SIGN, INFINITE = np.uint64(1 << 63), np.uint64(0x7FF << 52)  # the bits of -0 and of infinity
 
 
 @inlined
@@ -20,6 +26,12 @@ def scramble(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> S30)) * MIX_1
     h = (h ^ (h >> S27)) * MIX_2
     return h ^ (h >> S31)
+
+
+@inlined
+def plain_bits(bits: np.uint64) -> np.uint64:
+    """Return the bits of a number; -0 is 0."""
+    return ZERO if bits == SIGN else bits
 
 
 @inlined
@@ -33,11 +45,58 @@ def fingerprint(x: Array, count: np.uint64) -> np.uint64:
     key = GOLDEN
     for i in range(bits.shape[0]):
         # Round numbers have empty low halves, which a product would never spread downwards.
-        spread = (bits[i] ^ (bits[i] >> S32)) * key
+        b = plain_bits(bits[i])
+        spread = (b ^ (b >> S32)) * key
         # Folding before summing: a linear sum would be the same for indicators in places 1, 4 and in places 2, 3.
         h += spread ^ (spread >> S32)
         key += GOLDEN + GOLDEN
     return h
+
+
+@lean
+def mark_rows(bits: Keys, salts: Keys, symbols: Keys, marks: Keys) -> None:
+    """Write a hash of each row's numbers, given by their bits, and of its symbols."""
+    for row in range(len(marks)):
+        h = ZERO
+        for j in range(bits.shape[1]):
+            b = plain_bits(bits[row, j])
+            if b & ~SIGN <= INFINITE:
+                h += scramble(b ^ salts[j])
+        for j in range(symbols.shape[1]):
+            if symbols[row, j] != ZERO:
+                h += scramble(symbols[row, j])
+        marks[row] = h
+
+
+def row_marks(numbers: Array, salts: Keys, symbols: Keys) -> Keys:
+    """Return a 64-bit mark per row of raw values, the same for equal values on every machine.
+
+    Parameters
+    ----------
+    numbers : (n, K) numbers; NaN where missing
+    salts : (K,) keys of their columns
+    symbols : (n, S) keys of categories, each the key of a column and a category; 0 where missing
+
+    The order of the columns does not matter, and a missing value leaves no trace.
+
+    Examples
+    --------
+    >>> salts, none = np.array([3, 5], np.uint64), np.zeros((1, 0), np.uint64)
+    >>> one, other = row_marks(np.array([[-0.0, np.nan]]), salts, none), row_marks(np.array([[0.0]]), salts[:1], none)
+    >>> bool(one == other)
+    True
+    """
+    marks = np.empty(len(numbers), np.uint64)
+    with np.errstate(over="ignore"):  # sums and products modulo 2^64 are meant; only uncompiled kernels would warn
+        mark_rows(np.ascontiguousarray(numbers).view(np.uint64), salts, symbols, marks)
+    return marks
+
+
+def counted(marks: Keys, counts: NDArray[np.int64] | int) -> Keys:
+    """Return the keys of events known by a mark and a count; never 0, which stands for "not named"."""
+    with np.errstate(over="ignore"):
+        keys = marks + MIX_1 * np.asarray(counts, np.uint64)
+    return np.where(keys == ZERO, ONE, keys)
 
 
 @shared

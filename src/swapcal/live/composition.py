@@ -13,12 +13,15 @@ from swapcal.contexts import Contexts, Encoded
 from swapcal.experts import Experts, Model, expert_names
 from swapcal.forecast import Forecast
 from swapcal.forecaster import Forecaster
+from swapcal.inputs import EventKeys, event_keys
+from swapcal.kernels.draw import counted
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.state import TICKET
 
 Array = NDArray[np.float64]
 Records = Sequence[Mapping[str, Any]] | None
 Events = Sequence[object] | None
+Counts = NDArray[np.int64] | int
 
 BANK = len(expert_names())
 PIECE = 4096  # rows handled at once: enough to amortise calls, few enough to stay in cache
@@ -34,21 +37,25 @@ class Composition:
         self.forecaster: Forecaster | None = None
         self._engine = engine
 
-    def play(self, encoded: Encoded, records: Records, y: Array, events: Events) -> tuple[Array, Array]:
-        """Forecast, then learn, row by row; return tickets (n, TICKET) and experts' probabilities."""
+    def play(self, encoded: Encoded, records: Records, y: Array, events: Events, counts: Counts) -> tuple[Array, Array]:
+        """Forecast, then learn, row by row; return tickets (n, TICKET) and experts' probabilities.
+
+        Rows whose events have no name are known to the draws by their values as given and their counts.
+        """
+        keys = _event_keys(encoded, events, counts)
         probabilities, tickets = np.zeros((len(y), BANK + len(self.models))), np.zeros((len(y), TICKET))
         for start in range(0, len(y), PIECE):
             stop = min(start + PIECE, len(y))
             self._judge_and_learn(encoded, records, y, start, stop, probabilities)
             for a, b in _equal_stretches(encoded.dims, start, stop):
                 engine = self._sized(int(encoded.dims[a]))
-                names = None if events is None else [*events[a:b]]
-                tickets[a:b] = engine.run(encoded.x[a:b, : engine.dim], y[a:b], names)._tickets
+                drawn: Any = EventKeys(keys[a:b])
+                tickets[a:b] = engine.run(encoded.x[a:b, : engine.dim], y[a:b], drawn)._tickets
         return tickets, probabilities
 
-    def issue(self, encoded: Encoded, records: Records, events: Events) -> tuple[Array, Array, Array]:
+    def issue(self, encoded: Encoded, records: Records, events: Events, counts: Counts) -> tuple[Array, Array, Array]:
         """Forecast rows from the present state; return tickets, experts' probabilities, and the bank's memory."""
-        n = len(encoded)
+        n, keys = len(encoded), _event_keys(encoded, events, counts)
         probabilities, tickets = np.zeros((n, BANK + len(self.models))), np.zeros((n, TICKET))
         for k in range(n if records is not None else 0):
             self._ask(records, encoded, k, probabilities[k, BANK:])
@@ -57,8 +64,8 @@ class Composition:
         put_scores(probabilities, self.contexts.reserved_weights, encoded.x)
         for a, b in _equal_stretches(encoded.dims, 0, n):
             engine = self._sized(int(encoded.dims[a]))
-            names = None if events is None else [*events[a:b]]
-            tickets[a:b] = engine.predict_many(encoded.x[a:b, : engine.dim], names)._tickets
+            drawn: Any = EventKeys(keys[a:b])
+            tickets[a:b] = engine.predict_many(encoded.x[a:b, : engine.dim], drawn)._tickets
         return tickets, probabilities, memory
 
     def learn(self, keys: NDArray[np.uint64], values: Array, memory: Array, x: Array, tickets: Array, y: Array) -> None:
@@ -138,6 +145,10 @@ def _blend(dim: int, weight: float) -> Array:
     prior = np.zeros(dim)
     prior[:2] = 1.0, 0.5 / weight
     return prior
+
+
+def _event_keys(encoded: Encoded, events: Events, counts: Counts) -> NDArray[np.uint64]:
+    return counted(encoded.marks, counts) if events is None else event_keys([*events], len(encoded))
 
 
 def _below(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

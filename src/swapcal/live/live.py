@@ -169,7 +169,7 @@ class Live:
             tickets = np.tile(NO_KNOWLEDGE, (len(encoded), 1))
         else:
             rows = _as_mappings(records) if self._mind.models else None
-            tickets, _, _ = self._mind.issue(encoded, rows, None)
+            tickets, _, _ = self._mind.issue(encoded, rows, None, self._ledger.forecasts)
         return self._mind.forecast(tickets, encoded.x, single=False, learned=True)
 
     def label(self, id: Id, y: float, time: Any = None) -> bool:
@@ -238,7 +238,8 @@ class Live:
                 opened = self._open(part, records, names, moments, None, None, named=names is not None)
                 pieces.append((stacked(opened, "ticket"), stacked(opened, "judged")))
             else:
-                pieces.append(self._mind.play(part, records, y[a:b], names))
+                counts = self._ledger.forecasts + np.arange(b - a)
+                pieces.append(self._mind.play(part, records, y[a:b], names, counts))
                 self._book(b - a, names, y[a:b], moments)
         return self._traced(pieces, encoded.x)
 
@@ -282,7 +283,7 @@ class Live:
         count, n = self._ledger.forecasts, len(encoded)
         names: Sequence[Id] = [f"row {count + k}" for k in range(n)] if ids is None else ids
         records = rows if self._mind.models else None
-        tickets, judged, memory = self._mind.issue(encoded, records, names if named else None)
+        tickets, judged, memory = self._mind.issue(encoded, records, names if named else None, count + np.arange(n))
         unknown = np.full(n, math.nan)
         moments, arrivals = unknown if times is None else times, unknown if due is None or y is None else due
         labels = unknown if y is None else y
@@ -417,7 +418,11 @@ def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
 
 
 def _cut(encoded: Encoded, a: int, b: int) -> Encoded:
-    return Encoded(encoded.x[a:b], encoded.dims[a:b], encoded.keys[a:b], encoded.values[a:b], encoded.scores[a:b])
+    rows = slice(a, b)
+    return Encoded(
+        encoded.x[rows], encoded.dims[rows], encoded.keys[rows], encoded.values[rows], encoded.scores[rows],
+        encoded.marks[rows],
+    )  # fmt: skip
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
