@@ -66,7 +66,7 @@ def test_contexts_lie_in_X_and_the_prior_reads_the_score():
     layout = lay_out(features, features.encode(table))
     table, y, scores, _, _ = planted(3000)
     model = Model.fit(table, y, scores, groups=["shop", "day"])
-    X, _ = model.contexts(table, scores)
+    X = model.contexts(table, scores)
     assert (X[:, 0] == 0.5).all()
     assert np.linalg.norm(X, axis=1).max() <= 1.0
     assert np.abs(X[:, : model.dim] @ prior_of(model.layout) - model.corrected(table, scores)).max() < 1e-12

@@ -36,6 +36,8 @@ class Batch:
     time: Array | None = None
     dated: bool = False
     pseudo: Pseudo | None = None
+    marks: NDArray[np.uint64] | None = None
+    """Hashes of the features that X was computed from; None where X itself was given."""
 
     def __len__(self) -> int:
         return len(self.p)
@@ -53,6 +55,7 @@ class Batch:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        marks: NDArray[np.uint64] | None = None,
     ) -> "Batch":
         """Check every argument and raise before anything is used.
 
@@ -75,6 +78,7 @@ class Batch:
             time=when,
             dated=dated,
             pseudo=_pseudo(low, high, weight, rows),
+            marks=marks,
         )
 
 

@@ -134,6 +134,10 @@ class Encoder:
         known = np.flatnonzero(code >= 0)
         block[known, code[known]] = self.share
 
+    def marks(self, table: Table) -> NDArray[np.uint64]:
+        """Return a hash of each row's features as given; categories are hashed as groups."""
+        return table.marks([column.name for column in self.columns if column.names is None])
+
     def categorical(self) -> list[str]:
         """Names of the columns that hold categories."""
         return [column.name for column in self.columns if column.names is not None]

@@ -62,6 +62,7 @@ class Reader:
             time=when,
             dated=dated,
             pseudo=None if self.issued is None else Pseudo(*(self._probabilities(table, c) for c in self.issued)),
+            marks=self.encoder.marks(table),
         )
 
     @property

@@ -112,6 +112,7 @@ class Record:
             high=high,
             weight=weight,
             time=time,
+            marks=encoder.marks(table),
         )
         self = cls.__new__(cls)
         reader = Reader("p", "y", tuple(table.columns), tuple(_columns(groups)), encoder=encoder)
@@ -190,7 +191,7 @@ class Record:
     def _from_columns(self, columns: dict[str, Any]) -> Batch:
         if "features" in columns:
             table = Table(columns.pop("features"))
-            columns["X"] = self.encoder.encode(table)
+            columns |= {"X": self.encoder.encode(table), "marks": self.encoder.marks(table)}
             merged = {name: table.raw(name) for name in self.encoder.categorical()}
             merged.update(_columns(columns.get("groups")))
             columns["groups"] = merged

@@ -114,10 +114,13 @@ def hash_names(names: list[str]) -> Hashes:
 
 def _hash_batch(batch: Batch, labels: Mapping[str, Hashes]) -> tuple[Hashes, tuple[int, int]]:
     hashes = np.zeros(len(batch), np.uint64)
-    scalars = np.column_stack([batch.p, batch.y, batch.weights]) + 0.0  # −0 and 0 are the same row
+    scalars = np.column_stack([batch.p, batch.y, batch.weights])
     with np.errstate(over="ignore"):  # sums modulo 2^64 are meant; only uncompiled kernels would warn
         hash_rows(scalars.view(np.uint64), _keys("row", 3), hashes)
-        hash_rows(batch.X.view(np.uint64), _keys("context", batch.X.shape[1]), hashes)
+        if batch.marks is None:
+            hash_rows(batch.X.view(np.uint64), _keys("context", batch.X.shape[1]), hashes)
+        else:
+            hash_rows(batch.marks[:, None], _keys("features", 1), hashes)
         for name, values in labels.items():
             hash_rows(values[:, None], _keys(f"group {name}", 1), hashes)
         first, second = finish_hashes(hashes)

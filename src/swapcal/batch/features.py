@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.frames import Table
+from swapcal.frames import Table, text_key
 from swapcal.kernels.batch_design import Lookup, look_up, standardise
+from swapcal.kernels.draw import row_marks
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -126,6 +127,16 @@ class Features:
     def groups(self) -> list[int]:
         """Which columns of the codes are groups."""
         return [j for j, category in enumerate(self.categories) if category.is_group]
+
+    def keys(self, source: Source) -> NDArray[np.uint64]:
+        """Return a 64-bit key per row, a function of its values as given: the same in any order, batch or table."""
+        numbered = [category.name for category in self.categories if not category.texts]
+        names = list(dict.fromkeys([*self.numeric, *numbered]))
+        if isinstance(source, Table):
+            texts = [str(category.name) for category in self.categories if category.texts]
+            return source.marks([str(name) for name in names], texts)
+        salts = np.array([text_key(str(name)) for name in names], np.uint64)
+        return row_marks(_matrix(source, names), salts, np.zeros((len(source), 0), np.uint64))
 
     def encode(self, source: Source) -> Rows:
         """Return the encoded rows."""

@@ -17,7 +17,6 @@ from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.stream import Stream
 from swapcal.certificate import Certificate
-from swapcal.kernels.batch import row_keys
 from swapcal.kernels.batch_design import Design, Layout, fill_contexts
 from swapcal.kernels.linalg import padded
 
@@ -227,22 +226,19 @@ class Model:
 
     def mean(self, source: Source, scores: Array | None = None) -> Array:
         """Return the mixture's mean probability of every row."""
-        X, _ = self.contexts(source, scores)
-        return self._inside(self.mixture.mean(X))
+        return self._inside(self.mixture.mean(self.contexts(source, scores)))
 
     def issue(self, source: Source, scores: Array | None = None, keys: NDArray[np.uint64] | None = None) -> Issued:
-        """Return issued levels, drawn by the keys, by default a hash of each row's values."""
-        X, own = self.contexts(source, scores)
-        p, low, high, weight = self.mixture.issue(X, own if keys is None else keys, self.settings.seed)
+        """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
+        keys = self.features.keys(source) if keys is None else keys
+        p, low, high, weight = self.mixture.issue(self.contexts(source, scores), keys, self.settings.seed)
         return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
 
-    def contexts(self, source: Source, scores: Array | None = None) -> tuple[Array, NDArray[np.uint64]]:
-        """Return contexts, with zeros up to a multiple of four coordinates, and the rows' keys."""
+    def contexts(self, source: Source, scores: Array | None = None) -> Array:
+        """Return contexts, with zeros up to a multiple of four coordinates."""
         rows = self.features.encode(source)
         given = self._given(rows, scores)
-        keys = np.empty(len(rows.Z), np.uint64)
-        row_keys(rows.Z, rows.codes, keys)
-        return self._contexts(rows, expit(self.correction.logits(given, rows)), expit(given)), keys
+        return self._contexts(rows, expit(self.correction.logits(given, rows)), expit(given))
 
     def corrected(self, source: Source, scores: Array | None = None) -> Array:
         """Return the corrected score alone: what the learners start from."""

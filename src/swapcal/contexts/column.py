@@ -1,6 +1,5 @@
 """One column of the records: what kind it is, which values it has shown, where they live in x."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.contexts.table import Factor, Values, text_of
+from swapcal.frames import text_key
 from swapcal.kernels.encode import CATEGORICAL, LOGIT, NUMERIC, PROBABILITY
 
 MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the bucket of all other categories
@@ -18,12 +18,6 @@ UNDECIDED = -1
 
 KINDS = {"numeric": NUMERIC, "categorical": CATEGORICAL, "probability": PROBABILITY, "logit": LOGIT}
 NAMES = {code: name for name, code in KINDS.items()} | {UNDECIDED: "undecided"}
-
-
-def key_of(*words: str) -> int:
-    """Return a 64-bit key of some words, the same in every process and on every machine; never 0."""
-    text = "\x1f".join(words).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
 
 
 @dataclass
@@ -39,9 +33,9 @@ class Column:
     at: list[int] = field(default_factory=lambda: [UNSEEN, UNSEEN])
 
     def __post_init__(self) -> None:
-        self.salt = key_of(self.name)
+        self.salt = text_key(self.name)
         if not self.keys:
-            self.keys = [key_of(self.name, "missing"), key_of(self.name, "other")]
+            self.keys = [text_key(self.name, "missing"), text_key(self.name, "other")]
 
     @property
     def is_score(self) -> bool:
@@ -101,7 +95,7 @@ class Column:
             if not learn or len(self.codes) >= VOCABULARY:
                 return SHARED
             code = self.codes[text] = len(self.codes) + 2
-            self.keys.append(key_of(self.name, "is", text))
+            self.keys.append(text_key(self.name, "is", text))
             self.at.append(UNSEEN)
         return code
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.draw import fingerprint, scramble, uniform
+from swapcal.kernels.draw import scramble, uniform
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.learners import clip, learn_level
 from swapcal.kernels.linalg import dot
@@ -262,13 +262,3 @@ def position(levels: Array, n: int, value: float) -> int:
         else:
             hi = mid
     return lo
-
-
-@lean
-def row_keys(Z: Array, codes: Integers, keys: Keys) -> None:
-    """Write a 64-bit key per row, a function of its values only: equal rows, equal keys, in any order or batch."""
-    for row in range(len(Z)):
-        h = fingerprint(Z[row], np.uint64(codes.shape[1]))
-        for j in range(codes.shape[1]):
-            h = scramble(h ^ np.uint64(codes[row, j] + 2 + 65537 * (j + 1)))
-        keys[row] = scramble(h)

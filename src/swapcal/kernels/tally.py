@@ -7,6 +7,7 @@ level are added at a time: each entry of the d × d matrices is then loaded and 
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.kernels.draw import plain_bits
 from swapcal.kernels.jit import inlined, jit
 
 Array = NDArray[np.float64]
@@ -159,11 +160,12 @@ def mix(h: np.uint64) -> np.uint64:
 
 @jit
 def hash_rows(bits: NDArray[np.uint64], key: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
-    """Add to `out` a multilinear hash of each row of `bits` (rows, columns), with one odd key per column."""
+    """Add to `out` a multilinear hash of each row of `bits` (rows, columns), with one odd key per column; -0 is 0."""
     for t in range(len(bits)):
         h = out[t]
         for j in range(bits.shape[1]):
-            h += (bits[t, j] ^ (bits[t, j] >> np.uint64(32))) * key[j]
+            b = plain_bits(bits[t, j])
+            h += (b ^ (b >> np.uint64(32))) * key[j]
         out[t] = h
 
 
