@@ -8,10 +8,10 @@ settings.load_profile("swapcal")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave soak tests out unless a marker expression was given."""
+    """Leave the long tests out unless a marker expression was given."""
     if config.getoption("-m"):
         return
-    soak = [item for item in items if item.get_closest_marker("soak")]
-    if soak:
-        config.hook.pytest_deselected(items=soak)
-        items[:] = [item for item in items if item not in soak]
+    long = [item for item in items if any(item.get_closest_marker(name) for name in ("soak", "cold"))]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
