@@ -1,11 +1,10 @@
 """The audit computes the same with its kernels compiled and as plain Python."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.fresh import python
 
 PROGRAM = """
 import json
@@ -22,15 +21,7 @@ print(json.dumps([audit.smcal(2), audit.sreg(), audit.log_loss(), audit._spectru
 """
 
 
-def run(**more):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], env=os.environ | more, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def test_compiled_and_plain_kernels_agree():
-    compiled, plain = run(), run(NUMBA_DISABLE_JIT="1")
+    compiled, plain = (json.loads(python(PROGRAM, **more)) for more in ({}, {"NUMBA_DISABLE_JIT": "1"}))
     assert compiled[4] == plain[4]
     assert [x for x in compiled if x != compiled[4]] == pytest.approx([x for x in plain if x != plain[4]])

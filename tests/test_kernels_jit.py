@@ -1,13 +1,11 @@
 """Machine code is kept between processes exactly as long as it is right, and is the same in all of them."""
 
 import ast
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import swapcal
+from tests.fresh import python
 
 PACKAGE = Path(swapcal.__file__).parent
 KERNELS = PACKAGE / "kernels"
@@ -24,10 +22,7 @@ print(X.tolist(), sum(put_scores.stats.cache_hits.values()))
 
 
 def run(root: Path) -> str:
-    environment = os.environ | {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / "cache")}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python(PROGRAM, root, NUMBA_CACHE_DIR=str(root / "cache"))
 
 
 def test_an_edited_callee_recompiles_its_callers_and_replaces_their_machine_code(tmp_path):

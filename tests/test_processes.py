@@ -1,10 +1,6 @@
 """The same input gives the same output in every process, whoever compiled its machine code and however it rounds."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +8,7 @@ import pytest
 from swapcal import Audit, Forecaster, Live
 from swapcal.batch.model import Model, Settings
 from swapcal.frames import Table
-
-ROOT = Path(__file__).parents[1]
+from tests.fresh import python
 
 
 def rows(n: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -39,23 +34,8 @@ def draws(n: int) -> dict[str, list]:
 
 
 def elsewhere(n: int, **environment: str) -> dict[str, list]:
-    # Compiled integers wrap around silently, as the hash intends; interpreted ones warn.
-    code = f"""
-import json, numpy as np
-from tests.test_processes import draws
-with np.errstate(over="ignore"):
-    print(json.dumps(draws({n})))
-"""
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": path} | environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    code = f"import json; from tests.test_processes import draws; print(json.dumps(draws({n})))"
+    return json.loads(python(code, **environment))
 
 
 def test_draws_do_not_depend_on_how_the_machine_rounds():
