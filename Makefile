@@ -34,7 +34,7 @@ demo: $(VENV)/.demo     ## stream a demonstration and write its report
 test: $(VENV)/.dev check     ## lint, type-check and run every test
 	$(BIN)/python -m pytest -n auto
 
-# Names that numpy does not know, on other architectures, are never asked for; OpenBLAS ignores those it does not know.
+# numpy says which of its instruction sets can be left out here; OpenBLAS ignores a processor of another architecture.
 FEATURES = $$($(BIN)/python -c "from numpy._core import _multiarray_umath as m; print(*m.__cpu_dispatch__)")
 
 test-portable: $(VENV)/.dev     ## every test as an old processor computes, another BLAS, cold caches
@@ -42,7 +42,7 @@ test-portable: $(VENV)/.dev     ## every test as an old processor computes, anot
 	OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="$(FEATURES)" \
 	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" $(BIN)/python -m pytest -n auto
 	OPENBLAS_CORETYPE=Haswell $(BIN)/python -m pytest -n auto
-	$(BIN)/python -m pytest -m cold
+	$(BIN)/python -m pytest -m cold tests
 
 check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .

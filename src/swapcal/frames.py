@@ -40,6 +40,7 @@ class Table:
 
     def __init__(self, native: Any) -> None:
         self._data = _open(native)
+        self._categories: dict[str, Categories] = {}
 
     @property
     def columns(self) -> list[str]:
@@ -82,10 +83,10 @@ class Table:
 
     def categories(self, name: str) -> Categories:
         """Return the column as categories in alphabetical order; missing values are one of them."""
-        column = self._column(name)
-        if isinstance(column, np.ndarray):
-            return categories(column)
-        return _factorise(column)
+        if name not in self._categories:
+            column = self._column(name)
+            self._categories[name] = categories(column) if isinstance(column, np.ndarray) else _factorise(column)
+        return self._categories[name]
 
     def marks(self, numeric: Sequence[str], texts: Sequence[str] = ()) -> NDArray[np.uint64]:
         """Return a 64-bit hash of every row's values in some columns, whatever library holds them.

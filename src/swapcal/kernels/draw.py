@@ -94,8 +94,7 @@ def row_marks(numbers: Array, salts: Keys, symbols: Keys) -> Keys:
 
 def counted(marks: Keys, counts: NDArray[np.int64] | int) -> Keys:
     """Return the keys of events known by a mark and a count; never 0, which stands for "not named"."""
-    with np.errstate(over="ignore"):
-        keys = marks + MIX_1 * np.asarray(counts, np.uint64)
+    keys = marks + MIX_1 * np.atleast_1d(counts).astype(np.uint64)
     return np.where(keys == ZERO, ONE, keys)
 
 
