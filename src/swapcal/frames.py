@@ -99,14 +99,15 @@ class Table:
         >>> bool(one.marks(["a"], ["b"])[0] == other.marks(["a"], ["b"])[0])
         True
         """
-        numbers = np.empty((len(self), len(numeric)))
+        names = [*numeric, *texts]
+        numbers, symbols = np.full((len(self), len(names)), np.nan), np.zeros((len(self), len(names)), np.uint64)
         for j, name in enumerate(numeric):
             numbers[:, j] = self.numbers(name)
-        symbols = np.zeros((len(self), len(texts)), np.uint64)
-        for j, name in enumerate(texts):
+        for j, name in enumerate(texts, start=len(numeric)):
             found = self.categories(name)
             symbols[:, j] = np.array([_symbol(name, text) for text in found.names], np.uint64)[found.codes]
-        return row_marks(numbers, np.array([text_key(name) for name in numeric], np.uint64), symbols)
+        salts = np.array([text_key(name) for name in names], np.uint64)
+        return row_marks(numbers, salts, symbols, np.zeros(len(names), np.uint64))
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return the column as numpy sees it (used for times)."""

@@ -135,8 +135,8 @@ class Features:
         if isinstance(source, Table):
             texts = [str(category.name) for category in self.categories if category.texts]
             return source.marks([str(name) for name in names], texts)
-        salts = np.array([text_key(str(name)) for name in names], np.uint64)
-        return row_marks(_matrix(source, names), salts, np.zeros((len(source), 0), np.uint64))
+        salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
+        return row_marks(_matrix(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
 
     def encode(self, source: Source) -> Rows:
         """Return the encoded rows."""

@@ -13,7 +13,7 @@ from swapcal.contexts.product import Product
 from swapcal.contexts.single import plain_row
 from swapcal.contexts.table import Values, columns_of
 from swapcal.kernels.draw import row_marks
-from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NO_SYMBOL, NUMERIC, Past, blank_past, encode_rows, place_rows
+from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -273,8 +273,7 @@ class Contexts:
             z, own, at.value_at, at.weights, crossed, at.factors, at.share, at.frequency, at.phase, at.wave_scale,
             at.first, at.budget, dims, x,
         )  # fmt: skip
-        named = np.where(np.isnan(numbers) & (symbols != at.absent), symbols, NO_SYMBOL)
-        marks = row_marks(numbers, at.salts, named)
+        marks = row_marks(numbers, at.salts, symbols, at.absent)
         return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]), marks)
 
     def _open_budget(self) -> None:

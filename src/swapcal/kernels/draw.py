@@ -54,41 +54,41 @@ def fingerprint(x: Array, count: np.uint64) -> np.uint64:
 
 
 @lean
-def mark_rows(bits: Keys, salts: Keys, symbols: Keys, marks: Keys) -> None:
-    """Write a hash of each row's numbers, given by their bits, and of its symbols."""
+def mark_rows(bits: Keys, salts: Keys, symbols: Keys, absent: Keys, marks: Keys) -> None:
+    """Write a hash of each row's numbers, given by their bits, and of the symbols in columns without a number."""
     for row in range(len(marks)):
         h = ZERO
         for j in range(bits.shape[1]):
             b = plain_bits(bits[row, j])
             if b & ~SIGN <= INFINITE:
                 h += scramble(b ^ salts[j])
-        for j in range(symbols.shape[1]):
-            if symbols[row, j] != ZERO:
+            elif symbols[row, j] != absent[j]:
                 h += scramble(symbols[row, j])
         marks[row] = h
 
 
-def row_marks(numbers: Array, salts: Keys, symbols: Keys) -> Keys:
+def row_marks(numbers: Array, salts: Keys, symbols: Keys, absent: Keys) -> Keys:
     """Return a 64-bit mark per row of raw values, the same for equal values on every machine.
 
     Parameters
     ----------
-    numbers : (n, K) numbers; NaN where missing
-    salts : (K,) keys of their columns
-    symbols : (n, S) keys of categories, each the key of a column and a category; 0 where missing
+    numbers : (n, K) C-ordered numbers; NaN where missing or where the column holds categories
+    salts : (K,) keys of the columns
+    symbols : (n, K) keys of categories, each the key of a column and a category
+    absent : (K,) symbols of missing values
 
     The order of the columns does not matter, and a missing value leaves no trace.
 
     Examples
     --------
-    >>> salts, none = np.array([3, 5], np.uint64), np.zeros((1, 0), np.uint64)
-    >>> one, other = row_marks(np.array([[-0.0, np.nan]]), salts, none), row_marks(np.array([[0.0]]), salts[:1], none)
-    >>> bool(one == other)
+    >>> salts, none = np.array([3, 5], np.uint64), np.zeros((1, 2), np.uint64)
+    >>> one = row_marks(np.array([[-0.0, np.nan]]), salts, none, none[0])
+    >>> bool(one == row_marks(np.array([[0.0]]), salts[:1], none[:, :1], none[0]))
     True
     """
     marks = np.empty(len(numbers), np.uint64)
     with np.errstate(over="ignore"):  # sums and products modulo 2^64 are meant; only uncompiled kernels would warn
-        mark_rows(np.ascontiguousarray(numbers).view(np.uint64), salts, symbols, marks)
+        mark_rows(numbers.view(np.uint64), salts, symbols, absent, marks)
     return marks
 
 
