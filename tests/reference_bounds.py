@@ -168,7 +168,7 @@ def greedy_cover(points: Array, epsilon: float) -> Array:
 
 def refine(rounds: int, kappa: float, ridge: float, serve: Callable[[int, list[float]], int]) -> list[float]:
     """Split intervals as fast as the rule allows: D_t = h²/4 every round and learners without regret."""
-    points, accounts = [0.0, 1.0], [0.0]
+    points, accounts = [i / 16 for i in range(17)], [0.0] * 16
     for t in range(rounds):
         i = serve(t, points)
         accounts[i] += (points[i + 1] - points[i]) ** 2 / 4

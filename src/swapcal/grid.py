@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.kernels.state import START_INTERVALS
+
 Array = NDArray[np.float64]
 
 SINE_DEFAULT = 32
@@ -72,15 +74,16 @@ def starting(levels: "str | int | ArrayLike") -> tuple[Array, bool]:
 
     Examples
     --------
-    >>> starting("adaptive")
-    (array([0., 1.]), True)
+    >>> z, refining = starting("adaptive")
+    >>> len(z), refining
+    (17, True)
     >>> starting("sine:2")
     (array([0. , 0.5, 1. ]), False)
     """
     if isinstance(levels, str):
         name, _, count = levels.partition(":")
         if name == "adaptive" and not count:
-            return uniform(1), True
+            return uniform(START_INTERVALS), True
         if name == "sine" and (not count or count.isdecimal()):
             return sine(int(count) if count else SINE_DEFAULT), False
         raise ValueError(f'levels: given {levels!r}, expected "adaptive", "sine", "sine:N", an integer or an array')
