@@ -201,7 +201,7 @@ def test_self_refining_levels_respect_count_gap_and_regret_bounds():
             play.round(x, reference.adversary if stream == "adversary" else reference.always(diffuse))
             assert len(play.points) <= float(bounds.adaptive_levels(rounds, 2, kappa))
         assert play.gap <= float(bounds.adaptive_gap(300, 2, kappa))
-        assert play.swap_regret() <= float(bounds.adaptive_psreg(300, 2, kappa, distance2=16.0))
+        assert play.swap_regret() <= float(bounds.adaptive_psreg(300, 2, kappa, distance2=36.0))
     assert len(play.points) > 17
 
 

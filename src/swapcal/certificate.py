@@ -29,8 +29,8 @@ class Certificate:
         None once a label came late, which it excludes.
     theorem_psmcal : the same for psmcal_2, whose comparators are closer to the priors.
     rounding, learning, prior : the parts of `bound`: Σ D_t, Σ_v R_v, Σ_v λ‖θ_v - θ_0‖².
-    rounds, late, levels, dim : labels learned, how many of them for a forecast that was outdated by then (labels had been
-        learned since it was issued, here or by the copy that issued it), levels, d.
+    rounds, late, levels, dim : labels learned, how many of them for a forecast that was outdated by then (labels had
+        been learned since it was issued, here or by the copy that issued it), levels, d.
     """
 
     psmcal_1: float

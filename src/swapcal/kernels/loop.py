@@ -246,10 +246,10 @@ def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
             or differs(state, high, x, weight, ticket[T_W_HIGH])
         )
     n = mix.shape[0] // 2
+    changed = 0
     for slot in range(n):
-        if differs(state, slot, x, mix[slot], mix[n + slot]):
-            return True
-    return False
+        changed += differs(state, slot, x, mix[slot], mix[n + slot])
+    return changed > 0
 
 
 @inlined
