@@ -234,6 +234,17 @@ def test_real_valued_labels_are_means():
     assert np.mean((forecasts.mean[2000:] - y[2000:]) ** 2) < 0.01
 
 
+@pytest.mark.parametrize("learner", ["ridge", "vaw", "ons", "ons-fast"])
+@pytest.mark.parametrize("prior", [None, [0.62, 0.0]])
+def test_nothing_is_certain_before_the_first_label(learner, prior):
+    forecast = Forecaster(2, learner=learner, prior=prior).predict([0.5, 0.3])
+    expected = 0.5 if prior is None else 0.31
+    assert 0 < forecast.low <= forecast.p <= forecast.high < 1
+    assert forecast.high - forecast.low <= 1 / 16
+    # VAW shrinks an uninformed wish towards one half.
+    assert learner == "vaw" or forecast.mean == pytest.approx(expected)
+
+
 def test_adaptive_levels_crowd_where_the_forecasts_are():
     rng = np.random.default_rng(0)
     X = contexts(rng, 30_000, 2)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal import inputs
 from swapcal.kernels.state import START_INTERVALS
 
 Array = NDArray[np.float64]
@@ -46,6 +47,7 @@ def explicit(values: ArrayLike) -> Array:
     >>> explicit([0, 0.01, 0.1, 1])
     array([0.  , 0.01, 0.1 , 1.  ])
     """
+    inputs.refuse_masked("levels", values)
     try:
         z = np.array(values)
         if z.dtype.kind not in "iufO":
