@@ -179,7 +179,7 @@ class Forecaster:
         if X.shape[1] > self._dim or not all_known(forecast._tickets, self._state.z, self._state.counts[LEVELS]):
             raise ValueError(
                 "forecast: given one issued after the saved state that this forecaster was loaded from, for levels or "
-                "coordinates that state lacks; expected one whose levels and coordinates exist here"
+                "coordinates that are not the same here; expected one whose levels and coordinates exist here"
             )
         if X.shape[1] < self._dim:
             X = np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))])
