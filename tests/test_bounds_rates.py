@@ -137,6 +137,14 @@ def test_self_refining_bounds_grow_with_the_dimension_as_they_say(bound):
     assert slope == pytest.approx(bound(1e21, 100).dim_exponent, abs=0.03)
 
 
+def test_the_papers_swap_regret_at_the_multicalibration_levels_has_exponent_two_thirds():
+    def value(T: float) -> float:
+        return float(bounds.paper_sreg(T, 5, levels=bounds.default_levels(T, 5, "smcal")))
+
+    assert math.log(value(1e30) / value(1e20)) / math.log(1e10) == pytest.approx(2 / 3, abs=0.02)
+    assert bounds.paper_sreg(1e6, 5, levels=24).exponent is None
+
+
 @pytest.mark.parametrize("learner", bounds.LEARNERS)
 def test_self_refining_bounds_hold_for_every_learner_with_its_own_potential(learner):
     T, d, kappa = 1e5, 3, 0.4
