@@ -339,7 +339,7 @@ def test_uneven_grids_pay_for_their_widest_interval_and_self_refining_ones_for_e
     # T = 10⁹, κλ = ½: one branch pays 0.2·4ᵏ at depths 4 … 15, 286,331,136 in all, but not the next.
     intervals = 2 * float(bounds.adaptive_levels(10**9, 2, 0.5)) - 18
     gap = 0.5 * intervals * (2 * math.log(1 + 13 * 10**9 / (2 * intervals)) + 0.1) + 1 / 32
-    assert float(bounds.adaptive_gap(10**9, 2, 0.5)) == pytest.approx(gap)
+    assert float(bounds.adaptive_gap(10**9, 2, 0.5)) == pytest.approx(gap, rel=1e-12)
     assert gap < 10**9 / 1024
     assert float(bounds.adaptive_gap(1000, 2)) == 1000 / 1024, "an interval is never wider than 1/16"
 

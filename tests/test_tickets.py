@@ -98,6 +98,19 @@ def test_a_ticket_on_an_interval_that_the_copy_has_split_is_late(tmp_path):
     assert left.certificate().late == 1
 
 
+def test_a_level_that_was_not_played_may_have_learned(tmp_path):
+    """The bounds are about the learners that carried weight: the copies differ only in those that did not."""
+    left, right = copies(Forecaster(2, levels=2, prior=[1.0, 1.0]), tmp_path / "state", 2)
+    left.update(left.predict([0.5, 0.5]), 0.2)
+    right.update(right.predict([0.5, -0.5]), 0.8)
+    ticket = right.predict([0.5, 0.0])
+    assert (ticket.low, ticket.weight) == (0.5, 0.0)
+    assert left.predict([0.5, 0.0]) != ticket
+    left.update(ticket, 1)
+    assert left.certificate().late == 0
+    assert left.certificate().holds()
+
+
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("make", [Forecaster, *ONLINE.values()])
 def test_a_copied_ticket_is_closed_with_the_first_of_its_copies(make, again):
