@@ -137,6 +137,17 @@ def test_self_refining_bounds_grow_with_the_dimension_as_they_say(bound):
     assert slope == pytest.approx(bound(1e21, 100).dim_exponent, abs=0.03)
 
 
+def test_realised_self_refining_bounds_count_created_levels_and_unite_over_possible_ones():
+    # T = 10⁵, κλ = 5: at most 68 levels, the deepest of them multiples of 1/256.
+    for bound, target, factor, radius, rest in (
+        (bounds.adaptive_sreg, "sreg", 146, 2.0, 18),
+        (bounds.adaptive_smcal2, "smcal", 74, 1.0, 10),
+    ):
+        pseudo = float(bounds.adaptive_psreg(1e5, 1, 5.0, distance2=bounds.adaptive_distance2(target)))
+        union = math.log(4 * 257 / 0.05) + float(bounds.log_cover_size(1, 1e-5, radius=radius))
+        assert float(bound(1e5, 1, 0.05, 5.0)) == pytest.approx(2 * pseudo + factor * 68 * union + rest, rel=1e-12)
+
+
 def test_the_papers_swap_regret_at_the_multicalibration_levels_has_exponent_two_thirds():
     def value(T: float) -> float:
         return float(bounds.paper_sreg(T, 5, levels=bounds.default_levels(T, 5, "smcal")))
