@@ -88,6 +88,12 @@ def project_generic(theta: Array, A: Array, radius: float = BALL) -> Array:
     return np.asarray(found.x)
 
 
+def pulled(theta: Array, reach: float = 3.0) -> Array:
+    """Return the point of the ball around e_1 that is nearest to θ."""
+    half = np.eye(len(theta))[0]
+    return half + (theta - half) / max(1.0, float(np.linalg.norm(theta - half)) / reach)
+
+
 @dataclass
 class Level:
     """One level and its learner, with A kept as it is defined and inverted whenever it is needed."""
@@ -222,8 +228,10 @@ class Reference:
         if self.levels[i + 1] is not b:
             return
         a.slack += gap
-        if a.slack > self.kappa * (0.5 * (a.potential + b.potential) + 0.1 * self.ridge):
-            middle = Level(0.5 * (a.z + b.z), 0.5 * (a.theta + b.theta), a.learner, self.ridge)
+        floor = max(0.1 * self.ridge, 0.002 * len(a.prior))
+        if a.slack > self.kappa * (0.5 * (a.potential + b.potential) + floor):
+            start = pulled(0.5 * (a.theta + b.theta))
+            middle = Level(0.5 * (a.z + b.z), start, a.learner, self.ridge)
             self.levels.insert(i + 1, middle)
             a.slack = 0.0
 

@@ -168,7 +168,7 @@ def greedy_cover(points: Array, epsilon: float) -> Array:
 
 def refine(rounds: int, kappa: float, ridge: float, serve: Callable[[int, list[float]], int]) -> list[float]:
     """Split intervals as fast as the rule allows: D_t = h²/4 every round and learners without regret."""
-    points, accounts = [0.0, 1.0], [0.0]
+    points, accounts = [i / 16 for i in range(17)], [0.0] * 16
     for t in range(rounds):
         i = serve(t, points)
         accounts[i] += (points[i + 1] - points[i]) ** 2 / 4
@@ -179,7 +179,10 @@ def refine(rounds: int, kappa: float, ridge: float, serve: Callable[[int, list[f
 
 
 class Play:
-    """Ridge × hedge, literally: normal equations solved for every learner on every round."""
+    """Ridge × hedge, literally: normal equations solved for every learner on every round.
+
+    Learners of fixed levels start from 0, those of self-refining ones from their own level.
+    """
 
     def __init__(self, points: Iterable[float], dim: int, ridge: float = 1.0, kappa: float | None = None) -> None:
         self.points, self.dim, self.ridge, self.kappa = list(points), dim, ridge, kappa
@@ -192,7 +195,10 @@ class Play:
         self.gap = 0.0
 
     def learner(self, i: int, x: Array) -> float:
-        theta = np.linalg.solve(self.G[i] + self.ridge * np.eye(self.dim), self.b[i])
+        b = self.b[i].copy()
+        if self.kappa is not None:
+            b[0] += self.ridge * 2 * self.points[i]
+        theta = np.linalg.solve(self.G[i] + self.ridge * np.eye(self.dim), b)
         return float(np.clip(theta @ x, 0, 1))
 
     def distribution(self, x: Array) -> tuple[int, list[float], float]:

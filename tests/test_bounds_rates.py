@@ -100,7 +100,7 @@ def test_log_log_slope_approaches_the_declared_exponent_from_above(key, dim):
     assert 0 < far - exponent < 0.02
 
 
-@pytest.mark.parametrize("bound", [bounds.adaptive_psreg, bounds.adaptive_gap, lambda T, d: bounds.adaptive_levels(T)])
+@pytest.mark.parametrize("bound", [bounds.adaptive_psreg, bounds.adaptive_gap, bounds.adaptive_levels])
 def test_self_refining_bounds_grow_like_the_cube_root(bound):
     # Whole generations of intervals split at once, so counts follow T^{1/3} in steps of 8 in T.
     for low, high, tolerance in ((1e8, 1e8 * 8**5, 0.06), (1e20, 1e20 * 8**10, 0.03)):
@@ -118,6 +118,52 @@ def test_realised_self_refining_bounds_grow_like_the_cube_root(bound):
 def test_ridge_proportional_to_dimension_restores_the_two_thirds_power_of_dimension():
     small, large = (float(bounds.adaptive_psreg(1e15, d, ridge=float(d))) for d in (8, 512))
     assert math.log(large / small) / math.log(64) < 2 / 3 + 0.02
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        bounds.adaptive_levels,
+        bounds.adaptive_gap,
+        bounds.adaptive_psreg,
+        lambda T, d: bounds.adaptive_sreg(T, d, 0.05),
+        lambda T, d: bounds.adaptive_smcal2(T, d, 0.05),
+    ],
+)
+def test_self_refining_bounds_grow_with_the_dimension_as_they_say(bound):
+    """With the default ridge: the split floor grows with d, so that fewer levels are made of dearer learners."""
+    # Whole generations of intervals split at once, so counts follow d^{-1/3} in steps of 8 in d.
+    slope = math.log(float(bound(1e21, 100 * 8**3)) / float(bound(1e21, 100))) / math.log(8**3)
+    assert slope == pytest.approx(bound(1e21, 100).dim_exponent, abs=0.03)
+
+
+def test_realised_self_refining_bounds_count_created_levels_and_unite_over_possible_ones():
+    # T = 10⁵, κλ = 5: at most 68 levels, the deepest of them multiples of 1/256.
+    for bound, target, factor, radius, rest in (
+        (bounds.adaptive_sreg, "sreg", 146, 2.0, 18),
+        (bounds.adaptive_smcal2, "smcal", 74, 1.0, 10),
+    ):
+        pseudo = float(bounds.adaptive_psreg(1e5, 1, 5.0, distance2=bounds.adaptive_distance2(target)))
+        union = math.log(4 * 257 / 0.05) + float(bounds.log_cover_size(1, 1e-5, radius=radius))
+        assert float(bound(1e5, 1, 0.05, 5.0)) == pytest.approx(2 * pseudo + factor * 68 * union + rest, rel=1e-12)
+
+
+def test_the_papers_swap_regret_at_the_multicalibration_levels_has_exponent_two_thirds():
+    def value(T: float) -> float:
+        return float(bounds.paper_sreg(T, 5, levels=bounds.default_levels(T, 5, "smcal")))
+
+    assert math.log(value(1e30) / value(1e20)) / math.log(1e10) == pytest.approx(2 / 3, abs=0.02)
+    assert bounds.paper_sreg(1e6, 5, levels=24).exponent is None
+
+
+@pytest.mark.parametrize("learner", bounds.LEARNERS)
+def test_self_refining_bounds_hold_for_every_learner_with_its_own_potential(learner):
+    T, d, kappa = 1e5, 3, 0.4
+    count = float(bounds.adaptive_levels(T, d, kappa))
+    gap = float(bounds.adaptive_gap(T, d, kappa, learner=learner))
+    each = float(bounds.learner_regret(learner, T / count, d, distance2=64.0))
+    assert float(bounds.adaptive_psreg(T, d, kappa, learner=learner)) == pytest.approx(gap + count * each)
+    assert bounds.adaptive_psreg(T, d, kappa, learner=learner).citation == f"ours: {learner} on self-refining levels"
 
 
 @pytest.mark.parametrize("key", list(bounds.THEOREMS))
@@ -296,13 +342,17 @@ def test_batch_theorems_compose_their_lemmas():
 def test_uneven_grids_pay_for_their_widest_interval_and_self_refining_ones_for_each():
     uneven = float(bounds.psreg_grid([0, 0.1, 1], 1000, 2, distance2=4.0))
     assert uneven == pytest.approx(1000 * 0.81 / 4 + 3 * (4 + 2 * math.log(1 + 1000 / 6)))
-    # T = 1000, κλ = 5: a split at depth k costs 2·4ᵏ rounds, and 1 + 2 + 4 + 6 of them cost 914.
-    assert float(bounds.adaptive_levels(1000, 5.0)) == 15
-    # T = 10⁶, κλ = ½: one branch pays max(1, 0.2·4ᵏ) at depths 0 … 10, 279,622 in all, but not the next.
-    intervals = 2 * float(bounds.adaptive_levels(10**6, 0.5)) - 3
-    gap = 0.5 * intervals * (2 * math.log(1 + 12 * 10**6 / (2 * intervals)) + 0.1) + 0.5
-    assert float(bounds.adaptive_gap(10**6, 2, 0.5)) == pytest.approx(gap)
-    assert gap < 10**6 / 4
+    # T = 10⁵, κλ = 5: a split at depth k costs 2·4ᵏ rounds, and 16, 32 and 3 of them at depths 4, 5, 6 cost 98,304.
+    assert bounds.adaptive_levels(10**5, 1, 5.0) == bounds.adaptive_levels(10**5, 50, 5.0)
+    assert (float(bounds.adaptive_levels(10**5, 1, 5.0)), bounds.adaptive_levels(10**5, 1, 5.0).levels) == (68, 67)
+    # d = 100 doubles the floor: 16 and 20 of them at depths 4, 5 cost 98,304.
+    assert float(bounds.adaptive_levels(10**5, 100, 5.0)) == 17 + 16 + 20
+    # T = 10⁹, κλ = ½: one branch pays 0.2·4ᵏ at depths 4 … 15, 286,331,136 in all, but not the next.
+    intervals = 2 * float(bounds.adaptive_levels(10**9, 2, 0.5)) - 18
+    gap = 0.5 * intervals * (2 * math.log(1 + 13 * 10**9 / (2 * intervals)) + 0.1) + 1 / 32
+    assert float(bounds.adaptive_gap(10**9, 2, 0.5)) == pytest.approx(gap, rel=1e-12)
+    assert gap < 10**9 / 1024
+    assert float(bounds.adaptive_gap(1000, 2)) == 1000 / 1024, "an interval is never wider than 1/16"
 
 
 def test_learner_by_name_matches_the_named_bound():
@@ -345,7 +395,12 @@ def test_learner_by_name_matches_the_named_bound():
         (lambda: bounds.swap_gain(1.5), "correlation"),
         (lambda: bounds.prior_distance2(1.5), "level"),
         (lambda: bounds.prior_distance2(0.5, "omni"), "target"),
-        (lambda: bounds.adaptive_levels(10, 0), "kappa"),
+        (lambda: bounds.adaptive_levels(10, 1, 0), "kappa"),
+        (lambda: bounds.adaptive_levels(10, 0), "dim"),
+        (lambda: bounds.adaptive_levels(10, 1, floor=0.0), "floor"),
+        (lambda: bounds.split_floor(1, -1.0), "ridge"),
+        (lambda: bounds.adaptive_distance2("omni"), "target"),
+        (lambda: bounds.adaptive_distance2(reach=-1.0), "reach"),
         (lambda: bounds.adaptive_psreg(10, 2, distance2=-1), "distance2"),
         (lambda: bounds.blum_mansour([math.inf]), "regrets"),
     ],

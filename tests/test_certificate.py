@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, memory
+from swapcal import Forecaster, bounds, memory
 from swapcal.certificate import Certificate
 from swapcal.kernels.state import T_GAP
 from tests.adversaries import RULES, contexts, rules
@@ -110,6 +110,57 @@ def test_the_implied_gram_matrix_is_the_accumulated_one(combination):
         np.testing.assert_allclose(
             memory.gram(state, slot, 5), expected, rtol=0, atol=1e-9 * np.trace(expected) + 1e-14, err_msg=str(slot)
         )
+
+
+@pytest.mark.parametrize("learner", bounds.LEARNERS)
+@pytest.mark.parametrize("rule", ["random", "drifting", "oppose the mean", "along the witness"])
+def test_the_theorem_on_self_refining_levels_was_known_before_any_data(learner, rule):
+    rng = np.random.default_rng(4)
+    X, label = contexts(rng, 120, 3), rules(rng, 120, 3)[rule]
+    forecaster = Forecaster(3, learner=learner, ridge=0.3, kappa=0.01)
+    for t, x in enumerate(X):
+        ticket = forecaster.predict(x)
+        forecaster.update(ticket, label(t, x, ticket))
+    certificate = forecaster.certificate()
+    assert certificate.theorem == float(bounds.adaptive_psreg(120, 3, 0.01, 0.3, learner=learner))
+    assert certificate.theorem_psmcal == float(bounds.adaptive_psreg(120, 3, 0.01, 0.3, 36.0, learner=learner))
+    assert_chain(certificate)
+
+
+@pytest.mark.parametrize(
+    ("prior", "reach"), [([1.0, 3.0, 4.0], 5.0), ([-3.0, 3.0, 0.0], 5.0), ([1.0, 1.0, 2.0], 3.0), (None, 3.0)]
+)
+def test_a_distant_prior_is_paid_for_in_the_theorem_from_the_start(prior, reach):
+    X, y = stream(300, 3)
+    forecaster = Forecaster(3, prior=prior, kappa=0.001)
+    forecaster.run(X, y)
+    certificate = forecaster.certificate()
+    assert certificate.theorem == float(bounds.adaptive_psreg(300, 3, 0.001, 1.0, (5 + reach) ** 2))
+    assert certificate.theorem_psmcal == float(bounds.adaptive_psreg(300, 3, 0.001, 1.0, (3 + reach) ** 2))
+    assert certificate.levels > 17
+    assert_chain(certificate)
+
+
+def test_the_theorem_after_growing_keeps_the_split_floor_of_the_start():
+    X, y = stream(200, 200)
+    forecaster = Forecaster(100, kappa=0.01)
+    X[:100, 100:] = 0.0
+    forecaster.run(X[:100, :100], y[:100])
+    forecaster.grow(200)
+    forecaster.run(X[100:], y[100:])
+    certificate = forecaster.certificate()
+    assert certificate.theorem == float(bounds.adaptive_psreg(200, 200, 0.01, floor=bounds.split_floor(100)))
+    assert_chain(certificate)
+
+
+@pytest.mark.parametrize("learner", ["ridge", "vaw"])
+def test_realised_excess_needs_no_second_bound(learner):
+    """What the learners lost is at most their potential, with labels on time; the bound is the smaller one."""
+    X, y = stream(400, 4)
+    forecaster = Forecaster(4, learner=learner)
+    forecaster.run(X, y)
+    certificate, state = forecaster.certificate(), forecaster._state
+    assert certificate.learning <= float(np.sum(state.potential)) + SLACK
 
 
 def test_a_fresh_certificate_is_empty_and_speaks():

@@ -186,7 +186,7 @@ def test_saved_in_midstream_it_goes_on_bit_for_bit(combination, tmp_path):
 def test_a_ticket_newer_than_the_loaded_state_is_refused_or_counted_late(grown, tmp_path):
     """After a restore from an older file, tickets for levels or coordinates unknown there cannot be learned."""
     X, y = stream(400, 3)
-    forecaster = Forecaster(3, kappa=0.01)
+    forecaster = Forecaster(3, kappa=0.001)
     forecaster.run(X[:50], y[:50])
     forecaster.save(tmp_path / "state")
     soon = forecaster.predict(X[50])
@@ -234,6 +234,17 @@ def test_real_valued_labels_are_means():
     assert np.mean((forecasts.mean[2000:] - y[2000:]) ** 2) < 0.01
 
 
+@pytest.mark.parametrize("learner", ["ridge", "vaw", "ons", "ons-fast"])
+@pytest.mark.parametrize("prior", [None, [0.62, 0.0]])
+def test_nothing_is_certain_before_the_first_label(learner, prior):
+    forecast = Forecaster(2, learner=learner, prior=prior).predict([0.5, 0.3])
+    expected = 0.5 if prior is None else 0.31
+    assert 0 < forecast.low <= forecast.p <= forecast.high < 1
+    assert forecast.high - forecast.low <= 1 / 16
+    # VAW shrinks an uninformed wish towards one half.
+    assert learner == "vaw" or forecast.mean == pytest.approx(expected)
+
+
 def test_adaptive_levels_crowd_where_the_forecasts_are():
     rng = np.random.default_rng(0)
     X = contexts(rng, 30_000, 2)
@@ -241,7 +252,10 @@ def test_adaptive_levels_crowd_where_the_forecasts_are():
     forecaster.run(X, (rng.random(30_000) < 0.01).astype(float))
     levels = forecaster.levels
     assert np.all(np.diff(levels) > 0)
-    assert np.sum(levels < 0.1) > np.sum(levels > 0.1)
+    made = np.setdiff1d(levels, Forecaster(2).levels)
+    assert len(made) >= 4
+    assert np.all(made < 1 / 16)
+    assert np.min(np.diff(levels[levels < 0.02])) <= 1 / 256
 
 
 @pytest.mark.parametrize("target", ["smcal", "sreg", "omni"])

@@ -80,6 +80,27 @@ def test_every_round_is_the_literal_one(combination, rule):
     compare_certificate(forecaster, literal)
 
 
+@pytest.mark.parametrize("learner", ["ridge", "vaw"])
+def test_newborns_start_within_reach_of_one_half(learner):
+    """A steep dependence on a small coordinate asks for more weight than the theorem grants a start."""
+    dim, rows = 3, 250
+    X = contexts(np.random.default_rng(3), rows, dim)
+    X[:, 1:] *= 0.12
+    forecaster = Forecaster(dim, learner=learner, ridge=1e-3, kappa=0.01)
+    literal = make_literal(forecaster, ridge=1e-3, kappa=0.01, refine=True)
+    for x in X:
+        ticket, played = follow(forecaster, literal, x)
+        y = float(np.clip(0.5 + 4.5 * x[1], 0, 1))
+        forecaster.update(ticket, y)
+        literal.learn(played, y)
+    compare_learners(forecaster, literal)
+    slots = np.setdiff1d(forecaster._state.order[: len(literal.levels)], np.arange(17))
+    from_half = np.linalg.norm(forecaster._state.prior[slots, :dim] - np.eye(dim)[0], axis=1)
+    assert np.all(from_half <= 3 * (1 + 1e-12))
+    assert np.any(from_half > 3 * (1 - 1e-12)), "one of them was pulled in"
+    assert forecaster.certificate().holds()
+
+
 def compare_certificate(forecaster: Forecaster, literal: reference.Reference) -> None:
     got, expected = forecaster.certificate(), reference.errors(literal)
     np.testing.assert_allclose(got.psmcal_1, expected.psmcal_1, rtol=CLOSE, atol=CLOSE)

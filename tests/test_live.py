@@ -279,3 +279,12 @@ def test_before_any_label_the_mean_forecast_is_the_users_score() -> None:
         forecast = live.forecast({"p_model": p, "price": k}, id=k)
         assert forecast.mean == pytest.approx(p, abs=1e-12)
     assert live.certificate().holds()
+
+
+def test_nothing_is_certain_before_the_first_label():
+    live = Live(scores=["model"])
+    preview = live.preview([{"model": 0.31}])
+    assert (preview.p[0], preview.low[0], preview.mean[0], preview.high[0]) == (0.5, 0.5, 0.5, 0.5)
+    forecast = live.forecast({"model": 0.31}, id=1)
+    assert 0.25 <= forecast.p <= 0.3125
+    assert forecast.mean == pytest.approx(0.31)

@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal import bounds, errors, memory
-from swapcal.kernels.state import GAP, KAPPA, LATE, RIDGE, START, STEP, UPDATES, WORST_GAP, State
+from swapcal.kernels.state import FLOOR, GAP, KAPPA, LATE, REACH, RIDGE, START, STEP, UPDATES, State
 
 Array = NDArray[np.float64]
+
+NEWTON = ("ons", "ons-fast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,12 @@ class Certificate:
     psmcal_1, psmcal_2 : pseudo swap multicalibration against F_1^lin, exact.
     psreg : pseudo contextual swap regret against F_4^lin, exact.
     bound : data-dependent bound on psreg (hence on psmcal_2); holds for any labels and any delays.
-    theorem : worst-case bound on psreg before any data were seen; None once a label came late, which it excludes.
+    theorem : worst-case bound on psreg, from T, d, λ, κ, the first levels and the prior, hence known before any data;
+        None once a label came late, which it excludes.
     theorem_psmcal : the same for psmcal_2, whose comparators are closer to the priors.
     rounding, learning, prior : the parts of `bound`: Σ D_t, Σ_v R_v, Σ_v λ‖θ_v - θ_0‖².
-    rounds, late, levels, dim : labels learned, how many of them came after a later forecast was settled, levels, d.
+    rounds, late, levels, dim : labels learned, how many of them for a forecast that was outdated by then (labels had
+        been learned since it was issued, here or by the copy that issued it), levels, d.
     """
 
     psmcal_1: float
@@ -76,8 +80,9 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
     """Return the certificate of the present state.
 
     The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
-    λ‖θ - θ_0‖²], which is exact however late labels come. While none was late the regret potential bounds it too,
-    and the smaller sum is reported.
+    λ‖θ - θ_0‖²], which is exact however late labels come and whoever issued the wishes. Online Newton Step has a bound
+    with a prior of its own weight besides, which needs every wish to be its learner's at the time of learning; while
+    that held, the smaller sum is reported. (For ridge and VAW that other bound is never smaller than R_v.)
     """
     slots = memory.slots_in_order(state)
     n, g = state.mass[slots], state.residual[slots, :dim]
@@ -85,14 +90,14 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
     per_level = np.array([_level_terms(state, slot, dim, ridge) for slot in slots])
     gain, excess, distance2 = per_level.sum(axis=0).tolist()
     parts = [(excess, ridge * distance2)]
-    if late == 0:
-        parts.append((float(np.sum(state.potential[slots])), _prior_weight(learner, ridge, state) * distance2))
+    if late == 0 and learner in NEWTON:
+        weight = 0.5 * float(state.knobs[STEP]) * float(state.knobs[START])
+        parts.append((float(np.sum(state.potential[slots])), weight * distance2))
     learning, prior = min(parts, key=sum)
     theorem, theorem_psmcal = None, None
     if late == 0:
         theorem, theorem_psmcal = (
-            _theorem(state, dim, learner, _distance2(state, dim, reach), uniform=uniform, adaptive=adaptive)
-            for reach in (_REACH_PSREG, _REACH_PSMCAL)
+            _theorem(state, dim, learner, target, uniform=uniform, adaptive=adaptive) for target in ("sreg", "smcal")
         )
     return Certificate(
         psmcal_1=errors.smcal_linear(n, g, 1),
@@ -123,22 +128,14 @@ def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float
     return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
 
 
-def _prior_weight(learner: str, ridge: float, state: State) -> float:
-    """Return the factor of ‖θ - θ_0‖² in the learner's regret: λ for ridge and VAW, βω/2 for Online Newton Step."""
-    if learner in ("ridge", "vaw"):
-        return ridge
-    return 0.5 * float(state.knobs[STEP]) * float(state.knobs[START])
-
-
 # How far comparators reach along the constant and along the rest, and whether they are centred on the level's own
 # value: 2Θ_1 around 0 for swap regret, 2v e_1 + Θ_1 for multicalibration.
-_REACH_PSREG = (4.0, 4.0 / np.sqrt(3.0), 0.0)
-_REACH_PSMCAL = (2.0, 2.0 / np.sqrt(3.0), 1.0)
+_REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3.0), 1.0)}
 
 
-def _distance2(state: State, dim: int, reach: tuple[float, float, float]) -> float:
-    """Return B², the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point of the class."""
-    first, rest, centred = reach
+def _distance2(state: State, dim: int, target: str) -> float:
+    """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
+    first, rest, centred = _REACH[target]
     slots = memory.slots_in_order(state)
     prior = state.prior[slots, :dim].copy()
     prior[:, 0] -= centred * 2.0 * state.z[slots]
@@ -146,23 +143,17 @@ def _distance2(state: State, dim: int, reach: tuple[float, float, float]) -> flo
     return float(np.max(np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)))
 
 
-def _theorem(state: State, dim: int, learner: str, distance2: float, *, uniform: bool, adaptive: bool) -> float:
-    """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on."""
-    rounds, ridge = max(int(state.counts[UPDATES]), 1), float(state.knobs[RIDGE])
-    if adaptive and learner == "ridge":
-        return float(bounds.adaptive_psreg(rounds, dim, float(state.knobs[KAPPA]), ridge, distance2))
-    slots = memory.slots_in_order(state)
+def _theorem(state: State, dim: int, learner: str, target: str, *, uniform: bool, adaptive: bool) -> float:
+    """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on.
+
+    Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior.
+    """
+    rounds = max(int(state.counts[UPDATES]), 1)
+    ridge, kappa, floor, reach = (float(state.knobs[knob]) for knob in (RIDGE, KAPPA, FLOOR, REACH))
     if adaptive:
-        return float(
-            bounds.psreg_realised(
-                float(state.totals[WORST_GAP]),
-                state.mass[slots].tolist(),
-                dim,
-                learner=learner,
-                ridge=ridge,
-                distance2=distance2,
-            )
-        )
+        distance2 = bounds.adaptive_distance2(target, reach)
+        return float(bounds.adaptive_psreg(rounds, dim, kappa, ridge, distance2, learner=learner, floor=floor))
+    slots, distance2 = memory.slots_in_order(state), _distance2(state, dim, target)
     if uniform:
         return float(bounds.psreg(rounds, dim, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
     points = state.z[slots].tolist()

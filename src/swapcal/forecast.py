@@ -1,6 +1,6 @@
 """The ticket: what was forecast, and what is needed to learn from the label later."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,21 @@ from numpy.typing import NDArray
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
 
 Array = NDArray[np.float64]
+
+
+class Mark:
+    """Whether a forecast's label has been learned; copies of the forecast share it."""
+
+    __slots__ = ("learned",)
+
+    def __init__(self, learned: bool) -> None:
+        self.learned = learned
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class Forecast:
@@ -20,10 +35,13 @@ class Forecast:
     low, high : the lowest and highest level that could have been issued (neighbours, when hedging).
     weight : the probability with which `high` was issued.
 
-    Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``.
+    Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
+    forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
+    as open or closed as the forecast was when it was written; and asking `predict` twice gives two forecasts, equal but
+    each with a label of its own. Where a label might arrive twice, `Live` tells by ids.
     """
 
-    __slots__ = ("_contexts", "_learned", "_mixes", "_owner", "_single", "_tickets")
+    __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_tickets")
 
     def __init__(
         self,
@@ -40,7 +58,7 @@ class Forecast:
         self._mixes = mixes
         self._owner = owner
         self._single = single
-        self._learned = learned
+        self._mark = Mark(learned)
 
     def _column(self, column: int) -> Any:
         if self._single:
@@ -77,7 +95,11 @@ class Forecast:
     @property
     def learned(self) -> bool:
         """Whether the label has already been learned."""
-        return self._learned
+        return self._mark.learned
+
+    def settle(self) -> None:
+        """Mark the label as learned, in every copy."""
+        self._mark.learned = True
 
     @staticmethod
     def check_open(forecast: object, owner: str) -> None:
@@ -86,7 +108,7 @@ class Forecast:
             raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
         if forecast._owner != owner:
             raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
-        if forecast._learned:
+        if forecast.learned:
             raise ValueError("forecast: given one whose label was already learned, expected an open one")
 
     def __len__(self) -> int:

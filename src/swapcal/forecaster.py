@@ -30,7 +30,7 @@ from swapcal.kernels.state import (
 Array = NDArray[np.float64]
 Levels = str | int | ArrayLike
 
-KIND, VERSION = "forecaster", 1
+KIND, VERSION = "forecaster", 2
 
 # learner: (code, β, ω); the paper's ω is 1/(4β²)
 LEARNERS = {
@@ -179,12 +179,12 @@ class Forecaster:
         if X.shape[1] > self._dim or not all_known(forecast._tickets, self._state.z, self._state.counts[LEVELS]):
             raise ValueError(
                 "forecast: given one issued after the saved state that this forecaster was loaded from, for levels or "
-                "coordinates that state lacks; expected one whose levels and coordinates exist here"
+                "coordinates that are not the same here; expected one whose levels and coordinates exist here"
             )
         if X.shape[1] < self._dim:
             X = np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))])
         self._advance(X, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
-        forecast._learned = True
+        forecast.settle()
 
     def run(
         self,

@@ -3,6 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal import inputs
+from swapcal.kernels.state import START_INTERVALS
+
 Array = NDArray[np.float64]
 
 SINE_DEFAULT = 32
@@ -44,6 +47,7 @@ def explicit(values: ArrayLike) -> Array:
     >>> explicit([0, 0.01, 0.1, 1])
     array([0.  , 0.01, 0.1 , 1.  ])
     """
+    inputs.refuse_masked("levels", values)
     try:
         z = np.array(values)
         if z.dtype.kind not in "iufO":
@@ -72,15 +76,16 @@ def starting(levels: "str | int | ArrayLike") -> tuple[Array, bool]:
 
     Examples
     --------
-    >>> starting("adaptive")
-    (array([0., 1.]), True)
+    >>> z, refining = starting("adaptive")
+    >>> len(z), refining
+    (17, True)
     >>> starting("sine:2")
     (array([0. , 0.5, 1. ]), False)
     """
     if isinstance(levels, str):
         name, _, count = levels.partition(":")
         if name == "adaptive" and not count:
-            return uniform(1), True
+            return uniform(START_INTERVALS), True
         if name == "sine" and (not count or count.isdecimal()):
             return sine(int(count) if count else SINE_DEFAULT), False
         raise ValueError(f'levels: given {levels!r}, expected "adaptive", "sine", "sine:N", an integer or an array')

@@ -38,6 +38,7 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
 
 def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
     """Return a C-ordered array of floats; text is not read as numbers."""
+    refuse_masked(name, values)
     try:
         raw = np.asarray(values)
         if raw.dtype.kind not in "biufO":
@@ -47,6 +48,12 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
         raise TypeError(
             f"{name}: given {type(values).__name__} that is not numeric, expected floats ({error})"
         ) from None
+
+
+def refuse_masked(name: str, values: object) -> None:
+    """Refuse masked entries: as plain arrays they would be read as if nothing were missing."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name}: given a masked array with entries missing, expected every entry")
 
 
 def _complaint(x: Array, where: str) -> str:
@@ -72,6 +79,7 @@ def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
 
 def label(y: float) -> float:
     """Return one label as a float in [0, 1]."""
+    refuse_masked("label", y)
     try:
         if isinstance(y, (str, bytes)):
             raise TypeError

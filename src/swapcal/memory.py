@@ -11,8 +11,11 @@ from swapcal.kernels.state import (
     CODES_LEARNER,
     CODES_MIXING,
     LEVELS,
+    NEWBORN_REACH,
     ONS_LEARNER,
     RIDGE,
+    SPLIT_SHARE_OF_DIM,
+    SPLIT_SHARE_OF_RIDGE,
     START,
     T_SLOT_LOW,
     TICKET,
@@ -28,7 +31,10 @@ PER_SLOT = State._fields[: State._fields.index("totals")]
 def allocate(
     levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int, start: Array | None = None
 ) -> State:
-    """Return the memory of a forecaster that has seen nothing; learners start from `start`, or the constant z."""
+    """Return the memory of a forecaster that has seen nothing; learners start from `start`, or the constant z.
+
+    `knobs` are the first four; the others follow from λ, the dimension and the prior.
+    """
     width, n = padded(dim), len(levels)
     gram = width * (width + 1) // 2 if codes[CODES_LEARNER] == ONS_LEARNER else 0
     z = np.zeros(slots)
@@ -51,12 +57,24 @@ def allocate(
         excess=np.zeros(slots),
         potential=np.zeros(slots),
         slack=np.zeros(slots),
-        totals=np.zeros(2),
+        totals=np.zeros(1),
         counts=np.array([n, 0, 0]),
-        knobs=np.array(knobs),
+        knobs=np.array([*knobs, split_floor(dim, knobs[RIDGE]), _newborn_reach(start)]),
         codes=np.array(codes),
         seed=np.array([seed], np.uint64),
     )
+
+
+def split_floor(dim: int, ridge: float) -> float:
+    """Return φ: an interval may always cost κφ before it splits."""
+    return max(SPLIT_SHARE_OF_RIDGE * ridge, SPLIT_SHARE_OF_DIM * dim)
+
+
+def _newborn_reach(start: Array | None) -> float:
+    """Return how far from e_1 newborns may start: as far as the prior does, if that is farther than usual."""
+    if start is None:
+        return NEWBORN_REACH
+    return max(NEWBORN_REACH, float(np.hypot(start[0] - 1.0, np.linalg.norm(start[1:]))))
 
 
 def with_slots(state: State, slots: int) -> State:

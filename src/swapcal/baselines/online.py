@@ -90,7 +90,7 @@ class OnlineBaseline:
         labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast))
         assert forecast._contexts is not None, "only learned forecasts drop their contexts"
         self._advance(forecast._contexts, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
-        forecast._learned = True
+        forecast.settle()
 
     def run(
         self,

@@ -16,11 +16,13 @@ True
 """
 
 from swapcal.bounds.adaptive import (
+    adaptive_distance2,
     adaptive_gap,
     adaptive_levels,
     adaptive_psreg,
     adaptive_smcal2,
     adaptive_sreg,
+    split_floor,
 )
 from swapcal.bounds.batch import (
     action_deviation,
@@ -124,6 +126,7 @@ __all__ = [
     "THEOREMS",
     "Bound",
     "action_deviation",
+    "adaptive_distance2",
     "adaptive_gap",
     "adaptive_levels",
     "adaptive_psreg",
@@ -182,6 +185,7 @@ __all__ = [
     "smcal2_from_psreg",
     "somni",
     "somni_from_smcal1",
+    "split_floor",
     "sreg",
     "sreg_from_psreg",
     "swap_gain",

@@ -1,80 +1,79 @@
-"""Self-refining levels: no horizon, no N, and still a worst-case bound.
+"""Self-refining levels: no horizon, no N, and still a worst-case bound, from T, d, λ and κ alone.
 
-An interval of width h adds D_t ≤ h²/4 to its account S on each round it serves and splits at its midpoint
-as soon as S > κ(½(R_i + R_{i+1}) + 0.1λ), R being the endpoint learners' accumulated Σ α²(w − y)² q/(1 +
-αq); its halves start at S = 0. The account is checked after every round. λ is the ridge of every learner.
+The levels start as i/16. An interval of width h adds D_t ≤ h²/4 to its account S on each round it serves and splits
+at its midpoint as soon as S > κ(½(R_i + R_{i+1}) + φ), φ = 0.1·max(λ, d/50), R being the endpoint learners' regret
+potential, e.g. Σ α²(w − y)² q/(1 + αq) for ridge; its halves start at S = 0. The account is checked after every round.
+λ is the ridge of every learner. A newborn level's learner starts from its neighbours' mean, projected onto the ball of
+radius 3 around e_1 (the constant ½), so that its distance to every comparator is bounded before any data.
 """
 
 from __future__ import annotations
 
-from math import log, log1p
+from math import log, log2
 
+from swapcal import memory
 from swapcal.bounds.bound import Bound, require_dim, require_horizon, require_nonnegative, require_positive
 from swapcal.bounds.concentration import log_cover_size
-from swapcal.bounds.learners import ridge_regret
+from swapcal.bounds.learners import learner_regret
 from swapcal.bounds.realised import smcal2_from_psreg, sreg_from_psreg
+from swapcal.kernels.state import NEWBORN_REACH, START_INTERVALS
 
-__all__ = ["adaptive_gap", "adaptive_levels", "adaptive_psreg", "adaptive_smcal2", "adaptive_sreg"]
+__all__ = [
+    "adaptive_distance2",
+    "adaptive_gap",
+    "adaptive_levels",
+    "adaptive_psreg",
+    "adaptive_smcal2",
+    "adaptive_sreg",
+    "split_floor",
+]
 
-SPLIT_FLOOR = 0.1
+START_DEPTH = round(log2(START_INTERVALS))
 
 
-def adaptive_levels(horizon: float, kappa: float = 0.2, ridge: float = 1.0) -> Bound:
-    """Largest number of levels after T rounds: at most 2 + 3.4·(2.5T/(κλ))^{1/3}.
+def split_floor(dim: int, ridge: float = 1.0) -> float:
+    """Return φ = 0.1·max(λ, d/50): what an interval may always cost, in units of κ, before it splits.
 
-    *Proof.* At depth k, h = 2⁻ᵏ, a split needs S > 0.1κλ, hence more than 0.4κλ·4ᵏ rounds and at least
-    one. Every round serves one interval, so s_k splits at depth k satisfy Σ_k s_k max(1, 0.4κλ·4ᵏ) ≤ T,
-    and s_k ≤ 2ᵏ. Each split adds one level to {0, 1}. Shallow splits are cheapest, so filling the depths
-    in order maximises Σ s_k: this is the value returned. Already s_k ≤ min(2ᵏ, M 4⁻ᵏ), M = 2.5T/(κλ),
-    gives Σ s_k ≤ 2M^{1/3} + (4/3)M^{1/3} by cutting at 8ᵏ = M.
-
-    Parameters
-    ----------
-    horizon
-        Number of rounds T.
-    kappa, ridge
-        κ and λ.
+    A learner costs λB² + d ln(…) in any case, so φ of that order in d makes rounding and learning cost alike.
 
     Examples
     --------
-    >>> float(adaptive_levels(1)), float(adaptive_levels(10**6))
-    (3.0, 411.0)
-    """
-    splits = sum(_splits(horizon, kappa, ridge))
-    return Bound(2.0 + splits, 1 / 3, "ours: number of self-refined levels", levels=int(splits) + 1)
-
-
-def adaptive_gap(horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0) -> Bound:
-    """Bound Σ D_t under self-refining levels.
-
-    *Proof.* An account never exceeds its threshold by more than one round's h²/4. Over the I = 2L − 3
-    intervals that ever existed when L levels exist, Σ D_t ≤ Σ [κ(½(R_i + R_{i+1}) + 0.1λ) + h²/4]. The
-    widths contribute Σ_k 2ᵏ 4⁻ᵏ/4 ≤ ½. R_v ≤ d ln(1 + n_v/(λd)), and a level bounds at most two intervals
-    of each of the K depths in use, so the 2I masses met in the sum add to at most 2KT and Jensen's
-    inequality gives
-
-        Σ D_t ≤ κI [d ln(1 + KT/(λdI)) + 0.1λ] + ½,
-
-    increasing in I and K. Also Σ D_t ≤ T/4, since h ≤ 1.
-
-    Examples
-    --------
-    >>> float(adaptive_gap(4, 2))
-    1.0
+    >>> split_floor(5), split_floor(5, ridge=40.0), split_floor(200)
+    (0.1, 4.0, 0.4)
     """
     require_dim(dim)
-    splits = _splits(horizon, kappa, ridge)
-    intervals, depths = 2 * sum(splits) + 1, len(splits) + 1
-    learners = dim * log1p(depths * horizon / (ridge * dim * intervals))
-    value = kappa * intervals * (learners + SPLIT_FLOOR * ridge) + 0.5
-    return Bound(min(value, horizon / 4), 1 / 3, "ours: gap of self-refining levels")
+    require_positive("ridge", ridge)
+    return memory.split_floor(dim, ridge)
 
 
-def adaptive_psreg(horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0, distance2: float = 36.0) -> Bound:
-    """Bound PSReg of ridge × hedge on self-refining levels by Õ(T^{1/3} d).
+def adaptive_distance2(target: str = "sreg", reach: float = NEWBORN_REACH) -> float:
+    """Largest ‖θ − θ_0‖² from a learner's start, at most `reach` from e_1, to the comparators of the target.
 
-    With λ ∝ d it is Õ(T^{1/3} d^{2/3}), as on the uniform grid. The value is `adaptive_gap` plus L[λB² + d
-    ln(1 + T/(λdL))] with L from `adaptive_levels`.
+    ``"sreg"``: F_4^lin lies within 5 of e_1 (at −4e_1). ``"smcal"``: the class v + F_1^lin lies within 3, since
+    |2v − 1| ≤ 1 and Θ_1 has radius 2. First levels start from 2v e_1, within 1 of e_1, or from a prior of the user's,
+    whose distance from e_1 replaces 3 if it is larger.
+
+    Examples
+    --------
+    >>> adaptive_distance2(), adaptive_distance2("smcal")
+    (64.0, 36.0)
+    """
+    if target not in ("sreg", "smcal"):
+        raise ValueError(f"target must be 'sreg' or 'smcal', got {target!r}")
+    require_nonnegative("reach", reach)
+    return float((5.0 if target == "sreg" else 3.0) + reach) ** 2
+
+
+def adaptive_levels(
+    horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0, *, floor: float | None = None
+) -> Bound:
+    """Largest number of levels after T rounds: at most 17 + (10/3)(T/(4κφ))^{1/3}, φ = `split_floor`.
+
+    *Proof.* At depth k, h = 2⁻ᵏ, a split needs S > κφ, hence more than 4κφ·4ᵏ rounds and at least one. Every round
+    serves one interval, so s_k splits at depth k satisfy Σ_k s_k max(1, 4κφ·4ᵏ) ≤ T, and s_k ≤ 2ᵏ, k ≥ 4. Each split
+    adds one level to the first 17. Shallow splits are cheapest, so filling the depths in order maximises Σ s_k: this
+    is the value returned. Already s_k ≤ min(2ᵏ, M 4⁻ᵏ), M = T/(4κφ), gives Σ s_k ≤ 2M^{1/3} + (4/3)M^{1/3} by cutting
+    at 8ᵏ = M.
 
     Parameters
     ----------
@@ -82,21 +81,94 @@ def adaptive_psreg(horizon: float, dim: int, kappa: float = 0.2, ridge: float = 
         T and d.
     kappa, ridge
         κ and λ.
-    distance2
-        B², the largest ‖θ_v − θ_0v‖² over levels. A level born of a split starts from its neighbours'
-        mean, so this is the one data-dependent number; with prior 2v e_1 everywhere it is 36, or 4 for v +
-        F_1^lin.
+    floor
+        φ; `split_floor` unless told. Coordinates appended later leave it as it was.
 
     Examples
     --------
-    >>> adaptive_psreg(10**6, 5).exponent == 1 / 3
-    True
+    >>> float(adaptive_levels(1, 1)), float(adaptive_levels(10**6, 1)), float(adaptive_levels(10**6, 200))
+    (17.0, 411.0, 268.0)
+    """
+    splits = sum(_splits(horizon, kappa, _floor(dim, ridge, floor)))
+    count = START_INTERVALS + splits
+    return Bound(1.0 + count, 1 / 3, "ours: number of self-refined levels", levels=count, dim_exponent=-1 / 3)
+
+
+def adaptive_gap(
+    horizon: float,
+    dim: int,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    *,
+    learner: str = "ridge",
+    floor: float | None = None,
+) -> Bound:
+    """Bound Σ D_t under self-refining levels.
+
+    *Proof.* An account never exceeds its threshold by more than one round's h²/4. Over the I = 16 + 2·(splits)
+    intervals that ever existed, Σ D_t ≤ Σ [κ(½(R_i + R_{i+1}) + φ) + h²/4]. The widths contribute at most
+    Σ_{k≥4} 2ᵏ 4⁻ᵏ/4 = 1/32. R_v ≤ r(n_v) with r concave (for ridge r(n) = d ln(1 + n/(λd))), and a level bounds at
+    most two intervals of each of the K depths in use, so the 2I masses met in the sum add to at most 2KT and Jensen's
+    inequality gives
+
+        Σ D_t ≤ κI [r(KT/I) + φ] + 1/32,
+
+    increasing in I and K. Also Σ D_t ≤ T/1024, since h ≤ 1/16.
+
+    Parameters
+    ----------
+    horizon, dim, kappa, ridge, floor
+        As in `adaptive_levels`.
+    learner
+        ``"ridge"``, ``"vaw"``, ``"ons"`` or ``"ons-fast"``.
+
+    Examples
+    --------
+    >>> float(adaptive_gap(1024, 2))
+    1.0
+    """
+    phi = _floor(dim, ridge, floor)
+    splits = _splits(horizon, kappa, phi)
+    intervals, depths = START_INTERVALS + 2 * sum(splits), len(splits) + 1
+    potential = float(learner_regret(learner, depths * horizon / intervals, dim, ridge=ridge, distance2=0.0))
+    value = kappa * intervals * (potential + phi) + 1 / (2 * START_INTERVALS)
+    trivial = horizon / (4 * START_INTERVALS**2)
+    return Bound(min(value, trivial), 1 / 3, "ours: gap of self-refining levels", dim_exponent=2 / 3)
+
+
+def adaptive_psreg(
+    horizon: float,
+    dim: int,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    distance2: float = adaptive_distance2(),
+    *,
+    learner: str = "ridge",
+    floor: float | None = None,
+) -> Bound:
+    """Bound PSReg of hedging on self-refining levels by Õ(T^{1/3} d^{2/3}), for any fixed λ ≤ O(d).
+
+    The value is `adaptive_gap` plus L times a learner's regret at mass T/L, e.g. L[λB² + d ln(1 + T/(λdL))] for ridge,
+    with L from `adaptive_levels`. It depends on T, d, λ and κ, and on nothing that happens.
+
+    Parameters
+    ----------
+    horizon, dim, kappa, ridge, learner, floor
+        As in `adaptive_gap`.
+    distance2
+        B², the largest ‖θ − θ_0v‖² over levels and comparators: `adaptive_distance2`, 64 for F_4^lin.
+
+    Examples
+    --------
+    >>> bound = adaptive_psreg(10**6, 5)
+    >>> bound.exponent == 1 / 3, bound.dim_exponent == 2 / 3
+    (True, True)
     """
     require_nonnegative("distance2", distance2)
-    count = float(adaptive_levels(horizon, kappa, ridge))
-    learners = count * float(ridge_regret(horizon / count, dim, ridge=ridge, distance2=distance2))
-    value = float(adaptive_gap(horizon, dim, kappa, ridge)) + learners
-    return Bound(value, 1 / 3, "ours: ridge on self-refining levels")
+    count = float(adaptive_levels(horizon, dim, kappa, ridge, floor=floor))
+    learners = count * float(learner_regret(learner, horizon / count, dim, ridge=ridge, distance2=distance2))
+    value = float(adaptive_gap(horizon, dim, kappa, ridge, learner=learner, floor=floor)) + learners
+    return Bound(value, 1 / 3, f"ours: {learner} on self-refining levels", dim_exponent=2 / 3)
 
 
 def adaptive_sreg(
@@ -105,7 +177,7 @@ def adaptive_sreg(
     delta: float,
     kappa: float = 0.2,
     ridge: float = 1.0,
-    distance2: float = 36.0,
+    distance2: float = adaptive_distance2(),
 ) -> Bound:
     """Realised contextual swap regret against F_4^lin on self-refining levels, with probability 1 − δ.
 
@@ -118,10 +190,10 @@ def adaptive_sreg(
     True
     """
     pseudo = adaptive_psreg(horizon, dim, kappa, ridge, distance2)
-    count, spare = _created_and_spare(horizon, kappa, ridge)
+    count, spare = _created_and_spare(horizon, kappa, split_floor(dim, ridge))
     cover = float(log_cover_size(dim, 1 / horizon, radius=2.0)) + spare
     value = float(sreg_from_psreg(float(pseudo), count, cover, delta)) + 18.0
-    return Bound(value, 1 / 3, "ours: swap regret on self-refining levels")
+    return Bound(value, 1 / 3, "ours: swap regret on self-refining levels", dim_exponent=2 / 3)
 
 
 def adaptive_smcal2(
@@ -130,7 +202,7 @@ def adaptive_smcal2(
     delta: float,
     kappa: float = 0.2,
     ridge: float = 1.0,
-    distance2: float = 4.0,
+    distance2: float = adaptive_distance2("smcal"),
 ) -> Bound:
     """Realised ℓ2 swap multicalibration against F_1^lin on self-refining levels, with probability 1 − δ.
 
@@ -142,29 +214,36 @@ def adaptive_smcal2(
     True
     """
     pseudo = adaptive_psreg(horizon, dim, kappa, ridge, distance2)
-    count, spare = _created_and_spare(horizon, kappa, ridge)
+    count, spare = _created_and_spare(horizon, kappa, split_floor(dim, ridge))
     cover = float(log_cover_size(dim, 1 / horizon)) + spare
     value = float(smcal2_from_psreg(float(pseudo), count, cover, delta)) + 10.0
-    return Bound(value, 1 / 3, "ours: swap multicalibration on self-refining levels")
+    return Bound(value, 1 / 3, "ours: swap multicalibration on self-refining levels", dim_exponent=2 / 3)
 
 
-def _splits(horizon: float, kappa: float, ridge: float) -> list[int]:
-    """Fill depths 0, 1, 2, … with splits until the rounds are spent, as deep as one branch can reach."""
+def _floor(dim: int, ridge: float, floor: float | None) -> float:
+    usual = split_floor(dim, ridge)
+    if floor is None:
+        return usual
+    require_positive("floor", floor)
+    return floor
+
+
+def _splits(horizon: float, kappa: float, floor: float) -> list[int]:
+    """Fill depths 4, 5, 6, … with splits until the rounds are spent, as deep as one branch can reach."""
     require_horizon(horizon)
     require_positive("kappa", kappa)
-    require_positive("ridge", ridge)
     filled: list[int] = []
     budget = branch = float(horizon)
-    while branch >= (cost := max(1.0, 4 * SPLIT_FLOOR * kappa * ridge * 4.0 ** len(filled))):
+    while branch >= (cost := max(1.0, 4 * kappa * floor * 4.0 ** (START_DEPTH + len(filled)))):
         branch -= cost
-        afforded = min(2 ** len(filled), int(budget / cost))
+        afforded = min(START_INTERVALS * 2 ** len(filled), int(budget / cost))
         budget -= afforded * cost
         filled.append(afforded)
     return filled
 
 
-def _created_and_spare(horizon: float, kappa: float, ridge: float) -> tuple[int, float]:
+def _created_and_spare(horizon: float, kappa: float, floor: float) -> tuple[int, float]:
     """Return N for the created levels and the log-ratio of possible to created levels."""
-    splits = _splits(horizon, kappa, ridge)
-    created = sum(splits) + 2
-    return created - 1, log(max(2 ** len(splits) + 1, created) / created)
+    splits = _splits(horizon, kappa, floor)
+    created = START_INTERVALS + 1 + sum(splits)
+    return created - 1, log(max(START_INTERVALS * 2 ** len(splits) + 1, created) / created)

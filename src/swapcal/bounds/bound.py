@@ -25,6 +25,8 @@ class Bound:
         ``False`` when only the order is known and the constant was set to 1.
     levels
         The number of grid intervals N the value was computed with, if any.
+    dim_exponent
+        The power of the dimension d once logarithms are ignored; ``None`` where none is stated.
 
     Examples
     --------
@@ -39,6 +41,7 @@ class Bound:
     citation: str
     explicit: bool = True
     levels: int | None = None
+    dim_exponent: float | None = None
 
     def __post_init__(self) -> None:
         # NumPy scalars would make float(bound) warn: __float__ must return an exact float.

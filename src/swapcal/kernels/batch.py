@@ -9,7 +9,7 @@ from swapcal.kernels.learners import clip, learn_level
 from swapcal.kernels.linalg import dot
 from swapcal.kernels.loop import crossing, refine
 from swapcal.kernels.mixing import hedge_gap, hedge_weight
-from swapcal.kernels.state import CODES_ADAPTIVE, GAP, LEVELS, UPDATES, WORST_GAP, Scratch, State
+from swapcal.kernels.state import CODES_ADAPTIVE, GAP, LEVELS, UPDATES, Scratch, State
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -65,7 +65,6 @@ def learn_rows(
         means[row] = state.z[low] + share * width
         learn_level(state, low, x, y[row], a * (1.0 - share), w_low, scratch)
         learn_level(state, high, x, y[row], a * share, w_high, scratch)
-        state.totals[WORST_GAP] += 0.25 * a * width * width
         state.totals[GAP] += a * gap
         state.counts[UPDATES] += 1
         if state.codes[CODES_ADAPTIVE] == 1:

@@ -20,6 +20,18 @@ def clip(w: float) -> float:
     return min(1.0, max(0.0, w))
 
 
+@lean
+def pull_to_half(theta: Array, reach: float) -> None:
+    """Project θ onto the ball of radius `reach` around e_1, the constant ½, in place."""
+    theta[0] -= 1.0
+    distance2 = dot(theta, theta)
+    if distance2 > reach * reach:
+        shrink = reach / np.sqrt(distance2)
+        for i in range(theta.shape[0]):
+            theta[i] *= shrink
+    theta[0] += 1.0
+
+
 @inlined
 def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
     """Move θ to the new ridge solution; return αq/(1 + αq), the share of the loss that the bound charges."""

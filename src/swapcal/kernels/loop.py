@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from swapcal.kernels.draw import fingerprint, uniform
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.learners import clip, learn_level
+from swapcal.kernels.learners import clip, learn_level, pull_to_half
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
     hedge_gap,
@@ -23,12 +23,13 @@ from swapcal.kernels.state import (
     CODES_ADAPTIVE,
     CODES_LEARNER,
     CODES_MIXING,
+    FLOOR,
     GAP,
     HEDGE,
     KAPPA,
     LATE,
     LEVELS,
-    RIDGE,
+    REACH,
     T_GAP,
     T_HIGH,
     T_ISSUED,
@@ -42,23 +43,23 @@ from swapcal.kernels.state import (
     T_WEIGHT,
     UPDATES,
     VAW_LEARNER,
-    WORST_GAP,
     Scratch,
     State,
 )
 
 Array = NDArray[np.float64]
 
-# theory: an interval splits when its rounding loss exceeds κ times its learners' loss plus this share of λ.
-SPLIT_FLOOR = 0.1
+# Wishes this close are the same wish, rounded by other code or another processor. Taking one for the other adds at most
+# twice this to the regret of a round, which is below the rounding of the certificate itself.
+SAME_WISH = 5e-14
 
 
 @inlined
-def wish(state: State, slot: int, x: Array) -> float:
-    """Return what the learner of a level would forecast if it carried the whole weight."""
+def wish(state: State, slot: int, x: Array, alpha: float) -> float:
+    """Return what the learner of a level forecasts if it is to carry weight α; only VAW's forecast depends on that."""
     r = row_dot(state.theta, slot, x)
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
-        return shrunk(r, quadratic(state.factor[slot], state.scale[slot], x), 1.0)
+        return shrunk(r, quadratic(state.factor[slot], state.scale[slot], x), alpha)
     return clip(r)
 
 
@@ -75,7 +76,7 @@ def crossing(state: State, x: Array) -> tuple[int, int, float, float]:
     if hi > 1:
         k = (lo + hi) // 2
         middle = state.order[k]
-        w = wish(state, middle, x)
+        w = wish(state, middle, x, 1.0)
         z = state.z[middle]
         if w >= z:
             lo = k
@@ -86,7 +87,7 @@ def crossing(state: State, x: Array) -> tuple[int, int, float, float]:
         k = min(hi - 1, lo + int(share * (hi - lo)))
     while True:
         low, high = state.order[k], state.order[k + 1]
-        w_low, w_high = wish(state, low, x), wish(state, high, x)
+        w_low, w_high = wish(state, low, x, 1.0), wish(state, high, x, 1.0)
         turn += 1
         if w_low < state.z[low] and k > lo:
             hi = k
@@ -189,7 +190,7 @@ def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, s
 
 @inlined
 def split(state: State, low: int, high: int) -> None:
-    """Put a new level half-way between two neighbours, its learner starting from their mean."""
+    """Put a new level half-way between two neighbours, its learner starting from their mean, or as near as it may."""
     middle = 0.5 * (state.z[low] + state.z[high])
     if not state.z[low] < middle < state.z[high]:
         return
@@ -205,9 +206,10 @@ def split(state: State, low: int, high: int) -> None:
     state.z[new] = middle
     state.slack[low] = 0.0
     for i in range(state.theta.shape[1]):
-        mean = 0.5 * (state.theta[low, i] + state.theta[high, i])
-        state.theta[new, i] = mean
-        state.prior[new, i] = mean
+        state.theta[new, i] = 0.5 * (state.theta[low, i] + state.theta[high, i])
+    pull_to_half(state.theta[new], state.knobs[REACH])
+    for i in range(state.theta.shape[1]):
+        state.prior[new, i] = state.theta[new, i]
 
 
 @inlined
@@ -216,9 +218,38 @@ def refine(state: State, low: int, high: int, gap: float) -> None:
     if state.right[low] != high:
         return
     state.slack[low] += gap
-    learning = 0.5 * (state.potential[low] + state.potential[high]) + SPLIT_FLOOR * state.knobs[RIDGE]
+    learning = 0.5 * (state.potential[low] + state.potential[high]) + state.knobs[FLOOR]
     if state.slack[low] > state.knobs[KAPPA] * learning:
         split(state, low, high)
+
+
+@inlined
+def differs(state: State, slot: int, x: Array, alpha: float, w: float) -> bool:
+    """Say whether a level that was issued with weight α and wish w would now wish something else."""
+    return alpha > 0.0 and abs(wish(state, slot, x, alpha) - w) > SAME_WISH
+
+
+@inlined
+def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
+    """Say whether labels were learned since the ticket was issued, here or by the copy that issued it.
+
+    The worst-case bounds are about learners whose wish is the one that was issued, on levels that are still neighbours.
+    A count of labels cannot tell two copies of one forecaster apart that have learned equally many; their wishes can.
+    """
+    if ticket[T_ISSUED] != state.counts[UPDATES]:
+        return True
+    if state.codes[CODES_MIXING] == HEDGE:
+        low, high, weight = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH]), ticket[T_WEIGHT]
+        return (
+            state.right[low] != high
+            or differs(state, low, x, 1.0 - weight, ticket[T_W_LOW])
+            or differs(state, high, x, weight, ticket[T_W_HIGH])
+        )
+    n = mix.shape[0] // 2
+    changed = 0
+    for slot in range(n):
+        changed += differs(state, slot, x, mix[slot], mix[n + slot])
+    return changed > 0
 
 
 @inlined
@@ -236,12 +267,8 @@ def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, scratch: 
         else:
             slot, alpha, w = high, ticket[T_WEIGHT], ticket[T_W_HIGH]
         learn_level(state, slot, x, y, alpha, w, scratch)
-    width = ticket[T_HIGH] - ticket[T_LOW]
-    state.totals[WORST_GAP] += 0.25 * width * width
     gap = ticket[T_GAP]
     state.totals[GAP] += gap
-    if ticket[T_ISSUED] != state.counts[UPDATES]:
-        state.counts[LATE] += 1
     state.counts[UPDATES] += 1
     if state.codes[CODES_ADAPTIVE] == 1:
         refine(state, low, high, gap)
@@ -275,6 +302,8 @@ def advance(
         mix = mixes[row % mixes.shape[0]]
         if tickets[row, T_SLOT_LOW] < 0.0:
             issue(state, x, events[row % events.shape[0]], tickets[row], mix, scratch)
+        elif labelled and outdated(state, x, tickets[row], mix):
+            state.counts[LATE] += 1
         if labelled:
             learn(state, x, y[row], tickets[row], mix, scratch)
     return rows

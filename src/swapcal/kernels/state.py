@@ -13,16 +13,27 @@ HEDGE, BLUM_MANSOUR = 0, 1
 
 # codes
 CODES_LEARNER, CODES_MIXING, CODES_ADAPTIVE = 0, 1, 2
-# knobs: λ, κ, the Online Newton Step's β, and A's initial diagonal (λ, or ω for the Online Newton Step)
-RIDGE, KAPPA, STEP, START = 0, 1, 2, 3
+# knobs: λ, κ, the Online Newton Step's β, A's initial diagonal (λ, or ω for the Online Newton Step), what an interval
+# may always cost before it splits, and how far from the constant ½ a newborn level's learner may start
+RIDGE, KAPPA, STEP, START, FLOOR, REACH = range(6)
 # counts
 LEVELS, UPDATES, LATE = 0, 1, 2
-# totals: Σ D_t and its worst case Σ h_t²/4
-GAP, WORST_GAP = 0, 1
+# totals: Σ D_t
+GAP = 0
 
 # a ticket's columns
 (T_P, T_MEAN, T_LOW, T_HIGH, T_WEIGHT, T_W_LOW, T_W_HIGH, T_GAP, T_SLOT_LOW, T_SLOT_HIGH, T_ISSUED) = range(11)
 TICKET = 11
+
+# Self-refining levels. They start as i/16: coarser ones would issue certainties before the first labels come back.
+START_INTERVALS = 16
+# An interval splits when its rounding loss exceeds κ times its learners' loss plus the larger of these shares of λ and
+# d. A learner costs λB² + d ln(…) in any case; without the share of d there would be too many of them in high dimension
+# for the d^{2/3} of the theorem. A larger share is felt at low base rates, where levels must be near 0 early.
+SPLIT_SHARE_OF_RIDGE, SPLIT_SHARE_OF_DIM = 0.1, 0.002
+# A newborn's learner starts within this distance of e_1, the constant ½, so that the worst-case bound knows how far its
+# comparators are before any data. A ball around ½ treats a label and its complement alike.
+NEWBORN_REACH = 3.0
 
 
 class State(NamedTuple):

@@ -17,7 +17,7 @@ from swapcal.contexts import Contexts, Encoded
 from swapcal.contexts.table import columns_of
 from swapcal.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.forecast import Forecast
-from swapcal.kernels.state import T_HIGH, T_MEAN, T_WEIGHT, TICKET
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, TICKET
 from swapcal.live import keeping
 from swapcal.live.composition import Composition, Records
 from swapcal.live.labels import ConflictingLabelError, Id, Ledger, Open, Status, stacked
@@ -27,9 +27,9 @@ Array = NDArray[np.float64]
 
 KIND, VERSION = "live", 1
 WINDOW = 4096  # rows looked at for the next arrival of a label; a bound on the work, without effect on results
-# The ticket before anything is known: either end with probability one half.
+# The ticket before anything is known: one half, surely.
 NO_KNOWLEDGE = np.zeros(TICKET)
-NO_KNOWLEDGE[[T_MEAN, T_HIGH, T_WEIGHT]] = 0.5, 1.0, 0.5
+NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
 
 
 @dataclass(frozen=True)
