@@ -49,7 +49,8 @@ def compare(value: float, null: Array) -> Noise:
     0.55
     """
     low, q95, high = np.quantile(null, [0.025, 0.95, 0.975])
-    reached = int(np.sum(null >= value * (1 - 1e-12) - 1e-15))  # rounding must not break ties
+    slack = 1e-12 * max(abs(value), float(np.abs(null).max()))  # rounding must not break ties
+    reached = int(np.sum(null >= value - slack))
     detectable = q95 + norm.ppf(POWER) * null.std()
     return Noise(
         float(value),
