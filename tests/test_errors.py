@@ -126,6 +126,36 @@ def test_two_dimensional_mcal1_is_exact():
     assert errors.mcal1_linear(n, g).lower == pytest.approx(exact)
 
 
+def test_the_interval_of_mcal1_ends_at_the_smaller_of_two_bounds():
+    """Two levels accused in orthogonal directions: the pooled bound is exact; beside a huge level the other wins."""
+    g = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    radius = 2 / np.sqrt(3)
+    even = errors.mcal1_linear(np.array([1.0, 1.0]), g)
+    assert even.lower == pytest.approx(radius * np.sqrt(2))
+    assert even.upper == pytest.approx(radius * np.sqrt(2))
+    uneven = errors.mcal1_linear(np.array([1.0, 100.0]), g)
+    assert uneven.lower == pytest.approx(radius * np.sqrt(2))
+    assert uneven.upper == pytest.approx(2 * radius)
+    A = np.zeros(2)
+    even, uneven = (errors.mcal1_affine(np.array(n), A, g) for n in ([1.0, 1.0], [1.0, 100.0]))
+    assert even.lower == pytest.approx(np.sqrt(0.5))
+    assert even.upper == pytest.approx(np.sqrt(0.5))
+    assert uneven.upper == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_function_accuses_beyond_the_interval_of_mcal1(seed):
+    """With a tail of two coordinates every direction can be tried."""
+    rng = np.random.default_rng(seed)
+    n, g = rng.uniform(1, 20, 7), rng.standard_normal((7, 3))
+    angle = np.linspace(0, np.pi, 20_001)
+    tail = 2 / np.sqrt(3) * np.column_stack([np.cos(angle), np.sin(angle)])
+    best = max(2 * np.abs(g[:, 0]).sum(), np.abs(g[:, 1:] @ tail.T).sum(axis=0).max())
+    found = errors.mcal1_linear(n, g)
+    assert found.lower == pytest.approx(best, rel=1e-6)
+    assert best <= found.upper * (1 + 1e-12)
+
+
 def test_pooled_affine_hard_case_fills_the_sphere():
     g = np.array([[0.0, 2.0], [0.0, -2.0]])
     value, theta = errors.mcal2_affine(np.ones(2), np.array([1.0, 1.0]), g)
