@@ -126,6 +126,18 @@ def test_contexts_of_a_level_without_events_do_not_vary(by_row):
     np.testing.assert_allclose(drawn[silent, 1], -0.1 * 0.2, atol=1e-9)
 
 
+def test_a_level_dominated_by_one_row_keeps_the_variance_of_its_contexts():
+    """One row weighs a thousand times the others; the binomial with the sum's moments has a single toss."""
+    rng = np.random.default_rng(8)
+    X, weights = contexts(200, rng), np.ones(200)
+    weights[0] = 1000.0
+    X[0, 1:] = 0.0
+    audit = Audit(np.full(200, 0.3), rng.random(200) < 0.3, X, weights=weights)
+    drawn = simulate(audit._observed[0], {"g": lambda scene, r: r.g[:, 0]}, 4000, 0, None, audit.levels)["g"]
+    expected = 0.21 * np.sum((weights[:, None] * X) ** 2, axis=0)
+    assert drawn.var(axis=0) == pytest.approx(expected, rel=0.15)
+
+
 def fractional(p, rng, size=()):
     """Outcomes in (0, 1) with mean p and a tenth of a coin's variance."""
     return rng.beta(9 * p, 9 * (1 - p), size=(*size, len(p)))
@@ -163,7 +175,7 @@ def test_the_null_says_how_fractional_outcomes_are_redrawn(by_row):
     assert "between 0 and 1" not in null(coins)
     said = "signs of residuals flipped" if by_row else "spread as observed"
     assert f"{said} in all levels with outcomes between 0 and 1" in null(fractional(p, rng))
-    assert f"{said} in 1 levels" in null(np.where(p == 0.4, 0.5, coins))
+    assert f"{said} in 1 level with" in null(np.where(p == 0.4, 0.5, coins))
 
 
 @MODES

@@ -91,7 +91,7 @@ def describe(scene: Scene, by_row: bool) -> str:
     count = int(scene.fractional.sum())
     if not count:
         return coins
-    where = "all levels" if count == int((scene.n > 0).sum()) else f"{count} levels"
+    where = "all levels" if count == int((scene.n > 0).sum()) else f"{count} level{'s' if count > 1 else ''}"
     return f"{coins}; {flips} in {where} with outcomes between 0 and 1"
 
 
@@ -132,11 +132,14 @@ def _liveliness(whole: Cells, total: Array) -> Array:
     """Return by how much contexts can vary given a level's total (B, L), in units of how much they do on average.
 
     Which k of m rows had the event is all that is left open: a variance of k(m − k)/(m − 1), 0 if none or all had.
+    One row has nothing open, and many rows that weigh like one have more than their total tells.
     """
     m, p = whole.tosses, whole.chance
-    usual = np.where(m > 1, (m - 1.0) * p * (1.0 - p), 1.0)
-    events = p + total / np.where((m > 0) & (whole.jump > 0), m * whole.jump, 1.0)
-    return np.asarray(np.sqrt(np.clip(events * (1.0 - events), 0.0, 0.25) * m / np.where(usual > 0, usual, 1.0)))
+    usual = (m - 1.0) * p * (1.0 - p)
+    known = (usual > 0) & (whole.jump > 0)
+    events = p + total / np.where(known, m * whole.jump, 1.0)
+    variance = np.clip(events * (1.0 - events), 0.0, 0.25) * m / np.where(known, usual, 1.0)
+    return np.sqrt(np.where(known, variance, 1.0))
 
 
 def _share_total(scene: Scene, S: Array) -> Array:
