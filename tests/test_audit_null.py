@@ -75,7 +75,7 @@ def test_null_covariance_squares_the_weights(by_row):
     rng = np.random.default_rng(2)
     rows = 2000
     p, X, weights = rng.choice([0.2, 0.7], rows), contexts(rows, rng), rng.choice([0.5, 1.0, 8.0], rows)
-    labels = rng.integers(0, 3, rows).astype(str)
+    labels = rng.choice(["0", "1", "2"], rows, p=[0.1, 0.6, 0.3])
     audit = Audit(p, rng.random(rows) < p, X, groups=labels, weights=weights)
     kept = audit._sketch.rows if by_row else None
     drawn = simulate(

@@ -156,6 +156,22 @@ def test_no_function_accuses_beyond_the_interval_of_mcal1(seed):
     assert best <= found.upper * (1 + 1e-12)
 
 
+def test_the_constant_and_the_tail_are_compared_in_the_same_unit():
+    """g = (0.55, 1): the constant reaches 4·0.55², the tail 4/3, which is more."""
+    value, theta = errors.mcal2_linear(np.array([1.0]), np.array([[0.55, 1.0]]))
+    assert value == pytest.approx(4 / 3)
+    assert theta[0] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_direction_found_for_mcal1_cannot_be_improved_by_another_step(seed):
+    rng = np.random.default_rng(seed)
+    g = rng.standard_normal((40, 12)) * np.r_[0.0, np.ones(11)]
+    theta = errors.mcal1_linear(np.ones(40), g).theta
+    pull = np.sign(g @ theta) @ g
+    assert pull @ theta == pytest.approx(2 / np.sqrt(3) * np.linalg.norm(pull))
+
+
 def test_pooled_affine_hard_case_fills_the_sphere():
     g = np.array([[0.0, 2.0], [0.0, -2.0]])
     value, theta = errors.mcal2_affine(np.ones(2), np.array([1.0, 1.0]), g)
