@@ -260,6 +260,20 @@ def test_swap_regret_satisfies_the_optimality_conditions(seed):
     assert gains[0] >= 0
 
 
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_comparators_on_either_side_of_zero_stay_in_the_class(side):
+    """Residuals so large that the best function presses against the class, its constant negative or positive."""
+    rng = np.random.default_rng(0)
+    v, G = np.array([0.5 + 0.4 * side]), np.eye(4)[None] * 0.2
+    for _ in range(20):
+        g = np.concatenate([[side * rng.uniform(2, 4)], 0.5 * rng.standard_normal(3)])[None]
+        gains, theta = errors.swap_regret(v, g, G)
+        assert side * theta[0, 0] > 0
+        assert in_theta(theta[0], 2.0)
+        candidates = random_theta(rng, 2000, 4, 2.0) - 2 * v * np.eye(4)[0]
+        assert gains[0] >= (2 * candidates @ g[0] - np.einsum("cd,de,ce->c", candidates, G[0], candidates)).max()
+
+
 def test_swap_regret_handles_empty_singular_and_repeated_levels():
     rng = np.random.default_rng(1)
     X = np.repeat(contexts(rng, 2, 6), 10, axis=0)  # rank two in six dimensions
