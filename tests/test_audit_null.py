@@ -138,6 +138,25 @@ def test_a_level_dominated_by_one_row_keeps_the_variance_of_its_contexts():
     assert drawn.var(axis=0) == pytest.approx(expected, rel=0.15)
 
 
+def test_every_column_of_groups_adds_up_to_the_same_total():
+    rng = np.random.default_rng(9)
+    p, X = rng.choice([0.2, 0.7], 500), contexts(500, rng)
+    groups = {"few": rng.choice(["a", "b"], 500), "many": rng.integers(0, 9, 500).astype(str)}
+    scene, levels = (audit := Audit(p, rng.random(500) < p, X, groups=groups))._observed[0], audit.levels
+    drawn = simulate(scene, {"g": lambda _, r: r.g[:, :, 0], "S": lambda _, r: r.S}, 20, 0, None, levels)
+    for _, _, where in scene.columns:
+        np.testing.assert_allclose(drawn["S"][:, :, where].sum(axis=2), 2 * drawn["g"], atol=1e-9)
+
+
+def test_unequal_weights_make_the_tail_of_their_heavy_rows():
+    """Third moment Σα³p(1 - p)(1 - 2p): a binomial with the mean weight would have a third of it."""
+    rng = np.random.default_rng(10)
+    weights = np.where(np.arange(400) < 20, 20.0, 1.0)
+    audit = Audit(np.full(400, 0.1), rng.random(400) < 0.1, weights=weights)
+    drawn = simulate(audit._observed[0], {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 20_000, 0, None, audit.levels)["g"]
+    assert np.mean(drawn**3) == pytest.approx(np.sum(weights**3) * 0.1 * 0.9 * 0.8, rel=0.2)
+
+
 def fractional(p, rng, size=()):
     """Outcomes in (0, 1) with mean p and a tenth of a coin's variance."""
     return rng.beta(9 * p, 9 * (1 - p), size=(*size, len(p)))
