@@ -306,3 +306,55 @@ def test_threads_change_nothing():
         parts.add(p=p[rows], y=y[rows], X=X[rows], weights=w[rows])
     np.testing.assert_allclose(whole._tally.G, parts._tally.G, rtol=1e-12)
     np.testing.assert_allclose(whole._tally.g, parts._tally.g, rtol=1e-9, atol=1e-9)
+
+
+def test_repeated_rows_are_counted_across_batches():
+    """The row-by-row null must redraw every copy, whichever batch it came in."""
+    p, y = np.tile([0.2, 0.7], 50), np.tile([0.0, 1.0], 50)
+    parts = Audit(p, y)
+    for _ in range(3):
+        parts.add(p=p, y=y)
+    merged = Audit(p, y) + Audit(p, y)
+    assert sorted(parts._sketch.rows.copies) == [200, 200]
+    assert sorted(merged._sketch.rows.copies) == [100, 100]
+    assert parts.noise("cal", 2) == Audit(np.tile(p, 4), np.tile(y, 4)).noise("cal", 2)
+
+
+@pytest.mark.parametrize(("distinct", "kept"), [(255, True), (256, True), (257, False)])
+def test_the_number_of_distinct_predictions_decides_the_levels(distinct, kept):
+    p = np.linspace(0.1, 0.9, distinct)
+    whole, parts = Audit(p, p > 0.5), Audit(p[:100], p[:100] > 0.5)
+    parts.add(p=p[100:], y=p[100:] > 0.5)
+    halves = Audit(p[::2], p[::2] > 0.5) + Audit(p[1::2], p[1::2] > 0.5)
+    repeated = Audit(np.repeat(p, 8), np.repeat(p, 8) > 0.5)
+    for audit in (whole, parts, halves, repeated):
+        assert (audit.levels.values is not None) == kept
+        assert len(audit.levels) == (distinct if kept else 51)
+
+
+def test_an_edge_belongs_to_the_interval_above_it():
+    for levels in (4, [0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.25, 0.5, 0.8, 1.0]):
+        audit = Audit([0.0, 0.25, 0.5, 0.9, 1.0], [0, 1, 0, 1, 1], levels=levels)
+        np.testing.assert_array_equal(audit.levels.index(np.array([0.0, 0.2, 0.25, 0.5, 0.9, 1.0])), [0, 0, 1, 2, 3, 3])
+
+
+def test_smooth_ece_solves_its_equation():
+    """Opposite residuals 0.2 apart: smoothed by σ = smooth ECE, with reflection at 0 and 1, their mass is σ."""
+    p = np.repeat([0.4, 0.6], 500)
+    y = np.concatenate([np.arange(500) < 350, np.arange(500) < 150]).astype(float)
+    found = Audit(p, y).smooth_ece()
+    grid = (np.arange(4000) + 0.5) / 4000
+    images = [2 * k + sign * grid for k in range(-3, 4) for sign in (1, -1)]
+
+    def density(centre):
+        return sum(np.exp(-0.5 * ((image - centre) / found) ** 2) for image in images) / (found * np.sqrt(2 * np.pi))
+
+    residual = 0.15 * density(0.4) - 0.15 * density(0.6)
+    assert np.abs(residual).mean() == pytest.approx(found, rel=0.01)
+
+
+def test_the_brier_score_splits_into_calibration_and_the_rest():
+    p, y = np.repeat([0.2, 0.7], 10), np.concatenate([np.arange(10) < 4, np.arange(10) < 5]).astype(float)
+    calibration, refinement = Audit(p, y).brier_split()
+    assert calibration == pytest.approx(0.04)
+    assert refinement == pytest.approx((0.4 * 0.6 + 0.5 * 0.5) / 2)

@@ -116,6 +116,16 @@ def test_noise_reports_the_quantity_itself():
     assert audit.noise("cal", 2).value == pytest.approx(audit.cal(2))
 
 
+def test_detectable_errors_are_found_four_times_in_five():
+    """A value that scatters like the null around the detectable one exceeds the 95 % quantile with probability 0.8."""
+    null = np.random.default_rng(0).normal(10.0, 2.0, 20_000)
+    noise = compare(12.0, null)
+    scattered = noise.detectable + (null - null.mean())
+    assert np.mean(scattered > noise.quantile95) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(null > noise.quantile95) == pytest.approx(0.05, abs=0.001)
+    assert np.mean((null > noise.low) & (null < noise.high)) == pytest.approx(0.95, abs=0.001)
+
+
 def group_sums(p, y, weights=None):
     weights = np.ones(len(p)) if weights is None else weights
     table = np.zeros((1, 1, kernel.SCALARS))

@@ -38,6 +38,14 @@ def test_features_are_frozen_at_what_they_learned():
     assert found.codes[0, 0] == 0
 
 
+def test_standard_scores_end_at_three():
+    rng = np.random.default_rng(7)
+    features = Features.learn(Table({"x": rng.normal(size=500)}), [])
+    Z = features.encode(Table({"x": np.array([-1e9, -5.0, 1.0, 5.0, 1e9])})).Z[:, 0]
+    np.testing.assert_array_equal(Z[[0, 1, 3, 4]], [-3, -3, 3, 3])
+    assert 0.5 < Z[2] < 2
+
+
 def test_numeric_groups_become_values_or_bins():
     X = np.column_stack([np.arange(1000.0) % 3, np.arange(1000.0)])
     features = Features.learn(X, groups=[0, 1])
@@ -164,6 +172,28 @@ def test_targets_choose_the_grid_of_their_theorem():
     assert settings.levels(40_000, 5) == 20
     assert Settings(target="agnostic").levels(40_000, 5) == 6
     assert Settings().levels(40_000, 5) == "adaptive"
+
+
+def test_the_unit_of_weights_does_not_matter():
+    table, y, scores, _, _ = planted(1500)
+    weight = np.random.default_rng(5).choice([1.0, 3.0], 1500)
+    one, other = (Model.fit(table, y, scores, groups=["shop"], weight=unit * weight) for unit in (1.0, 1e4))
+    np.testing.assert_allclose(other.mean(table, scores), one.mean(table, scores), atol=1e-9)
+    assert other.certificate.psreg == pytest.approx(one.certificate.psreg, rel=1e-6)
+
+
+def test_no_forecast_is_surer_than_the_rows_allow():
+    """Scores that are always right, and sure: T rows of that justify odds of T + 1 to 1, no more."""
+    rng = np.random.default_rng(6)
+    y = (rng.random(400) < 0.5).astype(float)
+    table, scores = Table({"x": rng.normal(size=400)}), np.where(y > 0, 1 - 1e-9, 1e-9)
+    model = Model.fit(table, y, scores)
+    least = 1 / 402
+    issued = model.issue(table, scores)
+    for p in (model.mean(table, scores), issued.p, issued.low, issued.high):
+        assert p.min() >= least
+        assert p.max() <= 1 - least
+    assert model.mean(table, scores).min() == least
 
 
 def test_refusals(fitted):

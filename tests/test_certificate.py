@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, bounds, memory
+from swapcal import Forecaster, bounds, errors, memory
 from swapcal.certificate import Certificate
-from swapcal.kernels.state import T_GAP
+from swapcal.kernels.state import START, STEP, T_GAP
 from tests.adversaries import RULES, contexts, rules
 from tests.checks import COMBINATIONS, NAMES, build, stream
 
@@ -189,3 +189,45 @@ def test_perfect_calibration_has_no_regret_left():
     certificate = forecaster.certificate()
     assert certificate.psmcal_2 < 0.1
     assert certificate.psreg < 0.2
+
+
+def extreme_points(dim, centre, constant, tail):
+    """Extreme points of a comparator class: two on the constant's axis, and many of the tail sphere around it."""
+    rng = np.random.default_rng(0)
+    directions = np.vstack([np.eye(dim - 1), -np.eye(dim - 1), rng.standard_normal((50, dim - 1))])
+    sphere = tail * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    points = np.column_stack([np.zeros(len(sphere)), sphere])
+    points = np.vstack([points, constant * np.eye(dim)[:1], -constant * np.eye(dim)[:1]])
+    return points + centre * np.eye(dim)[0]
+
+
+def test_the_theorem_allows_for_the_farthest_comparator():
+    """Its prior term is λB², B the distance from a level's first weights 2v e_1 to the farthest of the class."""
+    dim, levels = 3, 4
+    forecaster = Forecaster(dim, levels=levels, learner="ridge", ridge=50.0)
+    X, y = stream(300, dim)
+    forecaster.run(X[:300], y[:300])
+    certificate = forecaster.certificate()
+    values = np.linspace(0, 1, levels + 1)
+    for claimed, own, constant in ((certificate.theorem, 0.0, 4.0), (certificate.theorem_psmcal, 2.0, 2.0)):
+        farthest = max(
+            np.sum((theta - 2 * v * np.eye(dim)[0]) ** 2)
+            for v in values
+            for theta in extreme_points(dim, own * v, constant, constant / np.sqrt(3))
+        )
+        plain = bounds.psreg(300, dim, levels, learner="ridge", ridge=50.0, distance2=farthest)
+        assert claimed == pytest.approx(float(plain))
+
+
+def test_the_newton_bound_pays_for_the_distance_from_the_prior():
+    """Online Newton Step's regret holds βω/2·‖θ - θ_0‖²; half of that would be no theorem."""
+    dim = 3
+    forecaster = Forecaster(dim, levels=4, learner="ons", ridge=1e6)
+    X, y = stream(400, dim)
+    forecaster.run(X[:400], y[:400])
+    state, certificate = forecaster._state, forecaster.certificate()
+    slots = [s for s in memory.slots_in_order(state) if state.mass[s] > 0]
+    v, g, prior = state.z[slots], state.residual[slots, :dim], state.prior[slots, :dim]
+    _, comparators = errors.swap_regret(v, g, np.array([memory.gram(state, s, dim) for s in slots]))
+    distance2 = np.sum((comparators - prior) ** 2)
+    assert certificate.prior == pytest.approx(0.5 * state.knobs[STEP] * state.knobs[START] * distance2)

@@ -126,6 +126,17 @@ def test_one_outlier_does_not_ruin_the_scale() -> None:
     assert WINSOR < 10
 
 
+def test_beyond_three_deviations_all_numbers_are_the_same() -> None:
+    rng = np.random.default_rng(2)
+    contexts = Contexts()
+    contexts([{"v": v} for v in rng.normal(size=400)])
+    contexts.freeze()
+    ends = contexts([{"v": v} for v in (-1e9, -4.0, 2.0, 4.0, 1e9)])[:, 1]
+    assert ends[0] == ends[1] == -ends[3] == -ends[4]
+    assert 0 < ends[2] < ends[3]
+    assert ends[2] / ends[3] == pytest.approx(2 / 3, abs=0.1)
+
+
 def test_the_reservoir_is_a_uniform_sample_of_the_past() -> None:
     n, kept = 4000, []
     numbers = np.arange(n, dtype=float)[:, None]

@@ -126,6 +126,52 @@ def test_two_dimensional_mcal1_is_exact():
     assert errors.mcal1_linear(n, g).lower == pytest.approx(exact)
 
 
+def test_the_interval_of_mcal1_ends_at_the_smaller_of_two_bounds():
+    """Two levels accused in orthogonal directions: the pooled bound is exact; beside a huge level the other wins."""
+    g = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    radius = 2 / np.sqrt(3)
+    even = errors.mcal1_linear(np.array([1.0, 1.0]), g)
+    assert even.lower == pytest.approx(radius * np.sqrt(2))
+    assert even.upper == pytest.approx(radius * np.sqrt(2))
+    uneven = errors.mcal1_linear(np.array([1.0, 100.0]), g)
+    assert uneven.lower == pytest.approx(radius * np.sqrt(2))
+    assert uneven.upper == pytest.approx(2 * radius)
+    A = np.zeros(2)
+    even, uneven = (errors.mcal1_affine(np.array(n), A, g) for n in ([1.0, 1.0], [1.0, 100.0]))
+    assert even.lower == pytest.approx(np.sqrt(0.5))
+    assert even.upper == pytest.approx(np.sqrt(0.5))
+    assert uneven.upper == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_function_accuses_beyond_the_interval_of_mcal1(seed):
+    """With a tail of two coordinates every direction can be tried."""
+    rng = np.random.default_rng(seed)
+    n, g = rng.uniform(1, 20, 7), rng.standard_normal((7, 3))
+    angle = np.linspace(0, np.pi, 20_001)
+    tail = 2 / np.sqrt(3) * np.column_stack([np.cos(angle), np.sin(angle)])
+    best = max(2 * np.abs(g[:, 0]).sum(), np.abs(g[:, 1:] @ tail.T).sum(axis=0).max())
+    found = errors.mcal1_linear(n, g)
+    assert found.lower == pytest.approx(best, rel=1e-6)
+    assert best <= found.upper * (1 + 1e-12)
+
+
+def test_the_constant_and_the_tail_are_compared_in_the_same_unit():
+    """g = (0.55, 1): the constant reaches 4·0.55², the tail 4/3, which is more."""
+    value, theta = errors.mcal2_linear(np.array([1.0]), np.array([[0.55, 1.0]]))
+    assert value == pytest.approx(4 / 3)
+    assert theta[0] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_direction_found_for_mcal1_cannot_be_improved_by_another_step(seed):
+    rng = np.random.default_rng(seed)
+    g = rng.standard_normal((40, 12)) * np.r_[0.0, np.ones(11)]
+    theta = errors.mcal1_linear(np.ones(40), g).theta
+    pull = np.sign(g @ theta) @ g
+    assert pull @ theta == pytest.approx(2 / np.sqrt(3) * np.linalg.norm(pull))
+
+
 def test_pooled_affine_hard_case_fills_the_sphere():
     g = np.array([[0.0, 2.0], [0.0, -2.0]])
     value, theta = errors.mcal2_affine(np.ones(2), np.array([1.0, 1.0]), g)
@@ -212,6 +258,20 @@ def test_swap_regret_satisfies_the_optimality_conditions(seed):
     gap = radius * errors.support_linear(gradient[None])[0] - gradient @ theta[0]
     assert -1e-9 <= gap <= 1e-7 * (1 + rows)
     assert gains[0] >= 0
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_comparators_on_either_side_of_zero_stay_in_the_class(side):
+    """Residuals so large that the best function presses against the class, its constant negative or positive."""
+    rng = np.random.default_rng(0)
+    v, G = np.array([0.5 + 0.4 * side]), np.eye(4)[None] * 0.2
+    for _ in range(20):
+        g = np.concatenate([[side * rng.uniform(2, 4)], 0.5 * rng.standard_normal(3)])[None]
+        gains, theta = errors.swap_regret(v, g, G)
+        assert side * theta[0, 0] > 0
+        assert in_theta(theta[0], 2.0)
+        candidates = random_theta(rng, 2000, 4, 2.0) - 2 * v * np.eye(4)[0]
+        assert gains[0] >= (2 * candidates @ g[0] - np.einsum("cd,de,ce->c", candidates, G[0], candidates)).max()
 
 
 def test_swap_regret_handles_empty_singular_and_repeated_levels():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal.experts import Experts, as_model, expert_names, expert_weights
-from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR
+from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR, learn_blend
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -139,6 +139,20 @@ def test_the_blend_keeps_a_sound_covariance() -> None:
     assert eigenvalues.min() > 0
     assert np.trace(covariance) < 1.1 * LOOSEST * PRIOR * len(covariance)
     assert np.isfinite(experts._bank.weights).all()
+
+
+def test_the_blend_forgets_what_no_longer_holds() -> None:
+    """For 40,000 labels the first score is right, then the second: labels older than 10⁴ must not hold it back."""
+    rng = np.random.default_rng(0)
+    bank = Experts(2)._bank
+    gain = np.zeros(len(bank.weights))
+    for right, rounds in ((-2, 40_000), (-1, 15_000)):
+        inputs = rng.normal(0.0, 1.5, (rounds, len(bank.weights)))
+        y = (rng.random(rounds) < 1 / (1 + np.exp(-inputs[:, right]))).astype(float)
+        for t in range(rounds):
+            learn_blend(bank, inputs[t], y[t], gain)
+    assert bank.weights[-1] > 0.6
+    assert bank.weights[-2] < 0.4
 
 
 def test_state_goes_on_exactly(stream: Any) -> None:

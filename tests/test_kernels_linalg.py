@@ -132,6 +132,19 @@ def test_projection_agrees_with_a_generic_solver(seed):
     assert distance[0] <= distance[1] * (1 + 1e-7)
 
 
+def test_projections_end_inside_the_ball():
+    """Newton stops within 1e-12 of the sphere, from outside; the regret proof needs a point inside."""
+    rng = np.random.default_rng(0)
+    for dim in (2, 5, 9):
+        kept = Factored(dim, 1.0)
+        for _ in range(30):
+            kept.absorb(rng.standard_normal(dim), 1.0)
+            theta = rng.standard_normal(dim)
+            got = kept.pad(theta * 4 * rng.uniform(1.0001, 3) / np.linalg.norm(theta))
+            linalg.project_ball(got, kept.factor, kept.scale, 4.0, np.zeros((3, kept.width, kept.width)))
+            assert np.linalg.norm(got) <= 4.0 * (1.0 + 4e-15)
+
+
 @given(st.integers(1, 9), st.integers(0, 10**6))
 def test_packed_outer_products_add_up(dim, seed):
     rng = np.random.default_rng(seed)

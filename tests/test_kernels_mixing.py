@@ -171,3 +171,20 @@ def test_the_hedge_finds_a_crossing_of_arbitrary_wishes(wishes, learner):
     assert forecast._tickets[0, T_GAP] <= (z[i + 1] - z[i]) ** 2 / 4 + 1e-12
     if learner != "vaw" and w[i] - z[i] + z[i + 1] - w[i + 1] > 1e-9:
         np.testing.assert_allclose(forecast.mean, (1 - forecast.weight) * w[i] + forecast.weight * w[i + 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("rungs", [5, 40, 200])
+def test_masses_beyond_the_range_of_numbers_are_kept_in_proportion(rungs):
+    """Each rung is left upwards, or with chance 1e-12 by a step that falls two rungs: the top holds all the mass.
+
+    Rung k is state 2k - 2, its fall state 2k + 1. In units of the first rung's mass the top's is no number at all.
+    """
+    n, chance = 2 * rungs, 1e-12
+    base, up = np.zeros(n, np.int64), np.zeros(n)
+    for k in range(1, rungs + 1):
+        base[2 * k - 2], up[2 * k - 2] = min(2 * k, n - 2), chance
+        if 2 * k + 1 < n:
+            base[2 * k + 1] = max(2 * k - 4, 0)
+    p = solve(base, up)
+    assert_stationary(base, up, p)
+    assert p[n - 2] == pytest.approx(1.0)

@@ -15,6 +15,10 @@ NORM_SLACK = 1e-9
 """Contexts built in floating point may exceed norm 1 by rounding."""
 
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
+"""Intervals square sums of squared weights: beyond these no sum of them stays a number."""
+
+
 @dataclass(frozen=True)
 class Pseudo:
     """The issued distribution of each row: `high` with probability `weight`, else `low`."""
@@ -116,6 +120,10 @@ def positive(name: str, values: Any, rows: int) -> Array:
     if len(array) and array.min() <= 0:
         bad = np.flatnonzero(array <= 0)
         raise ValueError(f"{name} must be positive, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+    if len(array) and (array.min() < LEAST_WEIGHT or array.max() > MOST_WEIGHT):
+        bad = np.flatnonzero((array < LEAST_WEIGHT) | (array > MOST_WEIGHT))
+        expected = f"{name} must lie between {LEAST_WEIGHT:g} and {MOST_WEIGHT:g}"
+        raise ValueError(f"{expected}, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
     return array
 
 

@@ -21,6 +21,9 @@ MOST_CATEGORIES = 32
 OTHER = "(other)"
 CHUNK = 8192
 
+HUGE = 1e100
+"""Numbers beyond this are scaled down before they are squared."""
+
 
 class Coordinate(NamedTuple):
     """What one coordinate of a context means: x = factor · (raw − centre), or factor · 1[category]."""
@@ -149,7 +152,7 @@ def _learn_column(table: Table, name: str) -> Column:
         present = values[~np.isnan(values)]
         if np.isinf(present).any():
             raise ValueError(f"feature {name!r} must be finite, got {present[np.isinf(present)][0]}")
-        centre, spread = (float(present.mean()), float(present.std())) if len(present) else (0.0, 0.0)
+        centre, spread = _location(present)
         constant = spread <= 1e-12 * max(1.0, abs(centre))  # rounding leaves a constant a tiny spread
         return Column(name, centre, 0.0 if constant else spread, len(present) < len(values), None, False)
     found = table.categories(name)
@@ -157,3 +160,19 @@ def _learn_column(table: Table, name: str) -> Column:
     kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_CATEGORIES])
     names = tuple(found.names[i] for i in kept)
     return Column(name, 0.0, 0.0, False, names, len(names) < len(found.names))
+
+
+def _location(values: Array) -> tuple[float, float]:
+    """Return mean and standard deviation, (0, 0) of nothing; squares of huge numbers must not overflow.
+
+    Examples
+    --------
+    >>> _location(np.array([1e300, 3e300]))
+    (2e+300, 1e+300)
+    """
+    if not len(values):
+        return 0.0, 0.0
+    largest = float(np.abs(values).max())
+    unit = 2.0 ** np.floor(np.log2(largest)) if largest > HUGE else 1.0
+    scaled = values / unit
+    return float(unit * scaled.mean()), float(unit * scaled.std())

@@ -12,7 +12,7 @@ import numpy as np
 import swapcal
 from swapcal.audit import pictures, words
 from swapcal.audit.groups import ALPHA
-from swapcal.audit.null import Noise
+from swapcal.audit.null import Noise, describe
 from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.sketch import Rows, hash_names
 from swapcal.audit.witness import Witness
@@ -98,7 +98,7 @@ def identity(audit: "Audit", created_at: str) -> Any:
         "levels": f"{len(audit.levels)} ({'values' if audit.levels.values is not None else 'intervals'})",
         "groups": ", ".join(sorted(audit._group_columns)) or "none",
         "seed": str(audit.seed),
-        "null": "outcomes redrawn row by row" if audit._sketch.complete else "Gaussian, from kept covariances",
+        "null": describe(audit._observed[0], audit._sketch.complete),
     }
     first, last = audit._timeline.window() if audit._timeline is not None else (None, None)
     exact = json.dumps([settings, audit.levels.edges, audit.coordinates, SCHEMA_VERSION])

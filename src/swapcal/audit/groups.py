@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from swapcal.audit.cells import dispersion
 from swapcal.kernels import tally as kernel
 
 Array = NDArray[np.float64]
@@ -38,7 +39,8 @@ def group_rows(names: list[str], sums: Array) -> list[GroupRow]:
     The interval is the score interval of a constant shift: all Δ for which Σ α(y − p − Δ) lies within 1.96
     standard deviations of 0 when outcomes have probability p + Δ. With equal predictions it is Wilson's.
     p-values test "the predictions are right" (normal, or Bernstein's bound in small groups) and are adjusted
-    by Holm's method.
+    by Holm's method. Outcomes strictly between 0 and 1 vary less than coins: if a group has some, its variance is
+    estimated from its residuals, at most that of coins.
     """
     if not len(names):
         return []
@@ -66,7 +68,9 @@ def group_rows(names: list[str], sums: Array) -> list[GroupRow]:
 
 
 def shift_interval(sums: Array, level: float = 1.0 - ALPHA) -> tuple[Array, Array]:
-    """Solve (S − nΔ)² = c²(V + Δ(w − 2u) − wΔ²) for Δ, with w = Σα², u = w·mean p, V = Σα²p(1 − p).
+    """Solve (S − nΔ)² = c²φ(V + Δ(w − 2u) − wΔ²) for Δ, with w = Σα², u = w·mean p, V = Σα²p(1 − p).
+
+    φ is the outcomes' variance in units of a coin's: 1 if all are 0 or 1.
 
     Examples
     --------
@@ -78,7 +82,7 @@ def shift_interval(sums: Array, level: float = 1.0 - ALPHA) -> tuple[Array, Arra
     >>> np.round(shift_interval(sums), 3).ravel() + 0.3
     array([0.237, 0.763])
     """
-    c2 = norm.ppf(0.5 + level / 2.0) ** 2
+    c2 = norm.ppf(0.5 + level / 2.0) ** 2 * dispersion(sums)
     n, w = sums[:, kernel.MASS], sums[:, kernel.MASS2]
     S, V = sums[:, kernel.RESIDUAL], sums[:, kernel.VARIANCE]
     u = w * sums[:, kernel.PREDICTED] / n
@@ -103,7 +107,7 @@ def holm(p_values: Array) -> Array:
 
 
 def _z(sums: Array) -> Array:
-    variance = sums[:, kernel.VARIANCE]
+    variance = dispersion(sums) * sums[:, kernel.VARIANCE]
     z: Array = sums[:, kernel.RESIDUAL] / np.sqrt(np.where(variance > 0, variance, 1.0))
     return z
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.stats import norm
 
+from swapcal.audit.cells import Cells
 from swapcal.audit.levels import Levels
 from swapcal.audit.scene import Measure, Residuals, Scene
 from swapcal.audit.sketch import Rows, hash_names
@@ -48,7 +49,8 @@ def compare(value: float, null: Array) -> Noise:
     0.55
     """
     low, q95, high = np.quantile(null, [0.025, 0.95, 0.975])
-    reached = int(np.sum(null >= value * (1 - 1e-12) - 1e-15))  # rounding must not break ties
+    slack = 1e-12 * max(abs(value), float(np.abs(null).max()))  # rounding must not break ties
+    reached = int(np.sum(null >= value - slack))
     detectable = q95 + norm.ppf(POWER) * null.std()
     return Noise(
         float(value),
@@ -67,18 +69,30 @@ def simulate(
 ) -> dict[str, Array]:
     """Return each measure's value on every draw.
 
-    With `rows` (all the data) outcomes are redrawn row by row, y* ~ Ber(p). Without, residual sums are drawn
-    from the Gaussian with the same covariance: H_v for the contexts and, given each level's total residual,
-    independently for every group column. Columns are in truth at least as dependent as that, which makes
-    the simulated maxima if anything too large and the test careful.
+    With `rows` (all the data) outcomes are redrawn row by row: y* ~ Ber(p) or, in levels with fractional outcomes,
+    y* − p = ±(y − p). Without, residual sums are drawn: binomial for every group of the column with most groups,
+    which also gives each level's total; given that, Gaussian with covariance H_v for the contexts, and binomial,
+    shifted to the total, for the groups of other columns. Columns are in truth at least as dependent as that, which
+    makes the simulated maxima if anything too large and the test careful.
     """
     found: dict[str, list[Array]] = {name: [] for name in measures}
     rng = np.random.default_rng(seed)
-    source = _gaussian(scene, draws, rng) if rows is None else _redrawn(scene, draws, rng, rows, levels)
+    source = _summed(scene, draws, rng) if rows is None else _redrawn(scene, draws, rng, rows, levels)
     for residuals in source:
         for name, measure in measures.items():
             found[name].append(measure(scene, residuals))
     return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def describe(scene: Scene, by_row: bool) -> str:
+    """Say how the null is simulated."""
+    coins = "outcomes redrawn row by row" if by_row else "residual sums redrawn, binomial for groups, else Gaussian"
+    flips = "signs of residuals flipped" if by_row else "spread as observed"
+    count = int(scene.fractional.sum())
+    if not count:
+        return coins
+    where = "all levels" if count == int((scene.n > 0).sum()) else f"{count} level{'s' if count > 1 else ''}"
+    return f"{coins}; {flips} in {where} with outcomes between 0 and 1"
 
 
 def _chunks(draws: int, entries: int) -> Iterator[int]:
@@ -87,25 +101,57 @@ def _chunks(draws: int, entries: int) -> Iterator[int]:
         yield min(size, draws - start)
 
 
-def _gaussian(scene: Scene, draws: int, rng: np.random.Generator) -> Iterator[Residuals]:
-    values, V = np.linalg.eigh(scene.H)
-    root = V * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    spread = np.sqrt(scene.group_variance)
-    levels, d = scene.H.shape[:2]
-    for size in _chunks(draws, levels * (2 * d + 2 * spread.shape[1])):
-        z = rng.standard_normal((size, levels, d))
-        g = np.matmul(root[None], z[..., None])[..., 0] if d > 64 else np.einsum("lde,ble->bld", root, z)
-        S = spread * rng.standard_normal((size, *spread.shape))
-        _share_total(scene, 2.0 * g[:, :, 0], S)
+def _summed(scene: Scene, draws: int, rng: np.random.Generator) -> Iterator[Residuals]:
+    slope, root = _given_total(scene)
+    groups, whole = scene.groups.thresholds(), scene.whole.thresholds()
+    levels, d = slope.shape
+    for size in _chunks(draws, levels * (2 * d + 2 * scene.group_variance.shape[1])):
+        S = scene.groups.draw(size, rng, groups)
+        total = _share_total(scene, S) if scene.columns else scene.whole.draw(size, rng, whole)
+        g = slope * total[:, :, None]
+        if d > 1:
+            z = _liveliness(scene.whole, total)[:, :, None] * rng.standard_normal((size, levels, d))
+            g += np.matmul(root[None], z[..., None])[..., 0] if d > 64 else np.einsum("lde,ble->bld", root, z)
         yield Residuals(g, S)
 
 
-def _share_total(scene: Scene, total: Array, S: Array) -> None:
-    """Condition every column's sums on the level's total residual (B, L), in place."""
+def _given_total(scene: Scene) -> tuple[Array, Array]:
+    """Return the regression of g on each level's total, (L, d), and a root of the covariance left, (L, d, d)."""
+    first = scene.H[:, :, 0]
+    constant = first[:, :1]
+    slope = first / np.where(constant > 0, constant, 1.0)
+    slope[:, 0] = 1.0
+    left = scene.H - slope[:, :, None] * first[:, None, :]
+    values, V = np.linalg.eigh(scene.spread[:, None, None] * left)
+    root = V * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    root[:, 0] = 0.0
+    return 0.5 * slope, root
+
+
+def _liveliness(whole: Cells, total: Array) -> Array:
+    """Return by how much contexts can vary given a level's total (B, L), in units of how much they do on average.
+
+    Which k of m rows had the event is all that is left open: a variance of k(m − k)/(m − 1), 0 if none or all had.
+    One row has nothing open, and many rows that weigh like one have more than their total tells.
+    """
+    m, p = whole.tosses, whole.chance
+    usual = (m - 1.0) * p * (1.0 - p)
+    known = (usual > 0) & (whole.jump > 0)
+    events = p + total / np.where(known, m * whole.jump, 1.0)
+    variance = np.clip(events * (1.0 - events), 0.0, 0.25) * m / np.where(known, usual, 1.0)
+    return np.sqrt(np.where(known, variance, 1.0))
+
+
+def _share_total(scene: Scene, S: Array) -> Array:
+    """Return each level's total (B, L) by the column with most groups; shift the others' sums to it, in place."""
+    finest = max((where for _, _, where in scene.columns), key=lambda where: where.stop - where.start)
+    total: Array = S[:, :, finest].sum(axis=2)
     for _, _, where in scene.columns:
-        variance = scene.group_variance[:, where]
-        share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
-        S[:, :, where] += share * (total - S[:, :, where].sum(axis=2))[:, :, None]
+        if where != finest:
+            variance = scene.group_variance[:, where]
+            share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
+            S[:, :, where] += share * (total - S[:, :, where].sum(axis=2))[:, :, None]
+    return total
 
 
 def _redrawn(scene: Scene, draws: int, rng: np.random.Generator, rows: Rows, levels: Levels) -> Iterator[Residuals]:
@@ -114,8 +160,9 @@ def _redrawn(scene: Scene, draws: int, rng: np.random.Generator, rows: Rows, lev
     level = np.sort(level)
     ends = np.searchsorted(level, np.arange(len(scene.n) + 1))
     member = _members(scene, rows, level)
+    flipped = _flipped(scene, rows, level)
     for size in _chunks(draws, len(level) + scene.H[:, 0].size + member.shape[0]):
-        residual = _residuals(size, rng, rows)
+        residual = _residuals(size, rng, rows, flipped)
         g = np.zeros((size, *scene.H.shape[:2]))
         for v, (start, stop) in enumerate(pairwise(ends)):
             if stop > start:
@@ -124,13 +171,31 @@ def _redrawn(scene: Scene, draws: int, rng: np.random.Generator, rows: Rows, lev
         yield Residuals(g, S)
 
 
-def _residuals(size: int, rng: np.random.Generator, rows: Rows) -> Array:
+def _residuals(size: int, rng: np.random.Generator, rows: Rows, flipped: Array) -> Array:
+    """Redraw α(y − p) of every row: a coin's where `flipped` (rows,) is not a number, else ± that."""
     copies = rows.copies.astype(np.int64)
+    coin = np.isnan(flipped)
+    chance = np.where(coin, rows.p, 0.5)
+    step = np.where(coin, rows.weights, 2.0 * flipped)
     if (copies == 1).all():
-        ones: Array = (rng.random((size, len(copies))) < rows.p).astype(np.float64)
+        ones: Array = (rng.random((size, len(copies))) < chance).astype(np.float64)
     else:
-        ones = rng.binomial(copies, rows.p, size=(size, len(copies))).astype(np.float64)
-    return (ones - copies * rows.p) * rows.weights
+        ones = rng.binomial(copies, chance, size=(size, len(copies))).astype(np.float64)
+    return (ones - copies * chance) * step
+
+
+def _flipped(scene: Scene, rows: Rows, level: NDArray[np.int32]) -> Array:
+    """Return the residual α(y − p) of rows whose sign is to be flipped, not a number for coins.
+
+    Where a level's squared residuals add up to more than outcomes with mean p allow, they are scaled down to that.
+    Certain predictions leave nothing open: they stay coins.
+    """
+    residual = rows.weights * (rows.y - rows.p)
+    observed = np.bincount(level, weights=rows.copies * residual**2, minlength=len(scene.n))
+    allowed = 4.0 * scene.spread * scene.H[:, 0, 0]
+    factor = np.sqrt(np.minimum(allowed / np.where(observed > 0, observed, 1.0), 1.0))
+    uncertain = scene.fractional[level] & (rows.p > 0) & (rows.p < 1)
+    return np.where(uncertain, factor[level] * residual, np.nan)
 
 
 def _members(scene: Scene, rows: Rows, level: NDArray[np.int32]) -> csr_matrix:

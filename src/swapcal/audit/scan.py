@@ -43,26 +43,28 @@ class Scan:
     def __init__(self, scene: Scene, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
         self.coordinates = coordinates
         self.windows = _windows(len(scene.n))
-        self.centre, variance, self.squares = self._centred(scene)
-        groups = self._sum(scene.group_variance[None])[0]
-        self.centre = np.concatenate([self.centre, np.zeros_like(groups)], axis=1)
-        typical = self.squares[-1] / max(float(scene.n.sum()), 1e-300)
-        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(groups.shape[1])])
-        self._root, self._penalty = _prices(np.concatenate([variance, groups], axis=1), unit * worth)
-
-    def _centred(self, scene: Scene) -> tuple[Array, Array, Array]:
-        """Per window and coordinate: its mean in units of the constant, null variance and squares about it."""
-        j = self.coordinates
-        first, second = (self._sum(M[None, :, 0][:, :, j])[0] for M in (scene.G, scene.H))
-        squares, variance = (self._sum(np.einsum("ldd->ld", M)[None][:, :, j])[0] for M in (scene.G, scene.H))
-        mean = first / np.where(first[:, :1] > 0, first[:, :1], 1.0)
+        constant = self._sum(scene.G[None, :, 0][:, :, coordinates])[0]
+        mean = constant / np.where(constant[:, :1] > 0, constant[:, :1], 1.0)
         mean[:, 0] = 0.0
-        constant_squares, constant_variance = first[:, :1], second[:, :1]
-        return (
-            mean,
-            variance - 2.0 * mean * second + mean**2 * constant_variance,
-            squares - 2.0 * mean * first + mean**2 * constant_squares,
-        )
+        self.squares = self._about(mean, scene.G)
+        self.centre = np.concatenate([mean, np.zeros((len(mean), scene.group_variance.shape[1]))], axis=1)
+        typical = self.squares[-1] / max(float(scene.n.sum()), 1e-300)
+        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(scene.group_variance.shape[1])])
+        coins = self._variance(mean, scene, np.ones_like(scene.spread))
+        usable = coins >= LEAST_VARIANCE * unit * worth
+        variance = self._variance(mean, scene, scene.spread) if scene.fractional.any() else coins
+        self._root, self._penalty = _prices(variance, usable)
+
+    def _variance(self, mean: Array, scene: Scene, spread: Array) -> Array:
+        """Variance of every cell if outcomes have `spread` (L,) times the variance of coins, (windows, functions)."""
+        contexts = self._about(mean, spread[:, None, None] * scene.H)
+        return np.concatenate([contexts, self._sum((spread[:, None] * scene.group_variance)[None])[0]], axis=1)
+
+    def _about(self, mean: Array, M: Array) -> Array:
+        """Per window and coordinate, second moments (L, d, d) about a mean in units of the constant."""
+        j = self.coordinates
+        first, squares = (self._sum(part[None][:, :, j])[0] for part in (M[:, 0], np.einsum("ldd->ld", M)))
+        return np.asarray(squares - 2.0 * mean * first + mean**2 * first[:, :1])
 
     def _sum(self, per_level: Array) -> Array:
         """Sum (B, L, F) values over every window."""
@@ -108,11 +110,12 @@ class Scan:
         return sorted(found, key=lambda cell: (-cell.score, cell.function))
 
 
-def _prices(variance: Array, worth: Array) -> tuple[Array, Array]:
-    """Return every cell's standard deviation (infinite where there is too little variance) and penalty."""
-    safe = np.maximum(variance, 1e-300)
-    root = np.where(variance >= LEAST_VARIANCE * worth, np.sqrt(safe), np.inf)
-    return root, np.sqrt(2.0 * np.log(np.maximum(safe[-1] / safe, 1.0)))
+def _prices(variance: Array, usable: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return every cell's standard deviation (infinite if it is not usable) and penalty."""
+    usable = usable & (variance > 0)
+    root = np.sqrt(variance, where=usable, out=np.full_like(variance, np.inf))
+    part = np.divide(variance, variance[-1], where=usable, out=np.ones_like(variance))
+    return root, np.sqrt(-2.0 * np.log(np.minimum(part, 1.0)))
 
 
 def _windows(levels: int) -> NDArray[np.intp]:

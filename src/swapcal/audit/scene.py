@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal import errors
+from swapcal.audit.cells import Cells, cells, dispersion
 from swapcal.audit.tallies import Tally
 from swapcal.kernels import tally as kernel
 
@@ -21,8 +22,10 @@ class Residuals(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Masses, mean predictions and covariances per level, and the groups' variances; no outcome enters.
+    """Masses, mean predictions and covariances per level, and the distribution of every group's residual sum.
 
+    No outcome enters, except the spread of fractional ones: `H` and `group_variance` are those of coins with the
+    predicted chances, and `spread` (L,) says how much less the outcomes of a level vary (1 if all are 0 or 1).
     `columns` gives, for every group column, its name, its categories and their slice of K.
     """
 
@@ -32,6 +35,10 @@ class Scene(NamedTuple):
     H: Array
     group_variance: Array
     columns: tuple[tuple[str, tuple[str, ...], slice], ...]
+    spread: Array
+    fractional: NDArray[np.bool_]
+    whole: Cells
+    groups: Cells
 
     @property
     def group_names(self) -> list[str]:
@@ -40,7 +47,8 @@ class Scene(NamedTuple):
 
     def without_groups(self) -> "Scene":
         """Return the scene for measures that look at contexts only: cheaper to simulate."""
-        return self._replace(group_variance=self.group_variance[:, :0], columns=())
+        none = slice(0, 0)
+        return self._replace(group_variance=self.group_variance[:, none], columns=(), groups=self.groups.narrow(none))
 
 
 def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
@@ -52,7 +60,19 @@ def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
         tables.append(table)
         start += len(found)
     groups = np.concatenate(tables, axis=1)
-    scene = Scene(tally.n, tally.v, tally.G, tally.H, groups[:, :, kernel.VARIANCE], tuple(columns))
+    spread, fractional = dispersion(tally.table), tally.table[:, kernel.FRACTIONAL] > 0
+    scene = Scene(
+        tally.n,
+        tally.v,
+        tally.G,
+        tally.H,
+        groups[:, :, kernel.VARIANCE],
+        tuple(columns),
+        spread,
+        fractional,
+        cells(tally.table, spread, fractional),
+        cells(groups, spread[:, None], fractional[:, None]),
+    )
     return scene, Residuals(tally.g[None], groups[None, :, :, kernel.RESIDUAL]), groups
 
 

@@ -16,10 +16,31 @@ Index = NDArray[np.int32]
 BLOCK_ENTRIES = 1 << 16
 """Entries of X per block (512 kB): a block and one level's matrices stay in a typical second-level cache."""
 
-MASS, PREDICTED, OBSERVED, RESIDUAL, VARIANCE, SQUARED, MASS2, ROWS = range(8)
-"""Columns of the scalar table: Σα, Σαp, Σαy, Σα(y − p), Σα²p(1 − p), Σα(y − p)², Σα², number of rows."""
+MASS, PREDICTED, OBSERVED, RESIDUAL, VARIANCE, SQUARED, MASS2, ROWS, MASS3, SPREAD, FRACTIONAL = range(11)
+"""Columns of the scalar table.
 
-SCALARS = 8
+Σα, Σαp, Σαy, Σα(y − p), Σα²p(1 − p), Σα(y − p)², Σα², number of rows, Σα³, Σα²(y − p)², number of rows with 0 < y < 1.
+"""
+
+SCALARS = 11
+
+
+@jit
+def add_row(row: Array, p: float, y: float, a: float) -> None:
+    """Add one row of weight `a` to its scalars."""
+    r = y - p
+    row[MASS] += a
+    row[PREDICTED] += a * p
+    row[OBSERVED] += a * y
+    row[RESIDUAL] += a * r
+    row[VARIANCE] += a * a * p * (1.0 - p)
+    row[SQUARED] += a * r * r
+    row[MASS2] += a * a
+    row[ROWS] += 1.0
+    row[MASS3] += a * a * a
+    row[SPREAD] += a * a * r * r
+    if 0.0 < y < 1.0:
+        row[FRACTIONAL] += 1.0
 
 
 @inlined
@@ -39,15 +60,7 @@ def sort_block(level: Index, start: int, stop: int, ends: Index, order: Index) -
 def add_scalars(level: Index, p: Array, y: Array, weight: Array, table: Array) -> None:
     """Add every row to the scalar table of its level, (L, SCALARS)."""
     for t in range(len(p)):
-        row, a, r = table[level[t]], weight[t], y[t] - p[t]
-        row[MASS] += a
-        row[PREDICTED] += a * p[t]
-        row[OBSERVED] += a * y[t]
-        row[RESIDUAL] += a * r
-        row[VARIANCE] += a * a * p[t] * (1.0 - p[t])
-        row[SQUARED] += a * r * r
-        row[MASS2] += a * a
-        row[ROWS] += 1.0
+        add_row(table[level[t]], p[t], y[t], weight[t])
 
 
 @inlined
@@ -139,15 +152,7 @@ def add_spectrum(p: Array, y: Array, weight: Array, spectrum: Array) -> float:
 def add_groups(level: Index, code: Index, p: Array, y: Array, weight: Array, table: Array) -> None:
     """Add every row to the scalar table of its level and group, (L, K, SCALARS)."""
     for t in range(len(p)):
-        row, a, r = table[level[t], code[t]], weight[t], y[t] - p[t]
-        row[MASS] += a
-        row[PREDICTED] += a * p[t]
-        row[OBSERVED] += a * y[t]
-        row[RESIDUAL] += a * r
-        row[VARIANCE] += a * a * p[t] * (1.0 - p[t])
-        row[SQUARED] += a * r * r
-        row[MASS2] += a * a
-        row[ROWS] += 1.0
+        add_row(table[level[t], code[t]], p[t], y[t], weight[t])
 
 
 @inlined
