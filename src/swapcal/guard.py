@@ -1,0 +1,37 @@
+"""One thread at a time: a lock that copies and pickles as a new one, and methods that hold it."""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Guard:
+    """A re-entrant lock that belongs to one object; a copy of the object gets its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *reason: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type["Guard"], tuple[()]]:
+        return Guard, ()
+
+
+def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Let a method hold its object's `_guard` from start to end."""
+
+    @functools.wraps(method)
+    def held(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._guard:
+            return method(self, *args, **kwargs)
+
+    return held
