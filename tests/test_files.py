@@ -27,9 +27,14 @@ def test_text_is_written_whole(tmp_path: Path) -> None:
 
 def test_an_exception_leaves_the_old_file_and_nothing_beside(tmp_path: Path) -> None:
     put_text(tmp_path / "page", "old")
-    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "page") as file:
-        file.write(b"new")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with replacing(tmp_path / "page") as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (tmp_path / "page").read_text() == "old"
     assert os.listdir(tmp_path) == ["page"]
 

@@ -38,6 +38,8 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
 def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
     """Return a C-ordered array of floats; text is not read as numbers."""
     try:
+        if np.ma.is_masked(values):
+            raise TypeError("some of it is masked")
         raw = np.asarray(values)
         if raw.dtype.kind not in "biufO":
             raise TypeError(f"entries of type {raw.dtype}")
@@ -72,10 +74,10 @@ def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
 def label(y: float) -> float:
     """Return one label as a float in [0, 1]."""
     try:
-        if isinstance(y, (str, bytes)):
+        if isinstance(y, (str, bytes)) or y is np.ma.masked:
             raise TypeError
         value = float(y)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"label: given {y!r}, expected a number in [0, 1]") from None
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"label: given {y!r}, expected a number in [0, 1]")

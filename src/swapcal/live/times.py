@@ -23,7 +23,11 @@ def as_times(name: str, values: Any) -> Array:
 
 def unmasked(values: Any) -> Any:
     """Return values with None where an array is masked; its data there mean nothing."""
-    return np.ma.filled(values.astype(object), None) if np.ma.isMaskedArray(values) else values
+    if not np.ma.isMaskedArray(values):
+        return values
+    plain = np.array(np.ma.getdata(values), dtype=object)
+    plain[np.ma.getmaskarray(values)] = None
+    return plain
 
 
 def _as_numbers(name: str, array: NDArray[Any]) -> Array:
