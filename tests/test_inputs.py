@@ -31,6 +31,7 @@ BAD_CONTEXTS: dict[str, tuple[Any, str]] = {
     "list of text": (["0.5", "0.1", "0.1"], r"given list that is not numeric, expected floats"),
     "none": ([0.5, None, 0.1], r"given nan at coordinate 1, expected finite"),
     "mapping": ({"a": 0.5}, r"given dict that is not numeric, expected floats"),
+    "masked": (np.ma.masked_array([0.5, 0.1, 0.1], [0, 1, 0]), r"given MaskedArray .*some of it is masked"),
     "ragged": ([0.5, [0.1, 0.2]], r"given list that is not numeric, expected floats"),
     "complex": (np.array([0.5 + 0j, 0.1, 0.1]), r"given ndarray that is not numeric, expected floats"),
     "dates": (np.array(["2020-01-01"] * 3, "datetime64[D]"), r"given ndarray that is not numeric, expected floats"),

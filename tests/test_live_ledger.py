@@ -311,7 +311,7 @@ def test_copies_have_their_own_lock(copied: Any) -> None:
     live.forecast(RECORD, id=1)
     twin = copied(live)
     assert twin._guard is not live._guard
-    with live._guard:
+    with live._guard.lock:
         together([lambda: twin.label(1, 1)])
     assert (live.status().labels, twin.status().labels) == (0, 1)
     forecaster = Forecaster(2)

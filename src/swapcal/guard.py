@@ -14,13 +14,7 @@ class Guard:
     """A re-entrant lock that belongs to one object; a copy of the object gets its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *reason: object) -> None:
-        self._lock.release()
+        self.lock = threading.RLock()
 
     def __reduce__(self) -> tuple[type["Guard"], tuple[()]]:
         return Guard, ()
@@ -31,7 +25,7 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
 
     @functools.wraps(method)
     def held(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._guard:
+        with self._guard.lock:
             return method(self, *args, **kwargs)
 
     return held

@@ -38,7 +38,7 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
 def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
     """Return a C-ordered array of floats; text is not read as numbers."""
     try:
-        if np.ma.is_masked(values):
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
             raise TypeError("some of it is masked")
         raw = np.asarray(values)
         if raw.dtype.kind not in "biufO":
