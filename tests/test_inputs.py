@@ -31,7 +31,6 @@ BAD_CONTEXTS: dict[str, tuple[Any, str]] = {
     "list of text": (["0.5", "0.1", "0.1"], r"given list that is not numeric, expected floats"),
     "none": ([0.5, None, 0.1], r"given nan at coordinate 1, expected finite"),
     "mapping": ({"a": 0.5}, r"given dict that is not numeric, expected floats"),
-    "masked": (np.ma.masked_array([0.5, 0.1, 0.1], [0, 1, 0]), r"given MaskedArray .*some of it is masked"),
     "ragged": ([0.5, [0.1, 0.2]], r"given list that is not numeric, expected floats"),
     "complex": (np.array([0.5 + 0j, 0.1, 0.1]), r"given ndarray that is not numeric, expected floats"),
     "dates": (np.array(["2020-01-01"] * 3, "datetime64[D]"), r"given ndarray that is not numeric, expected floats"),
@@ -247,3 +246,15 @@ def test_a_ticket_keeps_the_context_it_was_issued_for():
     first.update(ticket, 1)
     second.update(second.predict(GOOD), 1)
     assert snapshot(first)["theta"] == snapshot(second)["theta"]
+
+
+def test_masked_contexts_and_labels_are_refused_and_unmasked_ones_taken() -> None:
+    forecaster = Forecaster(3)
+    X, y = np.ma.masked_array([GOOD, GOOD]), np.ma.masked_array([0.0, 1.0])
+    forecaster.run(X, y)
+    before = snapshot(forecaster)
+    X[1, 1] = y[1] = np.ma.masked
+    for rows, labels in ((X, [0, 1]), ([GOOD, GOOD], y)):
+        with pytest.raises(TypeError, match=r"given MaskedArray .*some of it is masked"):
+            forecaster.run(rows, labels)
+    assert snapshot(forecaster) == before

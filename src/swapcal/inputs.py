@@ -71,7 +71,7 @@ def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
     return values
 
 
-def label(y: float) -> float:
+def label(y: Any) -> float:
     """Return one label as a float in [0, 1]."""
     try:
         if isinstance(y, (str, bytes)) or y is np.ma.masked:
