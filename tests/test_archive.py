@@ -300,7 +300,7 @@ LIES = {
     "half adaptive": altered("codes", 2, 2),
     "fixed levels with spare slots": altered("codes", 2, 0),
     "single precision": retyped("theta", np.float32),
-    "big endian as it lies": retyped("counts", np.uint64),
+    "counts without a sign": retyped("counts", np.uint64),
     "another dimension": told(dim=9),
     "a huge dimension": told(dim=2**60),
     "a dimension of zero": told(dim=0),
@@ -372,6 +372,30 @@ def test_a_compressed_member_is_refused_before_it_unfolds(saved):
     with open(path, "wb") as file:
         np.savez_compressed(file, manifest=np.frombuffer(json.dumps(manifest).encode(), np.uint8), **arrays)
     with pytest.raises(archive.ArchiveError, match="given a compressed or encrypted member, expected a stored one"):
+        Forecaster.load(path)
+
+
+@pytest.mark.parametrize(
+    "other", [np.zeros(3, ">f8"), np.asfortranarray(np.zeros((2, 2))), np.array(["a"]), np.zeros(2, "m8")]
+)
+def test_members_that_this_package_does_not_write_are_refused(saved, other):
+    _, path = saved
+    manifest, arrays = parts(path)
+    with open(path, "wb") as file:
+        np.savez(file, manifest=np.frombuffer(json.dumps(manifest).encode(), np.uint8), **arrays | {"theta": other})
+    with pytest.raises(archive.ArchiveError, match="given no header of a plain array, expected one of <f8"):
+        Forecaster.load(path)
+
+
+@pytest.mark.parametrize("more", [b"\0" * 8, b"\0"])
+def test_bytes_beyond_an_array_are_refused(saved, more):
+    _, path = saved
+    with zipfile.ZipFile(path) as box:
+        members = {name: box.read(name) for name in box.namelist()}
+    with zipfile.ZipFile(path, "w") as box:
+        for name, content in members.items():
+            box.writestr(name, content + more if name == "theta.npy" else content)
+    with pytest.raises(archive.ArchiveError, match=r"theta\.npy: given \d+ bytes, expected those of shape"):
         Forecaster.load(path)
 
 

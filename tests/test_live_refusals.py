@@ -272,6 +272,25 @@ def test_encoded_rows_of_other_contexts_are_refused(live: Live) -> None:
     live.run(encoded, [0, 1])
 
 
+class Stumbling:
+    """A model that cannot learn."""
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return {True: 0.5}
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        raise RuntimeError("no")
+
+
+def test_a_label_is_learned_once_even_if_a_model_stumbles_over_it() -> None:
+    live = Live(models={"m": Stumbling()})
+    live.forecast(GOOD, id=1)
+    with pytest.raises(RuntimeError, match="no"):
+        live.label(1, 1)
+    assert live.label(1, 1) is False
+    assert (live.status().labels, live.certificate().rounds) == (1, 1)
+
+
 def test_a_bad_seed_is_refused_before_the_first_record() -> None:
     with pytest.raises(ValueError, match="seed: given -1"):
         Live(seed=-1)

@@ -328,9 +328,10 @@ class Live:
         keys, values, memory = (stacked(entries, name) for name in ("keys", "values", "memory"))
         self._mind.learn(keys, values, memory, stacked(entries, "x"), stacked(entries, "ticket"), y)
         for entry, label, time in zip(entries, y.tolist(), when, strict=True):
+            self._ledger.close(entry, label, time)
+        for entry, label in zip(entries, y.tolist(), strict=True):  # last: what a model raises must not undo the rest
             if entry.record is not None:
                 self._mind.teach(entry.record, entry.keys, entry.values, label)
-            self._ledger.close(entry, label, time)
 
     def _learn_due(self, now: float) -> None:
         entries = self._ledger.pop_due(now)
