@@ -70,10 +70,8 @@ def _checked_mode(path: Name, target: Path) -> int | None:
     except OSError as error:
         raise type(error)(error.errno, f"given a path that cannot be looked at ({error.strerror})", str(path)) from None
     if not stat.S_ISREG(mode):
-        refusal = f"given a {kind_of(mode)}, expected a regular file"
-        raise (IsADirectoryError(errno.EISDIR, refusal, str(path)) if stat.S_ISDIR(mode) else OSError(
-            errno.EINVAL, refusal, str(path)
-        ))  # fmt: skip
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, f"given a {kind_of(mode)}, expected a regular file", str(path))
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "given a file that may not be written, expected one that may", str(path))
     return stat.S_IMODE(mode)
