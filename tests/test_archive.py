@@ -337,6 +337,14 @@ def test_a_state_that_lies_with_a_right_checksum_is_refused(adaptive, tmp_path, 
         Forecaster.load(tmp_path / "state")
 
 
+def test_levels_that_refine_themselves_are_never_uniform(tmp_path):
+    Forecaster(3).save(tmp_path / "state")
+    manifest, arrays = parts(tmp_path / "state")
+    craft(tmp_path / "state", arrays, manifest["settings"] | {"uniform": True})
+    with pytest.raises(archive.ArchiveError, match="uniform: given true, expected false"):
+        Forecaster.load(tmp_path / "state")
+
+
 def test_the_schema_names_every_array_of_the_engine():
     assert tuple(FILE.fields({})) == State._fields
 

@@ -191,6 +191,40 @@ def test_limits_are_settings_and_survive_a_restart(tmp_path: Path) -> None:
     assert Limits(**{name: twin.settings[name] for name in Limits._fields}) == Limits(7, 5, 3.5)
 
 
+def test_clock_and_lifetimes_go_on_after_a_restart(tmp_path: Path) -> None:
+    live = Live(lifetime=10)
+    live.forecast(RECORD, id="a", time=0)
+    live.forecast(RECORD, id="b", time=5)
+    live.save(tmp_path / "state")
+    twin = Live.load(tmp_path / "state")
+    with pytest.raises(ValueError, match="time: given 4 in row 1 after 5"):
+        twin.forecast(RECORD, id="early", time=4)
+    twin.forecast(RECORD, id="c", time=12)
+    assert (twin.status().expired, twin.status().open) == (1, 2)
+
+
+def test_models_come_back_in_their_own_order(tmp_path: Path) -> None:
+    live = Live(models={"one": Says(0.2), "two": Says(0.7)})
+    live.run([RECORD] * 3, [0, 1, 0])
+    live.save(tmp_path / "state")
+    twin = Live.load(tmp_path / "state", models={"two": Says(0.7), "one": Says(0.2)})
+    assert twin.experts == live.experts
+    np.testing.assert_array_equal(twin.trace([RECORD], [1]).experts, live.trace([RECORD], [1]).experts)
+
+
+class Says:
+    """A model of one opinion."""
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def predict_proba_one(self, x: Any) -> Any:
+        return {True: self.p}
+
+    def learn_one(self, x: Any, y: Any) -> None:
+        pass
+
+
 def test_expired_ids_are_forgotten_too(monkeypatch: Any) -> None:
     monkeypatch.setattr(labels, "REMEMBERED", 2)
     live = Live(max_open=1)

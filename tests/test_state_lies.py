@@ -236,6 +236,7 @@ MODEL_LIES: dict[str, Any] = {
     "a flag elsewhere": put("features", "flag", 0, 9),
     "a column twice": put("features", "numeric", 0, "w"),
     "a column in a list": put("features", "numeric", 0, ["v"]),
+    "a column without a name": put("features", "numeric", 0, None),
     "numbers out of order": put("features", "categories", 1, "numbers", [2.0, 1.0]),
     "texts that repeat": put("features", "categories", 0, "texts", ["a", "a"]),
     "codes beyond the table": put("features", "categories", 0, "texts", [f"t{k}" for k in range(99)]),
