@@ -165,6 +165,13 @@ def test_state_goes_on_exactly(stream: Any) -> None:
     np.testing.assert_array_equal(play(experts, *rest)[1], play(twin, *rest)[1])
 
 
+def test_sums_of_squares_are_kept_where_the_weights_are_zero() -> None:
+    experts = Experts()
+    experts._bank.linear[7, 11] = 0.5
+    arrays, manifest = experts.to_state()
+    assert Experts.from_state(arrays, manifest)._bank.linear[7, 11] == np.float32(0.5)
+
+
 def test_names_and_weights_match() -> None:
     assert tuple(expert_weights()) == expert_names()
     assert len(expert_names()) == 1 + EXPERTS

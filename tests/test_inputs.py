@@ -246,3 +246,15 @@ def test_a_ticket_keeps_the_context_it_was_issued_for():
     first.update(ticket, 1)
     second.update(second.predict(GOOD), 1)
     assert snapshot(first)["theta"] == snapshot(second)["theta"]
+
+
+def test_masked_contexts_and_labels_are_refused_and_unmasked_ones_taken() -> None:
+    forecaster = Forecaster(3)
+    X, y = np.ma.masked_array([GOOD, GOOD]), np.ma.masked_array([0.0, 1.0])
+    forecaster.run(X, y)
+    before = snapshot(forecaster)
+    X[1, 1] = y[1] = np.ma.masked
+    for rows, labels in ((X, [0, 1]), ([GOOD, GOOD], y)):
+        with pytest.raises(TypeError, match=r"given MaskedArray .*some of it is masked"):
+            forecaster.run(rows, labels)
+    assert snapshot(forecaster) == before

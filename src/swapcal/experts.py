@@ -1,11 +1,12 @@
 """`Experts`: a compiled bank of online logistic regressions, and room for anybody's model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
     CROSSED,
@@ -32,7 +33,30 @@ Array = NDArray[np.float64]
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
 TABLES = (("linear", LINEAR), ("paired", PAIRED))
+FIELDS = {
+    "weights": floats("inputs"),
+    "covariance": floats("inputs", "inputs"),
+    "linear_used": integers("linear"),
+    "linear": singles("linear", LINEAR_ROW),
+    "paired_used": integers("paired"),
+    "paired": singles("paired", PAIRED_ROW),
+}
 HASHED = 1 << 12  # columns of the matrix an outside partial_fit model sees
+
+
+def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
+    """Yield what is wrong with a state from `Experts.to_state`."""
+    scores = len(arrays["weights"]) - 1 - EXPERTS
+    if manifest != {"scores": scores} or scores < 0:
+        yield f"experts: given {dict(manifest)} for {scores} scores, expected their number"
+    for (name, experts), slots in zip(TABLES, (LINEAR_SLOTS, PAIR_SLOTS), strict=True):
+        used = arrays[f"{name}_used"]
+        if used.size and (used[0] < 0 or used[-1] >= slots or (np.diff(used) <= 0).any()):
+            yield f"{name}_used: given rows out of order or beyond the table, expected increasing ones below {slots}"
+        if (arrays[name][:, experts:] <= 0.0).any():
+            yield f"{name}: given sums of squares that are not positive, expected positive ones"
+    if (np.diag(arrays["covariance"]) < 0.0).any():
+        yield "covariance: given a negative variance, expected none"
 
 
 def expert_names() -> tuple[str, ...]:
@@ -131,13 +155,13 @@ class Experts:
         }
         for name, experts in TABLES:
             table = getattr(self._bank, name)
-            used = np.flatnonzero((table[:, :experts] != 0).any(axis=1))
+            used = np.flatnonzero((table[:, :experts] != 0).any(axis=1) | (table[:, experts:] != TINY).any(axis=1))
             arrays |= {f"{name}_used": used, name: table[used]}
         return arrays, {"scores": self.scores}
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Experts":
-        """Rebuild from `to_state`."""
+        """Rebuild from `to_state`; `faults` must have found nothing."""
         experts = cls(int(manifest["scores"]))
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]

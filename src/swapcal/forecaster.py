@@ -2,15 +2,18 @@
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swapcal import archive, bounds, grid, inputs, memory
+from swapcal.archive import engine as layout
+from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
 from swapcal.certificate import Certificate, certify
 from swapcal.forecast import Forecast
+from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import all_known
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
@@ -40,11 +43,27 @@ LEARNERS = {
     "vaw": (VAW_LEARNER, 0.0, None),
 }
 MIXINGS = {"hedge": HEDGE, "blum-mansour": BLUM_MANSOUR}
+RULES = {
+    "dim": whole(1),
+    "learner": one_of(*LEARNERS),
+    "mixing": one_of(*MIXINGS),
+    "uniform": TRUTH,
+    "owner": TEXT,
+}
 
 # Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
 CHUNK = 8192
 SPARE_SLOTS = 6
 NO_LABEL = np.full(1, np.nan)
+
+
+def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
+    """Return what is wrong with a state from `Forecaster.to_state`."""
+    learner, mixing = LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]]
+    return layout.faults(arrays, settings["dim"], learner, mixing, settings["uniform"])
+
+
+FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: layout.FIELDS, faults)
 
 
 class Forecaster:
@@ -120,6 +139,7 @@ class Forecaster:
             else inputs.weights(prior, self._dim, ONS_RADIUS if code == ONS_LEARNER else None),
         )
         self._scratch = memory.scratch(self._state)
+        self._guard = Guard()
 
     @classmethod
     def paper(cls, dim: int, horizon: int, target: str = "smcal", *, seed: int = 0) -> Self:
@@ -154,6 +174,7 @@ class Forecaster:
         """Number of labels learned."""
         return int(self._state.counts[UPDATES])
 
+    @guarded
     def predict(self, x: ArrayLike, event: object = None) -> Forecast:
         """Return a forecast for one context; nothing changes, and asking again returns an equal ticket.
 
@@ -166,10 +187,12 @@ class Forecaster:
         row = inputs.context_rows(x, self._dim, single=True)
         return self._issue(row, None if event is None else [event], single=True)
 
+    @guarded
     def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
         """Return forecasts for many contexts from the present, frozen state; they may be learned from later."""
         return self._issue(inputs.context_rows(X, self._dim), events, single=False)
 
+    @guarded
     def update(self, forecast: Forecast, y: Any) -> None:
         """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
         Forecast.check_open(forecast, self._owner)
@@ -186,6 +209,7 @@ class Forecaster:
         self._advance(X, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
         forecast.settle()
 
+    @guarded
     def run(
         self,
         X: ArrayLike,
@@ -217,6 +241,7 @@ class Forecaster:
                 progress(len(rows[part]))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
+    @guarded
     def grow(self, dim: int) -> None:
         """Append coordinates: contexts have `dim` of them from now on, the earlier ones in their old places.
 
@@ -229,13 +254,27 @@ class Forecaster:
         self._scratch = memory.scratch(self._state)
         self._dim = int(dim)
 
+    @guarded
     def certificate(self) -> Certificate:
         """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them."""
         adaptive = bool(self._state.codes[CODES_ADAPTIVE])
         return certify(self._state, self._dim, self._learner, uniform=self._uniform, adaptive=adaptive)
 
+    @guarded
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the whole state to one file, atomically; `load` continues bit for bit."""
+        """Write the whole state to one file, atomically; `load` continues bit for bit.
+
+        The file is read back before it takes its place; see `swapcal.archive.replacing` for what a crash can leave.
+        """
+        archive.write(path, FILE, *self.to_state())
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> Self:
+        """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
+        return cls.from_state(*archive.read(path, FILE))
+
+    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return (arrays, settings) as `save` writes them."""
         settings = {
             "dim": self._dim,
             "learner": self._learner,
@@ -243,20 +282,17 @@ class Forecaster:
             "uniform": self._uniform,
             "owner": self._owner,
         }
-        archive.write(path, KIND, VERSION, self._state._asdict(), settings)
+        return self._state._asdict(), settings
 
     @classmethod
-    def load(cls, path: "str | os.PathLike[str]") -> Self:
-        """Return the forecaster saved at `path`; a damaged or foreign file raises `ArchiveError`."""
-        arrays, settings = archive.read(path, KIND, VERSION)
+    def from_state(cls, arrays: Arrays, settings: Settings) -> Self:
+        """Rebuild from `to_state`; `faults` must have found nothing."""
         self = cls.__new__(cls)
-        try:
-            self._state = State(**arrays)
-            self._scratch = memory.scratch(self._state)
-            self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
-            self._uniform, self._owner = settings["uniform"], settings["owner"]
-        except (TypeError, KeyError) as error:
-            raise archive.ArchiveError(f"{path}: a forecaster state with a part missing ({error})") from None
+        self._state = State(**arrays)
+        self._scratch = memory.scratch(self._state)
+        self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
+        self._uniform, self._owner = settings["uniform"], settings["owner"]
+        self._guard = Guard()
         return self
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:

@@ -40,6 +40,8 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
     """Return a C-ordered array of floats; text is not read as numbers."""
     refuse_masked(name, values)
     try:
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise TypeError("some of it is masked")
         raw = np.asarray(values)
         if raw.dtype.kind not in "biufO":
             raise TypeError(f"entries of type {raw.dtype}")
@@ -77,14 +79,14 @@ def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
     return values
 
 
-def label(y: float) -> float:
+def label(y: Any) -> float:
     """Return one label as a float in [0, 1]."""
     refuse_masked("label", y)
     try:
-        if isinstance(y, (str, bytes)):
+        if isinstance(y, (str, bytes)) or y is np.ma.masked:
             raise TypeError
         value = float(y)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"label: given {y!r}, expected a number in [0, 1]") from None
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"label: given {y!r}, expected a number in [0, 1]")

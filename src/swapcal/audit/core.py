@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.archive import put_text
 from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow, group_rows
 from swapcal.audit.measured import Measured
@@ -252,5 +252,5 @@ class Audit(Measured):
 
 def _written(text: str, path: str | PathLike[str] | None) -> str:
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        put_text(path, text)
     return text

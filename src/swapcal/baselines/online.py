@@ -2,22 +2,57 @@
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swapcal import archive, grid, inputs
+from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys, whole
 from swapcal.forecast import Forecast
-from swapcal.kernels.baseline_cells import UPDATES, Cells, Room
+from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, Cells, Room
 from swapcal.kernels.baselines import NO_OPPONENT, advance_baseline
-from swapcal.kernels.linalg import padded
+from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.state import T_SLOT_LOW, TICKET
 
 Array = NDArray[np.float64]
 
-KIND, VERSION = "baseline", 1
+FIELDS = {
+    "z": floats("levels"),
+    "seen": floats("levels", "columns"),
+    "total": floats("levels", "columns"),
+    "theta": floats("regressions", "width"),
+    "factor": floats("regressions", "packed"),
+    "scale": floats("regressions", "width"),
+    "knobs": floats(2),
+    "counts": integers(2),
+    "codes": integers(1),
+    "seed": keys(1),
+}
+RULES = {"system": TEXT, "dim": whole(1), "horizon": whole(1), "owner": TEXT}
+
+
+def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
+    """Yield what would lead the kernels astray."""
+    levels, width, system = len(arrays["z"]), arrays["theta"].shape[1], int(arrays["codes"][0])
+    columns, regressions = arrays["seen"].shape[1], len(arrays["theta"])
+    updates, last = arrays["counts"].tolist()
+    if system not in range(OKOROAFOR + 1):
+        yield f"codes: given {system}, expected the number of a system"
+    if levels < 1 or updates < 0 or not 0 <= last < levels:
+        yield f"counts: given {updates} updates and level {last} last, expected one of {levels} levels"
+    if not (np.diff(arrays["z"]) > 0.0).all() or (arrays["z"] < 0.0).any() or (arrays["z"] > 1.0).any():
+        yield "z: given levels out of order, expected them to increase within [0, 1]"
+    if width < (columns if system == GROUPS else padded(settings["dim"])) or columns < 1:
+        yield f"theta: given {width} columns, expected as many as a context has"
+    if system == OKOROAFOR and (columns, regressions) != (2, 2):
+        yield f"theta: given {regressions} rows, expected 2"
+    if system == GARG_ITO and (regressions, arrays["factor"].shape[1]) != (levels, factor_size(settings["dim"])):
+        yield f"factor: given shape {arrays['factor'].shape}, expected one row for each of {levels} levels"
+
+
+FILE = archive.Kind("baseline", 1, RULES, lambda settings: FIELDS, faults)
 NOTHING = np.zeros(1)
 NO_NOTES = np.zeros((1, 1))
 
@@ -124,22 +159,19 @@ class OnlineBaseline:
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state to one file, atomically; `load` continues bit for bit."""
         settings = {"system": type(self).__name__, "dim": self._dim, "horizon": self._horizon, "owner": self._owner}
-        archive.write(path, KIND, VERSION, self._cells._asdict(), settings)
+        archive.write(path, FILE, self._cells._asdict(), settings)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> Self:
         """Return the baseline saved at `path` by the same class."""
-        arrays, settings = archive.read(path, KIND, VERSION)
-        if settings.get("system") != cls.__name__:
-            raise archive.ArchiveError(f"{path}: holds a {settings.get('system')}, expected a {cls.__name__}")
+        arrays, settings = archive.read(path, FILE)
+        if settings["system"] != cls.__name__ or arrays["codes"][0] != cls.SYSTEM:
+            raise archive.ArchiveError(f"{path}: holds a {settings['system']}, expected a {cls.__name__}")
         self = cls.__new__(cls)
-        try:
-            self._cells = Cells(**arrays)
-            self._room = _room(self._cells)
-            self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
-            self._seed = int(self._cells.seed[0])
-        except (TypeError, KeyError) as error:
-            raise archive.ArchiveError(f"{path}: a baseline's state with a part missing ({error})") from None
+        self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
+        self._seed = int(arrays["seed"][0])
+        self._cells = Cells(**arrays)
+        self._room = _room(self._cells)
         return self
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:

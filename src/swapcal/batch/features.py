@@ -140,6 +140,8 @@ class Features:
 
     def encode(self, source: Source) -> Rows:
         """Return the encoded rows."""
+        if not isinstance(source, Table):
+            self._check_width(source.shape[1])
         raw = _matrix(source, self.numeric)
         Z = np.empty((len(raw), len(self.numeric) + int((self.flag >= 0).sum())))
         if standardise(raw, self.centre, self.spread, self.flag, Z) >= 0:
@@ -151,6 +153,12 @@ class Features:
         else:
             look_up(self._lookup, source, codes)
         return Rows(Z, codes)
+
+    def _check_width(self, columns: int) -> None:
+        """Refuse an array that ends before a column that was learned; the kernels do not look."""
+        needed = 1 + max([int(name) for name in (*self.numeric, *(c.name for c in self.categories))], default=-1)
+        if columns < needed:
+            raise ValueError(f"array: given {columns} columns, expected at least {needed}, as when the model was made")
 
     @cached_property
     def _lookup(self) -> Lookup:

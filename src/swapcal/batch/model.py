@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from swapcal import archive, bounds
+from swapcal.archive.kind import part
 from swapcal.batch.correction import Correction, Scorer, logit, plan
 from swapcal.batch.features import Features, Name, Rows, Source
+from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
@@ -23,7 +25,6 @@ from swapcal.kernels.linalg import padded
 Array = NDArray[np.float64]
 Progress = Callable[[int], object]
 
-KIND, VERSION = "batch-model", 1
 MODES = ("mean", "hash", "sample")
 TARGETS = {
     "adaptive": None,
@@ -261,23 +262,24 @@ class Model:
             "notes": self.notes,
             "certificate": self.certificate.as_dict(),
         }
-        archive.write(path, KIND, VERSION, arrays, settings)
+        archive.write(path, FILE, arrays, settings)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Model":
         """Return the model saved at `path`; it predicts as the original did, and learns no more."""
-        arrays, manifest = archive.read(path, KIND, VERSION)
+        arrays, manifest = archive.read(path, FILE)
         try:
-            layout = Layout(**_part(arrays, "layout"))._replace(number_size=float(arrays["layout.number_size"]))
+            places: dict[str, Any] = part("layout", arrays)
+            layout = Layout(**places)._replace(number_size=float(places["number_size"]))
             base, features = manifest["base"], Features.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_folded("scorer", arrays), base)
             model = cls(features, scorer, _folded("correction", arrays), layout)
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
-            model._mixture = Mixture(**_part(arrays, "mixture"), dim=width_of(layout))
+            model._mixture = Mixture(**part("mixture", arrays), dim=width_of(layout))
             model._certificate = Certificate(**manifest["certificate"])
-        except (KeyError, TypeError) as error:
-            raise archive.ArchiveError(f"{path}: a batch model with a part missing ({error})") from None
+        except (TypeError, ValueError) as error:
+            raise archive.ArchiveError(f"{path}: {error}") from None
         return model
 
     def _open(self, rows: int, ridge: float) -> Stream:
@@ -306,16 +308,12 @@ class Model:
         return X
 
 
-def _part(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
-
-
 def _unfolded(prefix: str, correction: Correction) -> dict[str, Any]:
     design = {f"{prefix}.{name}": value for name, value in correction.design._asdict().items()}
     return design | {f"{prefix}.coefficients": correction.coefficients}
 
 
 def _folded(prefix: str, arrays: Mapping[str, Any]) -> Correction:
-    part = _part(arrays, prefix)
-    coefficients = part.pop("coefficients")
-    return Correction(Design(**part), coefficients)
+    found = part(prefix, arrays)
+    coefficients = found.pop("coefficients")
+    return Correction(Design(**found), coefficients)

@@ -15,6 +15,7 @@ MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the b
 NOWHERE, UNSEEN = -1, -2
 VOCABULARY = 1 << 16  # values remembered per column; later ones are "other"
 UNDECIDED = -1
+LARGEST = 1e100  # of a number: the squares of all that a stream can bring still have a sum
 
 KINDS = {"numeric": NUMERIC, "categorical": CATEGORICAL, "probability": PROBABILITY, "logit": LOGIT}
 NAMES = {code: name for name, code in KINDS.items()} | {UNDECIDED: "undecided"}
@@ -51,21 +52,22 @@ class Column:
             if self.kind not in (UNDECIDED, CATEGORICAL):
                 raise TypeError(f"column {self.name!r}: given {present!r}, expected a number ({NAMES[self.kind]})")
             return CATEGORICAL, values
+        self._check_numbers(values)
         if self.kind == CATEGORICAL:
             return CATEGORICAL, _categories(values)
-        self._check_numbers(values)
         if self.kind == UNDECIDED and not np.isnan(values).all():
             return NUMERIC, values
         return self.kind, values
 
     def _check_numbers(self, values: NDArray[np.float64]) -> None:
-        bad = np.flatnonzero(np.isinf(values))
+        bad = np.flatnonzero(np.abs(values) > LARGEST)
         if bad.size:
-            raise ValueError(f"column {self.name!r}: given {values[bad[0]]} in row {bad[0]}, expected a finite number")
+            given = f"given {values[bad[0]]} in row {bad[0] + 1}"
+            raise ValueError(f"column {self.name!r}: {given}, expected a finite number, at most {LARGEST:g}")
         if self.kind == PROBABILITY:
             bad = np.flatnonzero((values < 0.0) | (values > 1.0))
             if bad.size:
-                given = f"given {values[bad[0]]} in row {bad[0]}"
+                given = f"given {values[bad[0]]} in row {bad[0] + 1}"
                 raise ValueError(f"score {self.name!r}: {given}, expected a probability in [0, 1]")
 
     def codes_of(self, values: Values, learn: bool) -> tuple[NDArray[np.int64], list[int]]:

@@ -12,6 +12,7 @@ from swapcal.contexts.layout import Layout, lay_out, spread_over, unit
 from swapcal.contexts.product import Product
 from swapcal.contexts.single import plain_row
 from swapcal.contexts.table import Values, columns_of
+from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
 
@@ -101,6 +102,7 @@ class Contexts:
         }
         self._check_roles()
         self.frozen = False
+        self._guard = Guard()
         self._columns: dict[str, Column] = {}
         self._products: list[Product] = []
         self._spread = 0.0  # √(columns seen in the first record); 0 before it
@@ -144,13 +146,20 @@ class Contexts:
         """The columns treated as categories."""
         return tuple(name for name, column in self._columns.items() if column.kind == CATEGORICAL)
 
+    @guarded
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
-        """Encode a mapping, a list of mappings or a data frame; see `Encoded`."""
+        """Encode a mapping, a list of mappings or a data frame; see `Encoded`.
+
+        All values are checked before anything is learned, so a refused record leaves everything as it was. Threads
+        take turns.
+        """
         learn = learn and not self.frozen
         plain = self._encode_plain(records) if learn else None
         if plain is not None:
             return plain
-        pieces = [self._encode_piece(*columns_of(piece), learn) for piece in self._pieces(records)]
+        pieces = [
+            self._encode_piece(*columns_of(piece, self._ignored), learn) for piece in self._pieces(records, learn)
+        ]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
     def _encode_plain(self, records: Any) -> Encoded | None:
@@ -161,11 +170,13 @@ class Contexts:
         parts = plain_row(record, self._columns, self._ignored)
         return None if parts is None else self._place(*parts, NO_PRODUCTS, np.array([self.dim]), True)
 
-    def _pieces(self, records: Any) -> list[Any]:
+    def _pieces(self, records: Any, learn: bool) -> list[Any]:
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
         if not isinstance(records, list | tuple) or len(records) < 2:
             return [records]
-        columns_of(records)  # refuses a mixture of types before anything is learned
+        self._checked(
+            *columns_of(records, self._ignored), learn, declared=()
+        )  # no piece is learned from if another is refused
         known, cuts = set(self._columns), [0]
         for row, record in enumerate(records):
             if not known.issuperset(record):
@@ -175,16 +186,18 @@ class Contexts:
         return [records[a:b] for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True)]
 
     def _encode_piece(self, given: dict[str, Values], n: int, learn: bool) -> Encoded:
-        given = {name: values for name, values in given.items() if name not in self._ignored}
-        columns, checked = self._checked(given, n, learn)
+        columns, checked = self._checked(given, n, learn, self._declared())
         if learn and n:
             self._admit(columns, checked)
         return self._encode_checked(list(checked.values()), n, learn)
 
-    def _checked(self, given: dict[str, Values], n: int, learn: bool) -> tuple[list[Column], dict[str, Any]]:
+    def _checked(
+        self, given: dict[str, Values], n: int, learn: bool, declared: Iterable[str]
+    ) -> tuple[list[Column], dict[str, Any]]:
         """Validate every value and change nothing; return the new columns and all columns' (kind, values)."""
-        if not self._columns:
-            self._check_declared(given)
+        for name in () if self._columns else declared:
+            if name not in given:
+                raise ValueError(f"column {name!r}: declared but absent; the record has {', '.join(given) or 'none'}")
         new = [self._new_column(name) for name in given if name not in self._columns] if learn else []
         checked: dict[str, Any] = {}
         for column in [*self._columns.values(), *new]:
@@ -300,9 +313,10 @@ class Contexts:
 
     def _lay_out_fixed(self) -> None:
         self._names = ["constant", *self.settings["reserved"], *self.settings["scores"]]
+        fixed = len(self._names) + self.settings["fourier"]
+        if fixed > self.settings["max_dim"]:
+            raise ValueError(f"max_dim: given {self.settings['max_dim']}, expected at least {fixed}")
         self._names += [f"wave {k + 1}" for k in range(self.settings["fourier"])]
-        if len(self._names) > self.settings["max_dim"]:
-            raise ValueError(f"max_dim: given {self.settings['max_dim']}, expected at least {len(self._names)}")
 
     def _check_roles(self) -> None:
         roles: dict[str, str] = {}
@@ -312,14 +326,12 @@ class Contexts:
                 if clash != role and {clash, role} != {"groups", "categorical"}:
                     raise ValueError(f"column {name!r}: given as both {clash} and {role}, expected one role")
 
-    def _check_declared(self, given: dict[str, Values]) -> None:
-        """Refuse a first record that lacks a declared column: more likely a typo than a late arrival."""
-        declared = [name for role in ("scores", "groups", "numeric", "categorical") for name in self.settings[role]]
-        declared += [name for pair in self.settings["products"] for name in pair]
-        for name in declared:
-            if name not in given:
-                raise ValueError(f"column {name!r}: declared but absent; the record has {', '.join(given) or 'none'}")
+    def _declared(self) -> list[str]:
+        """Return the columns that a first record must have: without one, a typo is likelier than a late arrival."""
+        names = [name for role in ("scores", "groups", "numeric", "categorical") for name in self.settings[role]]
+        return names + [name for pair in self.settings["products"] for name in pair]
 
+    @guarded
     def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return (arrays, manifest) from which `from_state` rebuilds this object exactly."""
         arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._past._asdict().items()}
@@ -335,7 +347,7 @@ class Contexts:
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Contexts":
-        """Rebuild from `to_state`."""
+        """Rebuild from `to_state`; `swapcal.contexts.file.faults` must have found nothing."""
         settings = dict(manifest["settings"])
         contexts = cls(**settings | {name: dict(settings[name]) for name in ORDERED})
         contexts._columns = {entry["name"]: Column.from_manifest(entry) for entry in manifest["columns"]}
@@ -364,7 +376,8 @@ def _unseen(column: Column, index: int, codes: Integers, present: list[int]) -> 
 
 def _probabilities(numbers: Array, kinds: Integers) -> Array:
     logit = kinds == KINDS["logit"]
-    return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
+    with np.errstate(over="ignore"):  # the exponential of a very unlikely score is infinite, and its probability 0
+        return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
 
 
 def _joined(pieces: list[Encoded]) -> Encoded:

@@ -1,13 +1,12 @@
 """One plain record without detours: most records hold nothing new, and then a few look-ups are enough."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.column import MISSING, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
+from swapcal.contexts.column import LARGEST, MISSING, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.kernels.encode import CATEGORICAL, PROBABILITY
 
 Parts = tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.int64]]
@@ -39,8 +38,8 @@ def _known_code(column: Column, value: Any) -> int | None:
         return column.codes.get(value) if kind is str else None
     if column.kind == UNDECIDED or (kind is not float and kind is not int):
         return None
-    if math.isnan(value):
+    if value != value:
         return MISSING
-    if math.isinf(value) or (column.kind == PROBABILITY and not 0.0 <= value <= 1.0):
+    if not -LARGEST <= value <= LARGEST or (column.kind == PROBABILITY and not 0.0 <= value <= 1.0):
         return None
     return SHARED

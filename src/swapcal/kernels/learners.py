@@ -20,7 +20,7 @@ def clip(w: float) -> float:
     return min(1.0, max(0.0, w))
 
 
-@lean
+@inlined
 def pull_to_half(theta: Array, reach: float) -> None:
     """Project θ onto the ball of radius `reach` around e_1, the constant ½, in place."""
     theta[0] -= 1.0

@@ -1,14 +1,13 @@
 """Contexts, experts, models and engine as one learner of encoded rows."""
 
 import itertools
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.archive.kind import part
 from swapcal.contexts import Contexts, Encoded
 from swapcal.experts import Experts, Model, expert_names
 from swapcal.forecast import Forecast
@@ -118,23 +117,21 @@ class Composition:
         """Return (arrays, manifest)."""
         arrays: dict[str, NDArray[Any]] = {}
         manifest: dict[str, Any] = {}
-        for name, part in (("contexts", self.contexts), ("experts", self.bank)):
-            found, manifest[name] = part.to_state()
+        for name, learner in (("contexts", self.contexts), ("experts", self.bank)):
+            found, manifest[name] = learner.to_state()
             arrays |= {f"{name}.{key}": array for key, array in found.items()}
+        manifest["forecaster"] = None
         if self.forecaster is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                self.forecaster.save(Path(folder) / "engine")
-                arrays["engine"] = np.fromfile(Path(folder) / "engine", np.uint8)
+            found, manifest["forecaster"] = self.forecaster.to_state()
+            arrays |= {f"forecaster.{key}": array for key, array in found.items()}
         return arrays, manifest
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> None:
         """Take over a state from `to_state`."""
-        self.contexts = Contexts.from_state(_below("contexts", arrays), manifest["contexts"])
-        self.bank = Experts.from_state(_below("experts", arrays), manifest["experts"])
-        if "engine" in arrays:
-            with tempfile.TemporaryDirectory() as folder:
-                arrays["engine"].tofile(Path(folder) / "engine")
-                self.forecaster = Forecaster.load(Path(folder) / "engine")
+        self.contexts = Contexts.from_state(part("contexts", arrays), manifest["contexts"])
+        self.bank = Experts.from_state(part("experts", arrays), manifest["experts"])
+        if manifest["forecaster"] is not None:
+            self.forecaster = Forecaster.from_state(part("forecaster", arrays), manifest["forecaster"])
 
 
 def _blend(dim: int, weight: float) -> Array:
@@ -149,10 +146,6 @@ def _blend(dim: int, weight: float) -> Array:
 
 def _event_keys(encoded: Encoded, events: Events, counts: Counts) -> NDArray[np.uint64]:
     return counted(encoded.marks, counts) if events is None else event_keys([*events], len(encoded))
-
-
-def _below(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 
 
 def _equal_stretches(dims: NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -17,15 +17,19 @@ from swapcal.contexts import Contexts, Encoded
 from swapcal.contexts.table import columns_of
 from swapcal.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.forecast import Forecast
+from swapcal.guard import Guard, guarded
+from swapcal.kernels.checks import ROUNDING
+from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, TICKET
 from swapcal.live import keeping
 from swapcal.live.composition import Composition, Records
-from swapcal.live.labels import ConflictingLabelError, Id, Ledger, Open, Status, stacked
-from swapcal.live.times import as_times, check_times
+from swapcal.live.file import FILE
+from swapcal.live.ids import Id, checked_id
+from swapcal.live.labels import REMEMBERED, ConflictingLabelError, Ledger, Limits, Open, Status, stacked
+from swapcal.live.times import as_times, check_times, sized, unmasked
 
 Array = NDArray[np.float64]
 
-KIND, VERSION = "live", 1
 WINDOW = 4096  # rows looked at for the next arrival of a label; a bound on the work, without effect on results
 # The ticket before anything is known: one half, surely.
 NO_KNOWLEDGE = np.zeros(TICKET)
@@ -58,6 +62,14 @@ class Live:
     groups, scores, products, numeric, categorical, drop, categories, max_dim, fourier : as in `Contexts`.
     models : {name: model} of river classifiers or scikit-learn classifiers with `partial_fit`; each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
+    max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
+        in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast takes some 2.5 kB.
+    expires : number of later forecasts after which an open one expires; by default never.
+    lifetime : time after which an open one expires, in the unit of the times given (seconds, for dates); a forecast
+        without a time does not.
+
+    A record, label or batch that is refused leaves everything exactly as it was. Threads may share one object: its
+    methods take turns. What a model of yours raises is passed on, and then the record counts as seen by the others.
 
     Examples
     --------
@@ -89,7 +101,11 @@ class Live:
         ridge: float = 1.0,
         kappa: float = 0.2,
         seed: int = 0,
+        max_open: int = REMEMBERED,
+        expires: int | None = None,
+        lifetime: float | None = None,
     ) -> None:
+        seed = inputs.seed(seed)
         wrapped = {str(name): as_model(model) for name, model in (models or {}).items()}
         contexts = Contexts(
             groups=groups,
@@ -106,12 +122,14 @@ class Live:
         )
         self._engine = {"ridge": inputs.positive("ridge", ridge), "kappa": inputs.positive("kappa", kappa)}
         self._mind = Composition(contexts, wrapped, {**self._engine, "seed": seed})
-        self._ledger = Ledger()
+        self._ledger = Ledger(_limits(max_open, expires, lifetime))
+        self._guard = Guard()
 
     @property
     def settings(self) -> dict[str, Any]:
         """What distinguishes this object from one with other arguments; JSON-able."""
-        return {**self.contexts.settings, **self._engine, "models": list(self._mind.models)}
+        limits = self._ledger.limits._asdict()
+        return {**self.contexts.settings, **self._engine, "models": list(self._mind.models), **limits}
 
     @property
     def contexts(self) -> Contexts:
@@ -128,16 +146,19 @@ class Live:
         """Names of the forecasts behind the forecast: the blend, the experts, then your models."""
         return (*expert_names(), *self._mind.models)
 
+    @guarded
     def status(self) -> Status:
         """Return label coverage and delay."""
         return self._ledger.status()
 
+    @guarded
     def certificate(self) -> Certificate:
         """Return the engine's exact errors so far with their bounds; see `Forecaster.certificate`."""
         if self._mind.forecaster is None:
             raise ValueError("certificate: given no record yet, expected at least one forecast")
         return self._mind.forecaster.certificate()
 
+    @guarded
     def forecast(self, record: Mapping[str, Any], id: Id, time: Any = None) -> Forecast:
         """Issue the forecast of one record; its label may come any time, by `label(id, y)`.
 
@@ -151,17 +172,19 @@ class Live:
         """
         if not isinstance(record, Mapping):
             raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
+        name = checked_id(id)
         mark = _fingerprint(record)
-        entry = self._issued_before(id, mark)
+        entry = self._issued_before(name, mark)
         if entry is None:
             times, _ = check_times(None if time is None else [time], None, 1, self._ledger.clock)
             encoded = self.contexts.encode(record)
             if times is not None:
                 self._learn_due(float(times[0]))
-            entry = self._open(encoded, [record], [id], times, None, None, named=True)[0]
+            entry = self._open(encoded, [record], [name], times, None, None, named=True)[0]
             entry.fingerprint = mark
         return self._mind.forecast(entry.ticket[None, :].copy(), entry.x[None, :], single=True, learned=False)
 
+    @guarded
     def preview(self, records: Any) -> Forecast:
         """Forecast records as they would be forecast now, without opening them and without changing anything."""
         encoded = self.contexts.encode(records, learn=False)
@@ -172,17 +195,18 @@ class Live:
             tickets, _, _ = self._mind.issue(encoded, rows, None, self._ledger.forecasts)
         return self._mind.forecast(tickets, encoded.x, single=False, learned=True)
 
+    @guarded
     def label(self, id: Id, y: float, time: Any = None) -> bool:
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
 
         An id that was never forecast raises `UnknownIdError`, a label that contradicts an earlier one
-        `ConflictingLabelError`.
+        `ConflictingLabelError`; an id whose forecast has expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
         value = inputs.label(y)
-        entry = self._ledger.find(id, value)
+        when = math.nan if time is None else float(sized(as_times("time", [time]), "time", 1)[0])
+        entry = self._ledger.find(checked_id(id), value, when)
         if entry is None:
             return False
-        when = math.nan if time is None else float(as_times("time", [time])[0])
         if when < entry.time:
             raise ValueError(f"label time: given {when:.12g}, before the forecast at {entry.time:.12g}")
         self._learn([entry], np.array([value]), [when])
@@ -192,6 +216,7 @@ class Live:
         """Forecast each record, then learn its label, in order; `how` as in `trace`."""
         return self.trace(records, y, **how).forecast
 
+    @guarded
     def trace(
         self,
         records: Any,
@@ -217,7 +242,7 @@ class Live:
         labels = _labels(y, n)
         times, due = check_times(time, label_time, n, self._ledger.clock)
         names = self._new_ids(ids, n)
-        encoded = records if isinstance(records, Encoded) else self.contexts.encode(records)
+        encoded = self._checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
         rows = _as_mappings(records) if self._mind.models else None
         if due is not None and times is not None:
             return self._trace_scheduled(encoded, rows, labels, names, times, due)
@@ -230,7 +255,7 @@ class Live:
     ) -> Trace:
         """Learn each label that exists right after its forecast; rows without one stay open."""
         pieces = []
-        for a, b in _runs(np.isnan(y)):
+        for a, b in _runs(np.isnan(y), WINDOW):
             part, names = _cut(encoded, a, b), None if ids is None else ids[a:b]
             records = None if rows is None else rows[a:b]
             moments = None if times is None else times[a:b]
@@ -240,7 +265,7 @@ class Live:
             else:
                 counts = self._ledger.forecasts + np.arange(b - a)
                 pieces.append(self._mind.play(part, records, y[a:b], names, counts))
-                self._book(b - a, names, y[a:b], moments)
+                self._ledger.book(names, y[a:b].tolist(), None if moments is None else moments.tolist())
         return self._traced(pieces, encoded.x)
 
     def _trace_scheduled(
@@ -281,7 +306,7 @@ class Live:
     ) -> list[Open]:
         """Issue forecasts and keep what is needed to learn their labels later."""
         count, n = self._ledger.forecasts, len(encoded)
-        names: Sequence[Id] = [f"row {count + k}" for k in range(n)] if ids is None else ids
+        names: Sequence[Id] = [self._unused(f"row {count + k}") for k in range(n)] if ids is None else ids
         records = rows if self._mind.models else None
         tickets, judged, memory = self._mind.issue(encoded, records, names if named else None, count + np.arange(n))
         unknown = np.full(n, math.nan)
@@ -304,24 +329,40 @@ class Live:
         keys, values, memory = (stacked(entries, name) for name in ("keys", "values", "memory"))
         self._mind.learn(keys, values, memory, stacked(entries, "x"), stacked(entries, "ticket"), y)
         for entry, label, time in zip(entries, y.tolist(), when, strict=True):
+            self._ledger.close(entry, label, time)
+        for entry, label in zip(entries, y.tolist(), strict=True):  # last: what a model raises must not undo the rest
             if entry.record is not None:
                 self._mind.teach(entry.record, entry.keys, entry.values, label)
-            self._ledger.close(entry, label, time)
 
     def _learn_due(self, now: float) -> None:
         entries = self._ledger.pop_due(now)
         if entries:
             self._learn(entries, np.array([entry.y for entry in entries]), [entry.due for entry in entries])
 
-    def _book(self, n: int, ids: "list[Id] | None", y: Array, times: Array | None) -> None:
-        """Book forecasts whose labels came at once."""
-        self._ledger.forecasts += n
-        self._ledger.labels += n
-        if ids is not None:
-            self._ledger.remember(ids, y.tolist())
-        if times is not None:
-            self._ledger.clock = float(times[-1])
-            self._ledger.waits += n
+    def _unused(self, name: str) -> str:
+        """Return a name for a row without one, which nobody has used."""
+        while self._ledger.knows(name):
+            name += "'"
+        return name
+
+    def _checked(self, encoded: Encoded) -> Encoded:
+        """Refuse rows that `contexts.encode` did not make of records."""
+        n, dim, width = len(encoded.dims), self.contexts.dim, encoded.x.shape[1]
+        entries, scores = encoded.keys.shape, (n, len(self.contexts.settings["scores"]))
+        shaped = encoded.x.shape == (n, width) and encoded.values.shape == entries and encoded.scores.shape == scores
+        if not shaped or len(entries) != 2 or entries[0] != n or entries[1] % ENTRIES or width > dim:
+            raise ValueError(
+                f"records: given encoded rows of other shapes than these contexts make, x {encoded.x.shape}"
+            )
+        first = 1 + len(self.contexts.reserved_weights)
+        room = 0.75 + ROUNDING - float(np.sum(self.contexts.reserved_weights**2))
+        inside = np.sum(encoded.x[:, first:] ** 2, axis=1) <= room  # false for NaN too
+        grown = np.diff(encoded.dims, prepend=first) >= 0
+        if not (inside.all() and grown.all() and np.isfinite(encoded.values).all() and (encoded.dims <= width).all()):
+            raise ValueError(
+                "records: given encoded rows that are no contexts, expected what `contexts.encode` returned"
+            )
+        return encoded
 
     def _traced(self, pieces: list[tuple[Array, Array]], x: Array) -> Trace:
         tickets = np.concatenate([piece[0] for piece in pieces]) if pieces else np.zeros((0, TICKET))
@@ -330,52 +371,62 @@ class Live:
 
     def _issued_before(self, id: Id, mark: int) -> Open | None:
         """Return the open forecast of this very event; refuse an id that is taken by another."""
-        _check_id(id)
         entry = self._ledger.opened.get(id)
-        if id in self._ledger.labelled or (entry is not None and entry.fingerprint != mark):
+        if self._ledger.knows(id) and (entry is None or entry.fingerprint != mark):
             raise ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
         return entry
 
     def _new_ids(self, ids: "Sequence[Id] | None", n: int) -> "list[Id] | None":
         if ids is None:
             return None
-        names = [id.item() if isinstance(id, np.generic) else id for id in ids]
+        if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
+            raise TypeError(f"ids: given {type(ids).__name__}, expected a list of ids")
+        names = list(ids)
         if len(names) != n:
             raise ValueError(f"ids: given {len(names)}, expected {n}, one per record")
         seen: set[Id] = set()
-        for row, id in enumerate(names):
-            _check_id(id)
-            if id in seen or id in self._ledger.opened or id in self._ledger.labelled:
-                raise ConflictingLabelError(f"ids: given {id!r} again in row {row}, expected each id once")
+        for row, given in enumerate(names):
+            id = names[row] = checked_id(given)
+            if id in seen or self._ledger.knows(id):
+                raise ConflictingLabelError(f"ids: given {id!r} again in row {row + 1}, expected each id once")
             seen.add(id)
         return names
 
+    @guarded
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state, open forecasts included, to one file; `load` goes on bit for bit.
 
-        Outside models are yours to save; hand them to `load` again.
+        The file is read back and checked before it takes its place; see `swapcal.archive.replacing` for what a crash
+        can leave. Outside models are yours to save; hand them to `load` again. Labels of forecasts that were open
+        then no longer reach them: the records themselves are not kept.
         """
         arrays, manifest = self._mind.to_state()
         kept, ledger = keeping.to_state(self._ledger)
-        own = {"engine": self._engine, "models": list(self._mind.models), "ledger": ledger}
-        archive.write(path, KIND, VERSION, arrays | kept, own | manifest)
+        limits = self._ledger.limits._asdict()
+        own = {"engine": self._engine, "models": list(self._mind.models), "limits": limits, "ledger": ledger}
+        archive.write(path, FILE, arrays | kept, own | manifest)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:
         """Return what `save` wrote; `models` must have the names they had."""
-        arrays, manifest = archive.read(path, KIND, VERSION)
+        arrays, manifest = archive.read(path, FILE)
         if sorted(models or {}) != sorted(manifest["models"]):
             given, expected = sorted(models or {}), sorted(manifest["models"])
             raise ValueError(f"models: given {given}, expected those it was saved with: {expected}")
-        live = cls(**manifest["engine"], seed=manifest["contexts"]["settings"]["seed"], models=models)
+        ordered = {name: (models or {})[name] for name in manifest["models"]}
+        seed = manifest["contexts"]["settings"]["seed"]
+        live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered)
         live._mind.restore(arrays, manifest)
-        live._ledger = keeping.from_state(arrays, manifest["ledger"])
+        live._ledger = keeping.from_state(arrays, manifest["ledger"], live._ledger.limits)
         return live
 
 
-def _check_id(id: Any) -> None:
-    if isinstance(id, bool) or not isinstance(id, int | str):
-        raise TypeError(f"id: given {type(id).__name__}, expected an int or str")
+def _limits(max_open: Any, expires: Any, lifetime: Any) -> Limits:
+    for name, value in (("max_open", max_open), ("expires", 1 if expires is None else expires)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
+            raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+    age = None if lifetime is None else inputs.positive("lifetime", lifetime)
+    return Limits(int(max_open), None if expires is None else int(expires), age)
 
 
 def _fingerprint(record: Mapping[str, Any]) -> int:
@@ -394,15 +445,23 @@ def _rows(records: Any) -> int:
 
 def _labels(y: ArrayLike, n: int) -> Array:
     try:
-        labels = np.array(y, dtype=np.float64)
-    except (TypeError, ValueError):
+        raw = np.asarray(unmasked(y))
+        if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):
+            raise TypeError
+        labels = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"y: given {type(y).__name__} that is not numeric, expected labels in [0, 1]") from None
     if labels.shape != (n,):
         raise ValueError(f"y: given shape {labels.shape}, expected ({n},), one label per record")
     bad = np.flatnonzero((labels < 0.0) | (labels > 1.0))
     if bad.size:
-        raise ValueError(f"y: given {labels[bad[0]]:g} in row {bad[0]}, expected a number in [0, 1] or NaN")
+        raise ValueError(f"y: given {labels[bad[0]]:g} in row {bad[0] + 1}, expected a number in [0, 1] or NaN")
     return labels
+
+
+def _objects(raw: NDArray[Any]) -> Iterable[Any]:
+    """Return the entries of an array of Python objects, which may hide text that reads as a number."""
+    return raw.ravel().tolist() if raw.dtype.kind == "O" else ()
 
 
 def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
@@ -425,7 +484,10 @@ def _cut(encoded: Encoded, a: int, b: int) -> Encoded:
     )  # fmt: skip
 
 
-def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return the maximal stretches of equal flags."""
+def _runs(flags: NDArray[np.bool_], most: int) -> list[tuple[int, int]]:
+    """Return the maximal stretches of equal flags, true ones cut to at most so many rows."""
     cuts = [0, *(1 + np.flatnonzero(np.diff(flags))).tolist(), len(flags)]
-    return [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
+    stretches = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
+    return [
+        (c, min(c + most, b) if flags[a] else b) for a, b in stretches for c in range(a, b, most if flags[a] else b - a)
+    ]

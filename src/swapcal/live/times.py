@@ -14,13 +14,31 @@ Array = NDArray[np.float64]
 
 def as_times(name: str, values: Any) -> Array:
     """Return times as numbers: numbers as they are; dates, times and ISO text as seconds since 1970; missing as NaN."""
-    array = np.asarray(values)
+    times = _as_numbers(name, np.asarray(unmasked(values)))
+    bad = np.flatnonzero(np.isinf(times))
+    if bad.size:
+        raise ValueError(f"{name}: given an infinite time in row {bad[0] + 1}, expected a finite one")
+    return times
+
+
+def unmasked(values: Any) -> Any:
+    """Return values with None where an array is masked; its data there mean nothing."""
+    if not np.ma.isMaskedArray(values):
+        return values
+    plain = np.array(np.ma.getdata(values), dtype=object)
+    plain[np.ma.getmaskarray(values)] = None
+    return plain
+
+
+def _as_numbers(name: str, array: NDArray[Any]) -> Array:
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
     if array.dtype.kind == "M":
         micros = array.astype("datetime64[us]")
         return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
-    return np.array([_as_time(name, row, value) for row, value in enumerate(array.tolist())])
+    if array.ndim != 1:
+        raise ValueError(f"{name}: given shape {array.shape}, expected one per record")
+    return np.array([_as_time(name, row, value) for row, value in enumerate(array.tolist(), 1)], np.float64)
 
 
 def _as_time(name: str, row: int, value: Any) -> float:
@@ -45,19 +63,22 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
         if label_time is not None:
             raise ValueError("label_time: given without time, expected both")
         return None, None
-    times = _sized(as_times("time", time), "time", n)
+    times = sized(as_times("time", time), "time", n)
     _check_order(times, clock)
     if label_time is None:
         return times, None
-    due = _sized(as_times("label_time", label_time), "label_time", n)
+    due = sized(as_times("label_time", label_time), "label_time", n)
     early = np.flatnonzero(due < times)
     if early.size:
         row = int(early[0])
-        raise ValueError(f"label_time: given {due[row]:.12g} in row {row}, before the forecast at {times[row]:.12g}")
+        raise ValueError(
+            f"label_time: given {due[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
+        )
     return times, due
 
 
-def _sized(values: Array, name: str, n: int) -> Array:
+def sized(values: Array, name: str, n: int) -> Array:
+    """Return times of n rows, or say how many there are."""
     if values.shape != (n,):
         raise ValueError(f"{name}: given shape {values.shape}, expected ({n},), one per record")
     return values
@@ -65,9 +86,11 @@ def _sized(values: Array, name: str, n: int) -> Array:
 
 def _check_order(times: Array, clock: float) -> None:
     if np.isnan(times).any():
-        raise ValueError(f"time: given none in row {int(np.flatnonzero(np.isnan(times))[0])}, expected one per record")
+        row = int(np.flatnonzero(np.isnan(times))[0]) + 1
+        raise ValueError(f"time: given none in row {row}, expected one per record")
     before = np.concatenate([[clock], times[:-1]]) if len(times) else times
     back = np.flatnonzero(times < before)
     if back.size:
         row = int(back[0])
-        raise ValueError(f"time: given {times[row]:.12g} in row {row} after {before[row]:.12g}, expected order of time")
+        given = f"given {times[row]:.12g} in row {row + 1} after {before[row]:.12g}"
+        raise ValueError(f"time: {given}, expected order of time")
