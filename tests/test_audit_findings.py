@@ -7,7 +7,7 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit.findings import plain
-from swapcal.audit.timeline import MOST_BINS, Span, Timeline
+from swapcal.audit.timeline import KEPT_BINS, MOST_BINS, Span, Timeline
 from swapcal.report import validate
 
 
@@ -114,11 +114,11 @@ def test_certificate_is_shown_beside_the_observed_error(audit):
 
 def test_true_predictions_and_tiny_data_read_differently():
     calm = make(bias=0.0).to_dict()
-    assert calm["headline"]["verdict"] == "calibrated"
+    assert calm["headline"]["verdict"] == "no error found"
     assert "percentage points" in calm["headline"]["detail"]
     tiny = Audit([0.3, 0.6], [0, 1]).to_dict()
     validate(tiny)
-    assert tiny["headline"]["verdict"] == "inconclusive"
+    assert tiny["headline"]["verdict"] == "undecided"
     assert tiny["witnesses"] == []
 
 
@@ -174,8 +174,11 @@ def test_time_bins_double_and_forget_the_order():
     late.merge(early)
     assert late.span == whole.span
     np.testing.assert_allclose(late.table, whole.table)
-    assert len(whole.table) <= MOST_BINS
-    assert len(whole.labels()) == len(whole.table)
+    np.testing.assert_array_equal([late.first, late.last], [whole.first, whole.last])
+    assert len(whole.table) <= KEPT_BINS
+    drawn = whole.drawn()
+    assert len(drawn.labels()) == len(drawn.table) <= MOST_BINS
+    np.testing.assert_allclose(drawn.table.sum(axis=0), whole.table.sum(axis=0))
     assert Span.of(3.0, 3.0).last == Span.of(3.0, 3.0).first
 
 

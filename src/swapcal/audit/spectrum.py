@@ -12,25 +12,31 @@ SMOOTH_CELLS = 2048
 
 
 class Spectrum:
-    """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive."""
+    """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive.
+
+    `impossible` counts the rows whose outcome had been given probability 0.
+    """
 
     def __init__(self) -> None:
         self.bins: Array = np.zeros((SPECTRUM_BINS, 3))
         self.log_loss = 0.0
+        self.impossible = 0
 
     def add(self, p: Array, y: Array, weights: Array) -> None:
         """Add checked rows."""
         self.log_loss += float(add_spectrum(p, y, weights, self.bins))
+        self.impossible += int(np.sum((p <= 0.0) & (y > 0.0)) + np.sum((p >= 1.0) & (y < 1.0)))
 
     def merge(self, other: "Spectrum") -> None:
         """Add another spectrum."""
         self.bins = self.bins + other.bins
         self.log_loss += other.log_loss
+        self.impossible += other.impossible
 
     def copy(self) -> "Spectrum":
         """Return an independent copy."""
         twin = Spectrum()
-        twin.bins, twin.log_loss = self.bins.copy(), self.log_loss
+        twin.bins, twin.log_loss, twin.impossible = self.bins.copy(), self.log_loss, self.impossible
         return twin
 
     def auc(self) -> tuple[float | None, float]:

@@ -57,6 +57,20 @@ class Witness:
         """Index of the level that contributes most."""
         return int(self.contributions.argmax())
 
+    def orientation(self, level: int) -> float:
+        """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.
+
+        With a finite class, or a constant, the sign of the gap itself.
+        """
+        if self.form == "regret":
+            return 1.0
+        gap = float(np.sign(self.gaps[level]))
+        if self.theta is None:
+            return gap
+        if not self.theta[level, 1:].any():
+            return gap * float(np.sign(self.theta[level, 0])) if self.form == "linear" else gap
+        return -1.0 if self.form == "omni" else gap
+
     def direction(self, level: int | None = None) -> list[Term]:
         """Direction of a level (default: the worst) in the user's features and units, largest first."""
         level = self.worst if level is None else level

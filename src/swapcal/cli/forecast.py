@@ -23,6 +23,7 @@ from swapcal.archive import ArchiveError
 from swapcal.cli.output import writer
 from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
 from swapcal.contexts import Encoded
+from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 
 Array = NDArray[np.float64]
@@ -30,7 +31,6 @@ Array = NDArray[np.float64]
 PIECE = 16_384
 BAD_INPUT = 2
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
-FLOOR = 1e-6  # probabilities are this far from 0 and 1 when log loss is measured
 
 
 class OnBadRow(StrEnum):
@@ -121,9 +121,8 @@ class Tally:
 
 def losses(p: Array, y: Array) -> tuple[Array, Array]:
     """Return the summed squared and logarithmic losses of each column of p."""
-    inside = np.clip(p, FLOOR, 1.0 - FLOOR)
-    hit = np.where(y[:, None] > 0.5, inside, 1.0 - inside)
-    return ((p - y[:, None]) ** 2).sum(axis=0), -np.log(hit).sum(axis=0)
+    logs = np.array([log_losses(np.ascontiguousarray(column), y).sum() for column in p.T])
+    return ((p - y[:, None]) ** 2).sum(axis=0), logs
 
 
 def open_live(roles: Roles, state: Path | None, seed: int) -> Live:

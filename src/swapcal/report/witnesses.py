@@ -36,8 +36,8 @@ def witnesses(findings: Findings) -> Html:
     lead = prose(
         "The errors shown here are the largest over all levels, groups and combinations of features that "
         "were examined, and each has a witness: the rows on which it is attained. Read a witness as a "
-        "pointer to where forecasts and outcomes part ways. How sure one can be is told by its adjusted "
-        "p-value, where it has one, and under “Errors against chance”."
+        "pointer to where forecasts and outcomes part ways. How sure one can be is told by its p-value and interval, "
+        "which allow for everything examined, where it has them, and under “Errors against chance”."
     )
     known = {quantity["name"] for quantity in findings.get("quantities") or []}
     articles = [_witness(rank, witness, known) for rank, witness in enumerate(shown, start=1)]
@@ -72,7 +72,7 @@ def _facts(witness: Witness, known: set[str]) -> Html:
         name = "Gap" if group else "Gap along the direction"
         pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points"))
     if finite(witness.get("p_value")) is not None:
-        pairs.append(("Adjusted p", p_value(witness.get("p_value"))))
+        pairs.append(("p", p_value(witness.get("p_value"))))
     if finite(witness["share"]) is not None:
         pairs.append(("Share of the error", percent(witness["share"], 0)))
     if witness["resembles"]:
