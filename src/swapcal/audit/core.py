@@ -123,11 +123,11 @@ class Audit(Measured):
         The largest error one can be sure of comes first; errors that chance explains follow, the least likely first.
         """
         windows: dict[int, Window] = {}
-        found = []
+        found = self._contradictions()
         for index, function in self._sizes.best()[:most]:
             cells = windows.setdefault(index, self._sizes.window(index))
             found.append(self._finding(cells, function))
-        return found
+        return sorted(found, key=lambda one: -max(one.low, -one.high, 0.0))[:most]
 
     def verdict(self, tolerance: float = TOLERANCE) -> Verdict:
         """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable.
@@ -166,14 +166,25 @@ class Audit(Measured):
     def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
         """Return the interval of the worst error; what the scan cannot test counts by plain intervals of its own."""
         low, high = self._sizes.worst(tolerance)
-        table = self._tally.table
-        alone = [table[k] for k in range(len(table)) if impossible(table[k])]
-        alone += [] if tested else [table.sum(axis=0)]
-        if alone:
-            _, lower, upper, _, _ = gap_intervals(np.array(alone), np.full(len(alone), self._sizes.null.alone))
-            low = max(low, float(np.maximum(lower, -upper).max()))
-            high = max(high if tested else low, float(np.maximum(-lower, upper).max()))
-        return low, high
+        ends = [(one.low, one.high) for one in self._contradictions()]
+        if not tested:
+            whole = gap_intervals(self._tally.table.sum(axis=0)[None], np.array([self._sizes.null.alone]))
+            ends, high = [*ends, (float(whole[1][0]), float(whole[2][0]))], 0.0
+        return max([low, *(max(a, -b) for a, b in ends)]), max([high, *(max(-a, b) for a, b in ends)])
+
+    def _contradictions(self) -> list[Finding]:
+        """Levels whose predictions of exactly 0 or 1 were contradicted: no simulation draws that, so none tests it."""
+        found = []
+        for k, sums in enumerate(self._tally.table):
+            if impossible(sums):
+                gap, low, high = (
+                    float(part[0]) for part in gap_intervals(sums[None], np.array([self._sizes.null.alone]))[:3]
+                )
+                interval, n = self.levels.bounds(k), float(sums[kernel.MASS])
+                found.append(
+                    Finding("all rows", (k, k), interval, n, gap, np.copysign(np.inf, gap), 0.0, True, low, high)
+                )
+        return found
 
     def worst_gap(self, alpha: float = ALPHA) -> float:
         """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""

@@ -101,8 +101,9 @@ class Sizes:
         gap_cells = np.r_[0, self._count : len(score)]
         trend_cells = np.arange(1, self._count)
         value, low, high, half, strict = (np.zeros(len(score)) for _ in range(5))
+        sums = np.vstack([whole, members])
         for cells, found in (
-            (gap_cells, gap_intervals(np.vstack([whole, members]), reach[gap_cells])),
+            (gap_cells, gap_intervals(sums, reach[gap_cells], _coins(sums, z[gap_cells]))),
             (trend_cells, self._trends(index, whole, reach, z)),
         ):
             for into, part in zip((value, low, high, half, strict), found, strict=True):
@@ -160,25 +161,35 @@ class Sizes:
         return total / safe, total / safe - half, total / safe + half, half, np.abs(z) / wider
 
 
-def gap_intervals(sums: Array, reach: Array) -> tuple[Array, ...]:
+def gap_intervals(sums: Array, reach: Array, coins: Array | float = 1.0) -> tuple[Array, ...]:
     """Return gaps, lower ends, upper ends, half-widths if the predictions are right, and |z|, from scalar sums.
 
     Parameters
     ----------
     sums, reach : (K, SCALARS) and the number of standard errors (K,)
+    coins : variance of the outcomes in units of Σα²p(1 − p), below 1 if some lie between 0 and 1
     """
     mass = np.where(sums[:, kernel.MASS] > 0, sums[:, kernel.MASS], 1.0)
     gap = sums[:, kernel.RESIDUAL] / mass
-    low, high = shift_interval(sums, reach)
+    low, high = shift_interval(sums, reach * np.sqrt(coins))
     spread, ratio = _overspread(sums, gap)
     wide = ratio > 1.0
     own = reach * np.sqrt(spread) / mass
     low = np.where(wide, gap - own, np.minimum(low, gap))
     high = np.where(wide, gap + own, np.maximum(high, gap))
-    variance = np.where(wide, spread, sums[:, kernel.VARIANCE])
+    variance = np.where(wide, spread, coins * sums[:, kernel.VARIANCE])
     z = np.abs(sums[:, kernel.RESIDUAL]) / np.sqrt(np.maximum(variance, 1e-300))
-    half = reach * np.sqrt(sums[:, kernel.VARIANCE]) / mass
+    half = reach * np.sqrt(coins * sums[:, kernel.VARIANCE]) / mass
     return gap, np.maximum(low, -1.0), np.minimum(high, 1.0), half, z
+
+
+def _coins(sums: Array, z: Array) -> Array:
+    """Variance the scan reckons with, in units of Σα²p(1 − p); 1 where z tells nothing."""
+    variance = sums[:, kernel.VARIANCE]
+    known = (z != 0) & (variance > 0)
+    root = np.divide(sums[:, kernel.RESIDUAL], z, out=np.ones(len(z)), where=known)
+    ratio = np.divide(root**2, variance, out=np.ones(len(z)), where=known)
+    return np.where(np.abs(ratio - 1.0) < 1e-6, 1.0, ratio)
 
 
 def shift_interval(sums: Array, reach: float | Array = PLAIN) -> tuple[Array, Array]:

@@ -161,7 +161,9 @@ def headline(verdict: Verdict, worst: Found | None, whole: bool, rows: int) -> s
             f"({chance(verdict.p_value)})."
         )
     if worst is not None and worst.p_value <= 0.05:
-        said = f"{where(worst, whole)}, {error(worst)}"
+        near, far = sorted((abs(worst.low), abs(worst.high)))
+        interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {rows:,} rows"
+        said = f"{where(worst, whole)}, {error(worst)} ({interval})"
     else:
         said = "somewhere, but in no single group or range that can be named"
     start = {"miscalibrated": "wrong beyond chance", "small": "wrong beyond chance, but little"}
@@ -183,7 +185,8 @@ def size(verdict: Verdict) -> str:
         "small": f"within {allowed}",
         "undecided": f"on both sides of {allowed}, so the data do not decide",
     }[verdict.word]
-    return f"The worst error is {span(verdict.low, verdict.high)} with 95 % confidence: {how}."
+    size = f"at least {points(verdict.low)}" if verdict.word == "miscalibrated" else span(verdict.low, verdict.high)
+    return f"The worst error is {size} with 95 % confidence: {how}."
 
 
 def is_indicator(name: str) -> bool:
