@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_GROUPS = 100
 MOST_TERMS = 8
 DENSITY_BINS = 40
+LEAST_PART = 0.3
+"""Terms of a direction are named if they weigh at least this part of the heaviest."""
 DIGITS = 9
 """Decimals kept of the headline's figures: sums in another order must not change them."""
 
@@ -88,7 +90,7 @@ def headline(audit: "Audit", verdict: Verdict, worst: "list[Finding]") -> Headli
     return {
         "verdict": verdict.word,
         "sentence": words.headline(verdict, first, first is not None and _whole(audit, first), audit.rows),
-        "detail": words.size(verdict),
+        "detail": words.size(verdict, audit.ece()),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
         "p_value": verdict.p_value,
@@ -418,18 +420,24 @@ def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:
 
 
 def _true_terms(audit: "Audit", witness: Witness) -> list[Term]:
-    """Terms whose sign can be said alone: for a number, it must hold of the error's trend along it at the level.
+    """Terms that carry the direction and whose sign can be said alone.
 
-    A coefficient also reflects how far the level's rows lie from the feature's mean; where that, not the trend, gives
-    the sign, "higher" would mislead.
+    For a number the sign must hold of the error's trend along it at the level: a coefficient also reflects how far the
+    level's rows lie from the feature's mean, and where that gives the sign, "higher" would mislead.
     """
-    terms, level = witness.direction(), witness.worst
-    if witness.form == "regret" or witness.names is not None:
-        return terms
+    level = witness.worst
+    if witness.theta is None:
+        return witness.direction()
+    names = [c.name for c in audit.coordinates]
+    weight = dict(zip(names, np.abs(witness.theta[level]), strict=True))
+    heavy = [t for t in witness.direction() if weight[t.name] >= LEAST_PART * max(weight.values())]
+    if witness.form == "regret":
+        return heavy
     g, G = audit._tally.g[level], audit._tally.G[level]
-    trend = dict(zip((c.name for c in audit.coordinates), g - G[0] / max(G[0, 0], 1e-300) * g[0], strict=True))
+    trend = dict(zip(names, g - G[0] / max(G[0, 0], 1e-300) * g[0], strict=True))
     sign = witness.orientation(level)
-    return [t for t in terms if words.is_indicator(t.name) or sign * t.coefficient * trend[t.name] > 0]
+    marks = {name for name in names if words.is_indicator(name) or name == words.CONSTANT}
+    return [t for t in heavy if t.name in marks or sign * t.coefficient * trend[t.name] > 0]
 
 
 def _span(audit: "Audit", found: "Finding") -> Any:

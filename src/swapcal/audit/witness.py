@@ -60,16 +60,11 @@ class Witness:
     def orientation(self, level: int) -> float:
         """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.
 
-        With a finite class, or a constant, the sign of the gap itself.
+        For a finite class, the sign of the gap.
         """
         if self.form == "regret":
             return 1.0
-        gap = float(np.sign(self.gaps[level]))
-        if self.theta is None:
-            return gap
-        if not self.theta[level, 1:].any():
-            return gap * float(np.sign(self.theta[level, 0])) if self.form == "linear" else gap
-        return -1.0 if self.form == "omni" else gap
+        return -1.0 if self.form == "omni" else float(np.sign(self.gaps[level]))
 
     def direction(self, level: int | None = None) -> list[Term]:
         """Direction of a level (default: the worst) in the user's features and units, largest first."""

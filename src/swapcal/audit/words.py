@@ -43,6 +43,9 @@ class Found(Protocol):
         """Upper end of the gap's simultaneous interval."""
 
 
+CONSTANT = "constant"
+"""Name of the first coordinate of every context."""
+
 MOST_NAMED = 3
 """Terms of a direction named in a sentence."""
 
@@ -170,8 +173,8 @@ def headline(verdict: Verdict, worst: Found | None, whole: bool, rows: int) -> s
     return f"The predictions are {start.get(verdict.word, 'wrong beyond chance')}: {said}."
 
 
-def size(verdict: Verdict) -> str:
-    """Say how large the worst error is, against the tolerance, or what would have been noticed."""
+def size(verdict: Verdict, mean: float) -> str:
+    """Say how large the worst error is, against the tolerance, or what would have been noticed; `mean` is the ECE."""
     allowed = f"the tolerance of {points(verdict.tolerance)}"
     if verdict.word == "no error found" or (verdict.detectable is None and not verdict.beyond):
         if verdict.detectable is None:
@@ -186,7 +189,8 @@ def size(verdict: Verdict) -> str:
         "undecided": f"on both sides of {allowed}, so the data do not decide",
     }[verdict.word]
     size = f"at least {points(verdict.low)}" if verdict.word == "miscalibrated" else span(verdict.low, verdict.high)
-    return f"The worst error is {size} with 95 % confidence: {how}."
+    usual = f"On average over the levels the error is {points(mean)}, noise included."
+    return f"The worst error is {size} with 95 % confidence: {how}. {usual}"
 
 
 def is_indicator(name: str) -> bool:
@@ -208,6 +212,8 @@ def place_of(name: str) -> str:
     >>> place_of("age missing"), place_of("town = Rome")
     ('where age is missing', 'where town = Rome')
     """
+    if name == CONSTANT:
+        return "overall"
     return f"where {name.removesuffix(' missing')} is missing" if name.endswith(" missing") else f"where {name}"
 
 
@@ -217,18 +223,13 @@ def direction(witness: Witness, named: Sequence[Term], pooled: bool = False) -> 
     near = f"near {witness.v[level]:.2f} ({witness.n[level]:,.0f} rows)"
     at = f"One direction for all levels; at its worst, {near}" if pooled else f"At predictions {near}"
     sign = witness.orientation(level)
-    terms = [term for term in named if term.name != "constant"][:MOST_NAMED]
+    terms = named[:MOST_NAMED]
+    if not terms:
+        return f"{at}, the error follows a mixture of features, none of them alone."
     if witness.form == "regret":
         saved = f"would have lowered the sum of squared errors by {witness.contributions[level]:.3g}"
-        what = f"predictions {split(terms, sign, 'raised', 'lowered')}" if terms else "a constant correction"
-        return f"{at}, {what} {saved}."
-    if witness.names is not None:
-        return f"{at}, outcomes happen {more(sign)} often than predicted where {witness.names[level]}."
-    if terms:
-        return f"{at}, outcomes happen {split(terms, sign, 'more often than predicted', 'less often')}."
-    if witness.theta is not None and witness.theta[level, 1:].any():
-        return f"{at}, the error follows a mixture of features, none of them alone."
-    return f"{at}, outcomes happen {more(sign)} often than predicted."
+        return f"{at}, predictions {split(terms, sign, 'raised', 'lowered')} {saved}."
+    return f"{at}, outcomes happen {split(terms, sign, 'more often than predicted', 'less often')}."
 
 
 def split(terms: Sequence[Term], sign: float, raised: str, lowered: str) -> str:
@@ -244,7 +245,7 @@ def split(terms: Sequence[Term], sign: float, raised: str, lowered: str) -> str:
     down: list[str] = []
     for term in terms:
         positive = sign * term.coefficient > 0
-        if is_indicator(term.name):
+        if is_indicator(term.name) or term.name == CONSTANT:
             (up if positive else down).append(place_of(term.name))
         else:
             up.append(f"with {'higher' if positive else 'lower'} {term.name}")

@@ -212,10 +212,19 @@ def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Ro
     p, low, high, weight = issued.T
     audit = Audit(
         p, stream.y[known], x, groups=_group_columns(live, stream, roles, known), low=low, high=high, weight=weight,
-        time=None if stream.time is None else stream.time[known], names=live.names,
+        time=_times(stream, roles, known), names=live.names,
         title=f"Forecasts of {roles.target} in {Path(file).name}",
     )  # fmt: skip
     audit.to_html(path, certificate=live.certificate().as_dict())
+
+
+def _times(stream: Stream, roles: Roles, known: NDArray[np.bool_]) -> Any:
+    """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
+    if stream.time is None or roles.time is None:
+        return None
+    times, given = stream.time[known], stream.shown[roles.time].type
+    numbers = pa.types.is_integer(given) or pa.types.is_floating(given)
+    return times if numbers else np.round(times * 1e6).astype("datetime64[us]")
 
 
 def _stacked(parts: list[Array]) -> Array:
