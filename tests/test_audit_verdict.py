@@ -167,3 +167,13 @@ def test_a_group_does_not_resemble_its_own_complement():
     assert male == ["tall = yes"]
     for name, alike in named:
         assert not any(one.split(" = ")[0] == name.split(" = ")[0] for one in alike)
+
+
+def test_a_tolerance_too_coarse_for_rare_events_is_said_to_be():
+    p = np.full(400_000, 0.004)
+    y = (np.arange(400_000) < 2400).astype(float)
+    verdict = Audit(p, y).verdict()
+    assert verdict.word == "small"
+    assert "large beside the rate itself" in verdict.warnings[0]
+    assert Audit(p, y).verdict(0.0005).word == "miscalibrated"
+    assert Audit(np.full(400_000, 0.5), (np.arange(400_000) < 201_600).astype(float)).verdict()[0::8] == ("small", ())

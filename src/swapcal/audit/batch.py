@@ -1,5 +1,6 @@
 """Batch: one lot of rows, checked once, ready to be added."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,7 +165,9 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     dated = array.dtype.kind not in "iufb"
     if dated:
         try:
-            stamps = array.astype("datetime64[us]")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # times with a zone become UTC, as they should
+                stamps = array.astype("datetime64[us]")
         except (TypeError, ValueError) as error:
             raise TypeError(f"time must hold numbers or ISO dates, got {array.dtype} ({error})") from error
         if np.isnat(stamps).any():

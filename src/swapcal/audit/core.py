@@ -120,14 +120,21 @@ class Audit(Measured):
     def findings(self, most: int = 10) -> list[Finding]:
         """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
 
-        The largest error one can be sure of comes first; errors that chance explains follow, the least likely first.
+        The surest comes first: the one that chance is least able to explain.
         """
         windows: dict[int, Window] = {}
         found = self._contradictions()
-        for index, function in self._sizes.best()[:most]:
+        for index, function in self._sizes.surest()[:most]:
             cells = windows.setdefault(index, self._sizes.window(index))
             found.append(self._finding(cells, function))
-        return sorted(found, key=lambda one: -max(one.low, -one.high, 0.0))[:most]
+        return found[:most]
+
+    def largest(self) -> Finding | None:
+        """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
+        found = self._contradictions()
+        place = self._sizes.largest()
+        found += [] if place is None else [self._finding(self._sizes.window(place[0]), place[1])]
+        return max(found, key=lambda one: max(one.low, -one.high), default=None)
 
     def verdict(self, tolerance: float = TOLERANCE) -> Verdict:
         """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable.
@@ -151,8 +158,9 @@ class Audit(Measured):
         beyond = p_value <= ALPHA
         spread = float(np.sqrt(self._tally.table[:, kernel.VARIANCE].sum())) / self.n
         groups = whole.half[len(self._scan.coordinates) :]
+        word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
-            judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested),
+            word,
             beyond,
             p_value,
             low if beyond else 0.0,
@@ -160,7 +168,7 @@ class Audit(Measured):
             tolerance,
             (self._sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
             int(np.sum(groups > tolerance)),
-            cautions(self),
+            cautions(self, tolerance if word == "small" else 0.0),
         )
 
     def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:

@@ -90,7 +90,7 @@ def headline(audit: "Audit", verdict: Verdict, worst: "list[Finding]") -> Headli
     return {
         "verdict": verdict.word,
         "sentence": words.headline(verdict, first, first is not None and _whole(audit, first), audit.rows),
-        "detail": words.size(verdict, audit.ece()),
+        "detail": words.size(verdict, _elsewhere(audit, first), audit.ece()),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
         "p_value": verdict.p_value,
@@ -417,6 +417,16 @@ def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:
         "sentence": words.direction(witness, _true_terms(audit, witness), pooled),
         "curve": pictures.curve_along(score, rows),
     }
+
+
+def _elsewhere(audit: "Audit", first: "Finding | None") -> str:
+    """Say where the largest sure error is, unless it is the first finding."""
+    largest = audit.largest()
+    if largest is None or (first is not None and largest[:3] == first[:3]):
+        return ""
+    if not largest.is_group:
+        return f", along {largest.name} ({largest.n:,.0f} rows)"
+    return f", {words.where(largest, _whole(audit, largest))} ({largest.n:,.0f} rows)"
 
 
 def _true_terms(audit: "Audit", witness: Witness) -> list[Term]:

@@ -115,16 +115,24 @@ class Sizes:
             index, first, last, value, low - infinite, high + infinite, half + infinite, score, p_value, z, usable
         )
 
-    def best(self) -> list[tuple[int, int]]:
-        """Return (window, function) of every function's worst cell: the largest sure error, then the highest score."""
-        surely, score = np.full(len(self._score[0]), -1.0), np.full(len(self._score[0]), -np.inf)
-        place = np.zeros(len(score), np.intp)
+    def surest(self) -> list[tuple[int, int]]:
+        """Return (window, function) of every function's highest score, the highest first."""
+        score = np.empty_like(self._score)
         for cells in self:
-            sure = np.where(cells.usable, cells.surely, -1.0)
-            better = (sure > surely) | ((sure == surely) & (cells.score > score))
-            surely[better], score[better], place[better] = sure[better], cells.score[better], cells.number
-        order = np.lexsort((np.arange(len(score)), -score, -surely))
-        return [(int(place[f]), int(f)) for f in order if surely[f] >= 0]
+            score[cells.number] = cells.score
+        place = score.argmax(axis=0)
+        best = score[place, np.arange(score.shape[1])]
+        order = np.lexsort((np.arange(len(best)), -best))
+        return [(int(place[f]), int(f)) for f in order if np.isfinite(best[f])]
+
+    def largest(self) -> tuple[int, int] | None:
+        """Return (window, function) of the largest error one can be sure of; None if chance explains all."""
+        found, surely = None, 0.0
+        for cells in self:
+            sure = np.where(cells.usable, cells.surely, 0.0)
+            if sure.max() > surely:
+                found, surely = (cells.number, int(sure.argmax())), float(sure.max())
+        return found
 
     def worst(self, tolerance: float) -> tuple[float, float]:
         """Return the interval of the worst error among the cells that can be told from the tolerance or from chance.

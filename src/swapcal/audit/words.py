@@ -67,17 +67,13 @@ def number(gap: float) -> str:
 
     Examples
     --------
-    >>> number(0.123), number(0.0004), number(0.0)
-    ('12.3', '0.040', '0.0')
+    >>> number(0.123), number(0.0004), number(1e-9)
+    ('12.3', '0.04', '0.0')
     """
-    size = 100 * abs(gap)
-    return (
-        f"{size:.1f}"
-        if size == 0 or size >= 0.995
-        else f"{size:.2f}"
-        if size >= 0.0995
-        else f"{size:.2g}".ljust(5, "0")
-    )
+    size = 100 * abs(gap) if abs(gap) >= 5e-6 else 0.0
+    if size == 0 or size >= 0.995:
+        return f"{size:.1f}"
+    return f"{size:.2f}" if size >= 0.0995 else f"{size:.2g}"
 
 
 def span(low: float, high: float) -> str:
@@ -169,12 +165,15 @@ def headline(verdict: Verdict, worst: Found | None, whole: bool, rows: int) -> s
         said = f"{where(worst, whole)}, {error(worst)} ({interval})"
     else:
         said = "somewhere, but in no single group or range that can be named"
-    start = {"miscalibrated": "wrong beyond chance", "small": "wrong beyond chance, but little"}
+    start = {"miscalibrated": "wrong beyond chance", "small": "wrong beyond chance, but only a little"}
     return f"The predictions are {start.get(verdict.word, 'wrong beyond chance')}: {said}."
 
 
-def size(verdict: Verdict, mean: float) -> str:
-    """Say how large the worst error is, against the tolerance, or what would have been noticed; `mean` is the ECE."""
+def size(verdict: Verdict, place: str, mean: float) -> str:
+    """Say how large the worst error is, against the tolerance, or what would have been noticed.
+
+    `place` says where the largest sure error is, empty if the headline has said it; `mean` is the ECE.
+    """
     allowed = f"the tolerance of {points(verdict.tolerance)}"
     if verdict.word == "no error found" or (verdict.detectable is None and not verdict.beyond):
         if verdict.detectable is None:
@@ -190,7 +189,7 @@ def size(verdict: Verdict, mean: float) -> str:
     }[verdict.word]
     size = f"at least {points(verdict.low)}" if verdict.word == "miscalibrated" else span(verdict.low, verdict.high)
     usual = f"On average over the levels the error is {points(mean)}, noise included."
-    return f"The worst error is {size} with 95 % confidence: {how}. {usual}"
+    return f"The worst error is {size} with 95 % confidence{place}: {how}. {usual}"
 
 
 def is_indicator(name: str) -> bool:
