@@ -212,3 +212,15 @@ def test_a_trend_is_measured_per_standard_deviation() -> None:
     assert worst.name == "dose"
     assert not worst.is_group
     assert worst.gap == pytest.approx(0.1 * np.std(x), abs=0.01)
+
+
+def test_a_context_without_a_unit_is_drawn_by_percentile() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-0.8, 0.8, 4000)
+    X = np.column_stack([np.full(4000, 0.5), x])
+    y = (rng.random(4000) < 0.5 + 0.3 * x).astype(float)
+    first = Audit(np.full(4000, 0.5), y, X, names=["1", "dose"]).to_dict()["witnesses"][0]
+    scores = [point["score"] for point in first["curve"]]
+    assert first["axis"] == "percentile of dose"
+    assert 0 < scores[0] < 10 < 90 < scores[-1] < 100
+    assert scores == sorted(scores)

@@ -340,6 +340,8 @@ def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
         coordinate = audit.coordinates[j]
         raw = rows.X[:, j] / coordinate.factor + coordinate.centre
         entry["curve"], entry["axis"] = pictures.curve_along(raw, rows), found.name
+        if coordinate.unit is None and not words.is_indicator(found.name):
+            entry["curve"], entry["axis"] = pictures.by_percentile(entry["curve"]), f"percentile of {found.name}"
         entry["resembles"] = pictures.likenesses(rows.X[:, j], rows, scene)
     return entry
 

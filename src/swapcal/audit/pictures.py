@@ -81,6 +81,13 @@ def curve_along(score: Array, rows: Rows) -> list[CurvePoint]:
     return _points(scores[kept] / sums[kept, kernel.MASS], sums[kept])
 
 
+def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
+    """Place the points by the share of rows below them: for coordinates whose own unit is lost."""
+    n = np.array([point["n"] for point in curve])
+    middle = 100.0 * (np.cumsum(n) - 0.5 * n) / max(float(n.sum()), 1e-300)
+    return [{**point, "score": float(at)} for point, at in zip(curve, middle, strict=True)]
+
+
 def _binned(bins: NDArray[np.int32], rows: Rows, score: Array) -> tuple[Array, Array]:
     mass = rows.copies * rows.weights
     sums = np.zeros((SCORE_BINS, kernel.SCALARS))
