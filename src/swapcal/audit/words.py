@@ -92,9 +92,11 @@ def chance(p_value: float) -> str:
 
     Examples
     --------
-    >>> chance(0.001), chance(0.2)
-    ('p ≤ 0.001', 'p = 0.20')
+    >>> chance(0.001), chance(0.2), chance(0.0)
+    ('p ≤ 0.001', 'p = 0.20', 'impossible by chance')
     """
+    if p_value == 0:
+        return "impossible by chance"
     if p_value <= 0.001:
         return f"p ≤ {p_value:.3f}"
     return f"p = {p_value:.2g}" if p_value < 0.1 else f"p = {p_value:.2f}"

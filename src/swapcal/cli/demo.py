@@ -89,7 +89,9 @@ def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trac
 
 
 def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
-    table = Table(title="All flights", caption=f"late: {y.mean():.1%} of {len(y):,}")
+    table = Table(
+        title="All flights", caption=f"late: {y.mean():.1%} of {len(y):,}; calibration error over {BINS} bins"
+    )
     for heading in ("forecast", "Brier", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     for name, p in (("before: plain online logistic", before), ("after: issued p", after), ("after: mean", mean)):
