@@ -224,3 +224,13 @@ def test_a_context_without_a_unit_is_drawn_by_percentile() -> None:
     assert first["axis"] == "percentile of dose"
     assert 0 < scores[0] < 10 < 90 < scores[-1] < 100
     assert scores == sorted(scores)
+
+
+def test_the_density_of_rare_events_is_drawn_where_they_are() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.choice([0.005, 0.008, 0.011], 6000)
+    density = Audit(p, rng.random(6000) < p).to_dict()["density"]
+    assert sum(density["counts"]) == 6000
+    assert sum(count > 0 for count in density["counts"]) == 3
+    assert (density["edges"][0], density["edges"][-1]) == pytest.approx((0.005, 0.011))
+    assert Audit(rng.random(300), rng.random(300) < 0.5).to_dict()["density"]["edges"][-1] == 1.0

@@ -241,8 +241,8 @@ def scores(audit: "Audit") -> Any:
 
 def density(audit: "Audit") -> Any:
     """Return the histogram of the predictions."""
-    counts = audit._spectrum.density(DENSITY_BINS)
-    return {"edges": (np.arange(DENSITY_BINS + 1) / DENSITY_BINS).tolist(), "counts": counts.tolist()}
+    edges, counts = audit._spectrum.density(DENSITY_BINS)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
 def groups(audit: "Audit", tolerance: float) -> list[GroupEntry]:

@@ -9,6 +9,7 @@ from swapcal.kernels.tally import SPECTRUM_BINS, add_spectrum
 Array = NDArray[np.float64]
 
 SMOOTH_CELLS = 2048
+NARROW = 0.25
 
 
 class Spectrum:
@@ -49,11 +50,17 @@ class Spectrum:
         used = self.bins[self.bins[:, 0] > 0]
         return smooth_error(used[:, 1] / used[:, 0], (used[:, 2] - used[:, 1]) / used[:, 0].sum())
 
-    def density(self, bins: int) -> Array:
-        """Return Σα in equal-width bins of [0, 1], each fine bin counted where its mean prediction lies."""
+    def density(self, bins: int) -> tuple[Array, Array]:
+        """Return edges of equal-width bins and Σα in each, every fine bin counted where its mean prediction lies.
+
+        The bins cover [0, 1], or only the predictions' own range where that is narrow: else rare events fill one bin.
+        """
         used = self.bins[self.bins[:, 0] > 0]
-        place = np.minimum((used[:, 1] / used[:, 0] * bins).astype(np.intp), bins - 1)
-        return np.bincount(place, weights=used[:, 0], minlength=bins).astype(np.float64)
+        mean = used[:, 1] / used[:, 0]
+        low, high = (mean.min(), mean.max()) if 0 < np.ptp(mean) < NARROW else (0.0, 1.0)
+        place = np.clip(((mean - low) / (high - low) * bins).astype(np.intp), 0, bins - 1)
+        counts = np.bincount(place, weights=used[:, 0], minlength=bins).astype(np.float64)
+        return np.linspace(low, high, bins + 1), counts
 
 
 def area(zeros: Array, ones: Array) -> tuple[float | None, float]:
