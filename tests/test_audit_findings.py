@@ -7,7 +7,7 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit.findings import plain
-from swapcal.audit.timeline import MOST_BINS, Span, Timeline
+from swapcal.audit.timeline import KEPT_BINS, MOST_BINS, Span, Timeline
 from swapcal.report import validate
 
 
@@ -114,11 +114,11 @@ def test_certificate_is_shown_beside_the_observed_error(audit):
 
 def test_true_predictions_and_tiny_data_read_differently():
     calm = make(bias=0.0).to_dict()
-    assert calm["headline"]["verdict"] == "calibrated"
+    assert calm["headline"]["verdict"] == "no error found"
     assert "percentage points" in calm["headline"]["detail"]
     tiny = Audit([0.3, 0.6], [0, 1]).to_dict()
     validate(tiny)
-    assert tiny["headline"]["verdict"] == "inconclusive"
+    assert tiny["headline"]["verdict"] == "undecided"
     assert tiny["witnesses"] == []
 
 
@@ -174,8 +174,11 @@ def test_time_bins_double_and_forget_the_order():
     late.merge(early)
     assert late.span == whole.span
     np.testing.assert_allclose(late.table, whole.table)
-    assert len(whole.table) <= MOST_BINS
-    assert len(whole.labels()) == len(whole.table)
+    np.testing.assert_array_equal([late.first, late.last], [whole.first, whole.last])
+    assert len(whole.table) <= KEPT_BINS
+    drawn = whole.drawn()
+    assert len(drawn.labels()) == len(drawn.table) <= MOST_BINS
+    np.testing.assert_allclose(drawn.table.sum(axis=0), whole.table.sum(axis=0))
     assert Span.of(3.0, 3.0).last == Span.of(3.0, 3.0).first
 
 
@@ -209,3 +212,25 @@ def test_a_trend_is_measured_per_standard_deviation() -> None:
     assert worst.name == "dose"
     assert not worst.is_group
     assert worst.gap == pytest.approx(0.1 * np.std(x), abs=0.01)
+
+
+def test_a_context_without_a_unit_is_drawn_by_percentile() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-0.8, 0.8, 4000)
+    X = np.column_stack([np.full(4000, 0.5), x])
+    y = (rng.random(4000) < 0.5 + 0.3 * x).astype(float)
+    first = Audit(np.full(4000, 0.5), y, X, names=["1", "dose"]).to_dict()["witnesses"][0]
+    scores = [point["score"] for point in first["curve"]]
+    assert first["axis"] == "percentile of dose"
+    assert 0 < scores[0] < 10 < 90 < scores[-1] < 100
+    assert scores == sorted(scores)
+
+
+def test_the_density_of_rare_events_is_drawn_where_they_are() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.choice([0.005, 0.008, 0.011], 6000)
+    density = Audit(p, rng.random(6000) < p).to_dict()["density"]
+    assert sum(density["counts"]) == 6000
+    assert sum(count > 0 for count in density["counts"]) == 3
+    assert (density["edges"][0], density["edges"][-1]) == pytest.approx((0.005, 0.011))
+    assert Audit(rng.random(300), rng.random(300) < 0.5).to_dict()["density"]["edges"][-1] == 1.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
+from swapcal.kernels.logloss import FLOOR
 
 GOOD = {"p": [0.2, 0.8], "y": [0, 1]}
 
@@ -11,25 +12,25 @@ GOOD = {"p": [0.2, 0.8], "y": [0, 1]}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"p": [0.2, 1.2]}, r"p must lie in \[0, 1\], got 1.2 at row 1"),
-        ({"p": [-0.1, 0.5]}, r"p must lie in \[0, 1\], got -0.1 at row 0"),
-        ({"p": [-0.1, -0.5]}, r"at row 0 \(and 1 more\)"),
-        ({"p": [np.nan, 0.5]}, "p must be finite, got nan at row 0"),
+        ({"p": [0.2, 1.2]}, r"p must lie in \[0, 1\], got 1.2 at row 2"),
+        ({"p": [-0.1, 0.5]}, r"p must lie in \[0, 1\], got -0.1 at row 1"),
+        ({"p": [-0.1, -0.5]}, r"at row 1 \(and 1 more\)"),
+        ({"p": [np.nan, 0.5]}, "p must be finite, got nan at row 1"),
         ({"p": [[0.1], [0.2]]}, "p must be one-dimensional"),
-        ({"y": [0, 2]}, r"y must lie in \[0, 1\], got 2.0 at row 1"),
-        ({"y": [0, np.nan]}, "y must be finite, got nan at row 1"),
+        ({"y": [0, 2]}, r"y must lie in \[0, 1\], got 2.0 at row 2"),
+        ({"y": [0, np.nan]}, "y must be finite, got nan at row 2"),
         ({"y": [0]}, r"y must have as many rows as p \(2\), got 1"),
         ({"X": [[0.5, 0.1]]}, r"X must have shape \(2, d\), got \(1, 2\)"),
-        ({"X": [[1.0, 0.1], [0.5, 0.1]]}, "first coordinate of X must be 0.5, got 1.0 at row 0"),
-        ({"X": [[0.5, 0.1], [0.5, 2.0]]}, "norm at most 1, got 2.062 at row 1"),
-        ({"X": [[0.5, np.inf], [0.5, 0.0]]}, "X must be finite, got inf at row 0, column 1"),
-        ({"weights": [1, 0]}, "weights must be positive, got 0.0 at row 1"),
+        ({"X": [[1.0, 0.1], [0.5, 0.1]]}, "first coordinate of X must be 0.5, got 1.0 at row 1"),
+        ({"X": [[0.5, 0.1], [0.5, 2.0]]}, "norm at most 1, got 2.062 at row 2"),
+        ({"X": [[0.5, np.inf], [0.5, 0.0]]}, "X must be finite, got inf at row 1, column 2"),
+        ({"weights": [1, 0]}, "weights must be positive, got 0.0 at row 2"),
         ({"weights": [1, np.nan]}, "weights must be finite"),
         ({"groups": {"g": ["a"]}}, r"groups\['g'\] must have as many rows as p \(2\), got 1"),
         ({"low": [0.1, 0.2]}, "needs low, high and weight together"),
         ({"low": [0.1, 0.2], "high": [0.2, 3], "weight": [0, 1]}, "high must lie in"),
         ({"time": [1.0, np.nan]}, "time must be finite"),
-        ({"time": np.array(["2020-01-01", "NaT"], dtype="datetime64[D]")}, "missing value at row 1"),
+        ({"time": np.array(["2020-01-01", "NaT"], dtype="datetime64[D]")}, "missing value at row 2"),
         ({"levels": 0}, "levels must be at least 1, got 0"),
         ({"levels": [0.0, 0.5]}, "increasing edges from 0 to 1"),
         ({"X": [[0.5, 0.1]] * 2, "names": ["a", "b", "c"]}, "names must name the 2 coordinates"),
@@ -147,7 +148,9 @@ def test_extreme_data_have_well_defined_answers(p, y):
 def test_certain_and_wrong_is_impossible_under_the_truth():
     wrong = Audit([0.0, 1.0] * 30, [1, 0] * 30)
     assert wrong.noise("cal", 2).p_value == 1 / 1000
-    assert np.isinf(wrong.log_loss())
+    assert wrong.log_loss() == pytest.approx(-np.log(FLOOR))
+    assert wrong.verdict().word == "miscalibrated"
+    assert "probability 0" in wrong.verdict().warnings[0]
     (row,) = Audit([0.0] * 9, [1] * 9, groups=["a"] * 9).group_table()
     assert (row.small, row.p_value, row.verdict) == (True, 0.0, "miscalibrated")
 

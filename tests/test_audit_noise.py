@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import binomtest
 
 from swapcal import Audit
-from swapcal.audit.groups import group_rows, shift_interval
 from swapcal.audit.null import compare
 from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.scene import Residuals
+from swapcal.audit.sizes import shift_interval
 from swapcal.kernels import tally as kernel
 
 REDRAWS = 1000
@@ -153,14 +153,22 @@ def test_interval_covers_the_true_gap():
 
 def test_group_verdicts_allow_for_the_number_of_groups():
     rng = np.random.default_rng(0)
-    p, sums = np.full(500, 0.5), []
-    for _ in range(100):
-        sums.append(group_sums(p, (rng.random(500) < 0.5).astype(float)))
-    rows = group_rows([str(k) for k in range(100)], np.concatenate(sums))
-    assert sum(row.p_value <= 0.05 for row in rows) >= 2
-    assert all(row.verdict == "calibrated" for row in rows)
-    assert all(row.adjusted_p >= row.p_value for row in rows)
-    tiny = group_rows(["few"], group_sums(np.full(12, 0.5), np.ones(12)))[0]
-    assert tiny.small
-    assert tiny.verdict in {"inconclusive", "miscalibrated"}
-    assert group_rows([], np.zeros((0, kernel.SCALARS))) == []
+    names = np.repeat([f"g{k}" for k in range(100)], 500)
+    p = np.full(len(names), 0.5)
+    y = rng.random(len(p)) < p
+    alone = [abs(y[names == name].mean() - 0.5) > 1.96 * 0.5 / np.sqrt(500) for name in np.unique(names)]
+    rows = Audit(p, y, groups={"g": names}).group_table()
+    assert sum(alone) >= 2
+    assert {row.verdict for row in rows} == {"no error found"}
+    assert all(row.low < 0 < row.high for row in rows)
+
+
+def test_a_group_too_small_to_test_is_undecided_and_an_impossible_outcome_is_not():
+    p = np.concatenate([np.full(2000, 0.5), np.full(12, 0.5), np.zeros(50)])
+    y = np.concatenate([np.tile([0.0, 1.0], 1000), np.ones(12), np.ones(50)])
+    names = np.repeat(["many", "few", "never"], [2000, 12, 50])
+    rows = {row.name: row for row in Audit(p, y, groups={"g": names}).group_table()}
+    assert (rows["g = few"].verdict, rows["g = few"].p_value, rows["g = few"].small) == ("undecided", None, True)
+    assert (rows["g = never"].verdict, rows["g = never"].p_value) == ("miscalibrated", 0.0)
+    assert rows["g = many"].verdict == "no error found"
+    assert Audit(p, y).group_table() == []

@@ -84,6 +84,13 @@ def test_gate_decides_the_exit_code(files):
     assert run(*arguments, "--fail-above", "0.05").exit_code == 1
     assert run(*arguments, "--fail-above", "0.9").exit_code == 0
     assert run(*arguments).exit_code == 0
+    assert run(*arguments, "--strict").exit_code == 1
+    assert run(*arguments, "--strict", "--tolerance", "0.16").exit_code == 3
+    small = run(*arguments, "--strict", "--tolerance", "0.9")
+    assert (small.exit_code, "small: " in small.output) == (0, True)
+    refused = run(*arguments, "--tolerance", "7")
+    assert refused.exit_code == 2
+    assert "tolerance: given 7, expected a difference of probabilities" in " ".join(refused.output.split())
 
 
 def test_true_predictions_pass_the_strictest_gate(tmp_path):
@@ -133,7 +140,7 @@ def test_missing_values_are_located(tmp_path):
     (tmp_path / "gap.csv").write_text("p,y\n0.5,1\n,0\n0.2,0\n")
     result = run(tmp_path / "gap.csv", *NAMED)
     assert result.exit_code == 2
-    assert "column 'p' must be finite, got nan at row 1" in " ".join(result.output.split())
+    assert "column 'p' must be finite, got nan at row 2" in " ".join(result.output.split())
 
 
 def test_a_late_bad_batch_names_its_rows(tmp_path, monkeypatch):
@@ -143,7 +150,7 @@ def test_a_late_bad_batch_names_its_rows(tmp_path, monkeypatch):
     papq.write_table(pa.table({"p": p, "y": np.ones(25)}), tmp_path / "late.parquet")
     result = run(tmp_path / "late.parquet", *NAMED)
     assert result.exit_code == 2
-    assert "rows 21 to 25: column 'p' must lie in [0, 1], got 7.0 at row 1" in " ".join(result.output.split())
+    assert "rows 21 to 25: column 'p' must lie in [0, 1], got 7.0 at row 2" in " ".join(result.output.split())
 
 
 def test_standard_input(files, monkeypatch):

@@ -105,6 +105,15 @@ def test_late_labels_change_the_forecasts(frame: pd.DataFrame, tmp_path: Path) -
     assert late["mean"][same_day].nunique() <= 2
 
 
+def test_a_report_shows_dates_as_dates_and_numbers_as_numbers(frame: pd.DataFrame, tmp_path: Path) -> None:
+    page, roles = tmp_path / "report.html", ("--target", "bought", "--drop", "known", "--drop", "order")
+    assert run(written(tmp_path / "in.csv", frame), *roles, "--time", "when", "--report", page).exit_code == 0
+    assert "2024-01-01 to 2024-03-" in page.read_text(encoding="utf-8")
+    numbered = frame.assign(when=np.arange(len(frame)))
+    assert run(written(tmp_path / "in.csv", numbered), *roles, "--time", "when", "--report", page).exit_code == 0
+    assert "0 to 499" in page.read_text(encoding="utf-8")
+
+
 def test_a_report_is_one_page_about_these_forecasts(frame: pd.DataFrame, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     result = run(written(tmp_path / "in.csv", frame), *ROLES, "--groups", "shop", "--report", page)

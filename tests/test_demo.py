@@ -1,5 +1,6 @@
 """The flights demonstration: its data, and its before and after."""
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,15 @@ def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> Non
     assert "plain online logistic" in result.output
     assert "origin EWR" in result.output
     assert "worst-case theorem" in result.output
-    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert "observed minus forecast" in result.output
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    verdict = result.output.split("verdict on the issued p:")[1].split(":")[0].strip()
+    assert f">{verdict.replace('small', 'small error')}<" in report
+    assert "2013-01-01" in report
+    issued = next(line for line in result.output.splitlines() if "after: issued p" in line)
+    shown = re.search(r"Log loss</dt><dd><span class=\"value\">([0-9.]+)<", report)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(float(issued.split("│")[3]), abs=6e-4)
 
 
 def test_without_the_data_it_says_what_to_install(monkeypatch: Any) -> None:

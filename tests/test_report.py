@@ -59,7 +59,7 @@ def group(name: str = "station = Perth", **changes: Any) -> Mapping:
         "low": 0.02,
         "high": 0.08,
     }
-    return fields | {"small": False, "adjusted_p": 0.0004, "verdict": "miscalibrated"} | changes
+    return fields | {"small": False, "p_value": 0.0004, "verdict": "miscalibrated"} | changes
 
 
 def level(v: float = 0.4, **changes: Any) -> Mapping:
@@ -114,7 +114,7 @@ def complete() -> Mapping:
         "density": {"edges": [0.0, 0.25, 0.5, 1.0], "counts": [5.0, 9.0, 2.0]},
         "timeline": [period(f"2021-{m:02d}", error=0.01 * m) for m in range(1, 13)],
         "timeline_error": "SMCal_2 per row",
-        "groups": [group(), group("station = Hobart", verdict="calibrated", adjusted_p=0.7)],
+        "groups": [group(), group("station = Hobart", verdict="no error found", p_value=0.7)],
         "witnesses": [witness()],
         "decisions": [decision | {"alternative": "always umbrella"}],
         "forecaster": forecaster | {"pieces": pieces},
@@ -124,7 +124,7 @@ def complete() -> Mapping:
 
 def minimal() -> Mapping:
     required = {k: v for k, v in identity().items() if k not in ("settings", "features", "n_levels", "levelling")}
-    return {"identity": required, "headline": {"verdict": "inconclusive", "sentence": "Too few rows."}}
+    return {"identity": required, "headline": {"verdict": "undecided", "sentence": "Too few rows."}}
 
 
 class Page(HTMLParser):
@@ -240,7 +240,7 @@ def test_minimal_findings_leave_optional_sections_out() -> None:
     sections = [attributes["aria-labelledby"] for attributes in page.named("section")]
     assert sections == ["figures", "reading", "limitations", "identity"]
     assert "Too few rows." in page.text
-    assert "Inconclusive".lower() in page.text
+    assert "undecided" in page.text
 
 
 OPTIONAL = {
@@ -349,7 +349,7 @@ def test_every_groups_name_is_shown_while_they_fit() -> None:
 def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
     long = "&" * 5_000  # the character that grows most when escaped
     levels = [level((i + 0.5) / 10_000, n=float(i)) for i in range(10_000)]
-    calm = [group(f"g{i} {long}", verdict="calibrated") for i in range(9_999)]
+    calm = [group(f"g{i} {long}", verdict="no error found") for i in range(9_999)]
     wide = [{"name": long, "coefficient": 0.5, "unit": long}] * 500
     loud = group("the one that matters")
     findings = complete() | {
@@ -471,14 +471,14 @@ def _without_figures(findings: Any, value: float | None) -> Any:
         (
             "headline",
             {"verdict": "fine"},
-            r"findings.headline.verdict is 'fine' \(str\); expected 'calibrated' or",
+            r"findings.headline.verdict is 'fine' \(str\); expected 'miscalibrated' or",
         ),
         ("headline", {"sentence": 3}, r"findings.headline.sentence is 3 \(int\); expected str"),
         ("groups", [group(small=1)], r"findings.groups\[0\].small is 1 \(int\); expected bool"),
         ("groups", [group(), group(gap="x")], r"findings.groups\[1\].gap is 'x' \(str\); expected float"),
         ("groups", [{"name": "a"}], r"findings.groups\[0\].n is missing; expected float"),
         ("groups", {"a": 1}, r"findings.groups is a dict; expected a list of Group"),
-        ("identity", {"schema_version": 99}, r"schema_version is 99; expected at most 1"),
+        ("identity", {"schema_version": 99}, r"schema_version is 99; expected at most 2"),
         ("identity", {"n": True}, r"findings.identity.n is True \(bool\); expected int"),
         ("scores", [1], r"findings.scores is a list; expected a mapping as in Scores"),
     ],
@@ -518,7 +518,7 @@ def free(*names: str) -> Mapping:
 
 
 rates = {"mean_p": awkward, "mean_y": awkward, "n": number}
-verdicts = st.sampled_from(["calibrated", "miscalibrated", "inconclusive"])
+verdicts = st.sampled_from(["miscalibrated", "small", "no error found", "undecided"])
 curves = few(st.fixed_dictionaries({"score": number, **rates, **free("band_low", "band_high")}))
 coefficients = few(build({"name": "a", "unit": None}, coefficient=number))
 nulls = free("value", "null_mean", "null_low", "null_high")
@@ -526,7 +526,7 @@ STRANGE: dict[str, st.SearchStrategy[Any]] = {
     "reliability": few(build(level(), v=number, **free("band_low", "band_high"), **rates)),
     "density": st.fixed_dictionaries({"edges": few(number), "counts": few(number)}),
     "timeline": few(build(period(), **free("error", "null_low", "null_high"), **rates)),
-    "groups": few(build(group(), **free("gap", "low", "high", "adjusted_p"), verdict=verdicts, **rates)),
+    "groups": few(build(group(), **free("gap", "low", "high", "p_value"), verdict=verdicts, **rates)),
     "witnesses": few(build(witness(), curve=curves, direction=coefficients, **free("gap", "share"))),
     "quantities": few(build(quantity(), **nulls, **free("bound", "certificate", "upper_value", "p_value"))),
     "scores": build(complete()["scores"], **free("brier", "auc", "mean_p", "mean_y")),
@@ -592,5 +592,5 @@ def test_signs_of_gaps() -> None:
 
 
 def test_small_groups_do_not_stretch_the_shared_axis() -> None:
-    tiny = group("tiny", small=True, low=-0.9, high=0.9, verdict="inconclusive")
+    tiny = group("tiny", small=True, low=-0.9, high=0.9, verdict="undecided")
     assert reach([group(), tiny]) == reach([group()])  # type: ignore[list-item]

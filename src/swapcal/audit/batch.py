@@ -1,5 +1,6 @@
 """Batch: one lot of rows, checked once, ready to be added."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +68,7 @@ class Batch:
         --------
         >>> Batch.check([0.2, 1.2], [0, 1])
         Traceback (most recent call last):
-        ValueError: p must lie in [0, 1], got 1.2 at row 1
+        ValueError: p must lie in [0, 1], got 1.2 at row 2
         """
         p = probabilities("p", p)
         rows = len(p)
@@ -99,7 +100,7 @@ def vector(name: str, values: Any, rows: int | None = None) -> Array:
     if not np.isfinite(array.sum()):  # a sum is finite exactly when nothing in it is missing or infinite
         bad = np.flatnonzero(~np.isfinite(array))
         if len(bad):
-            raise ValueError(f"{name} must be finite, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+            raise ValueError(f"{name} must be finite, got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
     return array
 
 
@@ -108,7 +109,7 @@ def probabilities(name: str, values: Any, rows: int | None = None) -> Array:
     array = vector(name, values, rows)
     if len(array) and (array.min() < 0 or array.max() > 1):
         bad = np.flatnonzero((array < 0) | (array > 1))
-        raise ValueError(f"{name} must lie in [0, 1], got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+        raise ValueError(f"{name} must lie in [0, 1], got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
     return array
 
 
@@ -119,11 +120,11 @@ def positive(name: str, values: Any, rows: int) -> Array:
     array = vector(name, values, rows)
     if len(array) and array.min() <= 0:
         bad = np.flatnonzero(array <= 0)
-        raise ValueError(f"{name} must be positive, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+        raise ValueError(f"{name} must be positive, got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
     if len(array) and (array.min() < LEAST_WEIGHT or array.max() > MOST_WEIGHT):
         bad = np.flatnonzero((array < LEAST_WEIGHT) | (array > MOST_WEIGHT))
         expected = f"{name} must lie between {LEAST_WEIGHT:g} and {MOST_WEIGHT:g}"
-        raise ValueError(f"{expected}, got {array[bad[0]]} at row {bad[0]}{_more(bad)}")
+        raise ValueError(f"{expected}, got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
     return array
 
 
@@ -136,18 +137,18 @@ def contexts(X: Any, rows: int) -> Array:
         raise ValueError(f"X must have shape ({rows}, d), got {array.shape}")
     if not np.isfinite(array.sum()) and not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(f"X must be finite, got {array[row, column]} at row {row}, column {column}")
+        raise ValueError(f"X must be finite, got {array[row, column]} at row {row + 1}, column {column + 1}")
     if (array[:, 0] != 0.5).any():
         row = int(np.flatnonzero(array[:, 0] != 0.5)[0])
         raise ValueError(
-            f"the first coordinate of X must be 0.5, got {array[row, 0]} at row {row}; "
+            f"the first coordinate of X must be 0.5, got {array[row, 0]} at row {row + 1}; "
             "raw features go through Audit.from_features"
         )
     squared = np.einsum("td,td->t", array, array)
     if rows and squared.max() > (1 + NORM_SLACK) ** 2:
         row = int(squared.argmax())
         raise ValueError(
-            f"rows of X must have norm at most 1, got {np.sqrt(squared[row]):.4g} at row {row}; "
+            f"rows of X must have norm at most 1, got {np.sqrt(squared[row]):.4g} at row {row + 1}; "
             "raw features go through Audit.from_features"
         )
     return array
@@ -176,11 +177,15 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     dated = array.dtype.kind not in "iufb"
     if dated:
         try:
-            stamps = array.astype("datetime64[us]")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # times with a zone become UTC, as they should
+                stamps = array.astype("datetime64[us]")
         except (TypeError, ValueError) as error:
             raise TypeError(f"time must hold numbers or ISO dates, got {array.dtype} ({error})") from error
         if np.isnat(stamps).any():
-            raise ValueError(f"time must be known, got a missing value at row {np.flatnonzero(np.isnat(stamps))[0]}")
+            raise ValueError(
+                f"time must be known, got a missing value at row {np.flatnonzero(np.isnat(stamps))[0] + 1}"
+            )
         array = stamps.astype(np.int64) / 1e6
     return vector("time", array, rows), dated
 

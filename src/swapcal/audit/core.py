@@ -9,14 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive import put_text
+from swapcal.audit.cautions import cautions
 from swapcal.audit.findings import assemble
-from swapcal.audit.groups import GroupRow, group_rows
+from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.measured import Measured
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.pictures import likenesses
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.scan import Cell, Scan
+from swapcal.audit.scan import Scan
 from swapcal.audit.scene import Scene
+from swapcal.audit.sizes import Null, Sizes, Window, gap_intervals
+from swapcal.audit.verdict import ALPHA, TOLERANCE, Verdict, checked_tolerance, judged
 from swapcal.audit.witness import Witness
 from swapcal.kernels import tally as kernel
 from swapcal.losses import Loss
@@ -34,6 +37,8 @@ class Finding(NamedTuple):
     """One cell of the scan: a group or feature and a range of predictions, with its simultaneous p-value.
 
     `gap` is the mean of y − p over the group; for a numeric feature, the change of y − p per standard deviation of it.
+    `low` and `high` are the ends of its interval, which holds for all cells at once and leaves 0 out exactly when the
+    p-value is at most 0.05.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Finding(NamedTuple):
     z: float
     p_value: float
     is_group: bool
+    low: float
+    high: float
 
 
 class Audit(Measured):
@@ -111,15 +118,85 @@ class Audit(Measured):
         return compare(float(self._scan.measure(*self._observed[:2])[0]), self._null()[1])
 
     def findings(self, most: int = 10) -> list[Finding]:
-        """Return the worst cells of the scan, one per group or feature, with simultaneous p-values."""
-        null = self._null()[1]
-        cells = self._scan.cells(self._observed[1])[:most]
-        return [self._finding(cell, float(1 + np.sum(null >= cell.score)) / (1 + len(null))) for cell in cells]
+        """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
 
-    def worst_gap(self, alpha: float = 0.05) -> float:
+        The surest comes first: the one that chance is least able to explain.
+        """
+        windows: dict[int, Window] = {}
+        found = self._contradictions()
+        for index, function in self._sizes.surest()[:most]:
+            cells = windows.setdefault(index, self._sizes.window(index))
+            found.append(self._finding(cells, function))
+        return found[:most]
+
+    def largest(self) -> Finding | None:
+        """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
+        found = self._contradictions()
+        place = self._sizes.largest()
+        found += [] if place is None else [self._finding(self._sizes.window(place[0]), place[1])]
+        return max(found, key=lambda one: max(one.low, -one.high), default=None)
+
+    def verdict(self, tolerance: float = TOLERANCE) -> Verdict:
+        """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random(4000)
+        >>> Audit(p, rng.random(4000) < p).verdict().word
+        'no error found'
+        >>> found = Audit(p, rng.random(4000) < p ** 2).verdict()
+        >>> found.word, 0.1 < found.low < 0.25 < found.high
+        ('miscalibrated', True)
+        """
+        tolerance = checked_tolerance(tolerance)
+        whole = self._sizes.window(-1)
+        tested = bool(whole.usable[0])
+        certain = self._spectrum.impossible > 0
+        low, high = self._worst_error(tolerance, tested)
+        p_value = 0.0 if certain else self.test().p_value
+        beyond = p_value <= ALPHA
+        spread = float(np.sqrt(self._tally.table[:, kernel.VARIANCE].sum())) / self.n
+        groups = whole.half[len(self._scan.coordinates) :]
+        word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
+        return Verdict(
+            word,
+            beyond,
+            p_value,
+            low if beyond else 0.0,
+            high,
+            tolerance,
+            (self._sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
+            int(np.sum(groups > tolerance)),
+            cautions(self, tolerance if word == "small" else 0.0),
+        )
+
+    def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
+        """Return the interval of the worst error; what the scan cannot test counts by plain intervals of its own."""
+        low, high = self._sizes.worst(tolerance)
+        ends = [(one.low, one.high) for one in self._contradictions()]
+        if not tested:
+            whole = gap_intervals(self._tally.table.sum(axis=0)[None], np.array([self._sizes.null.alone]))
+            ends, high = [*ends, (float(whole[1][0]), float(whole[2][0]))], 0.0
+        return max([low, *(max(a, -b) for a, b in ends)]), max([high, *(max(-a, b) for a, b in ends)])
+
+    def _contradictions(self) -> list[Finding]:
+        """Levels whose predictions of exactly 0 or 1 were contradicted: no simulation draws that, so none tests it."""
+        found = []
+        for k, sums in enumerate(self._tally.table):
+            if impossible(sums):
+                gap, low, high = (
+                    float(part[0]) for part in gap_intervals(sums[None], np.array([self._sizes.null.alone]))[:3]
+                )
+                interval, n = self.levels.bounds(k), float(sums[kernel.MASS])
+                found.append(
+                    Finding("all rows", (k, k), interval, n, gap, np.copysign(np.inf, gap), 0.0, True, low, high)
+                )
+        return found
+
+    def worst_gap(self, alpha: float = ALPHA) -> float:
         """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""
-        found = [abs(f.gap) for f in self.findings(most=10**9) if f.is_group and f.p_value <= alpha]
-        return max(found, default=0.0)
+        return self._sizes.widest_gap(alpha)
 
     def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
         """Return the groups whose indicators correlate most with a witness's function, at its worst level.
@@ -144,10 +221,10 @@ class Audit(Measured):
         score = np.einsum("td,d->t", rows.X, witness.theta[witness.worst if level is None else level])
         return likenesses(score, rows, self._observed[0], most)
 
-    def group_table(self) -> list[GroupRow]:
-        """Return every group's size, means, gap, interval and verdict, adjusted for the number of groups."""
+    def group_table(self, tolerance: float = TOLERANCE) -> list[GroupRow]:
+        """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
         scene, _, table = self._observed
-        return group_rows(scene.group_names, table.sum(axis=0))
+        return group_rows(scene.group_names, table.sum(axis=0), self._sizes, checked_tolerance(tolerance))
 
     def to_dict(
         self,
@@ -155,6 +232,7 @@ class Audit(Measured):
         certificate: Mapping[str, Any] | None = None,
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
+        tolerance: float = TOLERANCE,
     ) -> Findings:
         """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
 
@@ -163,8 +241,9 @@ class Audit(Measured):
         certificate : fields of a forecaster's certificate by name, shown beside the observed errors
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
+        tolerance : largest error called small, as a difference of probabilities; see `verdict`
         """
-        return assemble(self, certificate, losses, created_at)
+        return assemble(self, certificate, losses, created_at, checked_tolerance(tolerance))
 
     def to_json(
         self,
@@ -173,9 +252,10 @@ class Audit(Measured):
         certificate: Mapping[str, Any] | None = None,
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
+        tolerance: float = TOLERANCE,
     ) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at)
+        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
         return _written(json.dumps(found, indent=1, ensure_ascii=False), path)
 
     def to_html(
@@ -185,9 +265,10 @@ class Audit(Measured):
         certificate: Mapping[str, Any] | None = None,
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
+        tolerance: float = TOLERANCE,
     ) -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at)
+        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
         return _written(render(found), path)
 
     @property
@@ -197,6 +278,14 @@ class Audit(Measured):
             unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
             self._memory["scan"] = Scan(self._observed[0], self._scanned(), unit)
         found: Scan = self._memory["scan"]
+        return found
+
+    @property
+    def _sizes(self) -> Sizes:
+        if "sizes" not in self._memory:
+            _, residuals, table = self._observed
+            self._memory["sizes"] = Sizes(self._scan, residuals, self._tally.table, table, Null(self._null()[1]))
+        found: Sizes = self._memory["sizes"]
         return found
 
     def _scanned(self) -> NDArray[np.intp]:
@@ -229,25 +318,23 @@ class Audit(Measured):
         rows = self._sketch.rows if self._sketch.complete else None
         return simulate(scene, measures, draws, self.seed, rows, self.levels)
 
-    def _finding(self, cell: Cell, p_value: float) -> Finding:
-        _, residuals, table = self._observed
-        window = slice(cell.first, cell.last + 1)
-        used = np.flatnonzero(self._tally.n[window] > 0) + cell.first
+    def _finding(self, cells: Window, function: int) -> Finding:
+        scene, _, table = self._observed
+        window = slice(cells.first, cells.last + 1)
+        used = np.flatnonzero(self._tally.n[window] > 0) + cells.first
         interval = (self.levels.bounds(int(used[0]))[0], self.levels.bounds(int(used[-1]))[1])
         place = (int(used[0]), int(used[-1]))
         count = len(self._scan.coordinates)
-        if cell.function >= count:
-            name = self._observed[0].group_names[cell.function - count]
-            sums = table[window, cell.function - count].sum(axis=0)
-            n, gap = float(sums[kernel.MASS]), float(sums[kernel.RESIDUAL] / sums[kernel.MASS])
-            return Finding(name, place, interval, n, gap, cell.z, p_value, True)
-        j = int(self._scan.coordinates[cell.function])
         n = float(self._tally.n[window].sum())
-        total = float(self._scan.sums(residuals)[0, cell.window, cell.function])
-        if j == 0:
-            return Finding("all rows", place, interval, n, 2.0 * total / n, cell.z, p_value, True)
-        trend = total / float(np.sqrt(self._scan.squares[cell.window, cell.function] * n))
-        return Finding(self.coordinates[j].name, place, interval, n, trend, cell.z, p_value, False)
+        if function >= count:
+            name = scene.group_names[function - count]
+            n = float(table[window, function - count, kernel.MASS].sum())
+        else:
+            name = self.coordinates[int(self._scan.coordinates[function])].name if function else "all rows"
+        gap, z, p_value, low, high = (
+            float(part[function]) for part in (cells.value, cells.z, cells.p_value, cells.low, cells.high)
+        )
+        return Finding(name, place, interval, n, gap, z, p_value, function == 0 or function >= count, low, high)
 
 
 def _written(text: str, path: str | PathLike[str] | None) -> str:

@@ -11,14 +11,16 @@ import numpy as np
 
 import swapcal
 from swapcal.audit import pictures, words
-from swapcal.audit.groups import ALPHA
-from swapcal.audit.null import Noise, describe
+from swapcal.audit.groups import GroupRow
+from swapcal.audit.null import describe
 from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.sketch import Rows, hash_names
-from swapcal.audit.witness import Witness
+from swapcal.audit.verdict import ALPHA, Verdict
+from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel
+from swapcal.kernels.logloss import FLOOR
 from swapcal.losses import Loss, decision_rows
-from swapcal.report.schema import SCHEMA_VERSION, Decision, Findings
+from swapcal.report.schema import SCHEMA_VERSION, Decision, Findings, Headline
 from swapcal.report.schema import Group as GroupEntry
 from swapcal.report.schema import Quantity as QuantityEntry
 from swapcal.report.schema import Witness as WitnessEntry
@@ -29,31 +31,29 @@ if TYPE_CHECKING:
 MOST_GROUPS = 100
 MOST_TERMS = 8
 DENSITY_BINS = 40
-LEAST_ROWS = 100
+LEAST_PART = 0.3
+"""Terms of a direction are named if they weigh at least this part of the heaviest."""
+DIGITS = 9
+"""Decimals kept of the headline's figures: sums in another order must not change them."""
 
 
 def assemble(
-    audit: "Audit", certificate: Mapping[str, Any] | None, losses: Sequence[Loss | str], created_at: str
+    audit: "Audit",
+    certificate: Mapping[str, Any] | None,
+    losses: Sequence[Loss | str],
+    created_at: str,
+    tolerance: float,
 ) -> Findings:
     """Return everything the report shows."""
-    test, worst = audit.test(), audit.findings(5)
-    verdict = judge(audit, test)
+    worst, verdict = audit.findings(5), audit.verdict(tolerance)
     found: Findings = {
         "identity": identity(audit, created_at),
-        "headline": {
-            "verdict": verdict,
-            "sentence": words.headline(
-                verdict, test, worst[0] if worst else None, bool(worst) and _whole(audit, worst[0]), audit.rows
-            ),
-            "detail": _detail(audit, verdict, worst),
-            "p_value": test.p_value,
-            "alpha": ALPHA,
-        },
+        "headline": headline(audit, verdict, worst),
         "quantities": quantities(audit, certificate),
         "scores": scores(audit),
         "reliability": pictures.reliability(audit._tally.v, audit._tally.table),
         "density": density(audit),
-        "groups": groups(audit),
+        "groups": groups(audit, tolerance),
         "groups_examined": len(audit._observed[0].group_names),
         "witnesses": [
             *(_group_witness(audit, one) for one in worst),
@@ -85,11 +85,23 @@ def decisions(audit: "Audit", losses: Sequence[Loss | str]) -> list[Decision]:
     return [Decision(**row) for row in made]
 
 
-def judge(audit: "Audit", test: Noise) -> Any:
-    """Return the verdict: rejected, not rejected, or too little data to reject anything of interest."""
-    if test.p_value <= ALPHA:
-        return "miscalibrated"
-    return "inconclusive" if audit.rows < LEAST_ROWS or test.detectable <= 0 else "calibrated"
+def headline(audit: "Audit", verdict: Verdict, worst: "list[Finding]") -> Headline:
+    """Return the verdict with its sentences."""
+    first = worst[0] if worst else None
+    return {
+        "verdict": verdict.word,
+        "sentence": words.headline(verdict, first, first is not None and _whole(audit, first), audit.rows),
+        "detail": words.size(verdict, _elsewhere(audit, first), audit.ece()),
+        "warnings": list(verdict.warnings),
+        "beyond_chance": verdict.beyond,
+        "p_value": verdict.p_value,
+        "alpha": ALPHA,
+        "low": round(verdict.low, DIGITS),
+        "high": round(verdict.high, DIGITS),
+        "tolerance": verdict.tolerance,
+        "detectable": None if verdict.detectable is None else round(verdict.detectable, DIGITS),
+        "groups_unresolved": verdict.unresolved,
+    }
 
 
 def identity(audit: "Audit", created_at: str) -> Any:
@@ -230,13 +242,13 @@ def scores(audit: "Audit") -> Any:
 
 def density(audit: "Audit") -> Any:
     """Return the histogram of the predictions."""
-    counts = audit._spectrum.density(DENSITY_BINS)
-    return {"edges": (np.arange(DENSITY_BINS + 1) / DENSITY_BINS).tolist(), "counts": counts.tolist()}
+    edges, counts = audit._spectrum.density(DENSITY_BINS)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
-def groups(audit: "Audit") -> list[GroupEntry]:
+def groups(audit: "Audit", tolerance: float) -> list[GroupEntry]:
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
-    rows = sorted(audit.group_table(), key=lambda row: (row.adjusted_p, row.p_value, row.name))
+    rows = sorted(audit.group_table(tolerance), key=_doubt)
     return [
         {
             "name": row.name,
@@ -247,11 +259,18 @@ def groups(audit: "Audit") -> list[GroupEntry]:
             "low": row.low,
             "high": row.high,
             "small": row.small,
-            "adjusted_p": row.adjusted_p,
-            "verdict": row.verdict,  # type: ignore[typeddict-item]
+            "p_value": row.p_value,
+            "detectable": row.detectable,
+            "verdict": row.verdict,
         }
         for row in rows[:MOST_GROUPS]
     ]
+
+
+def _doubt(row: GroupRow) -> tuple[float, float, str]:
+    """Sort key: by p-value; equal ones by how far the interval stays from 0, untested groups last."""
+    sure = max(row.low, -row.high)
+    return (2.0 if row.p_value is None else row.p_value), -sure, row.name
 
 
 def notes(audit: "Audit") -> list[str]:
@@ -271,8 +290,7 @@ def notes(audit: "Audit") -> list[str]:
         doubt = audit.auc()[1]
         if doubt > 0:
             found.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")
-    if math.isinf(audit.log_loss()):
-        found.append("The log loss is infinite: an outcome happened that was given probability 0.")
+    found.append(f"For the log loss, probabilities are kept {FLOOR:g} away from 0 and 1.")
     return found
 
 
@@ -292,14 +310,6 @@ def _whole(audit: "Audit", found: "Finding") -> bool:
     return found.levels == (int(used[0]), int(used[-1]))
 
 
-def _detail(audit: "Audit", verdict: str, worst: "list[Finding]") -> str:
-    if verdict == "miscalibrated" and worst:
-        return words.finding(worst[0], _whole(audit, worst[0]))
-    spread = float(np.sqrt(audit._tally.table[:, kernel.VARIANCE].sum()))
-    reach = (audit.test().quantile95 + 0.84) * spread / audit.n
-    return f"An average error of {words.points(reach)} over all rows would very likely have been noticed."
-
-
 def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
     scene, _, table = audit._observed
     entry: WitnessEntry = {
@@ -314,6 +324,8 @@ def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
         "curve": [],
         "group": found.name,
         "p_value": found.p_value,
+        "gap_low": found.low,
+        "gap_high": found.high,
         "interval": list(found.interval),
         "axis": "predicted probability",
     }
@@ -329,6 +341,8 @@ def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
         coordinate = audit.coordinates[j]
         raw = rows.X[:, j] / coordinate.factor + coordinate.centre
         entry["curve"], entry["axis"] = pictures.curve_along(raw, rows), found.name
+        if coordinate.unit is None and not words.is_indicator(found.name):
+            entry["curve"], entry["axis"] = pictures.by_percentile(entry["curve"]), f"percentile of {found.name}"
         entry["resembles"] = pictures.likenesses(rows.X[:, j], rows, scene)
     return entry
 
@@ -344,7 +358,7 @@ def _group_likenesses(audit: "Audit", name: str) -> Any:
     assert rows is not None
     member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
     alike = pictures.likenesses(member, rows, audit._observed[0], most=4)
-    return [one for one in alike if one["group"] != name][:3]
+    return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
 
 
 def _direction_witnesses(audit: "Audit") -> list[WitnessEntry]:
@@ -365,7 +379,6 @@ def _pooled_group_witness(audit: "Audit") -> list[WitnessEntry]:
     sums = table[:, scene.group_names.index(name)]
     mass = float(sums[:, kernel.MASS].sum())
     gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
-    way = "more" if gap > 0 else "less"
     return [
         {
             "quantity": witness.quantity,
@@ -377,7 +390,7 @@ def _pooled_group_witness(audit: "Audit") -> list[WitnessEntry]:
             "resembles": _group_likenesses(audit, name),
             "sentence": (
                 f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
-                f"{words.points(gap)} {way} often than predicted on average."
+                f"{words.points(gap)} {words.more(gap)} often than predicted on average."
             ),
             "curve": pictures.curve_within(sums),
             "group": name,
@@ -404,9 +417,40 @@ def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:
         "n": float(audit.n if pooled else witness.n[level]),
         "share": share,
         "resembles": pictures.likenesses(score, rows, audit._observed[0]),
-        "sentence": words.direction(witness),
+        "sentence": words.direction(witness, _true_terms(audit, witness), pooled),
         "curve": pictures.curve_along(score, rows),
     }
+
+
+def _elsewhere(audit: "Audit", first: "Finding | None") -> str:
+    """Say where the largest sure error is, unless it is the first finding."""
+    largest = audit.largest()
+    if largest is None or (first is not None and largest[:3] == first[:3]):
+        return ""
+    if not largest.is_group:
+        return f", along {largest.name} ({largest.n:,.0f} rows)"
+    return f", {words.where(largest, _whole(audit, largest))} ({largest.n:,.0f} rows)"
+
+
+def _true_terms(audit: "Audit", witness: Witness) -> list[Term]:
+    """Terms that carry the direction and whose sign can be said alone.
+
+    For a number the sign must hold of the error's trend along it at the level: a coefficient also reflects how far the
+    level's rows lie from the feature's mean, and where that gives the sign, "higher" would mislead.
+    """
+    level = witness.worst
+    if witness.theta is None:
+        return witness.direction()
+    names = [c.name for c in audit.coordinates]
+    weight = dict(zip(names, np.abs(witness.theta[level]), strict=True))
+    heavy = [t for t in witness.direction() if weight[t.name] >= LEAST_PART * max(weight.values())]
+    if witness.form == "regret":
+        return heavy
+    g, G = audit._tally.g[level], audit._tally.G[level]
+    trend = dict(zip(names, g - G[0] / max(G[0, 0], 1e-300) * g[0], strict=True))
+    sign = witness.orientation(level)
+    marks = {name for name in names if words.is_indicator(name) or name == words.CONSTANT}
+    return [t for t in heavy if t.name in marks or sign * t.coefficient * trend[t.name] > 0]
 
 
 def _span(audit: "Audit", found: "Finding") -> Any:

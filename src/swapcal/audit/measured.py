@@ -96,7 +96,7 @@ class Measured(Record):
         return calibration, self.brier() - calibration
 
     def log_loss(self) -> float:
-        """Return the mean log loss in nats; infinite if an outcome of probability 0 happened."""
+        """Return the mean log loss in nats, with probabilities kept 10⁻⁶ away from 0 and 1 (`kernels.logloss`)."""
         return self._spectrum.log_loss / self.n
 
     def auc(self) -> tuple[float | None, float]:

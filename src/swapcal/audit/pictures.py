@@ -21,9 +21,10 @@ LEAST_CORRELATION = 0.15
 
 
 class Likeness(NamedTuple):
-    """Name of a group and the correlation of its indicator with a score."""
+    """Name of a group, its column, and the correlation of its indicator with a score."""
 
     group: str
+    column: str
     correlation: float
 
 
@@ -80,6 +81,13 @@ def curve_along(score: Array, rows: Rows) -> list[CurvePoint]:
     return _points(scores[kept] / sums[kept, kernel.MASS], sums[kept])
 
 
+def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
+    """Place the points by the share of rows below them: for coordinates whose own unit is lost."""
+    n = np.array([point["n"] for point in curve])
+    middle = 100.0 * (np.cumsum(n) - 0.5 * n) / max(float(n.sum()), 1e-300)
+    return [{**point, "score": float(at)} for point, at in zip(curve, middle, strict=True)]
+
+
 def _binned(bins: NDArray[np.int32], rows: Rows, score: Array) -> tuple[Array, Array]:
     mass = rows.copies * rows.weights
     sums = np.zeros((SCORE_BINS, kernel.SCALARS))
@@ -124,9 +132,17 @@ def likenesses(score: Array, rows: Rows, scene: Scene, most: int = 3) -> list[Re
     found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
     return [
         {"group": one.group, "correlation": float(np.clip(one.correlation, -1.0, 1.0))}
-        for one in found[:most]
+        for one in _one_per_column(found)[:most]
         if abs(one.correlation) >= LEAST_CORRELATION
     ]
+
+
+def _one_per_column(found: list[Likeness]) -> list[Likeness]:
+    """Keep the likest group of every column: its complement says the same thing again."""
+    kept: dict[str, Likeness] = {}
+    for one in found:
+        kept.setdefault(one.column, one)
+    return list(kept.values())
 
 
 def _column_likenesses(
@@ -139,7 +155,7 @@ def _column_likenesses(
     cross = np.bincount(code, weights=mass * z, minlength=len(categories))
     width = np.sqrt(share * (1.0 - share))
     return [
-        Likeness(f"{name} = {category}", float(cross[k] / width[k]))
+        Likeness(f"{name} = {category}", name, float(cross[k] / width[k]))
         for k, category in enumerate(categories)
         if width[k] > 1e-9
     ]
@@ -149,6 +165,7 @@ def periods(timeline: Timeline, seed: int) -> list[Period]:
     """Calibration error over ten coarse levels in every stretch of time, with its 95 % band by chance."""
     rng = np.random.default_rng(seed)
     found: list[Period] = []
+    timeline = timeline.drawn()
     for label, sums in zip(timeline.labels(), timeline.table, strict=True):
         mass = float(sums[:, kernel.MASS].sum())
         if mass <= 0:

@@ -9,28 +9,35 @@ from swapcal.kernels.tally import SPECTRUM_BINS, add_spectrum
 Array = NDArray[np.float64]
 
 SMOOTH_CELLS = 2048
+NARROW = 0.25
 
 
 class Spectrum:
-    """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive."""
+    """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive.
+
+    `impossible` counts the rows whose outcome had been given probability 0.
+    """
 
     def __init__(self) -> None:
         self.bins: Array = np.zeros((SPECTRUM_BINS, 3))
         self.log_loss = 0.0
+        self.impossible = 0
 
     def add(self, p: Array, y: Array, weights: Array) -> None:
         """Add checked rows."""
         self.log_loss += float(add_spectrum(p, y, weights, self.bins))
+        self.impossible += int(np.sum((p <= 0.0) & (y > 0.0)) + np.sum((p >= 1.0) & (y < 1.0)))
 
     def merge(self, other: "Spectrum") -> None:
         """Add another spectrum."""
         self.bins = self.bins + other.bins
         self.log_loss += other.log_loss
+        self.impossible += other.impossible
 
     def copy(self) -> "Spectrum":
         """Return an independent copy."""
         twin = Spectrum()
-        twin.bins, twin.log_loss = self.bins.copy(), self.log_loss
+        twin.bins, twin.log_loss, twin.impossible = self.bins.copy(), self.log_loss, self.impossible
         return twin
 
     def auc(self) -> tuple[float | None, float]:
@@ -43,11 +50,17 @@ class Spectrum:
         used = self.bins[self.bins[:, 0] > 0]
         return smooth_error(used[:, 1] / used[:, 0], (used[:, 2] - used[:, 1]) / used[:, 0].sum())
 
-    def density(self, bins: int) -> Array:
-        """Return Σα in equal-width bins of [0, 1], each fine bin counted where its mean prediction lies."""
+    def density(self, bins: int) -> tuple[Array, Array]:
+        """Return edges of equal-width bins and Σα in each, every fine bin counted where its mean prediction lies.
+
+        The bins cover [0, 1], or only the predictions' own range where that is narrow: else rare events fill one bin.
+        """
         used = self.bins[self.bins[:, 0] > 0]
-        place = np.minimum((used[:, 1] / used[:, 0] * bins).astype(np.intp), bins - 1)
-        return np.bincount(place, weights=used[:, 0], minlength=bins).astype(np.float64)
+        mean = used[:, 1] / used[:, 0]
+        low, high = (mean.min(), mean.max()) if 0 < np.ptp(mean) < NARROW else (0.0, 1.0)
+        place = np.clip(((mean - low) / (high - low) * bins).astype(np.intp), 0, bins - 1)
+        counts = np.bincount(place, weights=used[:, 0], minlength=bins).astype(np.float64)
+        return np.linspace(low, high, bins + 1), counts
 
 
 def area(zeros: Array, ones: Array) -> tuple[float | None, float]:

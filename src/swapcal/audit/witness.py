@@ -57,6 +57,15 @@ class Witness:
         """Index of the level that contributes most."""
         return int(self.contributions.argmax())
 
+    def orientation(self, level: int) -> float:
+        """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.
+
+        For a finite class, the sign of the gap.
+        """
+        if self.form == "regret":
+            return 1.0
+        return -1.0 if self.form == "omni" else float(np.sign(self.gaps[level]))
+
     def direction(self, level: int | None = None) -> list[Term]:
         """Direction of a level (default: the worst) in the user's features and units, largest first."""
         level = self.worst if level is None else level

@@ -17,13 +17,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from swapcal.audit import Audit
+from swapcal.audit.verdict import TOLERANCE
 from swapcal.frames import UnknownColumnError
 from swapcal.report import Findings, render
 
 BATCH_ROWS = 1 << 17
 CSV_BLOCK = 1 << 24
 READ_BUFFER = 1 << 20
-FAILED, COULD_NOT_RUN = 1, 2
+FAILED, COULD_NOT_RUN, UNDECIDED = 1, 2, 3
 
 Batches = Iterator[tuple[pa.Table, float]]
 
@@ -43,9 +44,15 @@ def audit(
     loss: Annotated[
         list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
     ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
+    ] = TOLERANCE,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if miscalibrated, with 3 if undecided.")
+    ] = False,
     fail_above: Annotated[
         float | None,
-        typer.Option(help="Exit with 1 if a group or range is wrong, beyond chance, by more than this on average."),
+        typer.Option(help="Use this tolerance, and exit with 1 if miscalibrated: surely wrong by more than this."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulated noise floor.")] = 0,
@@ -53,7 +60,10 @@ def audit(
     """Audit predicted probabilities: exact errors, the worst groups, and what chance alone would give.
 
     The file is read in batches, so it may be larger than memory; features are scaled by the first batch.
-    Exit code 0: passed, or no gate given; 1: failed --fail-above; 2: could not run.
+    The verdict is "miscalibrated" if the worst error is beyond chance and surely above the tolerance, "small" if it is
+    beyond chance and surely within it, "no error found" if nothing is beyond chance, and else "undecided".
+    Exit code 0: no gate given, or no error found, or small; 1: miscalibrated, under --strict or --fail-above;
+    2: could not run; 3: undecided, under --strict.
     """
     console = Console(stderr=True)
     names: dict[str, Any] = {
@@ -67,20 +77,16 @@ def audit(
     try:
         names["issued"] = _three(issued)
         found = _read(file, names, levels, title or _name(file), seed, console)
-        findings = _save(found, loss or [], out, json)
+        findings = _save(found, loss or [], out, json, tolerance if fail_above is None else fail_above)
     except (ValueError, TypeError, OSError, pa.ArrowException) as error:
         console.print(f"swapcal audit: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(COULD_NOT_RUN) from None
     _show(findings, Console())
-    if fail_above is not None and not _passes(found, fail_above, console):
+    verdict = findings["headline"]["verdict"]
+    if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
-
-
-def _passes(found: Audit, limit: float, console: Console) -> bool:
-    gap = found.worst_gap()
-    verb = "exceeds" if gap > limit else "is within"
-    console.print(f"largest gap beyond chance: {gap:.4f}, which {verb} the limit {limit:g}", highlight=False)
-    return gap <= limit
+    if verdict == "undecided" and strict:
+        raise typer.Exit(UNDECIDED)
 
 
 def _read(file: str, names: dict[str, Any], levels: int | None, title: str, seed: int, console: Console) -> Audit:
@@ -105,10 +111,10 @@ def _read(file: str, names: dict[str, Any], levels: int | None, title: str, seed
     return found
 
 
-def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | None) -> Findings:
+def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | None, tolerance: float) -> Findings:
     """Compute the findings once, and write the files asked for."""
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    text = found.to_json(losses=losses, created_at=created)
+    text = found.to_json(losses=losses, created_at=created, tolerance=tolerance)
     findings: Findings = codec.loads(text)
     if json is not None:
         json.write_text(text, encoding="utf-8")
@@ -118,9 +124,7 @@ def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | No
 
 
 def _show(findings: Findings, console: Console) -> None:
-    headline = findings["headline"]
-    style = {"calibrated": "green", "miscalibrated": "red"}.get(headline["verdict"], "yellow")
-    console.print(headline["sentence"], style=style, markup=False, highlight=False)
+    show_headline(findings, console)
     for witness in (findings.get("witnesses") or [])[:5]:
         if witness.get("p_value") is not None:
             console.print(f"  {witness['sentence']}", markup=False, highlight=False)
@@ -130,6 +134,16 @@ def _show(findings: Findings, console: Console) -> None:
         cells = [_number(entry[key]) for key in ("value", "null_mean")]
         table.add_row(entry["name"], entry["against"], *cells, band, _number(entry["p_value"]))
     console.print(table)
+
+
+def show_headline(findings: Findings, console: Console) -> None:
+    """Print the verdict with its sentences and warnings."""
+    headline = findings["headline"]
+    style = {"no error found": "green", "small": "green", "miscalibrated": "red"}.get(headline["verdict"], "yellow")
+    console.print(f"{headline['verdict']}: {headline['sentence']}", style=style, markup=False, highlight=False)
+    console.print(headline.get("detail", ""), markup=False, highlight=False)
+    for text in headline.get("warnings") or []:
+        console.print(f"Warning: {text}", style="red", markup=False, highlight=False)
 
 
 def _number(value: float | None) -> str:

@@ -12,9 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from swapcal.audit import Audit
+from swapcal.cli.audit import show_headline
 from swapcal.datasets.flights import FEATURES, GROUPS, flights
+from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
-from swapcal.report import render
+from swapcal.report import Findings, render
 
 Array = NDArray[np.float64]
 
@@ -52,8 +54,9 @@ def demo(
     console.print(f"{len(y):,} flights in {seconds:.1f} s: {len(y) / seconds:,.0f} forecasts learned per second.")
     console.print(str(live.certificate()), highlight=False)
     with console.status("auditing the forecasts"):
-        verdict = _report(out, live, table, y, traces)
-    console.print(f"\nThe audit's verdict on the issued p: {verdict}", highlight=False)
+        findings = _report(out, live, table, y, traces)
+    console.print("\nThe audit's verdict on the issued p:", highlight=False)
+    show_headline(findings, console)
     console.print(
         f"Report: {out.resolve()}\nNext: swapcal forecast --help, swapcal audit --help, docs/guide.md",
         highlight=False,
@@ -86,13 +89,13 @@ def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trac
 
 
 def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
-    table = Table(title="All flights", caption=f"late: {y.mean():.1%} of {len(y):,}")
+    table = Table(
+        title="All flights", caption=f"late: {y.mean():.1%} of {len(y):,}; calibration error over {BINS} bins"
+    )
     for heading in ("forecast", "Brier", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     for name, p in (("before: plain online logistic", before), ("after: issued p", after), ("after: mean", mean)):
-        inside = np.clip(p, 1e-6, 1 - 1e-6)
-        log_loss = -np.mean(np.log(np.where(y > 0.5, inside, 1 - inside)))
-        table.add_row(name, f"{np.mean((p - y) ** 2):.4f}", f"{log_loss:.4f}", f"{_ece(p, y):.2%}")
+        table.add_row(name, f"{np.mean((p - y) ** 2):.4f}", f"{np.mean(log_losses(p, y)):.4f}", f"{_ece(p, y):.2%}")
     return table
 
 
@@ -103,7 +106,7 @@ def _ece(p: Array, y: Array) -> float:
 
 
 def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
-    shown = Table(title="By carrier and airport", caption="gap: forecast minus observed, in percentage points")
+    shown = Table(title="By carrier and airport", caption="gap: observed minus forecast, in percentage points")
     headings = ("group", "flights", "late", "gap before", "gap after", "calibration error before", "after")
     for heading in headings:
         shown.add_column(heading, justify="left" if heading == "group" else "right")
@@ -112,15 +115,15 @@ def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
         for name in sorted(set(values.tolist())):
             rows = values == name
             if rows.sum() >= SMALL_GROUP:
-                gaps = (f"{100 * np.mean(p[rows] - y[rows]):+.1f}" for p in (before, after))
+                gaps = (f"{100 * np.mean(y[rows] - p[rows]):+.1f}" for p in (before, after))
                 errors = (f"{_ece(p[rows], y[rows]):.1%}" for p in (before, after))
                 shown.add_row(f"{column} {name}", f"{rows.sum():,}", f"{y[rows].mean():.1%}", *gaps, *errors)
         shown.add_section()
     return shown
 
 
-def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> str:
-    """Write the report and return its headline."""
+def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> Findings:
+    """Write the report and return what it shows."""
     width = len(live.names)
     x = np.concatenate([np.pad(trace.x, ((0, 0), (0, width - trace.x.shape[1]))) for trace in traces])
     p, low, high, weight = (
@@ -132,4 +135,4 @@ def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) ->
     )  # fmt: skip
     found = audit.to_dict(certificate=live.certificate().as_dict())
     out.write_text(render(found), encoding="utf-8")
-    return found["headline"]["sentence"]
+    return found

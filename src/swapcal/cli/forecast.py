@@ -23,6 +23,7 @@ from swapcal.archive import ArchiveError
 from swapcal.cli.output import writer
 from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
 from swapcal.contexts import Encoded
+from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 
 Array = NDArray[np.float64]
@@ -30,7 +31,6 @@ Array = NDArray[np.float64]
 PIECE = 16_384
 BAD_INPUT = 2
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
-FLOOR = 1e-6  # probabilities are this far from 0 and 1 when log loss is measured
 
 
 class OnBadRow(StrEnum):
@@ -121,9 +121,8 @@ class Tally:
 
 def losses(p: Array, y: Array) -> tuple[Array, Array]:
     """Return the summed squared and logarithmic losses of each column of p."""
-    inside = np.clip(p, FLOOR, 1.0 - FLOOR)
-    hit = np.where(y[:, None] > 0.5, inside, 1.0 - inside)
-    return ((p - y[:, None]) ** 2).sum(axis=0), -np.log(hit).sum(axis=0)
+    logs = np.array([log_losses(np.ascontiguousarray(column), y).sum() for column in p.T])
+    return ((p - y[:, None]) ** 2).sum(axis=0), logs
 
 
 def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
@@ -213,10 +212,19 @@ def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Ro
     p, low, high, weight = issued.T
     audit = Audit(
         p, stream.y[known], x, groups=_group_columns(live, stream, roles, known), low=low, high=high, weight=weight,
-        time=None if stream.time is None else stream.time[known], names=live.names,
+        time=_times(stream, roles, known), names=live.names,
         title=f"Forecasts of {roles.target} in {Path(file).name}",
     )  # fmt: skip
     audit.to_html(path, certificate=live.certificate().as_dict())
+
+
+def _times(stream: Stream, roles: Roles, known: NDArray[np.bool_]) -> Any:
+    """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
+    if stream.time is None or roles.time is None:
+        return None
+    times, given = stream.time[known], stream.shown[roles.time].type
+    numbers = pa.types.is_integer(given) or pa.types.is_floating(given)
+    return times if numbers else np.round(times * 1e6).astype("datetime64[us]")
 
 
 def _stacked(parts: list[Array]) -> Array:

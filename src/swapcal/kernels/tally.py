@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from swapcal.kernels.draw import plain_bits
 from swapcal.kernels.jit import inlined, jit
+from swapcal.kernels.logloss import log_loss
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
@@ -141,10 +142,7 @@ def add_spectrum(p: Array, y: Array, weight: Array, spectrum: Array) -> float:
         row[0] += weight[t]
         row[1] += weight[t] * p[t]
         row[2] += weight[t] * y[t]
-        if y[t] > 0.0:
-            loss -= weight[t] * y[t] * np.log(p[t])
-        if y[t] < 1.0:
-            loss -= weight[t] * (1.0 - y[t]) * np.log(1.0 - p[t])
+        loss += weight[t] * log_loss(p[t], y[t])
     return loss
 
 

@@ -29,8 +29,9 @@ READING = (
     ),
     (
         "p-value",
-        "How often chance alone would give an error at least this large if every forecast were right. "
-        "Adjusted p-values also account for how many groups were examined.",
+        "How often chance alone would give an error at least this large somewhere, among all groups, features and "
+        "ranges of predictions examined, if every forecast were right. Under “Errors against chance” each row is a "
+        "test of its own.",
     ),
     (
         "Gap",
@@ -50,7 +51,7 @@ READING = (
 ALWAYS = (
     "The audit judges only the rows it was given. If these rows do not represent the cases of interest, "
     "neither does the verdict.",
-    "“Calibrated” means that no error beyond chance was found with this many rows and these features, not "
+    "“No error found” means that no error beyond chance was found with this many rows and these features, not "
     "that there is none. Smaller errors than the detectable ones may be present.",
     "A group, feature or interaction that is not among the features cannot be tested.",
     "The noise floor assumes that outcomes are independent given the forecasts. Clustered or repeated "

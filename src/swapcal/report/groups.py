@@ -51,11 +51,10 @@ def _lead(everyone: Sequence[Group], examined: int) -> Html:
     bad = sum(g["verdict"] == "miscalibrated" for g in everyone)
     listed = f", the {count(len(everyone))} most doubtful listed" if examined > len(everyone) else ""
     text = (
-        f"{plural(examined, 'group')} examined{listed}, {count(bad)} miscalibrated after adjusting for the "
-        "number of groups. A positive gap means that outcomes happened more often than predicted, a "
-        "negative one less often. The line spans the 95 % interval; an interval clear of zero in a single "
-        "row is not yet a finding, because among many rows some stray by chance: the last column accounts "
-        "for that."
+        f"{plural(examined, 'group')} examined{listed}, {count(bad)} miscalibrated. A positive gap means that outcomes "
+        "happened more often than predicted, a negative one less often. The line spans the 95\u202f% interval. "
+        "Intervals and p-values allow for all groups and ranges of predictions examined: in 95 of 100 audits all "
+        "intervals hold their true gaps. Errors smaller than the last figure would often go unnoticed."
     )
     return prose(text)
 
@@ -82,8 +81,9 @@ def _table(shown: Sequence[Group]) -> Html:
     columns += [
         ("Predicted", "number"),
         ("Observed", "number"),
-        ("Adjusted p", "number"),
+        ("p", "number"),
         ("Verdict", "verdicts"),
+        ("Noticed from (points)", "number"),
     ]
     rates = decimals([x for g in shown for x in (g["mean_p"], g["mean_y"])])
     gaps = max(rates, decimals([g["gap"] for g in shown]))
@@ -100,7 +100,7 @@ def _axis(half: float) -> Html:
 
 
 def _row(group: Group, half: float, rates: int, gaps: int) -> list[str]:
-    dagger = tag("abbr", "†", title="too few rows for a reliable interval") if group["small"] else ""
+    dagger = tag("abbr", "†", title="too few rows to be tested") if group["small"] else ""
     return [
         join([given(group["name"]), dagger]),
         glyph(group, half),
@@ -108,8 +108,9 @@ def _row(group: Group, half: float, rates: int, gaps: int) -> list[str]:
         count(group["n"]),
         percent(group["mean_p"], rates),
         percent(group["mean_y"], rates),
-        p_value(group["adjusted_p"]),
+        p_value(group["p_value"]),
         badge(group["verdict"]),
+        points(group.get("detectable"), gaps).lstrip("+"),
     ]
 
 

@@ -1,10 +1,8 @@
-"""Headline: the verdict, the sentence, one strip that shows error against chance, and the key figures."""
-
-from collections.abc import Sequence
+"""Headline: the verdict, its sentences and warnings, one strip that shows it, and the key figures."""
 
 from swapcal.report.layout import SENTENCE_LENGTH, badge, facts, legend, prose, section
 from swapcal.report.markup import Html, join, tag
-from swapcal.report.schema import Findings, Quantity, Scores
+from swapcal.report.schema import Findings, Headline, Scores
 from swapcal.report.svg import Plot, Scale, drawing
 from swapcal.report.text import (
     all_finite,
@@ -15,10 +13,11 @@ from swapcal.report.text import (
     finite,
     p_value,
     percent,
-    plain_symbol,
     points,
-    symbol,
 )
+
+MOST_WARNINGS = 5
+"""Warnings shown at most."""
 
 
 def headline(findings: Findings) -> Html:
@@ -29,43 +28,45 @@ def headline(findings: Findings) -> Html:
         prose(badge(answer["verdict"]), style="kicker"),
         prose(clip(answer["sentence"], SENTENCE_LENGTH), style="sentence"),
         prose(clip(detail, SENTENCE_LENGTH), style="detail") if detail else "",
-        strip(findings.get("quantities") or []),
+        *(_warning(text) for text in (answer.get("warnings") or [])[:MOST_WARNINGS]),
+        strip(answer),
     ]
     return tag("div", *parts, class_="headline")
 
 
-def strip(quantities: Sequence[Quantity]) -> Html:
-    """Show the first quantity that has a noise floor against that floor, on one line from zero."""
-    for quantity in quantities:
-        value, high = finite(quantity["value"]), finite(quantity["null_high"])
-        if value is not None and high is not None and high > 0:
-            return _strip(quantity, value, finite(quantity["null_low"]) or 0.0, high)
-    return Html("")
+def _warning(text: str) -> Html:
+    return prose(tag("strong", "Warning: "), clip(text, SENTENCE_LENGTH), style="warning")
 
 
-def _strip(quantity: Quantity, value: float, low: float, high: float) -> Html:
-    plot = Plot(Scale(0.0, 1.08 * max(value, high)), Scale(0.0, 1.0))
-    band = tag("rect", x=plot.across(low), width=_width(plot, low, high), y="25%", height="50%", class_="band")
-    mark = plot.diamond if value > high else plot.dot
+def strip(answer: Headline) -> Html:
+    """Show the interval of the worst error against the tolerance, on one line from zero; nothing without one."""
+    low, high, tolerance = (finite(answer.get(key)) for key in ("low", "high", "tolerance"))  # type: ignore[arg-type]
+    if low is None or high is None or tolerance is None:
+        return Html("")
+    plot = Plot(Scale(0.0, 1.08 * max(high, 2.0 * tolerance, 1e-6)), Scale(0.0, 1.0))
+    style = "beyond" if answer["verdict"] == "miscalibrated" else "observed"
+    edge = plot.across(min(low, high))
+    bar = tag("rect", x=edge, width=_width(plot, low, high), y="36%", height="28%", class_=f"worst {style}")
     shapes = [
         plot.segment(0.0, 0.5, plot.x.high, 0.5, "axis"),
         plot.segment(0.0, 0.3, 0.0, 0.7, "limit"),
-        band,
-        mark(value, 0.5, "beyond" if value > high else "observed", radius=6),
+        bar,
+        plot.segment(tolerance, 0.1, tolerance, 0.9, "promise"),
     ]
-    text = f"Observed {figure(value)}; chance alone gives {figure(low)} to {figure(high)} in 95 of 100 cases."
-    picture = drawing("strip", f"{plain_symbol(quantity['name'])} against chance", text, *shapes, style="strip")
-    kind = "beyond" if value > high else "observed"
-    words = f"observed error {figure(value)}, {_against(value, low, high)}"
-    key = legend((kind, words), ("band", f"what chance alone gives, {figure(low)} to {figure(high)}"))
-    meaning = join([symbol(quantity["name"]), ": ", clip(quantity["meaning"], 300)])
+    ends = f"{points(low, _places(high))[1:] if low > 0 else '0'} to {points(high, _places(high))[1:] or '0'} points"
+    allowed = f"tolerance, {points(tolerance, _places(tolerance)).lstrip('+')} points"
+    text = f"The worst error lies between {ends} (95 % confidence); {allowed}."
+    picture = drawing("strip", "Worst error against the tolerance", text, *shapes, style="strip")
+    key = legend((style, f"worst error, {ends}"), ("promise", allowed))
+    meaning = (
+        "Worst error: the largest difference between observed and predicted rate in any group or range of predictions, "
+        "or per standard deviation of a feature, with a 95\u202f% interval that holds for all of them at once."
+    )
     return tag("figure", picture, key, tag("figcaption", meaning), class_="headline-strip")
 
 
-def _against(value: float, low: float, high: float) -> str:
-    if value > high:
-        return f"{figure(value / high, 2)} times the top of the band"
-    return "within the band" if value >= low else "below the band"
+def _places(size: float) -> int:
+    return max(1, decimals([size]))
 
 
 def _width(plot: Plot, low: float, high: float) -> str:
@@ -96,7 +97,7 @@ def _scores(scores: Scores | None) -> list[tuple[str, str]]:
     known = all_finite([scores["brier_calibration"], scores["brier_refinement"]])
     entries = [
         ("Brier score", scores["brier"], split if len(known) == 2 else "mean squared error"),
-        ("Log loss", scores["log_loss"], "in nats; lower is better"),
+        ("Log loss", scores["log_loss"], "in nats; probabilities kept 10⁻⁶ from 0 and 1"),
         ("AUC", scores["auc"], "ranking; ½ is guessing, 1 perfect"),
         ("ECE", scores["ece"], "mean gap over levels; includes noise"),
         ("Smooth ECE", scores["smooth_ece"], "mean gap, smoothed; includes noise"),

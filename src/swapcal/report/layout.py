@@ -13,8 +13,14 @@ SENTENCE_LENGTH = 800
 TALL = 30
 """Tables with more rows than this scroll inside their own frame on a screen (never in print)."""
 
-_SHAPES = {"calibrated": "M5 1A4 4 0 1 1 5 9A4 4 0 1 1 5 1Z", "miscalibrated": "M5 0L10 5L5 10L0 5Z"}
-_SHAPES["inconclusive"] = "M5 1.5A3.5 3.5 0 1 1 5 8.5A3.5 3.5 0 1 1 5 1.5Z"
+_SHAPES = {
+    "miscalibrated": "M5 0L10 5L5 10L0 5Z",
+    "small": "M5 2L8 5L5 8L2 5Z",
+    "no error found": "M5 1A4 4 0 1 1 5 9A4 4 0 1 1 5 1Z",
+    "undecided": "M5 1.5A3.5 3.5 0 1 1 5 8.5A3.5 3.5 0 1 1 5 1.5Z",
+}
+_SAID = {"small": "small error"}
+"""How a verdict is shown where it stands alone, unless by its own word."""
 
 
 def section(name: str, title: str, *content: str) -> Html:
@@ -100,7 +106,7 @@ def swatch(kind: str) -> Html:
 def badge(verdict: Verdict) -> Html:
     """Show a verdict as a shape and a word, so that colour is never the only sign."""
     shape = tag("svg", tag("path", d=_SHAPES[verdict]), width="10", height="10", aria_hidden="true")
-    return tag("span", shape, verdict, class_=f"verdict {verdict}")
+    return tag("span", shape, _SAID.get(verdict, verdict), class_=f"verdict {verdict.split()[0]}")
 
 
 def hidden(shown: int, total: int, noun: str, rule: str) -> Html:

@@ -62,10 +62,10 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> identity = dict(title="Rain", swapcal_version="0.1.0", schema_version=1, data_hash="ab",
+    >>> identity = dict(title="Rain", swapcal_version="0.1.0", schema_version=2, data_hash="ab",
     ...                 settings_hash="cd", python_version="3.12", numpy_version="2.1", n=3, total_weight=3.0,
     ...                 first_time=None, last_time=None, created_at="2026-01-01", prediction="p", label="y")
-    >>> headline = dict(verdict="inconclusive", sentence="Three rows are too few to tell.")
+    >>> headline = dict(verdict="undecided", sentence="Three rows are too few to tell.")
     >>> page = render(dict(identity=identity, headline=headline))
     >>> page.startswith("<!doctype html>"), "Three rows are too few to tell." in page
     (True, True)

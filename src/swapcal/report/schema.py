@@ -12,11 +12,12 @@ is left out of the page. Fields are only ever added, as ``NotRequired``; a chang
 
 from typing import Literal, NotRequired, TypedDict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the layout below; stored in `Identity` and shown on the page."""
 
-Verdict = Literal["calibrated", "miscalibrated", "inconclusive"]
-"""The one-word answer: no error beyond chance, some error beyond chance, or too little data to say."""
+Verdict = Literal["miscalibrated", "small", "no error found", "undecided"]
+"""The answer: an error beyond chance, surely above the tolerance; one surely below it; none beyond chance; or the data
+do not decide. Nothing is ever called calibrated: not finding an error does not show that there is none."""
 
 
 class Identity(TypedDict):
@@ -64,15 +65,29 @@ class Headline(TypedDict):
     """The answer, first thing on the page."""
 
     verdict: Verdict
-    """One of the three words of `Verdict`."""
+    """One of the words of `Verdict`."""
     sentence: str
     """One sentence a reader without statistics understands, with the figure that decides it."""
     detail: NotRequired[str]
-    """A second sentence: where the largest error sits, or what would be needed to know more."""
+    """A second sentence: how large the worst error is, or what would have been noticed."""
+    warnings: NotRequired[list[str]]
+    """What must be known before the figures are trusted, one sentence each; shown with the verdict."""
+    beyond_chance: NotRequired[bool]
+    """Whether chance is refuted as the explanation of the errors, by one simultaneous test."""
     p_value: NotRequired[float | None]
-    """Simultaneous p-value behind the verdict."""
+    """Simultaneous p-value of that test."""
     alpha: NotRequired[float]
     """Level of the test behind the verdict, usually 0.05."""
+    low: NotRequired[float | None]
+    """Lower end of the worst error's 95 % interval, as a difference of probabilities."""
+    high: NotRequired[float | None]
+    """Upper end of the same interval."""
+    tolerance: NotRequired[float | None]
+    """Largest error called small."""
+    detectable: NotRequired[float | None]
+    """Smallest error over all rows that would have been found with probability 80 %."""
+    groups_unresolved: NotRequired[int]
+    """Groups too small for their error to be told from the tolerance."""
 
 
 class Quantity(TypedDict):
@@ -118,7 +133,7 @@ class Scores(TypedDict):
     brier_refinement: float | None
     """Refinement part of the Brier score (lower is better)."""
     log_loss: float | None
-    """Mean negative log likelihood, in nats."""
+    """Mean negative log likelihood, in nats, of probabilities kept 10⁻⁶ away from 0 and 1."""
     auc: float | None
     """Area under the ROC curve; None with one class only."""
     ece: float | None
@@ -190,15 +205,17 @@ class Group(TypedDict):
     gap: float | None
     """`mean_y` − `mean_p`: positive when outcomes happen more often than predicted."""
     low: float | None
-    """Lower end of the gap's confidence interval."""
+    """Lower end of the gap's 95 % interval, simultaneous over all groups and ranges examined."""
     high: float | None
-    """Upper end of the gap's confidence interval."""
+    """Upper end of the same interval."""
     small: bool
-    """True when the group is too small for the interval to be trusted."""
-    adjusted_p: float | None
-    """p-value after adjustment for the number of groups."""
+    """True when the group is too small to be tested."""
+    p_value: float | None
+    """p-value of the group's gap, simultaneous over everything examined."""
+    detectable: NotRequired[float | None]
+    """Smallest error of the group that would have been found with probability 80 %."""
     verdict: Verdict
-    """Verdict for the group after the adjustment."""
+    """Verdict for the group, from the same intervals as the headline's."""
 
 
 class Coefficient(TypedDict):
@@ -265,6 +282,10 @@ class Witness(TypedDict):
     """Name of the group, when the witness is one; the direction then has one coefficient."""
     p_value: NotRequired[float | None]
     """Simultaneous p-value of this witness, adjusted over all levels and groups searched."""
+    gap_low: NotRequired[float | None]
+    """Lower end of the 95 % interval of its gap (or trend), simultaneous in the same sense."""
+    gap_high: NotRequired[float | None]
+    """Upper end of the same interval."""
     interval: NotRequired[list[float]]
     """Range [low, high] of predictions it lives on, when it is a window of levels."""
 

@@ -69,7 +69,7 @@ def _labels(plot: Plot, periods: Sequence[Period], picks: Sequence[int]) -> Html
     labels = []
     for i in picks:
         anchor = "end" if i == len(periods) - 1 and i > 0 else "mid"
-        labels.append(plot.write(i, low, clip(periods[i]["label"], 14), f"tick {anchor}", dy="1.45em"))
+        labels.append(plot.write(i, low, clip(periods[i]["label"], 16), f"tick {anchor}", dy="1.45em"))
         labels.append(plot.segment(i, plot.y.low, i, plot.y.high, "grid"))
     return join(labels)
 

@@ -34,15 +34,15 @@ def witnesses(findings: Findings) -> Html:
         return Html("")
     shown = everyone[:MOST_WITNESSES]
     lead = prose(
-        "The errors shown here are the largest over all levels, groups and combinations of features that "
-        "were examined, and each has a witness: the rows on which it is attained. Read a witness as a "
-        "pointer to where forecasts and outcomes part ways. How sure one can be is told by its adjusted "
-        "p-value, where it has one, and under “Errors against chance”."
+        "The surest errors over all levels, groups and combinations of features that were examined, the surest "
+        "first; each has a witness: the rows on which it is attained. Read a witness as a "
+        "pointer to where forecasts and outcomes part ways. How sure one can be is told by its p-value and interval, "
+        "which allow for everything examined, where it has them, and under “Errors against chance”."
     )
     known = {quantity["name"] for quantity in findings.get("quantities") or []}
     articles = [_witness(rank, witness, known) for rank, witness in enumerate(shown, start=1)]
-    rest = hidden(len(shown), len(everyone), "smaller witness", "the largest come first")
-    return section("witnesses", "Where the largest errors sit", lead, *articles, rest)
+    rest = hidden(len(shown), len(everyone), "smaller witness", "the surest come first")
+    return section("witnesses", "Where the errors sit", lead, *articles, rest)
 
 
 def _witness(rank: int, witness: Witness, known: set[str]) -> Html:
@@ -70,14 +70,19 @@ def _facts(witness: Witness, known: set[str]) -> Html:
     ]
     if gap is not None:
         name = "Gap" if group else "Gap along the direction"
-        pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points"))
+        pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points{_ends(witness, gap)}"))
     if finite(witness.get("p_value")) is not None:
-        pairs.append(("Adjusted p", p_value(witness.get("p_value"))))
+        pairs.append(("p", p_value(witness.get("p_value"))))
     if finite(witness["share"]) is not None:
         pairs.append(("Share of the error", percent(witness["share"], 0)))
     if witness["resembles"]:
         pairs.append(("Resembles", _resemblances(witness["resembles"])))
     return facts(pairs, "compact")
+
+
+def _ends(witness: Witness, gap: float) -> str:
+    low, high, places = finite(witness.get("gap_low")), finite(witness.get("gap_high")), max(1, decimals([gap]))
+    return "" if low is None or high is None else f" ({points(low, places)} to {points(high, places)})"
 
 
 def _interval(ends: Sequence[float]) -> str:

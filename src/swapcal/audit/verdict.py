@@ -1,0 +1,69 @@
+"""The verdict: beyond chance or not, how large, and against which tolerance."""
+
+from typing import Literal, NamedTuple
+
+Word = Literal["miscalibrated", "small", "no error found", "undecided"]
+
+ALPHA = 0.05
+"""Level of the one simultaneous test, and of every interval that belongs to it."""
+
+TOLERANCE = 0.01
+"""Errors up to one percentage point are called small unless the caller says otherwise."""
+
+
+class Verdict(NamedTuple):
+    """What the audit concludes, once: headline, marker, exit code and JSON all read it from here.
+
+    Attributes
+    ----------
+    word : see `judged`
+    beyond : whether chance is refuted as the explanation, at level `ALPHA`, by one test over everything examined
+    p_value : of that test
+    low, high : 95 % interval of the worst error, simultaneous over everything examined, 0.01 being one point
+    tolerance : largest error called small
+    detectable : smallest error over all rows that would have been found with probability 80 %; None if none would
+    unresolved : groups too small to tell their error from the tolerance; `high` does not speak for them
+    warnings : what a reader must know before trusting any of this
+    """
+
+    word: Word
+    beyond: bool
+    p_value: float
+    low: float
+    high: float
+    tolerance: float
+    detectable: float | None
+    unresolved: int
+    warnings: tuple[str, ...]
+
+
+def judged(beyond: bool, low: float, high: float, tolerance: float, *, tested: bool = True) -> Word:
+    """Return the word for an error whose size lies between `low` and `high`.
+
+    Examples
+    --------
+    >>> judged(True, 0.02, 0.05, 0.01), judged(True, 0.001, 0.004, 0.01)
+    ('miscalibrated', 'small')
+    >>> judged(True, 0.004, 0.03, 0.01), judged(False, 0.0, 0.03, 0.01), judged(False, 0.0, 1.0, 0.01, tested=False)
+    ('undecided', 'no error found', 'undecided')
+    """
+    if not beyond:
+        return "no error found" if tested else "undecided"
+    if low > tolerance:
+        return "miscalibrated"
+    return "small" if high <= tolerance else "undecided"
+
+
+def checked_tolerance(tolerance: float) -> float:
+    """Return the tolerance if it is a size of error.
+
+    Examples
+    --------
+    >>> checked_tolerance(5)
+    Traceback (most recent call last):
+    ValueError: tolerance: given 5, expected a difference of probabilities in [0, 1), such as 0.01 for one point
+    """
+    if not 0.0 <= tolerance < 1.0:
+        expected = "a difference of probabilities in [0, 1), such as 0.01 for one point"
+        raise ValueError(f"tolerance: given {tolerance:g}, expected {expected}")
+    return float(tolerance)

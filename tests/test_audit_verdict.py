@@ -1,0 +1,179 @@
+"""The verdict: honest about size, one object behind every word, and awake to outcomes that stand still."""
+
+import json
+
+import numpy as np
+import pytest
+
+from swapcal import Audit
+from swapcal.audit.constancy import stretches
+from swapcal.audit.verdict import ALPHA
+from swapcal.kernels.logloss import FLOOR, log_losses
+from swapcal.report import render
+
+REDRAWS = 150
+
+
+def family(rows=900, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.choice([0.1, 0.3, 0.5, 0.7, 0.9], rows)
+    groups = {"g": rng.integers(0, 6, rows).astype(str), "s": rng.choice(["f", "m"], rows, p=[0.2, 0.8])}
+    return p, groups, rng
+
+
+def true_gaps(audit, p, groups, chance):
+    """True gap of every group and of everyone in every window, added up in the plainest way."""
+    level = audit.levels.index(p)
+    members = [
+        np.ones(len(p), bool),
+        *(groups[c] == name for c, found, _ in audit._observed[0].columns for name in found),
+    ]
+    gaps = np.zeros((len(audit._scan.windows), len(members)))
+    for w, (first, last) in enumerate(audit._scan.windows):
+        for k, member in enumerate(members):
+            rows = member & (level >= first) & (level <= last)
+            gaps[w, k] = (chance - p)[rows].mean() if rows.any() else 0.0
+    return gaps
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.12, -0.12])
+def test_intervals_cover_all_true_gaps_and_the_worst_error_at_once(shift):
+    p, groups, rng = family()
+    chance = np.clip(p + shift * (groups["g"] == "3") + 0.5 * shift * (groups["s"] == "f"), 0.01, 0.99)
+    null = Audit(p, rng.random(len(p)) < p, groups=groups)._null()
+    together = worst = 0
+    for _ in range(REDRAWS):
+        audit = Audit(p, rng.random(len(p)) < chance, groups=groups)
+        audit._memory["null"] = null  # it depends on the predictions alone
+        true, verdict = true_gaps(audit, p, groups, chance), audit.verdict()
+        covered, spoken_for = True, [abs(true[-1, 0])]
+        for gaps, cells in zip(true, audit._sizes, strict=True):
+            inside = (cells.low <= gaps) & (gaps <= cells.high)
+            covered &= bool(inside[cells.usable].all())
+            spoken_for += np.abs(gaps[cells.usable & ((cells.p_value <= ALPHA) | (cells.half <= 0.01))]).tolist()
+        together += covered
+        worst += verdict.low <= max(spoken_for) <= verdict.high
+    assert together >= 0.9 * REDRAWS  # 95 % is meant; three standard deviations of the count are 5 %
+    assert worst >= 0.9 * REDRAWS
+
+
+def test_interval_leaves_zero_out_exactly_when_the_cell_is_rejected():
+    p, groups, rng = family(4000, seed=3)
+    audit = Audit(p, rng.random(4000) < p + 0.05 * (groups["g"] == "1"), groups=groups)
+    for cells in audit._sizes:
+        np.testing.assert_array_equal(cells.surely[cells.usable] > 0, cells.p_value[cells.usable] <= ALPHA)
+    assert (audit.test().p_value <= ALPHA) == any((cells.surely > 0).any() for cells in audit._sizes)
+
+
+@pytest.mark.parametrize(
+    ("shift", "rows", "word"),
+    [
+        (0.0, 4000, "no error found"),
+        (0.05, 40_000, "miscalibrated"),
+        (0.005, 800_000, "small"),
+        (0.02, 20_000, "undecided"),
+    ],
+)
+def test_one_verdict_drives_headline_table_marker_and_twin(shift, rows, word):
+    half = rows // 2
+    p, group = np.full(rows, 0.5), np.repeat(["a", "b"], half)
+    ones = round(half * 0.5), round(half * (0.5 + shift))
+    y = np.concatenate([np.arange(half) < n for n in ones]).astype(float)
+    audit = Audit(p, y, groups={"g": group})
+    verdict, found = audit.verdict(), audit.to_dict()
+    headline = found["headline"]
+    assert verdict.word == headline["verdict"] == word
+    assert (verdict.low, verdict.high) == pytest.approx((headline["low"], headline["high"]), abs=1e-8)
+    assert verdict.low <= shift <= verdict.high
+    rows_by_name = {row["name"]: row for row in found["groups"]}
+    assert rows_by_name["g = a"]["verdict"] == "no error found"
+    assert rows_by_name["g = b"]["verdict"] == word
+    for witness in found["witnesses"]:
+        if witness.get("p_value") is not None and witness["group"] in rows_by_name:
+            assert witness["p_value"] == rows_by_name[witness["group"]]["p_value"]
+    for word in (">calibrated<", ">inconclusive<", "times the top of the band"):
+        assert word not in render(found)
+
+
+def test_tolerance_is_the_callers_and_refused_when_it_is_no_size():
+    p = np.full(40_000, 0.5)
+    y = (np.arange(40_000) < 21_000).astype(float)
+    audit = Audit(p, y)
+    assert [audit.verdict(limit).word for limit in (0.001, 0.2)] == ["miscalibrated", "small"]
+    assert audit.to_dict(tolerance=0.2)["headline"]["verdict"] == "small"
+    for limit in (5, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="tolerance: given"):
+            audit.to_dict(tolerance=limit)
+
+
+def standing_still(where, rows=4000, dated=True):
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.2, 0.6, rows)
+    y = (rng.random(rows) < p).astype(float)
+    y[where] = 1.0
+    day = np.arange(rows) // 8
+    return p, y, np.datetime64("2014-01-01") + day if dated else day
+
+
+@pytest.mark.parametrize("where", [slice(3600, None), slice(0, 400), slice(1600, 2000)], ids=["end", "start", "inside"])
+def test_outcomes_that_stand_still_are_reported_with_the_verdict(where):
+    p, y, time = standing_still(where)
+    audit = Audit(p, y, time=time)
+    (one,) = stretches(audit._timeline)
+    assert (one.outcome, one.rows) == (1, pytest.approx(400, abs=3))
+    bounds = time[where][0], time[where][-1]
+    assert abs(np.datetime64(one.first) - bounds[0]) <= np.timedelta64(1, "D")
+    assert abs(np.datetime64(one.last) - bounds[1]) <= np.timedelta64(1, "D")
+    found = audit.to_dict()
+    assert one.first in found["headline"]["warnings"][0]
+    assert found["headline"]["warnings"][0] in render(found)
+    halves = [Audit(p[k::2], y[k::2], time=time[k::2]) for k in (0, 1)]
+    (merged,) = stretches((halves[0] + halves[1])._timeline)
+    assert merged[:4] == one[:4]
+
+
+def test_chance_rare_events_and_short_stretches_are_not_reported():
+    p, y, time = standing_still(slice(0, 15))
+    assert stretches(Audit(p, y, time=time)._timeline) == []
+    rng = np.random.default_rng(2)
+    rare = np.full(20_000, 0.004)
+    assert stretches(Audit(rare, rng.random(20_000) < rare, time=np.arange(20_000))._timeline) == []
+    _, y, time = standing_still(slice(3600, None), dated=False)
+    sure = np.where(np.arange(4000) >= 3600, 0.9999, 0.4)
+    assert stretches(Audit(sure, y, time=time)._timeline) == []
+
+
+def test_log_loss_has_one_rule():
+    p, y = np.array([0.0, 1.0, 0.3, 1e-9]), np.array([1.0, 1.0, 0.0, 1.0])
+    by_hand = [-np.log(FLOOR), -np.log(1 - FLOOR), -np.log(0.7), -np.log(FLOOR)]
+    np.testing.assert_allclose(log_losses(p, y), by_hand)
+    audit = Audit(p, y)
+    assert audit.log_loss() == pytest.approx(np.mean(by_hand))
+    found = audit.to_dict()
+    assert found["scores"]["log_loss"] == pytest.approx(np.mean(by_hand))
+    assert any("log loss" in note and f"{FLOOR:g}" in note for note in found["notes"])
+    assert any("probability 0" in text for text in found["headline"]["warnings"])
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_group_does_not_resemble_its_own_complement():
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["Female", "Male"], 6000)
+    tall = np.where((sex == "Male") ^ (rng.random(6000) < 0.1), "yes", "no")
+    y = rng.random(6000) < 0.5 + 0.1 * (sex == "Male")
+    found = Audit(np.full(6000, 0.5), y, groups={"sex": sex, "tall": tall}).to_dict()
+    named = [(w["group"], [one["group"] for one in w["resembles"]]) for w in found["witnesses"] if w.get("group")]
+    male = dict(named)["sex = Male"]
+    assert male == ["tall = yes"]
+    for name, alike in named:
+        assert not any(one.split(" = ")[0] == name.split(" = ")[0] for one in alike)
+
+
+def test_a_tolerance_too_coarse_for_rare_events_is_said_to_be():
+    p = np.full(400_000, 0.004)
+    y = (np.arange(400_000) < 2400).astype(float)
+    verdict = Audit(p, y).verdict()
+    assert verdict.word == "small"
+    assert "large beside the rate itself" in verdict.warnings[0]
+    assert Audit(p, y).verdict(0.0005).word == "miscalibrated"
+    assert Audit(np.full(400_000, 0.5), (np.arange(400_000) < 201_600).astype(float)).verdict()[0::8] == ("small", ())
