@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swapcal import Forecaster, bounds, errors, memory
-from swapcal.certificate import Certificate
+from swapcal.certificate import Certificate, _level_terms
 from swapcal.kernels.state import START, STEP, T_GAP
 from tests.adversaries import RULES, contexts, rules
 from tests.checks import COMBINATIONS, NAMES, build, stream
@@ -161,6 +161,19 @@ def test_realised_excess_needs_no_second_bound(learner):
     forecaster.run(X, y)
     certificate, state = forecaster.certificate(), forecaster._state
     assert certificate.learning <= float(np.sum(state.potential)) + SLACK
+
+
+@pytest.mark.parametrize("ridge", [1.0, 1000.0])
+def test_newton_steps_report_the_smaller_of_their_two_bounds(ridge):
+    """The regret of Online Newton Step has the prior at weight βω/2 = 1/100, the realised excess at λ."""
+    X, y = stream(300, 3)
+    forecaster = Forecaster(3, learner="ons-fast", levels=4, ridge=ridge)
+    forecaster.run(X, y)
+    certificate, state = forecaster.certificate(), forecaster._state
+    terms = np.array([_level_terms(state, slot, 3, ridge) for slot in range(5)]).sum(axis=0)
+    realised, newton = terms[1] + ridge * terms[2], np.sum(state.potential) + terms[2] / 100
+    assert certificate.learning + certificate.prior == pytest.approx(min(realised, newton), rel=1e-9)
+    assert certificate.prior == pytest.approx((ridge if realised < newton else 0.01) * terms[2], rel=1e-9)
 
 
 def test_a_fresh_certificate_is_empty_and_speaks():
