@@ -1,6 +1,7 @@
 """Probability forecasts that stay calibrated for every subgroup and every decision."""
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -38,13 +39,29 @@ def _app() -> Any:
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
     app.callback()(_about)
     for name in _wanted(sys.argv):
-        app.command(name)(_command(name))
+        command = _command(name)
+        app.command(name, help=_flowing(command.__doc__))(command)
+    if len(sys.argv) == 1 or "--help" in sys.argv:
+        _die_of_closed_pipes()
     return app
+
+
+def _flowing(text: str) -> str:
+    """Return paragraphs without their line breaks, which the help would keep."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _die_of_closed_pipes() -> None:
+    """Let `--help | head` end as any Unix tool does; there is nothing to clean up."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _advice(error: ModuleNotFoundError) -> str:
     """Return the line that installs what is missing; what no extra brings is a fault of ours."""
-    package = (error.name or "").split(".")[0]
+    if error.name is None:
+        return str(error)
+    package = error.name.split(".")[0]
     if package not in EXTRAS:
         raise error
     return f'this command needs {package}: pip install "swapcal[{EXTRAS[package]}]"'

@@ -70,10 +70,7 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
 
 def _loaded(console: Console) -> Any:
     with console.status("reading flights and weather"):
-        try:
-            return flights()
-        except ModuleNotFoundError as error:
-            raise ValueError(str(error)) from None
+        return flights()
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:

@@ -82,6 +82,7 @@ def forecast(
         run.kept = f"{out} is written, the rest is not" if out else run.kept
         if state is not None:
             live.save(state)
+            run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
         stopped = tally.rows < len(stream.y)
         if report is not None and not stopped:
             write_report(report, live, stream, tally, roles, source.name)

@@ -110,7 +110,7 @@ def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | Non
     y = _labels(table[roles.target], roles.target, bad, positive)
     time = _moments(table, roles.time, bad, source.dialect.dates)
     label_time = _moments(table, roles.label_time, bad, source.dialect.dates)
-    _check_clock(roles.time, time, label_time, bad)
+    _check_clock(table, roles, time, label_time, bad)
     _check_scores(table, roles, bad)
     if not skip:
         bad.refuse()
@@ -172,19 +172,18 @@ def _moments(table: pa.Table, name: str | None, bad: Bad, order: str) -> Array |
     return times
 
 
-def _check_clock(name: str | None, time: Array | None, label_time: Array | None, bad: Bad) -> None:
-    if time is None:
+def _check_clock(table: pa.Table, roles: Roles, time: Array | None, label_time: Array | None, bad: Bad) -> None:
+    if roles.time is None or time is None:
         return
-    bad.mark(np.isnan(time), f"column {name!r}: given nothing, expected a time", lambda row: "")
+    spelt = _spelt(table[roles.time])
+    bad.mark(np.isnan(time), f"column {roles.time!r}: given nothing, expected a time", spelt)
     latest = np.maximum.accumulate(np.where(bad.keep, time, -np.inf))
-    bad.mark(
-        time < latest,
-        f"column {name!r}: given time {VALUE}, which comes before that of an earlier row",
-        lambda row: f"{time[row]:.12g}",
-    )
-    if label_time is not None:
-        early = label_time < time
-        bad.mark(early, f"label time {VALUE} is before its forecast", lambda row: f"{label_time[row]:.12g}")
+    reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected the order of time"
+    bad.mark(time < latest, reason, spelt)
+    if roles.label_time is not None and label_time is not None:
+        label = _spelt(table[roles.label_time])
+        reason = f"column {roles.label_time!r}: given {VALUE}, expected no label before its forecast"
+        bad.mark(label_time < time, reason, lambda row: f"{label(row)} for a forecast at {spelt(row)}")
 
 
 def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
@@ -200,4 +199,10 @@ def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
 
 
 def _spelt(column: Any) -> Callable[[int], str]:
-    return lambda row: repr(column[row].as_py())
+    """Return how to quote a row's value as the file spells it: text in quotes, dates and numbers bare."""
+
+    def spelt(row: int) -> str:
+        value = column[row].as_py()
+        return repr(value) if isinstance(value, str) else str(value)
+
+    return spelt

@@ -51,6 +51,7 @@ class Delimited:
             source = pacsv.open_csv(pa.PythonFile(self._opened.stream(), mode="r"), reading, self._parse(), convert)
             for batch in source:
                 yield pa.Table.from_batches([batch]), self._opened.share()
+            self._refuse_open_quote()
         except pa.ArrowException as error:
             raise self._explained(error) from None
 
@@ -65,9 +66,12 @@ class Delimited:
         reading = pacsv.ReadOptions(use_threads=False)
         convert = self._convert(declared, None)
         try:
-            return pacsv.read_csv(pa.PythonFile(self._opened.stream(), mode="r"), reading, self._parse(handle), convert)
+            source = pa.PythonFile(self._opened.stream(), mode="r")
+            table = pacsv.read_csv(source, reading, self._parse(handle), convert)
         except pa.ArrowException as error:
             raise self._explained(error) from None
+        self._refuse_open_quote()
+        return table
 
     def complaint(self, misfit: Ragged) -> str:
         """Say where a row has another width than the header."""
@@ -104,6 +108,8 @@ class Delimited:
 
     def _explained(self, error: Exception) -> InputError:
         name, text = self._opened.name, str(error)
+        if "Empty CSV" in text:
+            return InputError(f"{name} has no rows")
         if ragged := RAGGED.search(text):
             place, expected, given = (int(found or 0) for found in ragged.groups())
             return InputError(self.complaint(Ragged(place - 1, given, expected)))
@@ -119,27 +125,47 @@ class Delimited:
         line = self._line(row) if row > 0 else None
         return "" if row < 1 else f"row {row}: " if line is None else f"row {row} (line {line}): "
 
+    def _refuse_open_quote(self) -> None:
+        """Refuse a quote that is never closed: it would swallow all rows after it without a word."""
+        if self._opened.quotes % 2:  # a lone quote inside a field is harmless, so look closely
+            scan = self._scan(lambda seen: False)
+            if scan is not None and not scan.closed:
+                raise InputError(f"{self._opened.name}: line {scan.line}: given a quote that is never closed")
+
     def _line(self, row: int) -> int | None:
         """Return the line on which a row begins, if the file can be read once more."""
+        scan = self._scan(lambda seen: seen == row)
+        return None if scan is None or not scan.closed else scan.line
+
+    def _scan(self, stop: Callable[[int], bool]) -> "Scan | None":
+        """Read once more, if that is possible, until `stop` says so of the number of a row."""
         if self._opened.is_whole:
-            return self._line_in(io.BytesIO(self._opened.head), row)
+            return _scanned(io.BytesIO(self._opened.head), self.delimiter, stop)
         if self._again is None:
             return None
         with self._again() as again:
-            return self._line_in(again.stream(), row)
+            return _scanned(again.stream(), self.delimiter, stop)
 
-    def _line_in(self, stream: Any, row: int) -> int | None:
-        text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-        reader, begins, seen = csv.reader(text, delimiter=self.delimiter), 1, -1
-        try:
-            for record in reader:
-                seen += bool(record)
-                if seen == row:
-                    return begins
-                begins = reader.line_num + 1
-        except (csv.Error, InputError):
-            return None
-        return None
+
+class Scan(NamedTuple):
+    """The line on which the last row looked at begins, and whether it ended outside quotes."""
+
+    line: int
+    closed: bool
+
+
+def _scanned(stream: Any, delimiter: str, stop: Callable[[int], bool]) -> Scan | None:
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+    reader, begins, seen = csv.reader(text, delimiter=delimiter, strict=True), 1, -1
+    try:
+        for record in reader:
+            seen += bool(record)
+            if stop(seen):
+                break
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        return Scan(begins, False) if "unexpected end" in str(error) else None
+    return Scan(begins, True)
 
 
 _KINDS = {"double": Kind.number, "int64": Kind.number, "bool": Kind.truth, "timestamp": Kind.time, "date32": Kind.time}

@@ -47,7 +47,9 @@ class JsonLines:
 
     def _object(self, number: int, line: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(line, object_pairs_hook=_distinct)
+            found = json.loads(line.strip(), object_pairs_hook=_distinct)
+        except InputError as error:
+            raise InputError(f"{self._opened.name}: line {number}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self._opened.name}: line {number}: given no JSON object ({error})") from None
         if not isinstance(found, dict):
@@ -81,7 +83,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two values are called {twice!r}")
+        raise InputError(f"two values are called {twice!r}, expected different names")
     return found
 
 

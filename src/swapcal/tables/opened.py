@@ -54,6 +54,7 @@ class Opened:
             head.append(chunk)
         self.head = b"".join(head)
         self._rest = raw
+        self.quotes = 0
         if not self.head.strip():
             raise InputError(f"{self.name}: empty, expected a header and rows")
 
@@ -94,7 +95,12 @@ class Opened:
 
     def stream(self) -> io.BufferedReader:
         """Return the text from its beginning; can be asked for once."""
-        return io.BufferedReader(Chunks(chain([self.head], self._rest)), CHUNK)
+        return io.BufferedReader(Chunks(self._counted()), CHUNK)
+
+    def _counted(self) -> Iterator[bytes]:
+        for piece in chain([self.head], self._rest):
+            self.quotes += piece.count(b'"')
+            yield piece
 
     def seekable(self) -> Any:
         """Return the file itself, or standard input in memory: what Parquet needs."""

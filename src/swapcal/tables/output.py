@@ -32,8 +32,10 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place]) -> None:
     taken: dict[str, str | Path] = {}
     read = [place for place in inputs if place is not None and str(place) != "-"]
     for option, place in outputs.items():
-        if place is None or str(place) == "-":
+        if place is None or place == "-":  # only tables, whose places are text, go to standard output
             continue
+        if str(place) == "-":
+            raise InputError(f"{option}: given -, expected the name of a file")
         _refuse_strange(option, Path(place))
         for other in read:
             if _same(place, other):
@@ -56,7 +58,7 @@ def _refuse_strange(option: str, place: Path) -> None:
         raise InputError(f"{option}: given {place}, which cannot be written ({error.strerror})") from None
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
-        raise InputError(f"{option}: given {place}, which is {what}; expected a file, or - for standard output")
+        raise InputError(f"{option}: given {place}, which is {what}; expected a file")
 
 
 def _same(one: str | Path, other: str | Path) -> bool:
