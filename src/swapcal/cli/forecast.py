@@ -3,8 +3,8 @@
 import json
 import math
 import time as clock
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -158,7 +158,7 @@ def run_stream(live: Live, stream: Stream, out: str | None, run: Run, *, keep: b
     """Forecast and learn piece by piece, writing as it goes, until the end or Ctrl-C."""
     tally, start = Tally(("issued", "mean", *live.experts)), clock.perf_counter()
     with bar(run.console, "forecasting") as shown, table_writer(out) as write, stoppable() as stopping:
-        for first, encoded in _encoded_ahead(live, stream):
+        for first, encoded in _encoded_ahead(live, stream, stopping):
             cut = slice(first, first + PIECE)
             trace = live.trace(
                 encoded, stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
@@ -169,19 +169,22 @@ def run_stream(live: Live, stream: Stream, out: str | None, run: Run, *, keep: b
             write(_rows(stream, trace, cut))
             tally.seconds = clock.perf_counter() - start
             shown.to(tally.rows, tally.rows / len(stream.y), f"Brier {tally.brier()[1]:.4f}")
-            if stopping():
-                break
     return tally
 
 
-def _encoded_ahead(live: Live, stream: Stream) -> Iterator[tuple[int, Encoded]]:
-    """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock."""
+def _encoded_ahead(live: Live, stream: Stream, stopping: Callable[[], bool]) -> Iterator[tuple[int, Encoded]]:
+    """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
+
+    Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
+    would know rows it never forecast.
+    """
     with ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
+        ahead: Future[Encoded] | None = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
         for first in range(0, len(stream.y), PIECE):
-            encoded = ahead.result()
-            if first + PIECE < len(stream.y):
-                ahead = pool.submit(live.contexts.encode, stream.features.slice(first + PIECE, PIECE))
+            if ahead is None:
+                return
+            encoded, rest = ahead.result(), stream.features.slice(first + PIECE, PIECE)
+            ahead = None if not len(rest) or stopping() else pool.submit(live.contexts.encode, rest)
             yield first, encoded
 
 

@@ -62,7 +62,7 @@ def _text(error: Any) -> str:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let a first Ctrl-C ask for a stop after the piece in hand: what is kept is whole. A second one stops at once."""
+    """Let a first Ctrl-C ask for a stop after the pieces in hand: what is kept is whole. A second one stops at once."""
     asked = threading.Event()
 
     def ask(number: int, frame: Any) -> None:
