@@ -15,6 +15,7 @@ EXTRAS = {"typer": "cli", "click": "cli", "rich": "cli", "pyarrow": "cli", "nycf
 """Packages that come with an extra."""
 
 BAD_INPUT, STOPPED, PIPE_CLOSED = 2, 130, 141
+"""Exit codes: bad input; Ctrl-C; the reader of standard output went away (128 + SIGPIPE, as from any Unix tool)."""
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave(STOPPED)
     except ModuleNotFoundError as error:
-        print(f"swapcal: {_advice(error)}", file=sys.stderr)
+        print(f"swapcal: {advice(error)}", file=sys.stderr)
         _leave(BAD_INPUT)
 
 
@@ -57,7 +58,7 @@ def _die_of_closed_pipes() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-def _advice(error: ModuleNotFoundError) -> str:
+def advice(error: ModuleNotFoundError) -> str:
     """Return the line that installs what is missing; what no extra brings is a fault of ours."""
     if error.name is None:
         return str(error)

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from swapcal.archive import ArchiveError
-from swapcal.cli import options
+from swapcal.cli import STOPPED, options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
-from swapcal.cli.running import STOPPED, Run, running, stoppable
+from swapcal.cli.running import Run, running, stoppable
 from swapcal.cli.stream_table import Roles, Stream, read_stream
 from swapcal.contexts import Encoded
 from swapcal.live import Live, Trace

@@ -12,8 +12,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
-BAD_INPUT, STOPPED, PIPE_CLOSED = 2, 130, 141
-"""Exit codes: bad input; Ctrl-C; the reader of standard output went away (128 + SIGPIPE, as from any Unix tool)."""
+from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 
 FAULTS = (ValueError, TypeError, KeyError, OSError, MemoryError, pa.ArrowException)
 
@@ -47,6 +46,9 @@ def running(command: str) -> Iterator[Run]:
     except KeyboardInterrupt:
         run.say(f"swapcal {command}: stopped; {run.kept}", "yellow")
         raise typer.Exit(STOPPED) from None
+    except ModuleNotFoundError as error:
+        run.say(f"swapcal {command}: {advice(error)}", "red")
+        raise typer.Exit(BAD_INPUT) from None
     except FAULTS as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             raise typer.Exit(PIPE_CLOSED) from None
