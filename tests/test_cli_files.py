@@ -123,6 +123,20 @@ def test_every_command_reads_every_format(tmp_path: Path, file: Path, model: Pat
     assert run("fit", other, "--target", "y", "--snapshots", 2, *options, "--out", tmp_path / "m").exit_code == 0
 
 
+def test_declared_categories_are_text_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("y,shop\n" + "".join(f"{y},{i % 20}\n" for i, (_, y, _) in enumerate(ROWS)))
+    papq.write_table(pacsv.read_csv(tmp_path / "in.csv"), tmp_path / "in.parquet")
+    for option in ("--categorical", "--groups"):
+        found = []
+        for name in ("in.csv", "in.parquet"):
+            model, out = tmp_path / "m", tmp_path / "out.csv"
+            fit = run("fit", tmp_path / name, "--target", "y", option, "shop", "--snapshots", 2, "--out", model)
+            assert fit.exit_code == 0, fit.stderr
+            assert run("predict", model, tmp_path / name, "--out", out).exit_code == 0
+            found.append(out.read_text())
+        assert found[0] == found[1]
+
+
 WRONG: dict[str, tuple[bytes, str]] = {
     "empty.csv": (b"", "empty, expected a header and rows"),
     "blank.csv": (b"\n\n", "empty, expected a header and rows"),

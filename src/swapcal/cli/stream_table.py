@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from swapcal.cli.running import Run
 from swapcal.tables import InputError, Kind, Source
-from swapcal.tables.kinds import TIME, is_text, parsed
+from swapcal.tables.kinds import TIME, is_text, parsed, settled
 from swapcal.tables.moments import moments
 from swapcal.tables.outcomes import EXPECTED, outcomes
 
@@ -105,6 +105,9 @@ def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | Non
     texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
     kinds = {**dict.fromkeys(roles.special(), Kind.raw), **dict.fromkeys(roles.drop, Kind.raw)}
     table, rows, ragged, complaint = source.whole({**kinds, **dict.fromkeys(texts, Kind.text)})
+    for name in dict.fromkeys([*roles.groups, *roles.categorical]):
+        column = settled(table[name], name, Kind.text, 1)  # categories are text whatever the format of the file
+        table = table.set_column(table.column_names.index(name), name, column)
     bad = Bad(rows, ragged, complaint)
     table = _numbers_where_meant(table, roles, bad, source.dialect.decimal)
     y = _labels(table[roles.target], roles.target, bad, positive)

@@ -78,7 +78,7 @@ class Source:
         if not len(table) and not ragged:
             raise InputError(f"{self.name} has no rows")
         left_out = np.array([misfit.row for misfit in ragged], np.int64)
-        rows = np.setdiff1d(np.arange(1, 1 + len(table) + len(left_out)), left_out)
+        rows = np.delete(np.arange(1, 1 + len(table) + len(left_out)), left_out - 1)
         self._refuse_commas(table, [name for name in table.column_names if kinds.get(name, Kind.any) is Kind.any])
         return Whole(table, rows, len(ragged), self._format.complaint(ragged[0]) if ragged else "")
 
