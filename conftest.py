@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 NEEDS = {
     "src/swapcal/cli": ("typer", "rich", "pyarrow"),
+    "src/swapcal/tables": ("pyarrow",),
     "src/swapcal/adapters/sklearn.py": ("sklearn",),
     "src/swapcal/adapters/river.py": ("river",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),

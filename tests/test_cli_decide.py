@@ -112,7 +112,7 @@ def test_the_summary_reports_realised_costs(source, rows):
         (("--prob", "q", "--loss", "squared"), "'q'"),
         (("--prob", "p"), "no loss given"),
         (("--prob", "p", "--loss", "pinbal:0.9"), "unknown loss 'pinbal'"),
-        (("--prob", "value", "--loss", "squared"), "rows 1 to 3000: probability p is"),
+        (("--prob", "value", "--loss", "squared"), "expected a probability in [0, 1]"),
         (("--prob", "p", "--loss", "newsvendor:under=@worth"), "'worth'"),
         (("--prob", "p", "--loss", "squared", "--loss", "squared"), "two losses are called 'squared'"),
         (("--prob", "p", "--loss-file", "missing.toml"), "missing.toml"),
@@ -134,4 +134,4 @@ def test_missing_and_empty_files(tmp_path):
     assert "has no rows" in empty.stderr
     parquet = tmp_path / "t.parquet"
     papq.write_table(pa.table({"p": [0.5]}), parquet)
-    assert "column 'q' is not in" in run(parquet, "--prob", "q", "--loss", "squared").stderr
+    assert "no column 'q'" in run(parquet, "--prob", "q", "--loss", "squared").stderr

@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -19,9 +20,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 from swapcal import SwapClassifier  # noqa: E402
 
 EXPLAINED = {
-    "check_sample_weight_equivalence_on_dense_data": (
+    f"check_sample_weight_equivalence_on_{kind}_data": (
         "an online pass over a row of weight 2 differs from meeting it twice; only the weighted sums agree"
-    ),
+    )
+    for kind in ("dense", "sparse")
 }
 
 
@@ -197,3 +199,15 @@ def test_one_vs_rest_serves_many_classes(frame: Any) -> None:
     X, _, _ = frame
     model = OneVsRestClassifier(SwapClassifier(random_state=0)).fit(X[["x", "u"]].to_numpy(), X["shop"])
     assert np.allclose(model.predict_proba(X[["x", "u"]].to_numpy()[:5]).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "csr_array", "csc_array", "coo_array"])
+def test_sparse_input_gives_what_the_dense_one_gives(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((300, 4)) < 0.7, 0.0, rng.normal(size=(300, 4)))
+    y = (rng.random(300) < 0.3 + 0.4 * (X[:, 0] > 0)).astype(int)
+    thin = getattr(scipy.sparse, kind)(X)
+    settings: dict[str, Any] = {"groups": [1], "snapshots": 2, "random_state": 0}
+    dense, sparse = SwapClassifier(**settings).fit(X, y), SwapClassifier(**settings).fit(thin, y)
+    np.testing.assert_array_equal(sparse.predict_proba(thin), dense.predict_proba(X))
+    np.testing.assert_array_equal(sparse.predict(thin), dense.predict(X))

@@ -187,13 +187,23 @@ def _open(native: Any) -> Any:
         native = pa.Table.from_batches([native])
     frame = nw.from_native(native, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
-        return frame.collect()
+        return _collected(frame)
     if isinstance(frame, nw.DataFrame):
         return frame
     raise TypeError(
         "expected a pandas, polars or pyarrow table, a duckdb relation or a mapping of columns, "
         f"got {type(native).__name__}"
     )
+
+
+def _collected(frame: "nw.LazyFrame[Any]") -> Any:
+    try:
+        return frame.collect()
+    except ModuleNotFoundError as error:
+        given = type(frame.to_native()).__name__
+        raise ModuleNotFoundError(
+            f'a {given} needs {error.name}: pip install "swapcal[cli]"', name=error.name
+        ) from None
 
 
 def _is_record_batch(value: Any) -> bool:

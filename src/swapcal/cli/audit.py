@@ -1,45 +1,46 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
 import json as codec
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as papq
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from swapcal.audit import Audit
 from swapcal.audit.verdict import TOLERANCE
-from swapcal.frames import UnknownColumnError
+from swapcal.cli import options
+from swapcal.cli.options import listed
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
+from swapcal.tables import Dialect, InputError, Kind, Part, Source, open_source
+from swapcal.tables.kinds import floats, probabilities, within
+from swapcal.tables.moments import timed
+from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.output import protect, write_text
 
-BATCH_ROWS = 1 << 17
-CSV_BLOCK = 1 << 24
-READ_BUFFER = 1 << 20
-FAILED, COULD_NOT_RUN, UNDECIDED = 1, 2, 3
-
-Batches = Iterator[tuple[pa.Table, float]]
+FAILED, UNDECIDED = 1, 3
 
 
 def audit(
-    file: Annotated[str, typer.Argument(help="CSV (also .gz) or Parquet; - reads CSV from standard input.")],
-    prob: Annotated[str, typer.Option(help="Column of predicted probabilities.")],
-    target: Annotated[str, typer.Option(help="Column of outcomes in [0, 1].")],
+    file: options.File,
+    prob: options.Prob,
+    target: options.Target,
     features: Annotated[list[str] | None, typer.Option(help="Feature columns, comma-separated; repeatable.")] = None,
-    groups: Annotated[list[str] | None, typer.Option(help="Group columns, comma-separated; repeatable.")] = None,
+    groups: options.Groups = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
     issued: Annotated[str | None, typer.Option(help="Columns low,high,weight of the issued distribution.")] = None,
     levels: Annotated[int | None, typer.Option(help="Number of equal intervals of predictions.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the report here, as one HTML file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
     loss: Annotated[
         list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
@@ -56,32 +57,36 @@ def audit(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulated noise floor.")] = 0,
+    positive: options.Positive = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Audit predicted probabilities: exact errors, the worst groups, and what chance alone would give.
 
-    The file is read in batches, so it may be larger than memory; features are scaled by the first batch.
+    The file is read in batches, so it may be larger than memory; features are scaled by the first batch. Rows without
+    an outcome are left out and counted. Rows in messages count from 1, without the header.
     The verdict is "miscalibrated" if the worst error is beyond chance and surely above the tolerance, "small" if it is
     beyond chance and surely within it, "no error found" if nothing is beyond chance, and else "undecided".
     Exit code 0: no gate given, or no error found, or small; 1: miscalibrated, under --strict or --fail-above;
     2: could not run; 3: undecided, under --strict.
     """
-    console = Console(stderr=True)
-    names: dict[str, Any] = {
-        "prob": prob,
-        "target": target,
-        "features": _listed(features),
-        "groups": _listed(groups),
-        "time": time,
-        "weights": weights,
-    }
-    try:
-        names["issued"] = _three(issued)
-        found = _read(file, names, levels, title or _name(file), seed, console)
+    with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+        protect([file], {"--out": out, "--json": json})
+        names: dict[str, Any] = {
+            "prob": prob,
+            "target": target,
+            "features": listed(features, source.columns),
+            "groups": listed(groups, source.columns),
+            "time": time,
+            "weights": weights,
+            "issued": _three(issued),
+        }
+        found = _read(source, names, positive, run, levels=levels, title=title or _name(file), seed=seed)
         findings = _save(found, loss or [], out, json, tolerance if fail_above is None else fail_above)
-    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
-        console.print(f"swapcal audit: {error}", style="red", markup=False, highlight=False)
-        raise typer.Exit(COULD_NOT_RUN) from None
-    _show(findings, Console())
+        run.kept = "the report is written"
+        _show(findings, Output())
     verdict = findings["headline"]["verdict"]
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
@@ -89,26 +94,55 @@ def audit(
         raise typer.Exit(UNDECIDED)
 
 
-def _read(file: str, names: dict[str, Any], levels: int | None, title: str, seed: int, console: Console) -> Audit:
-    columns = [names["prob"], names["target"], *names["features"], *names["groups"]]
-    columns += [name for name in (names["time"], names["weights"], *(names["issued"] or ())) if name]
+def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run, **settings: Any) -> Audit:
     found: Audit | None = None
-    rows = 0
-    with _progress(console) as step:
-        for batch, share in _batches(file, list(dict.fromkeys(columns))):
+    rows = open_rows = 0
+    with bar(run.console, "reading") as shown:
+        for part in source.parts(_kinds(names)):
+            batch = _checked(part, names, positive, source.dialect)
             try:
-                if found is None:
-                    found = Audit.from_frame(batch, **names, levels=levels, title=title, seed=seed)
-                else:
+                if found is not None:
                     found.add(batch)
+                elif len(batch):
+                    found = Audit.from_frame(batch, **names, **settings)
             except (ValueError, TypeError) as error:
-                place = f"rows {rows + 1} to {rows + len(batch)}: " if rows else ""
-                raise type(error)(f"{place}{error}") from None
-            rows += len(batch)
-            step(rows, share)
+                raise type(error)(f"rows {part.first} to {part.first + len(part.table) - 1}: {error}") from None
+            rows += len(part.table)
+            open_rows += len(part.table) - len(batch)
+            shown.to(rows, part.share)
     if found is None:
-        raise ValueError(f"{file} has no rows")
+        raise InputError(f"column {names['target']!r}: none of {rows:,} rows has an outcome")
+    if open_rows:
+        run.say(f"left out {open_rows:,} of {rows:,} rows ({open_rows / rows:.1%}) without an outcome", "yellow")
     return found
+
+
+def _kinds(names: dict[str, Any]) -> dict[str, Kind]:
+    """Return what each column is read as; numbers that are also groups stay numbers."""
+    kinds = dict.fromkeys(names["groups"], Kind.text) | dict.fromkeys(names["features"], Kind.any)
+    kinds |= {names["time"]: Kind.time} if names["time"] else {}
+    kinds |= {name: Kind.number for name in (names["weights"], *(names["issued"] or ())) if name}
+    return {**kinds, names["target"]: Kind.raw, names["prob"]: Kind.number}
+
+
+def _checked(part: Part, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
+    """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
+    table, first = part.table, part.first
+    found = checked_outcomes(table[names["target"]], names["target"], first, positive)
+    for name in (names["prob"], *(names["issued"] or ())):
+        probabilities(table[name], name, first)
+    if names["weights"]:
+        weights = floats(table[names["weights"]])
+        within(weights, names["weights"], first, "a positive number", (weights > 0.0) & np.isfinite(weights))
+    if names["time"]:
+        times = timed(table[names["time"]], names["time"], first, dialect.dates)
+        if times.null_count:
+            row = times.is_null().index(True).as_py()
+            raise InputError(f"row {first + row}: column {names['time']!r}: given nothing, expected a time")
+        table = table.set_column(table.column_names.index(names["time"]), names["time"], times)
+    if names["prob"] != names["target"]:
+        table = table.set_column(table.column_names.index(names["target"]), names["target"], pa.array(found))
+    return table.filter(pa.array(~np.isnan(found)))
 
 
 def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | None, tolerance: float) -> Findings:
@@ -117,9 +151,9 @@ def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | No
     text = found.to_json(losses=losses, created_at=created, tolerance=tolerance)
     findings: Findings = codec.loads(text)
     if json is not None:
-        json.write_text(text, encoding="utf-8")
+        write_text(json, text)
     if out is not None:
-        out.write_text(render(findings), encoding="utf-8")
+        write_text(out, render(findings))
     return findings
 
 
@@ -150,15 +184,10 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def _listed(values: Sequence[str] | None) -> list[str]:
-    """Columns from options that may be repeated and comma-separated."""
-    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
-
-
 def _three(issued: str | None) -> tuple[str, str, str] | None:
     if issued is None:
         return None
-    names = _listed([issued])
+    names = listed([issued])
     if len(names) != 3:
         raise ValueError(f"--issued needs three columns low,high,weight, got {issued!r}")
     return names[0], names[1], names[2]
@@ -166,67 +195,3 @@ def _three(issued: str | None) -> tuple[str, str, str] | None:
 
 def _name(file: str) -> str:
     return "standard input" if file == "-" else Path(file).name
-
-
-def _batches(file: str, columns: list[str]) -> Batches:
-    """Batches of the named columns, each with the share of the file read so far."""
-    if file != "-" and not Path(file).is_file():
-        raise FileNotFoundError(f"no file {file}")
-    return _parquet(file, columns) if file.endswith((".parquet", ".pq")) else _csv(file, columns)
-
-
-def _parquet(file: str, columns: list[str]) -> Batches:
-    # Buffering ahead would keep every column read so far; a small buffer bounds memory by the batch.
-    with papq.ParquetFile(file, buffer_size=READ_BUFFER, pre_buffer=False) as source:
-        _require(columns, source.schema_arrow.names)
-        total, seen = max(1, source.metadata.num_rows), 0
-        for batch in source.iter_batches(batch_size=BATCH_ROWS, columns=columns):
-            seen += len(batch)
-            if len(batch):
-                yield pa.Table.from_batches([batch]), seen / total
-
-
-def _csv(file: str, columns: list[str]) -> Batches:
-    reading = pacsv.ReadOptions(block_size=CSV_BLOCK)
-    source: Any = sys.stdin.buffer
-    if file != "-":
-        with pacsv.open_csv(file, read_options=reading) as peek:
-            _require(columns, peek.schema.names)
-        source = file
-    keep = pacsv.ConvertOptions(include_columns=columns if file != "-" else None, strings_can_be_null=True)
-    with pacsv.open_csv(source, read_options=reading, convert_options=keep) as reader:
-        _require(columns, reader.schema.names)
-        size = Path(file).stat().st_size if file != "-" else 0
-        seen = 0
-        for batch in reader:
-            seen += batch.nbytes
-            if len(batch):
-                # Bytes in memory against bytes on disk: a rough share, held below one until the end.
-                yield pa.Table.from_batches([batch]).select(columns), min(0.99, seen / max(1, 8 * size))
-
-
-def _require(columns: list[str], present: Sequence[str]) -> None:
-    for name in columns:
-        if name not in present:
-            raise UnknownColumnError(name, list(present))
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Any]:
-    bar = Progress(
-        TextColumn("{task.fields[rows]:,} rows"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]:,.0f} rows/s"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("reading", total=1.0, rows=0, rate=0.0)
-
-        def step(rows: int, share: float) -> None:
-            elapsed = bar.tasks[0].elapsed or 1e-9
-            bar.update(task, completed=share, rows=rows, rate=rows / elapsed)
-
-        yield step

@@ -8,15 +8,17 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from swapcal.audit import Audit
 from swapcal.cli.audit import show_headline
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Output, Run, running
 from swapcal.datasets.flights import FEATURES, GROUPS, flights
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
+from swapcal.tables.output import protect, write_text
 
 Array = NDArray[np.float64]
 
@@ -35,7 +37,12 @@ def demo(
     Each flight is forecast before its outcome is learned. "Before" is a plain online logistic regression on the same
     records; "after" is swapcal wrapped around it and its siblings. Nothing is tuned.
     """
-    console = Console()
+    with running("demo") as run:
+        protect([], {"--out": out})
+        _demo(out, rows, Output(), run)
+
+
+def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     console.print("Will this flight be 15 minutes late, cancelled or diverted? Every departure from New York in 2013.")
     table = _loaded(console)
     table = table.slice(0, rows) if rows else table
@@ -61,30 +68,24 @@ def demo(
         f"Report: {out.resolve()}\nNext: swapcal forecast --help, swapcal audit --help, docs/guide.md",
         highlight=False,
     )
+    run.kept = f"{out} is written"
 
 
 def _loaded(console: Console) -> Any:
     with console.status("reading flights and weather"):
-        try:
-            return flights()
-        except ModuleNotFoundError as error:
-            console.print(f"swapcal demo: {error}", style="red", markup=False)
-            raise typer.Exit(2) from None
+        return flights()
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:
-    columns = (TextColumn("forecasting"), BarColumn(), TextColumn("{task.fields[news]}"), TimeElapsedColumn())
     traces: list[Trace] = []
-    squares, start = 0.0, time.perf_counter()
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task("", total=len(y), news="")
+    squares = 0.0
+    with bar(console, "forecasting") as shown:
         for first in range(0, len(y), PIECE):
             labels = y[first : first + PIECE]
             traces.append(live.trace(records.slice(first, PIECE), labels))
             squares += float(np.sum((traces[-1].forecast.mean - labels) ** 2))
             done = first + len(labels)
-            speed = done / (time.perf_counter() - start)
-            progress.update(task, completed=done, news=f"{speed:,.0f} rows/s, Brier {squares / done:.4f}")
+            shown.to(done, done / len(y), f"Brier {squares / done:.4f}")
     return traces
 
 
@@ -134,5 +135,5 @@ def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) ->
         time=table["t"].to_numpy(), names=live.names, title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
     found = audit.to_dict(certificate=live.certificate().as_dict())
-    out.write_text(render(found), encoding="utf-8")
+    write_text(out, render(found))
     return found

@@ -2,29 +2,37 @@
 
 import time as clock
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import typer
-from rich.console import Console
+from numpy.typing import NDArray
 
 from swapcal.batch.model import Model, Settings
-from swapcal.cli.model_file import BAD_INPUT, SCORE, TARGET, TYPES, bar, complain, plain, types_of
-from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
+from swapcal.cli import options
+from swapcal.cli.model_file import SCORE, SCORE_KIND, TARGET, TYPES, plain, scores_of, types_of
+from swapcal.cli.options import OnBadRow, listed, scored
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Run, running
+from swapcal.cli.stream_table import Roles, Stream, read_stream
 from swapcal.frames import Table
+from swapcal.tables import InputError, open_source
+from swapcal.tables.kinds import floats
+from swapcal.tables.output import protect
 
 
 def fit(
-    train: Annotated[str, typer.Argument(help="CSV (also .gz) or Parquet; - reads CSV from standard input.")],
-    target: Annotated[str, typer.Option(help="Column of 0/1 labels; rows without one are left out.")],
-    out: Annotated[Path, typer.Option(help="Model file to write.")],
+    file: options.File,
+    target: options.Target,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     score: Annotated[
-        str | None, typer.Option(help="Column with a model's probabilities on rows it was not trained on.")
+        str | None, typer.Option(help="Column with a model's probabilities (name:logit for logits) on new rows.")
     ] = None,
-    groups: Annotated[list[str] | None, typer.Option(help="Column to be calibrated by category; repeatable.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; repeatable.")] = None,
-    categorical: Annotated[list[str] | None, typer.Option(help="Column to read as categories; repeatable.")] = None,
+    groups: options.Groups = None,
+    drop: options.Drop = None,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
     levels: Annotated[
         str, typer.Option(help="adaptive, or the grid of a theorem: multicalibration, omniprediction, agnostic.")
     ] = "adaptive",
@@ -33,56 +41,72 @@ def fit(
     ] = None,
     snapshots: Annotated[int, typer.Option(help="Forecasters kept, out of one per row.")] = 32,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
+    on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the order of rows, folds and draws.")] = 0,
+    positive: options.Positive = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Fit swap-multicalibrated probabilities to a table, from features alone or around a model's score.
 
-    The model file holds arrays and names, no code and no rows. Exit code 0 on success, 2 on bad input.
+    The model file holds arrays and names, no code and no rows. Rows without an outcome are left out and counted. Rows
+    in messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
-    console = Console(stderr=True)
-    try:
+    with running("fit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+        protect([file], {"--out": out})
         settings = Settings(target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed)
-        scores = {score: "probability"} if score else {}
         roles = Roles(
             target,
-            scores=scores,
-            groups=tuple(groups or ()),
-            categorical=tuple(categorical or ()),
-            drop=tuple(drop or ()),
+            scores=scored([score] if score else None, source.columns),
+            groups=tuple(listed(groups, source.columns)),
+            numeric=tuple(listed(numeric, source.columns)),
+            categorical=tuple(listed(categorical, source.columns)),
+            drop=tuple(listed(drop, source.columns)),
         )
-        stream = read_stream(train, roles, skip=False)
+        stream = read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
         start = clock.perf_counter()
-        model = _fit(stream, roles, settings, console)
+        model = _fit(stream, roles, settings, run)
         model.save(out)
-    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
-        complain(console, "fit", error)
-        raise typer.Exit(BAD_INPUT) from None
-    seconds = clock.perf_counter() - start
-    console.print(f"{model.rows:,} rows, {model.dim} coordinates in {seconds:.1f} s → {out}", highlight=False)
-    console.print(str(model.certificate), highlight=False, soft_wrap=True)
+        run.kept = f"{out} is written"
+        run.say(f"{model.rows:,} rows, {model.dim} coordinates in {clock.perf_counter() - start:.1f} s → {out}")
+        stream.say_skipped(run)
+        run.say(str(model.certificate))
 
 
-def _fit(stream: Stream, roles: Roles, settings: Settings, console: Console) -> Model:
+def _fit(stream: Stream, roles: Roles, settings: Settings, run: Run) -> Model:
     labelled = ~np.isnan(stream.y)
     y = stream.y[labelled]
     if len(y) < 2 or y.min() == y.max():
-        raise InputError(f"column {roles.target!r}: {len(y)} labels of one kind, expected both 0 and 1")
+        raise InputError(f"column {roles.target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
+    if len(y) < len(stream.y):
+        left_out = len(stream.y) - len(y)
+        run.say(f"left out {left_out:,} of {len(stream.y):,} rows ({left_out / len(stream.y):.1%}) without an outcome",
+                "yellow")  # fmt: skip
     features = stream.features.filter(pa.array(labelled))
     scores = None
-    for name in roles.scores:
-        scores = np.asarray(features[name].cast(pa.float64()).to_numpy(zero_copy_only=False))
-        if np.isnan(scores).any():
-            row = int(stream.rows[labelled][np.isnan(scores)][0])
-            raise InputError(f"row {row}: no score in column {name!r}, expected a probability")
+    for name, kind in roles.scores.items():
+        scores = _scores(features[name], name, kind, stream.rows[labelled])
         features = features.drop_columns([name])
-    with bar(console, "fitting", len(y) * settings.passes) as step:
+    with bar(run.console, "fitting") as shown:
+        done, total = 0, len(y) * settings.passes
+
+        def step(rows: int) -> None:
+            nonlocal done
+            done += rows
+            shown.to(done, min(1.0, done / total))
+
         model = Model.fit(
-            Table(plain(features)),
-            y,
-            scores,
-            groups=list(roles.groups),
-            settings=settings,
-            progress=lambda rows: step(rows, None),
+            Table(plain(features)), y, scores, groups=list(roles.groups), settings=settings, progress=step
         )
-    model.notes = {SCORE: next(iter(roles.scores), None), TYPES: types_of(features), TARGET: roles.target}
+    scored_by, meaning = next(iter(roles.scores.items()), (None, "probability"))
+    model.notes = {SCORE: scored_by, SCORE_KIND: meaning, TYPES: types_of(features), TARGET: roles.target}
     return model
+
+
+def _scores(column: Any, name: str, kind: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    missing = np.isnan(floats(column))
+    if missing.any():
+        raise InputError(f"row {rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
+    return scores_of(column, name, kind, 1)

@@ -3,10 +3,9 @@
 import json
 import math
 import time as clock
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,74 +14,83 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from swapcal.archive import ArchiveError
-from swapcal.cli.output import writer
-from swapcal.cli.stream_table import InputError, Roles, Stream, read_stream
+from swapcal.cli import STOPPED, options
+from swapcal.cli.options import OnBadRow, listed, scored
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Run, running, stoppable
+from swapcal.cli.stream_table import Roles, Stream, read_stream
 from swapcal.contexts import Encoded
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
+from swapcal.report import render
+from swapcal.tables import InputError, open_source
+from swapcal.tables.output import protect, table_writer, write_text
 
 Array = NDArray[np.float64]
 
 PIECE = 16_384
-BAD_INPUT = 2
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
 
 
-class OnBadRow(StrEnum):
-    """What to do with a row that cannot be used."""
-
-    stop = "stop"
-    skip = "skip"
-
-
 def forecast(
-    file: Annotated[str, typer.Argument(help="CSV (also .gz) or Parquet; - reads CSV from standard input.")],
-    target: Annotated[str, typer.Option(help="Column of 0/1 labels; empty where there is none yet.")],
+    file: options.File,
+    target: options.Target,
     time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not go back.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that names each row; ids determine the draws.")] = None,
     label_time: Annotated[str | None, typer.Option(help="Column with the time each label became known.")] = None,
-    groups: Annotated[list[str] | None, typer.Option(help="Column to be calibrated by category; repeatable.")] = None,
+    groups: options.Groups = None,
     score: Annotated[
-        list[str] | None, typer.Option(help="Column with a model's probability (name:logit for logits); repeatable.")
+        list[str] | None,
+        typer.Option(help="Columns with models' probabilities (name:logit for logits), comma-separated; repeatable."),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; repeatable.")] = None,
-    numeric: Annotated[list[str] | None, typer.Option(help="Column to read as numbers; repeatable.")] = None,
-    categorical: Annotated[list[str] | None, typer.Option(help="Column to read as categories; repeatable.")] = None,
-    out: Annotated[str | None, typer.Option(help="CSV or Parquet of p, mean, low, high, weight; - writes CSV.")] = None,
+    drop: options.Drop = None,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="CSV, TSV, JSONL (also .gz) or Parquet of the forecasts; - CSV.")
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report of the forecasts' calibration.")] = None,
     state: Annotated[Path | None, typer.Option(help="Continue from this file if it exists; save to it.")] = None,
-    on_bad_row: Annotated[OnBadRow, typer.Option(help="Stop at an unusable row, or skip it.")] = OnBadRow.stop,
+    on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    positive: options.Positive = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Forecast each row, then learn its label, in the order of the file.
 
     Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
-    --time and --label-time a label is learned only once it is known. Exit code 0 on success, 2 on bad input.
+    --time and --label-time a label is learned only once it is known. Ctrl-C keeps the forecasts made so far and a state
+    to go on from. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
-    console = Console(stderr=True)
-    try:
-        roles = Roles(
-            target, time, id, label_time, _scores(score), tuple(groups or ()), tuple(numeric or ()),
-            tuple(categorical or ()), tuple(drop or ()),
-        )  # fmt: skip
+    with running("forecast") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+        protect([file], {"--out": out, "--report": report, "--state": state})
         if label_time and not time:
             raise InputError("--label-time needs --time")
+        roles = Roles(
+            target, time, id, label_time, scored(score, source.columns),
+            *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
+        )  # fmt: skip
         live = open_live(roles, state, seed)
-        stream = read_stream(file, roles, skip=on_bad_row is OnBadRow.skip)
-        tally = run_stream(live, stream, out, console, keep=report is not None)
+        stream = read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
+        tally = run_stream(live, stream, out, run, keep=report is not None)
+        run.kept = f"{out} is written, the rest is not" if out else run.kept
         if state is not None:
             live.save(state)
-        if report is not None:
-            write_report(report, live, stream, tally, roles, file)
-    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
-        console.print(f"swapcal forecast: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(BAD_INPUT) from None
-    show_summary(console, live, stream, tally)
+            run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
+        stopped = tally.rows < len(stream.y)
+        if report is not None and not stopped:
+            write_report(report, live, stream, tally, roles, source.name)
+        show_summary(run, live, stream, tally)
+        if stopped:
+            run.say(_kept(stream, tally, out, state), "yellow")
+    if stopped:
+        raise typer.Exit(STOPPED)
 
 
 @dataclass
@@ -145,16 +153,11 @@ def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
     return live
 
 
-def run_stream(live: Live, stream: Stream, out: str | None, console: Console, *, keep: bool) -> Tally:
-    """Forecast and learn piece by piece, writing as it goes."""
+def run_stream(live: Live, stream: Stream, out: str | None, run: Run, *, keep: bool) -> Tally:
+    """Forecast and learn piece by piece, writing as it goes, until the end or Ctrl-C."""
     tally, start = Tally(("issued", "mean", *live.experts)), clock.perf_counter()
-    progress = Progress(
-        TextColumn("forecasting"), BarColumn(), TextColumn("{task.fields[news]}"), TimeElapsedColumn(),
-        TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal,
-    )  # fmt: skip
-    with progress, _output(out) as write:
-        task = progress.add_task("", total=len(stream.y), news="")
-        for first, encoded in _encoded_ahead(live, stream):
+    with bar(run.console, "forecasting") as shown, table_writer(out) as write, stoppable() as stopping:
+        for first, encoded in _encoded_ahead(live, stream, stopping):
             cut = slice(first, first + PIECE)
             trace = live.trace(
                 encoded, stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
@@ -164,41 +167,39 @@ def run_stream(live: Live, stream: Stream, out: str | None, console: Console, *,
             tally.add(trace, stream.y[cut], keep=keep)
             write(_rows(stream, trace, cut))
             tally.seconds = clock.perf_counter() - start
-            progress.update(task, completed=tally.rows, news=_news(tally))
+            shown.to(tally.rows, tally.rows / len(stream.y), f"Brier {tally.brier()[1]:.4f}")
     return tally
 
 
-def _encoded_ahead(live: Live, stream: Stream) -> Iterator[tuple[int, Encoded]]:
-    """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock."""
+def _encoded_ahead(live: Live, stream: Stream, stopping: Callable[[], bool]) -> Iterator[tuple[int, Encoded]]:
+    """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
+
+    Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
+    would know rows it never forecast.
+    """
     with ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
+        ahead: Future[Encoded] | None = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
         for first in range(0, len(stream.y), PIECE):
-            encoded = ahead.result()
-            if first + PIECE < len(stream.y):
-                ahead = pool.submit(live.contexts.encode, stream.features.slice(first + PIECE, PIECE))
+            if ahead is None:
+                return
+            encoded, rest = ahead.result(), stream.features.slice(first + PIECE, PIECE)
+            ahead = None if not len(rest) or stopping() else pool.submit(live.contexts.encode, rest)
             yield first, encoded
-
-
-def _news(tally: Tally) -> str:
-    return f"{tally.rows:,} rows, {tally.rows / tally.seconds:,.0f} rows/s, Brier {tally.brier()[1]:.4f}"
-
-
-def _output(out: str | None) -> Any:
-    return writer(out) if out is not None else _Nowhere()
-
-
-class _Nowhere:
-    def __enter__(self) -> Any:
-        return lambda table: None
-
-    def __exit__(self, *error: object) -> None:
-        return None
 
 
 def _rows(stream: Stream, trace: Trace, cut: slice) -> pa.Table:
     shown = {name: column.slice(cut.start, len(trace)) for name, column in stream.shown.items()}
     made = {name: getattr(trace.forecast, name) for name in ("p", "mean", "low", "high", "weight")}
     return pa.table({"row": stream.rows[cut], **shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})
+
+
+def _kept(stream: Stream, tally: Tally, out: str | None, state: Path | None) -> str:
+    """Say what an interrupted run leaves behind, and how to go on."""
+    last = int(stream.rows[tally.rows - 1]) if tally.rows else 0
+    text = f"swapcal forecast: stopped after row {last:,} of {int(stream.rows[-1]):,}"
+    kept = [f"{out} has the forecasts so far"] if out else []
+    kept += [f"{state} the state; go on with a file of the rows after row {last:,}"] if state else []
+    return f"{text}; {', '.join(kept) or 'nothing was written'}"
 
 
 def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Roles, file: str) -> None:
@@ -215,7 +216,7 @@ def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Ro
         time=_times(stream, roles, known), names=live.names,
         title=f"Forecasts of {roles.target} in {Path(file).name}",
     )  # fmt: skip
-    audit.to_html(path, certificate=live.certificate().as_dict())
+    write_text(path, render(audit.to_dict(certificate=live.certificate().as_dict())))
 
 
 def _times(stream: Stream, roles: Roles, known: NDArray[np.bool_]) -> Any:
@@ -243,15 +244,7 @@ def _group_columns(live: Live, stream: Stream, roles: Roles, known: NDArray[np.b
     return groups or None
 
 
-def _scores(given: list[str] | None) -> dict[str, str]:
-    scores = {}
-    for text in given or []:
-        name, _, kind = text.rpartition(":") if text.endswith((":logit", ":probability")) else (text, "", "probability")
-        scores[name] = kind
-    return scores
-
-
-def show_summary(console: Console, live: Live, stream: Stream, tally: Tally) -> None:
+def show_summary(run: Run, live: Live, stream: Stream, tally: Tally) -> None:
     """Print what was done, how good it was, and what was left out."""
     brier, logs = tally.brier(), tally.log_loss()
     best = 2 + int(np.argmin(brier[3:])) + 1
@@ -261,12 +254,9 @@ def show_summary(console: Console, live: Live, stream: Stream, tally: Tally) -> 
     for name, k in (("issued p", 0), ("mean", 1), (f"best single expert ({tally.names[best]})", best)):
         table.add_row(name, f"{brier[k]:.5f}", f"{logs[k]:.5f}")
     if tally.labelled:
-        console.print(table)
+        run.console.print(table)
     status = live.status()
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
     late = f"mean delay {status.mean_delay:,.1f} forecasts{wait}" if status.labels else "no label yet"
-    console.print(f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open); {late}", highlight=False)
-    for reason, count in stream.skipped.items():
-        console.print(
-            f"skipped {count:,} rows: {reason}", style="yellow", markup=False, highlight=False, soft_wrap=True
-        )
+    run.say(f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open); {late}")
+    stream.say_skipped(run)

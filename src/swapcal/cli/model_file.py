@@ -1,17 +1,17 @@
-"""What `fit` and `predict` share: columns as the model wants them, and the bar."""
+"""What `fit` and `predict` share: columns as the model wants them, and the notes in a model file."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from numpy.typing import NDArray
+from scipy.special import expit
 
-BAD_INPUT = 2
-SCORE, TYPES, TARGET = "score", "types", "target"
-"""Keys of a model's notes: the column of scores, each column's type in the file, the column of labels."""
+from swapcal.tables.kinds import Kind, floats, probabilities, within
+
+SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
+"""Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column."""
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -31,40 +31,29 @@ def plain(table: pa.Table) -> pa.Table:
 
 def types_of(table: pa.Table) -> dict[str, str]:
     """Return each column's type by name; whole numbers may turn out to have been fractions in another file."""
-    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null, pa.types.is_decimal)
     return {
         field.name: "double" if any(test(field.type) for test in numbers) else str(field.type) for field in table.schema
     }
 
 
-@contextmanager
-def bar(console: Console, doing: str, total: float | None) -> Iterator[Callable[[int, float | None], None]]:
-    """Show rows, rows per second and time left on a terminal; step(rows since last, share done or None)."""
-    shown = Progress(
-        TextColumn(doing),
-        BarColumn(),
-        TextColumn("{task.fields[rows]:,} rows, {task.fields[speed]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with shown:
-        task = shown.add_task("", total=total, rows=0, speed="")
-        done = 0
+def kind_of(noted: str) -> Kind:
+    """Return what to read a column as, given its type in the file that was fitted.
 
-        def step(rows: int, share: float | None = None) -> None:
-            nonlocal done
-            done += rows
-            seconds = shown.tasks[0].elapsed or 0.0
-            speed = f"{done / seconds:,.0f} rows/s" if seconds > 0.0 else ""
-            shown.update(task, completed=done if share is None else share, rows=done, speed=speed)
-
-        yield step
+    Examples
+    --------
+    >>> [kind_of(noted).value for noted in ("double", "timestamp[us, tz=UTC]", "bool", "string")]
+    ['number', 'time', 'truth', 'text']
+    """
+    if noted.startswith(("timestamp", "date", "time")):
+        return Kind.time
+    return {"double": Kind.number, "bool": Kind.truth}.get(noted, Kind.text)
 
 
-def complain(console: Console, command: str, error: Exception) -> None:
-    """Say on standard error what was wrong."""
-    text: Any = error.args[0] if isinstance(error, KeyError) else error
-    console.print(f"swapcal {command}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+def scores_of(column: Any, name: str, kind: str, first: int) -> NDArray[np.float64]:
+    """Return a column of probabilities, or of logits, as probabilities."""
+    if kind == "probability":
+        return probabilities(column, name, first)
+    logits = floats(column)
+    found: NDArray[np.float64] = expit(within(logits, name, first, "a logit", np.isfinite(logits)))
+    return found

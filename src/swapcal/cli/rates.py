@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from swapcal.cli.progress import bar
 from swapcal.cli.rating import drawing, page, plan, store
 from swapcal.cli.rating.plan import Task
 from swapcal.cli.rating.rows import Row, certified
+from swapcal.cli.running import running
+from swapcal.tables.output import protect, write_text
 
 
 def rates(
@@ -26,17 +28,19 @@ def rates(
     Results are cached: interrupt at will, run again, and only what is missing is run. Exit code 0 on success, 1 if a
     certificate failed to hold.
     """
-    console = Console(stderr=True)
-    out.mkdir(parents=True, exist_ok=True)
-    tasks = plan.full() if full else plan.small()
-    rows = measured(tasks, out / "results.parquet", jobs, console)
-    names = drawing.write_figures(rows, out / "figures")
-    page.write_slopes(rows, out / "slopes.csv")
-    command = f"swapcal rates {'--full' if full else '--small'}"
-    (out / "rates.md").write_text(page.summary(rows, command), encoding="utf-8")
-    total, holding = certified(rows)
-    console.print(f"{len(rows):,} runs, certificates hold on {holding:,} of {total:,}", highlight=False)
-    console.print(f"{out / 'rates.md'}, {len(names)} figures in {out / 'figures'}", highlight=False)
+    with running("rates") as run:
+        protect([], {"--out": out / "results.parquet"} if out.is_dir() else {})
+        out.mkdir(parents=True, exist_ok=True)
+        run.kept = f"the results so far are in {out / 'results.parquet'}; run it again to go on"
+        tasks = plan.full() if full else plan.small()
+        rows = measured(tasks, out / "results.parquet", jobs, run.console)
+        names = drawing.write_figures(rows, out / "figures")
+        page.write_slopes(rows, out / "slopes.csv")
+        command = f"swapcal rates {'--full' if full else '--small'}"
+        write_text(out / "rates.md", page.summary(rows, command))
+        total, holding = certified(rows)
+        run.say(f"{len(rows):,} runs, certificates hold on {holding:,} of {total:,}")
+        run.say(f"{out / 'rates.md'}, {len(names)} figures in {out / 'figures'}")
     if holding < total:
         raise typer.Exit(1)
 
@@ -44,14 +48,13 @@ def rates(
 def measured(tasks: list[Task], path: Path, jobs: int, console: Console) -> list[Row]:
     """Return the results of the tasks, running those that are not in the cache at `path` yet, with progress."""
     todo = store.missing(tasks, store.read(path))
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(f"0 of {len(todo)} runs", total=sum(task.cost for task in todo))
-        done = 0
+    total = max(sum(task.cost for task in todo), 1e-9)
+    with bar(console, f"{len(todo)} runs", unit="runs") as shown:
+        done, cost = 0, 0.0
 
         def step(task: Task) -> None:
-            nonlocal done
-            done += 1
-            progress.update(bar, advance=task.cost, description=f"{done} of {len(todo)} runs")
+            nonlocal done, cost
+            done, cost = done + 1, cost + task.cost
+            shown.to(done, cost / total)
 
         return store.belonging(store.complete(tasks, path, jobs, step), tasks)

@@ -1,26 +1,24 @@
 """A file of records as a checked table: types inferred, labels binary, times in order, bad rows named."""
 
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-import pyarrow.parquet as papq
 from numpy.typing import NDArray
 
-from swapcal.live.times import as_times
+from swapcal.cli.running import Run
+from swapcal.tables import InputError, Kind, Source
+from swapcal.tables.kinds import TIME, is_text, parsed, settled
+from swapcal.tables.moments import moments
+from swapcal.tables.outcomes import EXPECTED, outcomes
 
 Array = NDArray[np.float64]
 
-TRUE, FALSE = {"1", "true", "yes", "t", "y"}, {"0", "false", "no", "f", "n"}
+VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
-
-
-class InputError(ValueError):
-    """Something about the file that the user must decide."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +48,33 @@ class Roles:
 class Bad:
     """Rows that cannot be used, by reason; the first one decides the message."""
 
-    total: int
-    keep: NDArray[np.bool_]
+    rows: NDArray[np.int64]
+    ragged: int
+    complaint: str
+    keep: NDArray[np.bool_] = field(init=False)
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def mark(self, rows: NDArray[np.bool_], reason: str, example: Any, stop: bool) -> None:
-        """Drop rows, or stop at the first of them."""
-        fresh = rows & self.keep
+    def __post_init__(self) -> None:
+        self.keep = np.ones(len(self.rows), dtype=bool)
+        if self.ragged:
+            self.reasons["wrong number of fields"] = self.ragged
+
+    def mark(self, wrong: NDArray[np.bool_], reason: str, example: Callable[[int], str]) -> None:
+        """Drop rows, remembering the first of them; `example` tells what a row gives, in the place of VALUE."""
+        fresh = wrong & self.keep
         if not fresh.any():
             return
         row = int(np.flatnonzero(fresh)[0])
-        if stop:
-            raise InputError(f"row {row + 1}: {reason.format(example(row))}; --on-bad-row=skip leaves such rows out")
-        self.keep &= ~rows
-        self.reasons[reason.format("…")] = int(fresh.sum())
+        self.complaint = self.complaint or f"row {self.rows[row]}: {reason.replace(VALUE, example(row))}"
+        self.keep &= ~wrong
+        self.reasons[reason.replace(VALUE, "…")] = int(fresh.sum())
+
+    def refuse(self) -> None:
+        """Stop if there is any such row, saying how many would be lost by going on without them."""
+        if self.complaint:
+            total, lost = len(self.rows) + self.ragged, self.ragged + int((~self.keep).sum())
+            share = f"{lost:,} of {total:,} rows ({lost / total:.1%})"
+            raise InputError(f"{self.complaint}; --on-bad-row skip would leave out {share}")
 
 
 @dataclass(frozen=True)
@@ -81,23 +92,33 @@ class Stream:
     """columns copied to the output"""
     skipped: dict[str, int]
 
+    def say_skipped(self, run: Run) -> None:
+        """Say how many rows were left out, and why."""
+        total = len(self.y) + sum(self.skipped.values())
+        for reason, count in self.skipped.items():
+            run.say(f"skipped {count:,} of {total:,} rows ({count / total:.1%}): {reason}", "yellow")
 
-def read_stream(file: str, roles: Roles, *, skip: bool) -> Stream:
+
+def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | None = None) -> Stream:
     """Read and check a whole file."""
-    malformed: list[str] = []
-    table = _read(file, roles, malformed, skip=skip)
-    _check_columns(table, roles, file)
-    if len(table) == 0:
-        raise InputError(f"{file} has no rows")
-    bad = Bad(len(table), np.ones(len(table), dtype=bool))
-    table = _numbers_where_meant(table, roles, bad, skip=skip)
-    y = _labels(table[roles.target], roles.target, bad, skip=skip)
-    time = _moments(table, roles.time, bad, skip=skip)
-    label_time = _moments(table, roles.label_time, bad, skip=skip)
-    _check_clock(time, label_time, bad, skip=skip)
-    _check_scores(table, roles, bad, skip=skip)
-    if malformed:
-        bad.reasons["wrong number of fields"] = len(malformed)
+    source.require(roles.named())
+    texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
+    kinds = {**dict.fromkeys(roles.special(), Kind.raw), **dict.fromkeys(roles.drop, Kind.raw)}
+    table, rows, ragged, complaint = source.whole({**kinds, **dict.fromkeys(texts, Kind.text)})
+    for name in dict.fromkeys([*roles.groups, *roles.categorical]):
+        column = settled(table[name], name, Kind.text, 1)  # categories are text whatever the format of the file
+        table = table.set_column(table.column_names.index(name), name, column)
+    bad = Bad(rows, ragged, complaint)
+    table = _numbers_where_meant(table, roles, bad, source.dialect.decimal)
+    y = _labels(table[roles.target], roles.target, bad, positive)
+    time = _moments(table, roles.time, bad, source.dialect.dates)
+    label_time = _moments(table, roles.label_time, bad, source.dialect.dates)
+    _check_clock(table, roles, time, label_time, bad)
+    _check_scores(table, roles, bad)
+    if not skip:
+        bad.refuse()
+    if not bad.keep.any():
+        raise InputError(f"{source.name}: none of {len(rows) + ragged:,} rows can be used; {bad.complaint}")
     return _kept(table, roles, bad, y, time, label_time)
 
 
@@ -109,7 +130,7 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, time: Array | None,
     features = table.drop_columns([*dict.fromkeys([*roles.special(), *roles.drop])])
     return Stream(
         features,
-        1 + np.flatnonzero(keep),
+        bad.rows[keep],
         y[keep],
         None if roles.id is None else table[roles.id].to_pylist(),
         None if time is None else time[keep],
@@ -119,135 +140,72 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, time: Array | None,
     )
 
 
-def _read(file: str, roles: Roles, malformed: list[str], *, skip: bool) -> pa.Table:
-    try:
-        if file.endswith((".parquet", ".pq")):
-            return papq.read_table(file)
-        if file == "-":
-            return _read_csv(pa.PythonFile(sys.stdin.buffer, mode="r"), roles, malformed, skip=skip)
-        with pa.input_stream(file, compression="gzip" if file.endswith(".gz") else None) as stream:
-            return _read_csv(stream, roles, malformed, skip=skip)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error})") from None
-
-
-def _read_csv(stream: Any, roles: Roles, malformed: list[str], *, skip: bool) -> pa.Table:
-    def handle(row: Any) -> str:
-        malformed.append(str(row.text))
-        return "skip" if skip else "error"
-
-    texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
-    convert = pacsv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True)
-    return pacsv.read_csv(stream, parse_options=pacsv.ParseOptions(invalid_row_handler=handle), convert_options=convert)
-
-
-def _check_columns(table: pa.Table, roles: Roles, file: str) -> None:
-    for name in roles.named():
-        if name not in table.column_names:
-            raise InputError(f"column {name!r} is not in {file}: {', '.join(table.column_names)}")
-
-
-def _numbers_where_meant(table: pa.Table, roles: Roles, bad: Bad, *, skip: bool) -> pa.Table:
+def _numbers_where_meant(table: pa.Table, roles: Roles, bad: Bad, decimal: str) -> pa.Table:
     """Turn text columns that are mostly numbers into numbers; the rows that are not are bad."""
     exempt = {*roles.special(), *roles.groups, *roles.categorical, *roles.drop}
     for position, name in enumerate(table.column_names):
         column = table[name]
-        if name in exempt or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if name in exempt or not is_text(column.type):
             continue
-        numbers, wrong = _parsed(column)
+        numbers, wrong = parsed(column, decimal)
         present = len(column) - column.null_count
         declared = name in roles.numeric or name in roles.scores
         if not declared and not 0 < wrong.sum() < MOSTLY * present:
             continue
-        bad.mark(wrong, f"column {name!r} has text {{!r}} among numbers (--categorical {name} to allow it)",
-                 lambda row, column=column: column[row].as_py(), not skip)  # fmt: skip
+        hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
+        bad.mark(wrong, f"column {name!r}: given text {VALUE} among numbers{hint}",
+                 _spelt(column))  # fmt: skip
         table = table.set_column(position, name, pa.array(numbers, from_pandas=True))
     return table
 
 
-def _parsed(column: Any) -> tuple[Array, NDArray[np.bool_]]:
-    """Return (numbers, which values are no numbers), parsing each distinct text once."""
-    encoded = column.combine_chunks()
-    encoded = (encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded).dictionary_encode()
-    distinct = [_float(text) for text in encoded.dictionary.to_pylist()]
-    values = np.array([*(np.nan if v is None else v for v in distinct), np.nan])
-    failed = np.array([*(v is None for v in distinct), False])
-    indices = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-    return values[indices], failed[indices]
+def _labels(column: Any, target: str, bad: Bad, positive: str | None) -> Array:
+    """Return labels in [0, 1] or NaN (no label yet)."""
+    y, wrong = outcomes(column, positive)
+    bad.mark(wrong, f"column {target!r}: given {VALUE}, {EXPECTED}", _spelt(column))
+    return y
 
 
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _labels(column: Any, target: str, bad: Bad, *, skip: bool) -> Array:
-    """Return labels as 0, 1 or NaN (no label yet)."""
-    if pa.types.is_boolean(column.type):
-        column = pc.cast(column, pa.int8())
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        y = np.array(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False))
-    else:
-        words = {text: _binary(text) for text in pc.unique(column).to_pylist()}
-        y = np.array([words[text] for text in column.to_pylist()], dtype=np.float64)
-    wrong = ~(np.isnan(y) | (y == 0.0) | (y == 1.0))
-    bad.mark(wrong, f"label {{!r}} in column {target!r}, expected 0 or 1", lambda row: column[row].as_py(), not skip)
-    return np.where(wrong, np.nan, y)
-
-
-def _binary(text: Any) -> float:
-    if text is None:
-        return float("nan")
-    word = str(text).strip().lower()
-    return 1.0 if word in TRUE else 0.0 if word in FALSE else 2.0
-
-
-def _moments(table: pa.Table, name: str | None, bad: Bad, *, skip: bool) -> Array | None:
+def _moments(table: pa.Table, name: str | None, bad: Bad, order: str) -> Array | None:
     if name is None:
         return None
     column = table[name]
-    if pa.types.is_temporal(column.type):
-        column = pc.cast(pc.cast(column, pa.timestamp("us")), pa.int64())
-        return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / 1e6
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    found = {text: _moment(text) for text in pc.unique(column).to_pylist()}
-    times = np.array([found[text] for text in column.to_pylist()])
-    wrong = np.isinf(times)
-    bad.mark(wrong, f"time {{!r}} in column {name!r}, expected a number or an ISO date or time",
-             lambda row: column[row].as_py(), not skip)  # fmt: skip
-    return np.where(wrong, np.nan, times)
+    times, wrong, _ = moments(column, order)
+    bad.mark(wrong, f"column {name!r}: given {VALUE}, expected {TIME}", _spelt(column))
+    return times
 
 
-def _moment(text: Any) -> float:
-    try:
-        return float(as_times("time", [text])[0])
-    except ValueError:
-        return float("inf")
-
-
-def _check_clock(time: Array | None, label_time: Array | None, bad: Bad, *, skip: bool) -> None:
-    if time is None:
+def _check_clock(table: pa.Table, roles: Roles, time: Array | None, label_time: Array | None, bad: Bad) -> None:
+    if roles.time is None or time is None:
         return
-    bad.mark(np.isnan(time), "no time{}", lambda row: "", not skip)
+    spelt = _spelt(table[roles.time])
+    bad.mark(np.isnan(time), f"column {roles.time!r}: given nothing, expected a time", spelt)
     latest = np.maximum.accumulate(np.where(bad.keep, time, -np.inf))
-    bad.mark(time < latest, "time {} comes before that of an earlier row", lambda row: f"{time[row]:.12g}", not skip)
-    if label_time is not None:
-        early = label_time < time
-        bad.mark(early, "label time {} is before its forecast", lambda row: f"{label_time[row]:.12g}", not skip)
+    reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected the order of time"
+    bad.mark(time < latest, reason, spelt)
+    if roles.label_time is not None and label_time is not None:
+        label = _spelt(table[roles.label_time])
+        reason = f"column {roles.label_time!r}: given {VALUE}, expected no label before its forecast"
+        bad.mark(label_time < time, reason, lambda row: f"{label(row)} for a forecast at {spelt(row)}")
 
 
-def _check_scores(table: pa.Table, roles: Roles, bad: Bad, *, skip: bool) -> None:
+def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
     for name, kind in roles.scores.items():
         values = np.array(pc.cast(table[name], pa.float64()).to_numpy(zero_copy_only=False))
         wrong = np.isinf(values) | ((kind == "probability") & ((values < 0.0) | (values > 1.0)))
-        reason = f"score {{}} in column {name!r}, expected a probability in [0, 1] (--score {name}:logit for logits)"
-        bad.mark(wrong, reason, lambda row, values=values: f"{values[row]:g}", not skip)
+        expected = f"expected a probability in [0, 1] (--score {name}:logit for logits)"
+        bad.mark(wrong, f"column {name!r}: given {VALUE}, {expected}", _spelt(pa.array(values)))
     for name in table.column_names:
         if pa.types.is_floating(table[name].type) and name not in (*roles.special(), *roles.drop):
             infinite = np.isinf(table[name].to_numpy())
-            bad.mark(infinite, f"infinite number{{}} in column {name!r}", lambda row: "", not skip)
+            bad.mark(infinite, f"column {name!r}: given an infinite number", lambda row: "")
+
+
+def _spelt(column: Any) -> Callable[[int], str]:
+    """Return how to quote a row's value as the file spells it: text in quotes, dates and numbers bare."""
+
+    def spelt(row: int) -> str:
+        value = column[row].as_py()
+        return repr(value) if isinstance(value, str) else str(value)
+
+    return spelt

@@ -1,0 +1,91 @@
+"""Options: those that mean the same in every command, once."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from swapcal.tables import Dialect
+
+
+class Order(StrEnum):
+    """Order of year, month and day."""
+
+    iso = "iso"
+    mdy = "mdy"
+    dmy = "dmy"
+
+
+class OnBadRow(StrEnum):
+    """What to do with a row that cannot be used."""
+
+    stop = "stop"
+    skip = "skip"
+
+
+READING = "Reading"
+
+File = Annotated[
+    str,
+    typer.Argument(help="CSV, TSV, JSONL (also .gz) or Parquet; - reads standard input.", metavar="FILE"),
+]
+Target = Annotated[
+    str, typer.Option(help="Column of outcomes: 0/1, true/false, yes/no, fractions in [0, 1]; empty where unknown.")
+]
+Prob = Annotated[str, typer.Option(help="Column of predicted probabilities.")]
+Groups = Annotated[list[str] | None, typer.Option(help="Columns whose categories matter, comma-separated; repeatable.")]
+Keep = Annotated[list[str] | None, typer.Option(help="Columns to copy to the output, comma-separated; repeatable.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Columns to ignore, comma-separated; repeatable.")]
+Numeric = Annotated[list[str] | None, typer.Option(help="Columns to read as numbers, comma-separated; repeatable.")]
+Categorical = Annotated[
+    list[str] | None, typer.Option(help="Columns to read as categories, comma-separated; repeatable.")
+]
+BadRow = Annotated[OnBadRow, typer.Option(help="Stop at an unusable row, or skip it.")]
+Rows = Annotated[
+    str, typer.Option("--out", "-o", help="CSV, TSV, JSONL (also .gz) or Parquet, by its name; - writes CSV.")
+]
+Positive = Annotated[
+    str | None, typer.Option(help="Value of the target that counts as 1, all others as 0.", rich_help_panel=READING)
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Between fields: a character, or tab; default: found.", rich_help_panel=READING)
+]
+Decimal = Annotated[str, typer.Option(help="Decimal point: . or ,", rich_help_panel=READING)]
+Encoding = Annotated[str, typer.Option(help="Of text files, such as latin-1 or cp1252.", rich_help_panel=READING)]
+Dates = Annotated[Order, typer.Option(help="Order of dates that are not ISO.", rich_help_panel=READING)]
+
+
+def dialect(delimiter: str | None, decimal: str, encoding: str, dates: Order = Order.iso) -> Dialect:
+    """Return the dialect given by the options."""
+    return Dialect(delimiter, decimal, encoding, dates.value)
+
+
+def listed(values: Sequence[str] | None, columns: Sequence[str] = ()) -> list[str]:
+    """Return the names in options that may be repeated and comma-separated, each once; a column's own comma stays.
+
+    Examples
+    --------
+    >>> listed(["age,sex", "sex", "pay, gross"], ["age", "sex", "pay, gross"])
+    ['age', 'sex', 'pay, gross']
+    """
+    names: list[str] = []
+    for value in values or ():
+        names += [value] if value in columns else [name.strip() for name in value.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def scored(values: Sequence[str] | None, columns: Sequence[str] = ()) -> dict[str, str]:
+    """Return the kind of each column of scores, written name, name:probability or name:logit.
+
+    Examples
+    --------
+    >>> scored(["model,old:logit"])
+    {'model': 'probability', 'old': 'logit'}
+    """
+    found = {}
+    for text in listed(values, columns):
+        name, _, kind = text.rpartition(":")
+        plain = text in columns or kind not in ("logit", "probability")
+        found[text if plain else name] = "probability" if plain else kind
+    return found

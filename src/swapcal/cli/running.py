@@ -1,0 +1,82 @@
+"""Running: what every command does about errors, interrupts and closed pipes."""
+
+import errno
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
+
+FAULTS = (ValueError, TypeError, KeyError, OSError, MemoryError, pa.ArrowException)
+
+
+class Output(Console):
+    """Standard output of a command; a closed pipe is left to the command."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what rich would turn into its own exit."""
+        raise BrokenPipeError(errno.EPIPE, "closed")
+
+
+@dataclass
+class Run:
+    """A command at work: where it speaks, and what an interrupt would leave behind."""
+
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+    kept: str = "nothing was written"
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a line on standard error as it is."""
+        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def running(command: str) -> Iterator[Run]:
+    """Turn what goes wrong into one line on standard error and an exit code."""
+    run = Run()
+    try:
+        yield run
+    except KeyboardInterrupt:
+        run.say(f"swapcal {command}: stopped; {run.kept}", "yellow")
+        raise typer.Exit(STOPPED) from None
+    except ModuleNotFoundError as error:
+        run.say(f"swapcal {command}: {advice(error)}", "red")
+        raise typer.Exit(BAD_INPUT) from None
+    except FAULTS as error:
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            raise typer.Exit(PIPE_CLOSED) from None
+        run.say(f"swapcal {command}: {_text(error)}", "red")
+        raise typer.Exit(BAD_INPUT) from None
+
+
+def _text(error: Any) -> str:
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({error})"
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Let a first Ctrl-C ask for a stop after the pieces in hand: what is kept is whole. A second one stops at once."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,124 @@
+"""Kinds: what a command wants a column to be, and how a column of any type becomes that."""
+
+import re
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from swapcal.tables.dialect import InputError
+
+Array = NDArray[np.float64]
+
+COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
+
+
+class Kind(StrEnum):
+    """What a column is read as; `raw`: as a text file spells or another stores it; `any`: as what it looks like."""
+
+    number = "number"
+    text = "text"
+    truth = "truth"
+    time = "time"
+    raw = "raw"
+    any = "any"
+
+
+def settled(column: Any, name: str, kind: Kind, first: int) -> Any:
+    """Return a column as the kind asked for, or name the first row (numbered from `first`) that cannot be."""
+    wanted = {Kind.number: pa.float64(), Kind.text: pa.string(), Kind.truth: pa.bool_()}.get(kind)
+    if wanted is None or column.type == wanted:
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
+    if is_text(column.type) and kind is Kind.number:
+        numbers, wrong = parsed(column)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise InputError(f"row {first + row}: column {name!r}: {not_a(kind, column[row].as_py())}")
+        return pa.chunked_array([pa.array(numbers, from_pandas=True)])
+    try:
+        return pc.cast(pc.cast(column, pa.int8()) if pa.types.is_boolean(column.type) and wanted == pa.float64()
+                       else column, wanted, safe=False)  # fmt: skip
+    except pa.ArrowException:
+        raise InputError(f"column {name!r}: given {column.type}, expected {_EXPECTED[kind]}") from None
+
+
+def is_text(kind: Any) -> bool:
+    """Say whether an Arrow type is text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def not_a(kind: Kind, text: Any) -> str:
+    """Say that a value is not what was expected, with the option that would read it."""
+    hint = " (--decimal , reads decimal commas)" if kind is Kind.number and COMMAS.fullmatch(str(text)) else ""
+    return f"given {text!r}, expected {_EXPECTED[kind]}{hint}"
+
+
+TIME = "a number or an ISO date or time (--dates mdy or dmy reads others)"
+_EXPECTED = {
+    Kind.number: "a number",
+    Kind.text: "text",
+    Kind.truth: "true or false",
+    Kind.time: TIME,
+    Kind.any: "a value like those in the rows before",
+    Kind.raw: "a value",
+}
+
+
+def parsed(column: Any, decimal: str = ".") -> tuple[Array, NDArray[np.bool_]]:
+    """Return (numbers, which values are no numbers) of a text column, parsing each distinct text once."""
+    values, indices = distinct(column)
+    found = [_float(text.replace(decimal, ".")) for text in values]
+    numbers = np.array([*(np.nan if number is None else number for number in found), np.nan])
+    failed = np.array([*(number is None for number in found), False])
+    return numbers[indices], failed[indices]
+
+
+def distinct(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return (the distinct values that are present, for each row its position among them, their number if missing)."""
+    encoded = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], encoded.type)
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    indices = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+    return values, indices.astype(np.int64)
+
+
+def within(values: Array, name: str, first: int, expected: str, fits: NDArray[np.bool_]) -> Array:
+    """Return values that all fit, or name the first row (numbered from `first`) that does not."""
+    if not fits.all():
+        row = int(np.flatnonzero(~fits)[0])
+        given = "nothing" if np.isnan(values[row]) else f"{values[row]:.12g}"
+        raise InputError(f"row {first + row}: column {name!r}: given {given}, expected {expected}")
+    return values
+
+
+def probabilities(column: Any, name: str, first: int) -> Array:
+    """Return a column of numbers as probabilities.
+
+    Examples
+    --------
+    >>> probabilities(pa.chunked_array([[0.5, 1.5]]), "p", 1)
+    Traceback (most recent call last):
+    swapcal.tables.dialect.InputError: row 2: column 'p': given 1.5, expected a probability in [0, 1]
+    """
+    values = floats(column)
+    return within(values, name, first, "a probability in [0, 1]", (values >= 0.0) & (values <= 1.0))
+
+
+def floats(column: Any) -> Array:
+    """Return a column of numbers as floats; missing ones are NaN."""
+    return np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

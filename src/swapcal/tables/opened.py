@@ -1,0 +1,188 @@
+"""Opened: the bytes of a file or of standard input, unpacked, as UTF-8, and what kind of file they are."""
+
+import codecs
+import gzip
+import io
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from swapcal.tables.dialect import InputError
+
+CHUNK = 1 << 20
+HEAD = 1 << 20
+GZIP, PARQUET, BOM = b"\x1f\x8b", b"PAR1", codecs.BOM_UTF8
+STRANGERS = {
+    b"PK\x03\x04": "a zip archive or a workbook, expected CSV, JSONL or Parquet; save the sheet as CSV",
+    b"BZh": "bzip2, expected gzip or no compression",
+    b"\xfd7zXZ": "xz, expected gzip or no compression",
+    b"\x28\xb5\x2f\xfd": "zstandard, expected gzip or no compression",
+    b"ARROW1": "an Arrow IPC file, expected CSV, JSONL or Parquet",
+    codecs.BOM_UTF16_LE: "UTF-16; --encoding utf-16 reads it",
+    codecs.BOM_UTF16_BE: "UTF-16; --encoding utf-16 reads it",
+}
+
+
+class Opened:
+    """A file open for reading from its beginning; `head` is its first mebibyte of text, or its magic bytes."""
+
+    def __init__(self, file: str, encoding: str = "utf-8") -> None:
+        self.name = "standard input" if file == "-" else file
+        self._handle = sys.stdin.buffer if file == "-" else _open(file)
+        self._size = 0 if file == "-" else os.fstat(self._handle.fileno()).st_size
+        try:
+            self._begin(encoding)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, encoding: str) -> None:
+        first = self._handle.read(CHUNK)
+        raw: Iterator[bytes] = chain([first], iter(lambda: self._handle.read(CHUNK), b""))
+        self.is_parquet = first.startswith(PARQUET)
+        if not self.is_parquet:
+            raw = self._unpacked(raw, first)
+            first = next(raw, b"")
+            self._refuse_strangers(first, encoding)
+            raw = as_utf8(chain([first], raw), encoding, self.name)
+        head = [b""]
+        while sum(map(len, head)) < HEAD and (chunk := next(raw, b"")):
+            head.append(chunk)
+        self.head = b"".join(head)
+        self._rest = raw
+        self.quotes = 0
+        if not self.head.strip():
+            raise InputError(f"{self.name}: empty, expected a header and rows")
+
+    def _unpacked(self, raw: Iterator[bytes], first: bytes) -> Iterator[bytes]:
+        if not first.startswith(GZIP):
+            if self.name.endswith(".gz") and first:
+                raise InputError(f"{self.name}: cannot be read, it is named .gz but is not gzip")
+            return raw
+        packed = gzip.GzipFile(fileobj=io.BufferedReader(Chunks(raw)))
+        return _checked(iter(lambda: packed.read(CHUNK), b""), self.name)
+
+    def _refuse_strangers(self, first: bytes, encoding: str) -> None:
+        if encoding != "utf-8":
+            return
+        for magic, what in STRANGERS.items():
+            if first.startswith(magic):
+                raise InputError(f"{self.name}: cannot be read, given {what}")
+        if first.startswith(PARQUET):
+            raise InputError(
+                f"{self.name}: cannot be read, given Parquet in gzip; Parquet compresses itself, unpack it"
+            )
+        if self.name.endswith((".parquet", ".pq")):
+            raise InputError(f"{self.name}: cannot be read, it is named as Parquet but is not")
+        if b"\0" in first:
+            line = 1 + first[: first.index(b"\0")].count(b"\n")
+            raise InputError(
+                f"{self.name}: cannot be read, given a binary file (line {line}), expected CSV, JSONL or Parquet"
+            )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the head may be all there is."""
+        return len(self.head) < HEAD
+
+    def share(self) -> float | None:
+        """Return the share of the file that was read so far, if its size is known."""
+        return min(1.0, self._handle.tell() / self._size) if self._size else None
+
+    def stream(self) -> io.BufferedReader:
+        """Return the text from its beginning; can be asked for once."""
+        return io.BufferedReader(Chunks(self._counted()), CHUNK)
+
+    def _counted(self) -> Iterator[bytes]:
+        for piece in chain([self.head], self._rest):
+            self.quotes += piece.count(b'"')
+            yield piece
+
+    def seekable(self) -> Any:
+        """Return the file itself, or standard input in memory: what Parquet needs."""
+        if self._handle is sys.stdin.buffer or not self._handle.seekable():
+            return io.BytesIO(self.head + b"".join(self._rest))
+        self._handle.seek(0)
+        return self._handle
+
+    def __enter__(self) -> "Opened":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self._handle is not sys.stdin.buffer:
+            self._handle.close()
+
+
+class Chunks(io.RawIOBase):
+    """Pieces of bytes as one file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as one piece goes."""
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+
+def as_utf8(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
+    """Yield the pieces as UTF-8 without a byte order mark, or say which line is not in the encoding."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line, start = 1, True
+    for piece in chain(pieces, [b""]):
+        try:
+            text = decoder.decode(piece, not piece)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            hint = "; --encoding latin-1 or cp1252 may read it" if encoding == "utf-8" else ""
+            raise InputError(
+                f"{name}: cannot be read, line {line} is not {encoding} (byte 0x{error.object[error.start]:02x}){hint}"
+            ) from None
+        line += piece.count(b"\n")
+        out = piece if encoding == "utf-8" else text.encode()
+        if start and piece:
+            out, start = out.removeprefix(BOM), False
+        if out:
+            yield out
+
+
+def _open(file: str) -> Any:
+    try:
+        handle = open(file, "rb")  # noqa: SIM115 - closed by `Opened`
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{file}: given a folder, expected a file") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    if stat.S_ISDIR(os.fstat(handle.fileno()).st_mode):
+        handle.close()
+        raise InputError(f"{file}: given a folder, expected a file")
+    return handle
+
+
+def _checked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{name}: cannot be read, damaged gzip ({error})") from None

@@ -1,0 +1,159 @@
+"""Output: files that appear whole or not at all, and never in the place of something else."""
+
+import gzip
+import json
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
+
+from swapcal.tables.dialect import InputError
+
+Place = str | Path | None
+
+
+def protect(inputs: Iterable[Place], outputs: Mapping[str, Place]) -> None:
+    """Refuse outputs, by option, that would replace an input, one another, or anything but a file.
+
+    Examples
+    --------
+    >>> protect(["data.csv"], {"--out": "./data.csv"})
+    Traceback (most recent call last):
+    swapcal.tables.dialect.InputError: --out: given ./data.csv, which is the input data.csv; expected another file
+    """
+    taken: dict[str, str | Path] = {}
+    read = [place for place in inputs if place is not None and str(place) != "-"]
+    for option, place in outputs.items():
+        if place is None or place == "-":  # only tables, whose places are text, go to standard output
+            continue
+        if str(place) == "-":
+            raise InputError(f"{option}: given -, expected the name of a file")
+        _refuse_strange(option, Path(place))
+        for other in read:
+            if _same(place, other):
+                raise InputError(f"{option}: given {place}, which is the input {other}; expected another file")
+        for earlier, other in taken.items():
+            if _same(place, other):
+                raise InputError(f"{option}: given {place}, which is that of {earlier} too; expected another file")
+        taken[option] = place
+
+
+def _refuse_strange(option: str, place: Path) -> None:
+    try:
+        mode = os.stat(place).st_mode
+    except FileNotFoundError:
+        folder = Path(os.path.realpath(place)).parent
+        if not folder.is_dir():
+            raise InputError(f"{option}: given {place}, but there is no folder {folder}") from None
+        return
+    except OSError as error:
+        raise InputError(f"{option}: given {place}, which cannot be written ({error.strerror})") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
+        raise InputError(f"{option}: given {place}, which is {what}; expected a file")
+
+
+def _same(one: str | Path, other: str | Path) -> bool:
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file beside the one of that name, flush it, and rename it over; a link stays and its target changes."""
+    target = Path(os.path.realpath(path))
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode(target))
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Return the permissions the file had, or those of any new file."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def table_writer(output: str | None) -> Iterator[Callable[[pa.Table], None]]:
+    """Write tables to a file, by its name CSV, TSV, JSONL (also .gz) or Parquet; "-" is CSV to standard output."""
+    if output is None:
+        yield lambda table: None
+    elif output == "-":
+        with _sink(sys.stdout.buffer, "") as write:
+            yield write
+        sys.stdout.buffer.flush()
+    else:
+        name = output.removesuffix(".gz")
+        with replacing(Path(output)) as raw, _packed(raw, output) as file, _sink(file, name) as write:
+            yield write
+
+
+@contextmanager
+def _packed(raw: BinaryIO, name: str) -> Iterator[Any]:
+    if not name.endswith(".gz"):
+        yield raw
+        return
+    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
+        yield packed
+
+
+@contextmanager
+def _sink(raw: Any, name: str) -> Iterator[Callable[[pa.Table], None]]:
+    if name.endswith((".jsonl", ".ndjson")):
+        yield lambda table: raw.writelines(_line(row) for row in table.to_pylist())
+        return
+    writer: Any = None
+
+    def write(table: pa.Table) -> None:
+        nonlocal writer
+        if writer is None:
+            writer = _writer(raw, name, table.schema)
+        writer.write_table(table)
+
+    yield write
+    if writer is not None:
+        writer.close()
+
+
+def _writer(raw: Any, name: str, schema: Any) -> Any:
+    if name.endswith((".parquet", ".pq")):
+        return papq.ParquetWriter(raw, schema)
+    delimiter = "\t" if name.endswith((".tsv", ".tab")) else ","
+    return pacsv.CSVWriter(raw, schema, write_options=pacsv.WriteOptions(delimiter=delimiter))
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    clean = {name: None if value != value else value for name, value in row.items()}
+    return json.dumps(clean, default=str, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,44 @@
+"""Parquet: columns as they are stored, in batches or whole."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as papq
+
+from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import Kind
+from swapcal.tables.opened import Opened
+
+ROWS = 1 << 17
+BUFFER = 1 << 20
+
+
+class Parquet:
+    """A Parquet file: its columns, and its rows as Arrow tables."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._name = opened.name
+        try:
+            # Buffering ahead would keep every column read so far; a small buffer bounds memory by the batch.
+            self._file = papq.ParquetFile(opened.seekable(), buffer_size=BUFFER, pre_buffer=False)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{opened.name}: cannot be read ({error})") from None
+        self.columns = list(self._file.schema_arrow.names)
+
+    def parts(self, kinds: Mapping[str, Kind]) -> Iterator[tuple[pa.Table, float | None]]:
+        """Yield tables of the named columns."""
+        total, seen = max(1, self._file.metadata.num_rows), 0
+        try:
+            for batch in self._file.iter_batches(batch_size=ROWS, columns=list(kinds)):
+                seen += len(batch)
+                yield pa.Table.from_batches([batch]).select(list(kinds)), seen / total
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self._name}: cannot be read ({error})") from None
+
+    def whole(self, kinds: Mapping[str, Kind], ragged: list[Any]) -> pa.Table:
+        """Return all rows."""
+        try:
+            return self._file.read()
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self._name}: cannot be read ({error})") from None
