@@ -22,6 +22,7 @@ from swapcal.kernels.experts import (
     PAIRED_ROW,
     PRIOR,
     RATES,
+    SAID,
     Bank,
     Desk,
     run_experts,
@@ -32,6 +33,7 @@ Array = NDArray[np.float64]
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
 TABLES = (("linear", LINEAR), ("paired", PAIRED))
+DENSE = ("weights", "covariance", "merits", "counts")
 HASHED = 1 << 12  # columns of the matrix an outside partial_fit model sees
 
 
@@ -55,8 +57,9 @@ class Experts:
     """Ten logistic regressions on hashed features, five more on their pairs, and a blend of all with users' scores.
 
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
-    own constant rate (SGD) or by AdaGrad. High rates follow drift, low ones average noise; the blend, an online
-    second-order logistic regression on all logits, finds out which the stream needs.
+    own constant rate (SGD) or by AdaGrad. High rates follow drift, low ones average noise; the stack, an online
+    second-order logistic regression on all logits, finds out which the stream needs, and the blend pools stack,
+    experts, scores and base rate by how well each has done as issued and by how late labels come.
 
     Parameters
     ----------
@@ -86,13 +89,15 @@ class Experts:
             _table(PAIR_SLOTS, PAIRED_ROW, PAIRED),
             weights,
             PRIOR * np.eye(n),
+            np.zeros(n + 1),
+            np.zeros(3),
         )
         self._desk = _desk(0, n)
 
     @property
     def memory_width(self) -> int:
         """Numbers to keep per open row, besides its features."""
-        return len(self._bank.weights)
+        return len(self._bank.weights) + SAID
 
     def forecast(self, keys: NDArray[np.uint64], values: Array, given: Array | None = None) -> tuple[Array, Array]:
         """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 16) forecasts, blend first."""
@@ -125,10 +130,7 @@ class Experts:
 
     def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return (arrays, manifest); the tables keep only rows that have learned something."""
-        arrays: dict[str, NDArray[Any]] = {
-            "weights": self._bank.weights.copy(),
-            "covariance": self._bank.covariance.copy(),
-        }
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
         for name, experts in TABLES:
             table = getattr(self._bank, name)
             used = np.flatnonzero((table[:, :experts] != 0).any(axis=1))
@@ -141,8 +143,8 @@ class Experts:
         experts = cls(int(manifest["scores"]))
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
-        experts._bank.weights[:] = arrays["weights"]
-        experts._bank.covariance[:] = arrays["covariance"]
+        for name in DENSE:
+            getattr(experts._bank, name)[:] = arrays[name]
         return experts
 
 
@@ -167,7 +169,6 @@ def _desk(entries: int, inputs: int) -> Desk:
         np.zeros(EXPERTS, np.float32),
         np.zeros(EXPERTS, np.float32),
         np.zeros(2, np.int64),
-        np.zeros(inputs),
         np.zeros(inputs),
     )
 
