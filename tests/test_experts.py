@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal.experts import Experts, as_model, expert_names, expert_weights
-from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR, learn_blend
+from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -90,6 +90,39 @@ def test_late_labels_use_the_features_of_their_row(stream: Any) -> None:
     np.testing.assert_allclose(actual, np.array([expected[t] for t in range(len(y))]), atol=2e-4)
 
 
+def late(y: Any, delay: Any) -> Any:
+    """Events of a stream whose labels come `delay` rows after their forecasts."""
+    n = len(y)
+    paired = np.column_stack([np.arange(delay, n), np.arange(n - delay)]).ravel()
+    rows = np.concatenate([np.arange(delay), paired])
+    labels = np.full(len(rows), np.nan)
+    labels[delay + 1 :: 2] = y[: n - delay]
+    return rows, labels
+
+
+def three_categories(seed: Any, n: Any) -> Any:
+    rng = np.random.default_rng(seed)
+    keys, values = np.zeros((n, 3), np.uint64), np.zeros((n, 3))
+    category = rng.integers(0, 3, n)
+    keys[:, 0], values[:, 0] = 5 + category, 1.0
+    return keys, values, (rng.random(n) < np.array([0.05, 0.1, 0.15])[category]).astype(float)
+
+
+def test_a_base_rate_that_the_experts_know_is_not_learned_again_by_the_blend() -> None:
+    keys, values, y = three_categories(4, 6000)
+    _, p = play(Experts(), keys, values, np.zeros((6000, 0)), *late(y, 3000))
+    informed = p[3500:]
+    assert informed[:, 0].min() > 0.5 * informed[:, 1:].min()
+    assert 0.05 < informed[:, 0].mean() < 0.2
+
+
+def test_late_labels_leave_the_blend_near_its_best_member() -> None:
+    keys, values, y = three_categories(5, 20_000)
+    _, p = play(Experts(), keys, values, np.zeros((20_000, 0)), *late(y, 2000))
+    brier = ((p - y[:, None]) ** 2)[4000:].mean(axis=0)
+    assert brier[0] < 1.005 * brier[1:].min()
+
+
 def test_forecasting_changes_nothing(stream: Any) -> None:
     keys, values, y, given = stream
     experts = Experts(2)
@@ -144,15 +177,13 @@ def test_the_blend_keeps_a_sound_covariance() -> None:
 def test_the_blend_forgets_what_no_longer_holds() -> None:
     """For 40,000 labels the first score is right, then the second: labels older than 10⁴ must not hold it back."""
     rng = np.random.default_rng(0)
-    bank = Experts(2)._bank
-    gain = np.zeros(len(bank.weights))
-    for right, rounds in ((-2, 40_000), (-1, 15_000)):
-        inputs = rng.normal(0.0, 1.5, (rounds, len(bank.weights)))
-        y = (rng.random(rounds) < 1 / (1 + np.exp(-inputs[:, right]))).astype(float)
-        for t in range(rounds):
-            learn_blend(bank, inputs[t], y[t], gain)
-    assert bank.weights[-1] > 0.6
-    assert bank.weights[-2] < 0.4
+    experts = Experts(2)
+    for right, n in ((0, 40_000), (1, 15_000)):
+        scores = 1 / (1 + np.exp(-rng.normal(0.0, 1.5, (n, 2))))
+        y = (rng.random(n) < scores[:, right]).astype(float)
+        play(experts, np.zeros((n, 3), np.uint64), np.zeros((n, 3)), scores, *immediate(y))
+    assert experts._bank.weights[-1] > 0.6
+    assert experts._bank.weights[-2] < 0.4
 
 
 def test_state_goes_on_exactly(stream: Any) -> None:

@@ -255,6 +255,6 @@ def test_masked_contexts_and_labels_are_refused_and_unmasked_ones_taken() -> Non
     before = snapshot(forecaster)
     X[1, 1] = y[1] = np.ma.masked
     for rows, labels in ((X, [0, 1]), ([GOOD, GOOD], y)):
-        with pytest.raises(TypeError, match=r"given MaskedArray .*some of it is masked"):
+        with pytest.raises(ValueError, match=r"given a masked array with entries missing"):
             forecaster.run(rows, labels)
     assert snapshot(forecaster) == before

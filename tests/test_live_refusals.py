@@ -155,7 +155,7 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "label NaN": (lambda v: v.label("open", math.nan), "label: given nan, expected a number in"),
     "label huge": (lambda v: v.label("open", 10**400), "label: given .*, expected a number in"),
     "label text": (lambda v: v.label("open", "1"), "label: given '1', expected a number in"),
-    "label masked": (lambda v: v.label("open", np.ma.masked), "label: given masked, expected a number in"),
+    "label masked": (lambda v: v.label("open", np.ma.masked), "label: given a masked array with entries missing"),
     "label time infinite": (lambda v: v.label("open", 1, time=math.inf), "time: given an infinite time"),
     "label time list": (lambda v: v.label("open", 1, time=[1, 2]), "time: given shape"),
     "time infinite": (lambda v: v.forecast(GOOD, id="k", time=math.inf), "time: given an infinite time in row 1"),

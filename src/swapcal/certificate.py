@@ -117,16 +117,28 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
 
 
 def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float]:
-    """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator."""
+    """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator.
+
+    Few rows leave many comparators equally good. The one nearest to θ_0 counts, which is the only one that does not hang
+    on rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for what that may miss.
+    """
     if state.mass[slot] == 0.0:
         return 0.0, 0.0, 0.0
     v, g, prior = state.z[[slot]], state.residual[[slot], :dim], state.prior[[slot], :dim]
     G = memory.gram(state, slot, dim)[None]
-    gain, comparator = errors.swap_regret(v, g, G)
+    gain, _ = errors.swap_regret(v, g, G)
+    away = prior.copy()
+    away[:, 0] -= 2.0 * v
+    near = NEARNESS * ridge
+    _, comparator = errors.swap_regret(v, g + near * away, G + near * np.eye(dim))
     penalised, _ = errors.ridge_regret(v, g, G, ridge, prior)
-    distance2 = float(np.sum((comparator - prior) ** 2))
+    distance2 = float(np.sum((comparator - prior) ** 2)) + NEARNESS * (np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
     return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
 
+
+# Weight of the pull towards θ_0, in units of λ; comparators of 2Θ_1 have at most this norm.
+NEARNESS = 1e-6
+MOST_COMPARATOR = 4.0
 
 # How far comparators reach along the constant and along the rest, and whether they are centred on the level's own
 # value: 2Θ_1 around 0 for swap regret, 2v e_1 + Θ_1 for multicalibration.

@@ -11,11 +11,13 @@ from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
     CROSSED,
     EXPERTS,
+    KNOWN,
     LINEAR,
     LINEAR_ADA,
     LINEAR_ROW,
     LINEAR_SGD,
     LINEAR_SLOTS,
+    ONES,
     PAIR_ADA,
     PAIR_SGD,
     PAIR_SLOTS,
@@ -23,6 +25,7 @@ from swapcal.kernels.experts import (
     PAIRED_ROW,
     PRIOR,
     RATES,
+    SAID,
     Bank,
     Desk,
     run_experts,
@@ -36,11 +39,14 @@ TABLES = (("linear", LINEAR), ("paired", PAIRED))
 FIELDS = {
     "weights": floats("inputs"),
     "covariance": floats("inputs", "inputs"),
+    "merits": floats("members"),
+    "counts": floats(3),
     "linear_used": integers("linear"),
     "linear": singles("linear", LINEAR_ROW),
     "paired_used": integers("paired"),
     "paired": singles("paired", PAIRED_ROW),
 }
+DENSE = ("weights", "covariance", "merits", "counts")
 HASHED = 1 << 12  # columns of the matrix an outside partial_fit model sees
 
 
@@ -55,6 +61,10 @@ def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
             yield f"{name}_used: given rows out of order or beyond the table, expected increasing ones below {slots}"
         if (arrays[name][:, experts:] <= 0.0).any():
             yield f"{name}: given sums of squares that are not positive, expected positive ones"
+    if len(arrays["merits"]) != len(arrays["weights"]) + 1 or (arrays["merits"] > 0.0).any():
+        yield "merits: given one above 0 or a wrong number of them, expected one per member, the best at 0"
+    if (arrays["counts"] < 0.0).any() or arrays["counts"][ONES] > arrays["counts"][KNOWN]:
+        yield f"counts: given {arrays['counts'].tolist()}, expected labels, their sum and the lag, none negative"
     if (np.diag(arrays["covariance"]) < 0.0).any():
         yield "covariance: given a negative variance, expected none"
 
@@ -79,8 +89,9 @@ class Experts:
     """Ten logistic regressions on hashed features, five more on their pairs, and a blend of all with users' scores.
 
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
-    own constant rate (SGD) or by AdaGrad. High rates follow drift, low ones average noise; the blend, an online
-    second-order logistic regression on all logits, finds out which the stream needs.
+    own constant rate (SGD) or by AdaGrad. High rates follow drift, low ones average noise; the stack, an online
+    second-order logistic regression on all logits, finds out which the stream needs, and the blend pools stack,
+    experts, scores and base rate by how well each has done as issued and by how late labels come.
 
     Parameters
     ----------
@@ -110,13 +121,15 @@ class Experts:
             _table(PAIR_SLOTS, PAIRED_ROW, PAIRED),
             weights,
             PRIOR * np.eye(n),
+            np.zeros(n + 1),
+            np.zeros(3),
         )
         self._desk = _desk(0, n)
 
     @property
     def memory_width(self) -> int:
         """Numbers to keep per open row, besides its features."""
-        return len(self._bank.weights)
+        return len(self._bank.weights) + SAID
 
     def forecast(self, keys: NDArray[np.uint64], values: Array, given: Array | None = None) -> tuple[Array, Array]:
         """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 16) forecasts, blend first."""
@@ -149,10 +162,7 @@ class Experts:
 
     def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return (arrays, manifest); the tables keep only rows that have learned something."""
-        arrays: dict[str, NDArray[Any]] = {
-            "weights": self._bank.weights.copy(),
-            "covariance": self._bank.covariance.copy(),
-        }
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
         for name, experts in TABLES:
             table = getattr(self._bank, name)
             used = np.flatnonzero((table[:, :experts] != 0).any(axis=1) | (table[:, experts:] != TINY).any(axis=1))
@@ -165,8 +175,8 @@ class Experts:
         experts = cls(int(manifest["scores"]))
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
-        experts._bank.weights[:] = arrays["weights"]
-        experts._bank.covariance[:] = arrays["covariance"]
+        for name in DENSE:
+            getattr(experts._bank, name)[:] = arrays[name]
         return experts
 
 
@@ -191,7 +201,6 @@ def _desk(entries: int, inputs: int) -> Desk:
         np.zeros(EXPERTS, np.float32),
         np.zeros(EXPERTS, np.float32),
         np.zeros(2, np.int64),
-        np.zeros(inputs),
         np.zeros(inputs),
     )
 

@@ -32,7 +32,7 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
         rows = rows.reshape(1, dim)
     row = first_bad_context(rows)
     if row >= 0:
-        raise ValueError(_complaint(rows[row], "" if single else f" in row {row}"))
+        raise ValueError(_complaint(rows[row], "" if single else f" in row {row + 1}"))
     return rows
 
 
@@ -40,8 +40,6 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
     """Return a C-ordered array of floats; text is not read as numbers."""
     refuse_masked(name, values)
     try:
-        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-            raise TypeError("some of it is masked")
         raw = np.asarray(values)
         if raw.dtype.kind not in "biufO":
             raise TypeError(f"entries of type {raw.dtype}")
@@ -83,7 +81,7 @@ def label(y: Any) -> float:
     """Return one label as a float in [0, 1]."""
     refuse_masked("label", y)
     try:
-        if isinstance(y, (str, bytes)) or y is np.ma.masked:
+        if isinstance(y, (str, bytes)):
             raise TypeError
         value = float(y)
     except (TypeError, ValueError, OverflowError):

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from swapcal.archive import put_text
 from swapcal.audit import Audit
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
@@ -23,7 +24,7 @@ from swapcal.tables import Dialect, InputError, Kind, Part, Source, open_source
 from swapcal.tables.kinds import floats, probabilities, within
 from swapcal.tables.moments import timed
 from swapcal.tables.outcomes import checked_outcomes
-from swapcal.tables.output import protect, write_text
+from swapcal.tables.output import protect
 
 FAILED, UNDECIDED = 1, 3
 
@@ -151,9 +152,9 @@ def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | No
     text = found.to_json(losses=losses, created_at=created, tolerance=tolerance)
     findings: Findings = codec.loads(text)
     if json is not None:
-        write_text(json, text)
+        put_text(json, text)
     if out is not None:
-        write_text(out, render(findings))
+        put_text(out, render(findings))
     return findings
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from swapcal.archive import put_text
 from swapcal.audit import Audit
 from swapcal.cli.audit import show_headline
 from swapcal.cli.progress import bar
@@ -18,7 +19,7 @@ from swapcal.datasets.flights import FEATURES, GROUPS, flights
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
-from swapcal.tables.output import protect, write_text
+from swapcal.tables.output import protect
 
 Array = NDArray[np.float64]
 
@@ -135,5 +136,5 @@ def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) ->
         time=table["t"].to_numpy(), names=live.names, title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
     found = audit.to_dict(certificate=live.certificate().as_dict())
-    write_text(out, render(found))
+    put_text(out, render(found))
     return found

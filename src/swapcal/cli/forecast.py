@@ -16,7 +16,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from swapcal.archive import ArchiveError
+from swapcal.archive import ArchiveError, put_text
 from swapcal.cli import STOPPED, options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
@@ -27,7 +27,7 @@ from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import render
 from swapcal.tables import InputError, open_source
-from swapcal.tables.output import protect, table_writer, write_text
+from swapcal.tables.output import protect, table_writer
 
 Array = NDArray[np.float64]
 
@@ -216,7 +216,7 @@ def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Ro
         time=_times(stream, roles, known), names=live.names,
         title=f"Forecasts of {roles.target} in {Path(file).name}",
     )  # fmt: skip
-    write_text(path, render(audit.to_dict(certificate=live.certificate().as_dict())))
+    put_text(path, render(audit.to_dict(certificate=live.certificate().as_dict())))
 
 
 def _times(stream: Stream, roles: Roles, known: NDArray[np.bool_]) -> Any:

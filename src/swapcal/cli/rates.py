@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from swapcal.archive import put_text
 from swapcal.cli.progress import bar
 from swapcal.cli.rating import drawing, page, plan, store
 from swapcal.cli.rating.plan import Task
 from swapcal.cli.rating.rows import Row, certified
 from swapcal.cli.running import running
-from swapcal.tables.output import protect, write_text
+from swapcal.tables.output import protect
 
 
 def rates(
@@ -37,7 +38,7 @@ def rates(
         names = drawing.write_figures(rows, out / "figures")
         page.write_slopes(rows, out / "slopes.csv")
         command = f"swapcal rates {'--full' if full else '--small'}"
-        write_text(out / "rates.md", page.summary(rows, command))
+        put_text(out / "rates.md", page.summary(rows, command))
         total, holding = certified(rows)
         run.say(f"{len(rows):,} runs, certificates hold on {holding:,} of {total:,}")
         run.say(f"{out / 'rates.md'}, {len(names)} figures in {out / 'figures'}")

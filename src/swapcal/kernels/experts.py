@@ -1,8 +1,10 @@
 """A bank of online logistic regressions at many learning rates, and the blend of all of them.
 
 The bank reads each row as a short list of hashed features. One half of it is linear in them; the other also sees
-every pair of columns, which is what trees of depth two see. The blend is a second-order logistic regression on all
-logits, the user's own scores included.
+every pair of columns, which is what trees of depth two see. The stack is a second-order logistic regression on all
+logits, the user's own scores included. The blend pools the log-odds of the stack, the experts, the scores and the base
+rate by merit: while labels come at once it is the stack, and the later they come the more it leans on experts that
+change slowly.
 """
 
 from typing import NamedTuple
@@ -36,11 +38,23 @@ NO_SYMBOL = np.uint64(0)
 
 ONE = np.float32(1.0)
 MARGIN = np.float32(15.0)  # a float32 sigmoid is 0 or 1 beyond
-LOGIT = 9.2  # log-odds of 1e-4: what one expert may say to the blend
-PRIOR = 0.01  # variance of the blend's weights
-FORGET = 0.9999  # the blend's memory is about 10^4 labels
+LOGIT = 9.2  # log-odds of 1e-4: what one expert may say to the stack
+PRIOR = 0.01  # variance of the stack's weights
+MEMORY = 1e4  # labels that stack and merits remember
+FORGET = 1.0 - 1.0 / MEMORY
 LOOSEST = 20.0  # forgetting stops once the weights' variances are on average this many times their prior
-FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the blend
+FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the stack
+
+# The blend's members: the stack, the experts, the users' scores, the base rate.
+STACK, FIRST_EXPERT = 0, 1
+STACK_ODDS, BASE_ODDS = 1000.0, 0.1  # prior odds against one expert, of labels that come at once
+FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in range(EXPERTS)])  # AdaGrad's steps
+# counts of the bank: labels known, their sum, and how many labels come between a forecast and its own
+KNOWN, ONES, LAG = 0, 1, 2
+LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
+# what a row remembers behind the stack's inputs: the stack's log-odds, the base rate's, and the labels then known
+SAID_STACK, SAID_BASE, SAID_KNOWN = 0, 1, 2
+SAID = 3
 
 
 class Bank(NamedTuple):
@@ -52,9 +66,13 @@ class Bank(NamedTuple):
     paired: Single
     """(PAIR_SLOTS, 8) the same for the experts that see pairs."""
     weights: Array
-    """(1 + EXPERTS + scores,) the blend's weights: constant, experts, users' scores."""
+    """(1 + EXPERTS + scores,) the stack's weights: constant, experts, users' scores."""
     covariance: Array
     """(1 + EXPERTS + scores, same)"""
+    merits: Array
+    """(2 + EXPERTS + scores,) tempered log-likelihood of each of the blend's members, the best at 0."""
+    counts: Array
+    """[labels known, their sum, lag]"""
 
 
 class Desk(NamedTuple):
@@ -71,10 +89,8 @@ class Desk(NamedTuple):
     """sigmoids of the margins"""
     sizes: Integers
     """[features, features and pairs]"""
-    inputs: Array
-    """the blend's inputs"""
     gain: Array
-    """the blend's covariance times its inputs"""
+    """the stack's covariance times its inputs"""
 
 
 @inlined
@@ -200,7 +216,7 @@ def log_odds(p: float) -> float:
 
 @inlined
 def list_inputs(desk: Desk, given: Array, inputs: Array) -> None:
-    """Write the blend's inputs: 1, the experts' logits, the users' logits."""
+    """Write the stack's inputs: 1, the experts' logits, the users' logits."""
     inputs[0] = 1.0
     for e in range(EXPERTS):
         inputs[1 + e] = bounded(desk.margins[e], LOGIT)
@@ -209,19 +225,68 @@ def list_inputs(desk: Desk, given: Array, inputs: Array) -> None:
 
 
 @inlined
-def blended(bank: Bank, inputs: Array) -> float:
-    """Return the blend's probability."""
+def stacked(bank: Bank, inputs: Array) -> float:
+    """Return the stack's log-odds."""
     m = 0.0
-    for i in range(inputs.shape[0]):
+    for i in range(bank.weights.shape[0]):
         m += bank.weights[i] * inputs[i]
-    return sigmoid(bounded(m, 15.0))
+    return float(bounded(m, 15.0))
 
 
 @inlined
-def forecast_row(bank: Bank, desk: Desk, given: Array, inputs: Array, probabilities: Array) -> None:
-    """Write the blend's and the experts' probabilities, and the inputs the blend saw."""
-    list_inputs(desk, given, inputs)
-    probabilities[0] = blended(bank, inputs)
+def said(bank: Bank, memory: Array, member: int) -> float:
+    """Return the log-odds that a member of the blend gave a row."""
+    inputs = bank.weights.shape[0]
+    if member == STACK:
+        return float(memory[inputs + SAID_STACK])
+    if member == inputs:
+        return float(memory[inputs + SAID_BASE])
+    return float(memory[member])
+
+
+@inlined
+def trust(bank: Bank, member: int) -> float:
+    """Return a member's prior odds, given how late labels come.
+
+    An expert that moves by its rate with each label has, while `lag` labels are outstanding, outlived what it followed
+    about rate × lag times over. AdaGrad's rate falls with the square root of the labels; the stack, which has most to
+    learn, counts as an expert of rate 1; a user's score and the base rate do not age.
+    """
+    lag, inputs = bank.counts[LAG], bank.weights.shape[0]
+    if member == STACK:
+        return float(STACK_ODDS / (1.0 + lag))
+    if member == inputs:
+        return BASE_ODDS
+    if member >= FIRST_EXPERT + EXPERTS:
+        return 1.0
+    rate = np.float64(RATES[member - FIRST_EXPERT])
+    if FALLING[member - FIRST_EXPERT]:
+        rate /= np.sqrt(bank.counts[KNOWN] + 1.0)
+    return float(1.0 / (1.0 + rate * lag))
+
+
+@inlined
+def blended(bank: Bank, memory: Array) -> float:
+    """Return the blend's probability; before the first label only the stack has anything to say."""
+    if bank.counts[KNOWN] == 0.0:
+        return sigmoid(memory[bank.weights.shape[0] + SAID_STACK])
+    odds, total = 0.0, 0.0
+    for member in range(bank.merits.shape[0]):
+        weight = trust(bank, member) * np.exp(bank.merits[member])
+        odds += weight * said(bank, memory, member)
+        total += weight
+    return sigmoid(odds / total)
+
+
+@inlined
+def forecast_row(bank: Bank, desk: Desk, given: Array, memory: Array, probabilities: Array) -> None:
+    """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
+    list_inputs(desk, given, memory)
+    inputs, known = bank.weights.shape[0], bank.counts[KNOWN]
+    memory[inputs + SAID_STACK] = stacked(bank, memory)
+    memory[inputs + SAID_BASE] = np.log((bank.counts[ONES] + 0.5) / (known - bank.counts[ONES] + 0.5))
+    memory[inputs + SAID_KNOWN] = known
+    probabilities[0] = blended(bank, memory)
     for e in range(EXPERTS):
         probabilities[1 + e] = desk.chances[e]
 
@@ -272,14 +337,14 @@ def learn_bank(bank: Bank, desk: Desk, y: float) -> None:
 
 
 @inlined
-def learn_blend(bank: Bank, inputs: Array, y: float, gain: Array) -> None:
-    """One extended Kalman step of logistic regression with slowly forgotten labels.
+def learn_stack(bank: Bank, inputs: Array, y: float, share: float, gain: Array) -> None:
+    """One extended Kalman step of logistic regression with slowly forgotten labels, this one counting `share`.
 
     Forgetting stops while the covariance is large: directions that nobody excites must not inflate for ever.
     """
-    n = inputs.shape[0]
-    p = blended(bank, inputs)
-    curvature = max(p * (1.0 - p), FLAT)
+    n = bank.weights.shape[0]
+    p = sigmoid(stacked(bank, inputs))
+    curvature = share * max(p * (1.0 - p), FLAT)
     spread, trace = 0.0, 0.0
     for i in range(n):
         total = 0.0
@@ -288,13 +353,56 @@ def learn_blend(bank: Bank, inputs: Array, y: float, gain: Array) -> None:
         gain[i] = total
         spread += total * inputs[i]
         trace += bank.covariance[i, i]
-    step = (y - p) / (1.0 + curvature * spread)
+    step = share * (y - p) / (1.0 + curvature * spread)
     shrink = curvature / (1.0 + curvature * spread)
     inflate = 1.0 / FORGET if trace < LOOSEST * n * PRIOR else 1.0
     for i in range(n):
         bank.weights[i] += step * gain[i]
         for j in range(n):
             bank.covariance[i, j] = inflate * (bank.covariance[i, j] - shrink * gain[i] * gain[j])
+
+
+@inlined
+def log_likelihood(m: float, y: float) -> float:
+    """Return y log p + (1 - y) log(1 - p) for log-odds m within ±LOGIT."""
+    m = bounded(m, LOGIT)
+    return float(y * m - np.log(1.0 + np.exp(m)))
+
+
+@inlined
+def learn_merits(bank: Bank, memory: Array, y: float, share: float) -> None:
+    """Credit every member of the blend with its likelihood of a label.
+
+    With `lag` labels outstanding, the same surprise is met about lag times before anything can be learned from it:
+    the likelihood is tempered by 1/√(1 + lag), the usual rate under delay, and remembered for longer.
+    """
+    lag = bank.counts[LAG]
+    rate, keep = share / np.sqrt(1.0 + lag), 1.0 - 1.0 / (MEMORY + 2.0 * lag)
+    best = -np.inf
+    for member in range(bank.merits.shape[0]):
+        merit = keep * bank.merits[member] + rate * log_likelihood(said(bank, memory, member), y)
+        bank.merits[member] = merit
+        best = max(best, merit)
+    for member in range(bank.merits.shape[0]):
+        bank.merits[member] -= best
+
+
+@inlined
+def learn_blend(bank: Bank, memory: Array, y: float, gain: Array) -> None:
+    """Let stack and merits learn from what was said at the time, in so far as it was informed.
+
+    A row issued before any label holds experts that say ½: learning the base rate from it as a correction of the
+    experts would count it a second time once they know it themselves. A label therefore counts by the share of today's
+    labels that were known when its row was issued: 1 when nothing came between, 0 when the row was uninformed.
+    """
+    known, then = bank.counts[KNOWN], memory[bank.weights.shape[0] + SAID_KNOWN]
+    share = then / known if then < known else 1.0
+    bank.counts[LAG] += (known - then - bank.counts[LAG]) * max(LAG_STEP, 1.0 / (known + 1.0))
+    if share > 0.0:
+        learn_stack(bank, memory, y, share, gain)
+        learn_merits(bank, memory, y, share)
+    bank.counts[KNOWN] += 1.0
+    bank.counts[ONES] += y
 
 
 @jit
@@ -305,15 +413,15 @@ def run_experts(
     given: Array,
     rows: Integers,
     labels: Array,
-    inputs: Array,
+    memory: Array,
     probabilities: Array,
     desk: Desk,
 ) -> None:
     """Go through events in order: rows[k] is forecast where labels[k] is NaN, and learns its label elsewhere.
 
-    keys, values (n, 3K) describe the rows, given (n, S) holds users' scores; written are inputs (n, 1+EXPERTS+S),
-    what the blend saw, and probabilities (n, 1+EXPERTS). A label may come any time after its row's forecast; experts
-    learn it with the features they saw.
+    keys, values (n, 3K) describe the rows, given (n, S) holds users' scores; written are memory (n, 1+EXPERTS+S+SAID),
+    what was said of the row, and probabilities (n, 1+EXPERTS). A label may come any time after its row's forecast;
+    experts learn it with the features they saw.
     """
     on_desk = -1
     for k in range(rows.shape[0]):
@@ -321,11 +429,11 @@ def run_experts(
         if row != on_desk:
             look(bank, keys[row], values[row], desk)
         if np.isnan(labels[k]):
-            forecast_row(bank, desk, given[row], inputs[row], probabilities[row])
+            forecast_row(bank, desk, given[row], memory[row], probabilities[row])
             on_desk = row
         else:
             learn_bank(bank, desk, labels[k])
-            learn_blend(bank, inputs[row], labels[k], desk.gain)
+            learn_blend(bank, memory[row], labels[k], desk.gain)
             on_desk = -1
 
 

@@ -26,7 +26,7 @@ MASS, PREDICTED, OBSERVED, RESIDUAL, VARIANCE, SQUARED, MASS2, ROWS, MASS3, SPRE
 SCALARS = 11
 
 
-@jit
+@inlined
 def add_row(row: Array, p: float, y: float, a: float) -> None:
     """Add one row of weight `a` to its scalars."""
     r = y - p
