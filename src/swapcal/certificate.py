@@ -119,8 +119,8 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
 def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float]:
     """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator.
 
-    Few rows leave many comparators equally good. The one nearest to θ_0 counts, which is the only one that does not hang
-    on rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for what that may miss.
+    Few rows leave many comparators equally good. The one nearest to θ_0 counts, the only one that does not hang on
+    rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for what that may miss.
     """
     if state.mass[slot] == 0.0:
         return 0.0, 0.0, 0.0
@@ -132,7 +132,8 @@ def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float
     near = NEARNESS * ridge
     _, comparator = errors.swap_regret(v, g + near * away, G + near * np.eye(dim))
     penalised, _ = errors.ridge_regret(v, g, G, ridge, prior)
-    distance2 = float(np.sum((comparator - prior) ** 2)) + NEARNESS * (np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
+    missed = NEARNESS * float(np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
+    distance2 = float(np.sum((comparator - prior) ** 2)) + missed
     return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
 
 
