@@ -116,7 +116,7 @@ def test_all_predict_what_they_fitted_and_refuse_bad_rows(name, overlapping):
     assert np.array_equal(model.predict(p[:7], G[:7]), model.predict(p, G)[:7])
     for rows in ([0], [3], list(range(100, 111)), list(range(19, -1, -1))):
         assert np.array_equal(model.predict(p[rows], G[rows]), model.predict(p, G)[rows])
-    with pytest.raises(ValueError, match="in row 0, expected numbers in"):
+    with pytest.raises(ValueError, match="in row 1, expected numbers in"):
         model.fit(p + 1, G, y)
     with pytest.raises(ValueError, match="expected"):
         model.predict(p[:5], G)

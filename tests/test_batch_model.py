@@ -210,5 +210,5 @@ def test_refusals(fitted):
         Settings(epsilon=0.1)
     with pytest.raises(ValueError, match="snapshots: given 0"):
         Settings(snapshots=0)
-    with pytest.raises(ValueError, match="given inf in row 1, expected a finite number"):
+    with pytest.raises(ValueError, match="given inf in row 2, expected a finite number"):
         fitted.mean(Table({"shop": ["a", "b"], "day": ["week", "week"], "x": [0.0, np.inf]}), np.array([0.5, 0.5]))

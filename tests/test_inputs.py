@@ -75,7 +75,7 @@ def test_a_bad_row_spoils_the_whole_batch_and_is_named(forecaster, name):
     X, y = stream(6, 3)
     rows: Any = [*X[:4].tolist(), list(x), X[5].tolist()]
     before = snapshot(forecaster)
-    where = "" if "not numeric" in message else " in row 4"
+    where = "" if "not numeric" in message else " in row 5"
     for attempt in (lambda: forecaster.run(rows, y), lambda: forecaster.predict_many(rows)):
         with pytest.raises((ValueError, TypeError), match=rf"context{where}: {message.replace('ndarray', 'list')}"):
             attempt()

@@ -129,16 +129,17 @@ def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float
     gain, _ = errors.swap_regret(v, g, G)
     away = prior.copy()
     away[:, 0] -= 2.0 * v
-    near = NEARNESS * ridge
+    near = NEARNESS * min(1.0, ridge)
     _, comparator = errors.swap_regret(v, g + near * away, G + near * np.eye(dim))
     penalised, _ = errors.ridge_regret(v, g, G, ridge, prior)
-    missed = NEARNESS * float(np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
+    missed = PAID * float(np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
     distance2 = float(np.sum((comparator - prior) ** 2)) + missed
     return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
 
 
-# Weight of the pull towards θ_0, in units of λ; comparators of 2Θ_1 have at most this norm.
-NEARNESS = 1e-6
+# Weight of the pull towards θ_0, what is paid for it per λ (or per Online Newton Step's βω/2 ≥ 0.01), and the largest
+# norm of a comparator in 2Θ_1.
+NEARNESS, PAID = 1e-8, 1e-6
 MOST_COMPARATOR = 4.0
 
 # How far comparators reach along the constant and along the rest, and whether they are centred on the level's own

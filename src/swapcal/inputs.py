@@ -98,7 +98,7 @@ def label_rows(y: ArrayLike, rows: int) -> Array:
         raise ValueError(f"labels: given shape {values.shape}, expected ({rows},), one per context")
     bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
     if bad.size:
-        raise ValueError(f"labels: given {values[bad[0]]} in row {bad[0]}, expected numbers in [0, 1]")
+        raise ValueError(f"labels: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]")
     return values
 
 

@@ -15,7 +15,7 @@ def checked(p: ArrayLike, X: ArrayLike, y: ArrayLike | None = None) -> tuple[Arr
     for name, values in (("p", scores), ("y", labels)):
         bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
         if bad.size:
-            raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0]}, expected numbers in [0, 1]")
+            raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]")
     if not np.isfinite(rows).all():
         raise ValueError("X: given a value that is not finite, expected numbers")
     return scores, rows, labels

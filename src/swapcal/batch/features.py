@@ -233,7 +233,7 @@ def _refuse_infinite(raw: Array, names: Sequence[Name]) -> None:
     if infinite.any():
         rows, columns = np.nonzero(infinite)
         value = raw[rows[0], columns[0]]
-        raise ValueError(f"column {names[columns[0]]!r}: given {value} in row {rows[0]}, expected a finite number")
+        raise ValueError(f"column {names[columns[0]]!r}: given {value} in row {rows[0] + 1}, expected a finite number")
 
 
 def _group(source: Source, name: Name) -> Category:

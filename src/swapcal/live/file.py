@@ -28,6 +28,7 @@ from swapcal.contexts import file as contexts_file
 from swapcal.experts import EXPERT_WEIGHT, expert_weights
 from swapcal.kernels.checks import first_bad_context
 from swapcal.kernels.encode import ENTRIES
+from swapcal.kernels.experts import SAID
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
     LEVELS,
@@ -137,7 +138,7 @@ def _open_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     tickets, x, widths = arrays["open.ticket"], arrays["open.x"], arrays["open.widths"]
     if not len(tickets):
         return
-    bank = len(arrays["experts.weights"])
+    bank = len(arrays["experts.weights"]) + SAID
     judged = len(expert_weights()) + len(settings["models"])
     if (tickets.shape[1], arrays["open.memory"].shape[1], arrays["open.judged"].shape[1]) != (TICKET, bank, judged):
         yield "open: given tickets of another width, expected those of this engine"
