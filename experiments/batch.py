@@ -30,8 +30,8 @@ from swapcal.baselines.batch_registry import BATCH
 from swapcal.batch.features import Features
 from swapcal.batch.layout import lay_out
 from swapcal.batch.model import Model, Settings
-from swapcal.frames import Table
 from swapcal.kernels.batch_design import fill_contexts
+from swapcal.tables.table import Table
 
 Array = NDArray[np.float64]
 Predict = Callable[[slice], Array]

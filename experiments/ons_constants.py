@@ -11,10 +11,10 @@ beyond. The regret proof needs β ≤ 1/50; larger values are run only to see th
 import numpy as np
 
 from swapcal import Forecaster, bounds
-from swapcal.cli.rating.plan import decades
-from swapcal.cli.rating.slopes import fit
 from swapcal.datasets import Stream, play
 from swapcal.kernels.state import START, STEP
+from swapcal.rates.plan import decades
+from swapcal.rates.slopes import fit
 
 DIM = 5
 STREAMS = ("linear", "oppose", "adaptive", "drifting", "leave-ahead")

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from swapcal.cli.rates import measured
-from swapcal.cli.rating import drawing, page, plan, store
+from swapcal.rates import drawing, page, plan, store
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from swapcal import Forecaster, archive
 from swapcal.archive.container import pack
 from swapcal.archive.kind import TEXT, Field, floats, whole
-from swapcal.forecaster import FILE
+from swapcal.engine.forecaster import FILE
 from swapcal.kernels.state import State
 from tests.checks import snapshot, stream
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from swapcal.batch import Stream
 from swapcal.batch.model import Model, Settings
-from swapcal.frames import Table
+from swapcal.tables.table import Table
 from tests.fresh import python
 
 

@@ -7,8 +7,8 @@ from swapcal.batch.correction import Correction, logit, plan
 from swapcal.batch.features import Features
 from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.model import Model, Settings
-from swapcal.frames import Table, UnknownColumnError
 from swapcal.kernels.batch_design import fill_design
+from swapcal.tables.table import Table, UnknownColumnError
 
 
 def planted(n, seed=0):

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, bounds, errors, memory
-from swapcal.certificate import Certificate, _level_terms
+from swapcal import Forecaster, bounds, errors
+from swapcal.engine import state as memory
+from swapcal.engine.certificate import Certificate, _level_terms
 from swapcal.kernels.state import START, STEP, T_GAP
 from tests.adversaries import RULES, contexts, rules
 from tests.checks import COMBINATIONS, NAMES, build, stream

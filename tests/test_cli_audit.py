@@ -15,7 +15,9 @@ from typer.testing import CliRunner  # noqa: E402
 from swapcal import Audit  # noqa: E402
 from swapcal.cli import audit as command  # noqa: E402
 from swapcal.report import validate  # noqa: E402
-from swapcal.tables import Kind, open_source, parquet  # noqa: E402
+from swapcal.tables import parquet  # noqa: E402
+from swapcal.tables.kinds import Kind  # noqa: E402
+from swapcal.tables.source import open_source  # noqa: E402
 
 ROWS = 6000
 NAMED = ["--prob", "p", "--target", "y"]

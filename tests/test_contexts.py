@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal.contexts import Contexts, Encoded
+from swapcal.features import Contexts, Encoded
 from swapcal.kernels.encode import CLIP, SAMPLE, WINSOR, blank_past, encode_rows
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swapcal.experts import Experts, as_model, expert_names, expert_weights
 from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR
+from swapcal.live.experts import Experts, as_model, expert_names, expert_weights
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow

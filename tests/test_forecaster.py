@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, memory
+from swapcal import Forecaster
+from swapcal.engine import state as memory
 from tests.adversaries import contexts
 from tests.checks import COMBINATIONS, NAMES, assert_same, build, fields, looped, snapshot, stream
 

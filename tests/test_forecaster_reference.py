@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from swapcal import Forecast, Forecaster, memory
+from swapcal import Forecast, Forecaster
+from swapcal.engine import state as memory
 from swapcal.kernels.state import T_GAP, T_W_HIGH, T_W_LOW
 from tests import reference
 from tests.adversaries import contexts, rules

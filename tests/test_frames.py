@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.frames import MISSING, Table, UnknownColumnError, categories, is_table
+from swapcal.tables.table import MISSING, Table, UnknownColumnError, categories, is_table
 
 DATA = {
     "p": [0.1, 0.5, 0.9, 0.5],

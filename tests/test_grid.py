@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, grid
+from swapcal import Forecaster
+from swapcal.engine import grid
 
 
 @given(st.integers(1, 500))

@@ -9,7 +9,7 @@ import pytest
 
 from swapcal.archive import ArchiveError
 from swapcal.live import ConflictingLabelError, Live, UnknownIdError
-from swapcal.live.times import as_times
+from swapcal.tables.clock import as_times
 
 
 @pytest.fixture(scope="module")

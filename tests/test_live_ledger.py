@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swapcal import Forecaster, memory
+from swapcal import Forecaster
+from swapcal.engine import state as memory
 from swapcal.live import ExpiredIdError, Live, UnknownIdError, labels
-from swapcal.live.labels import Ledger, Limits, Open
+from swapcal.live.ledger import Ledger, Limits, Open
 from tests.checks import snapshot, stream
 
 RECORD = {"v": 1.0}

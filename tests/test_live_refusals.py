@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from swapcal.contexts import Contexts, Encoded
+from swapcal.features import Contexts, Encoded
 from swapcal.live import ConflictingLabelError, Live, keeping
 
 GOOD = {"shop": "a", "price": 3.0, "p": 0.4, "tag": "x"}

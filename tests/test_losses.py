@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal.forecaster import Forecaster
+from swapcal.engine.forecaster import Forecaster
 from swapcal.losses import (
     Decision,
     Loss,

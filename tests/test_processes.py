@@ -7,7 +7,7 @@ import pytest
 
 from swapcal import Audit, Forecaster, Live
 from swapcal.batch.model import Model, Settings
-from swapcal.frames import Table
+from swapcal.tables.table import Table
 from tests.fresh import python
 
 

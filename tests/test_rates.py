@@ -16,12 +16,12 @@ from typer import testing as typer_testing  # noqa: E402
 from swapcal import Forecaster, bounds, errors  # noqa: E402
 from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite  # noqa: E402
 from swapcal.cli.rates import rates  # noqa: E402
-from swapcal.cli.rating import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
-from swapcal.cli.rating.figure import Line, Panel, figure  # noqa: E402
-from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
-from swapcal.cli.rating.rows import certified, chosen  # noqa: E402
-from swapcal.cli.rating.statistics import LevelSums  # noqa: E402
 from swapcal.datasets import Stream, played  # noqa: E402
+from swapcal.rates import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
+from swapcal.rates.figure import Line, Panel, figure  # noqa: E402
+from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
+from swapcal.rates.rows import certified, chosen  # noqa: E402
+from swapcal.rates.statistics import LevelSums  # noqa: E402
 
 
 def app(command):

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from swapcal import Forecaster, memory
+from swapcal import Forecaster
+from swapcal.engine import state as memory
 from swapcal.kernels.linalg import unpack
 from tests.adversaries import contexts
 

@@ -6,16 +6,16 @@ The public nouns load on first use, so ``import swapcal`` costs almost nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from swapcal.version import __version__
+
 if TYPE_CHECKING:
     from swapcal.adapters.sklearn import SwapClassifier
     from swapcal.audit import Audit, Witness
-    from swapcal.contexts import Contexts
-    from swapcal.forecast import Forecast
-    from swapcal.forecaster import Forecaster
+    from swapcal.engine.forecast import Forecast
+    from swapcal.engine.forecaster import Forecaster
+    from swapcal.features import Contexts
     from swapcal.live import Live
     from swapcal.losses import Loss, decide
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Audit",

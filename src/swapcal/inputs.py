@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.checks import ROUNDING, first_bad_context
-
-Array = NDArray[np.float64]
 
 NO_EVENT = np.zeros(1, np.uint64)
 

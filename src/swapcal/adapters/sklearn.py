@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
+from swapcal.arrays import Array
+
 try:
     import sklearn  # noqa: F401
 except ModuleNotFoundError:
@@ -30,11 +32,9 @@ from sklearn.utils.validation import (
 
 from swapcal.batch.features import Name, Source
 from swapcal.batch.model import MODES, Model, Settings
-from swapcal.certificate import Certificate
-from swapcal.frames import Table, is_table
+from swapcal.engine.certificate import Certificate
 from swapcal.losses import Decision, Loss, decide
-
-Array = NDArray[np.float64]
+from swapcal.tables.table import Table, is_table
 
 FEWEST_ROWS = 2
 FEW_ROWS = 64

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.frames import Categories, Table, categories, is_table
-
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
+from swapcal.tables.table import Categories, Table, categories, is_table
 
 NORM_SLACK = 1e-9
 """Contexts built in floating point may exceed norm 1 by rounding."""

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from swapcal.arrays import Array
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.binomial import fill_cdfs, shape
-
-Array = NDArray[np.float64]
 
 FEW_EVENTS = 10.0
 """Up to this variance of the number of events, the number is drawn exactly; beyond, by an expansion."""

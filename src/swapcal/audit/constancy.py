@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
-
-Array = NDArray[np.float64]
 
 LEAST_ROWS = 20
 LEAST_SHARE = 0.005

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive import put_text
+from swapcal.arrays import Array
 from swapcal.audit.cautions import cautions
 from swapcal.audit.findings import assemble
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
@@ -25,8 +26,6 @@ from swapcal.kernels import tally as kernel
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.report.schema import Resemblance
-
-Array = NDArray[np.float64]
 
 DRAWS = 999
 SLOW_DRAWS = 199

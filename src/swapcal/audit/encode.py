@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.frames import Categories, Table
+from swapcal.arrays import Array
 from swapcal.kernels.tally import fill
-
-Array = NDArray[np.float64]
+from swapcal.tables.table import Categories, Table
 
 SPREAD = 3.0
 """Numeric features are clipped this many standard deviations from their mean: that bounds the norm."""

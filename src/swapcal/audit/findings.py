@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import swapcal
 from swapcal.audit import pictures, words
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.null import describe
@@ -24,6 +23,7 @@ from swapcal.report.schema import SCHEMA_VERSION, Decision, Findings, Headline
 from swapcal.report.schema import Group as GroupEntry
 from swapcal.report.schema import Quantity as QuantityEntry
 from swapcal.report.schema import Witness as WitnessEntry
+from swapcal.version import __version__
 
 if TYPE_CHECKING:
     from swapcal.audit.core import Audit, Finding
@@ -116,7 +116,7 @@ def identity(audit: "Audit", created_at: str) -> Any:
     exact = json.dumps([settings, audit.levels.edges, audit.coordinates, SCHEMA_VERSION])
     return {
         "title": audit.title,
-        "swapcal_version": swapcal.__version__,
+        "swapcal_version": __version__,
         "schema_version": SCHEMA_VERSION,
         "data_hash": audit._sketch.digest,
         "settings_hash": hashlib.sha256(exact.encode()).hexdigest()[:32],

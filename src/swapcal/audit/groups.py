@@ -3,14 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit.cells import dispersion
 from swapcal.audit.sizes import Sizes, gap_intervals
 from swapcal.audit.verdict import ALPHA, Word, judged
 from swapcal.kernels import tally as kernel
-
-Array = NDArray[np.float64]
 
 POWER_QUANTILE = 0.8416212335729143
 """Standard errors beyond the critical value at which an error is found with probability 80 %."""

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int32]
+from swapcal.arrays import Array, Index
 
 MOST_VALUES = 256
 """Up to this many distinct predictions each one is a level of its own."""

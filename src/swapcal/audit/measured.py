@@ -1,9 +1,9 @@
 """Measured: every error and score by name, and what attains it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import errors
+from swapcal.arrays import Array
 from swapcal.audit.quantities import CLASSES, Against
 from swapcal.audit.record import Record
 from swapcal.audit.scene import Residuals, Scene, observe
@@ -11,8 +11,6 @@ from swapcal.audit.spectrum import area, smooth_error
 from swapcal.audit.tallies import Tally
 from swapcal.audit.witness import Form, Witness
 from swapcal.kernels import tally as kernel
-
-Array = NDArray[np.float64]
 
 
 class Measured(Record):

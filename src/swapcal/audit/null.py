@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.stats import norm
 
+from swapcal.arrays import Array
 from swapcal.audit.cells import Cells
 from swapcal.audit.levels import Levels
 from swapcal.audit.scene import Measure, Residuals, Scene
 from swapcal.audit.sketch import Rows, hash_names
-
-Array = NDArray[np.float64]
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""

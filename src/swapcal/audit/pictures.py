@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from swapcal.arrays import Array
 from swapcal.audit.scene import Scene
 from swapcal.audit.sketch import Rows, hash_names
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
 from swapcal.report.schema import CurvePoint, Level, Period, Resemblance
-
-Array = NDArray[np.float64]
 
 MOST_POINTS = 12
 SCORE_BINS = 8

@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from swapcal.arrays import Array
 from swapcal.audit.batch import Batch, Pseudo, positive, probabilities, times
 from swapcal.audit.encode import Encoder
-from swapcal.frames import Table
-
-Array = NDArray[np.float64]
+from swapcal.tables.table import Table
 
 
 @dataclass(frozen=True)

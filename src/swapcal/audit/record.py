@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.audit.batch import Batch
 from swapcal.audit.encode import Coordinate, Encoder
@@ -14,10 +13,8 @@ from swapcal.audit.sketch import Sketch
 from swapcal.audit.spectrum import Spectrum
 from swapcal.audit.tallies import Tally
 from swapcal.audit.timeline import Timeline
-from swapcal.frames import Table, is_table
 from swapcal.kernels import tally as kernel
-
-Array = NDArray[np.float64]
+from swapcal.tables.table import Table, is_table
 
 
 class Record:

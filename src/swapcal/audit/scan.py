@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit.scene import Residuals, Scene
 from swapcal.kernels.tally import scan_maxima
-
-Array = NDArray[np.float64]
 
 LEAST_VARIANCE = 10.0
 """Cells with fewer expected events than this have no trustworthy z."""

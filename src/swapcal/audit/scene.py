@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal import errors
+from swapcal.arrays import Array
 from swapcal.audit.cells import Cells, cells, dispersion
 from swapcal.audit.tallies import Tally
 from swapcal.kernels import tally as kernel
-
-Array = NDArray[np.float64]
 
 
 class Residuals(NamedTuple):

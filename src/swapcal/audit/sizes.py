@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit.scan import Scan
 from swapcal.audit.scene import Residuals
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels import tally as kernel
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 TELLING = 4.0

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit.batch import Batch
 from swapcal.kernels.tally import finish_hashes, hash_rows
 
-Array = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 ENTRIES = 1 << 21

@@ -1,12 +1,10 @@
 """Spectrum: a fine histogram of predictions and outcomes, for the familiar scores."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import dct, idct
 
+from swapcal.arrays import Array
 from swapcal.kernels.tally import SPECTRUM_BINS, add_spectrum
-
-Array = NDArray[np.float64]
 
 SMOOTH_CELLS = 2048
 NARROW = 0.25

@@ -5,13 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.audit.levels import Index, Levels
-from swapcal.frames import Categories
+from swapcal.arrays import Array, Index
+from swapcal.audit.levels import Levels
 from swapcal.kernels import tally as kernel
-
-Array = NDArray[np.float64]
+from swapcal.tables.table import Categories
 
 THREAD_ROWS = 1 << 15
 """Below this many rows a second thread costs more than it saves."""

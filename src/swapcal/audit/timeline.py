@@ -4,11 +4,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.tally import SCALARS, add_groups
-
-Array = NDArray[np.float64]
 
 MOST_BINS = 48
 """Stretches of time drawn at most."""

@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit.batch import contexts, memberships, positive, probabilities
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.levels import Levels
 
-Array = NDArray[np.float64]
 Form = Literal["linear", "affine", "groups", "regret", "omni"]
 
 

@@ -1,7 +1,7 @@
 """The paper's algorithm under the baselines' constructor."""
 
 from swapcal import bounds, inputs
-from swapcal.forecaster import Forecaster
+from swapcal.engine.forecaster import Forecaster
 
 
 class BlumMansourONS(Forecaster):

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from swapcal import grid
 from swapcal.baselines.online import OnlineBaseline, cells, root
+from swapcal.engine import grid
 from swapcal.kernels.baseline_cells import GARG_ITO, Cells
 from swapcal.kernels.linalg import factor_size, padded
 

@@ -5,13 +5,12 @@ from math import log, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.baselines.online import OnlineBaseline, cells
 from swapcal.kernels.baseline_cells import GROUPS, NUDGE, Cells
 from swapcal.kernels.linalg import padded
 
-Array = NDArray[np.float64]
 Memberships = Callable[[Array], Array]
 
 

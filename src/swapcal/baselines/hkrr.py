@@ -5,9 +5,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
 

@@ -5,9 +5,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked, row_products
-
-Array = NDArray[np.float64]
 
 
 class Regression(Protocol):

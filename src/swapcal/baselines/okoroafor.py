@@ -4,14 +4,11 @@ from math import ceil, log, sqrt
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal import grid
 from swapcal.baselines.online import OnlineBaseline, cells
+from swapcal.engine import grid
 from swapcal.kernels.baseline_cells import OKOROAFOR, Cells
 from swapcal.kernels.linalg import padded
-
-Array = NDArray[np.float64]
 
 
 class Okoroafor(OnlineBaseline):

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swapcal import archive, grid, inputs
+from swapcal import archive, inputs
 from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys, whole
-from swapcal.forecast import Forecast
+from swapcal.arrays import Array
+from swapcal.engine import grid
+from swapcal.engine.forecast import Forecast
 from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, Cells, Room
 from swapcal.kernels.baselines import NO_OPPONENT, advance_baseline
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.state import T_SLOT_LOW, TICKET
-
-Array = NDArray[np.float64]
 
 FIELDS = {
     "z": floats("levels"),

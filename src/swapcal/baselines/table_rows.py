@@ -1,9 +1,9 @@
 """What every batch baseline checks before it starts."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
 
 
 def checked(p: ArrayLike, X: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, Array, Array]:

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
+from swapcal.arrays import Array, Integers
 from swapcal.batch.features import Features, Rows
 from swapcal.kernels.batch_design import Design, design_dot, fill_design
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 BLOCK = 4096
 SMALL = 4000

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.frames import Table, text_key
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.batch_design import Lookup, look_up, standardise
 from swapcal.kernels.draw import row_marks
+from swapcal.tables.table import Table, text_key
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Name = str | int
 Source = Table | Array
 """A table with named columns, or an array whose columns are known by number."""

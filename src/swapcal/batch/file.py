@@ -24,7 +24,7 @@ from swapcal.archive.kind import (
 )
 from swapcal.batch.features import Category
 from swapcal.batch.layout import width_of
-from swapcal.certificate import Certificate
+from swapcal.engine.certificate import Certificate
 from swapcal.kernels.batch_design import SCALES, Layout
 from swapcal.kernels.linalg import padded
 

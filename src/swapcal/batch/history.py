@@ -3,14 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.mixture import Issued, Mixture, Snapshot, mixed, widened
 from swapcal.kernels.batch import replay_issued, replay_mean
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
 BEFORE = -1
 """Row number of what existed before the first row."""

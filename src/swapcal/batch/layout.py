@@ -3,10 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.batch.features import Features, Rows
 from swapcal.kernels.batch_design import Layout
-
-Array = NDArray[np.float64]
 
 SCORE, GIVEN = 0.5, 0.1
 """Sizes of the corrected score's and the given score's coordinates."""

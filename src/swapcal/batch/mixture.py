@@ -5,15 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import inputs
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.batch import issued_forecasts, mean_forecasts
 from swapcal.kernels.linalg import padded
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
 
 class Snapshot(NamedTuple):

@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from swapcal import archive, bounds
 from swapcal.archive.kind import part
+from swapcal.arrays import Array
 from swapcal.batch.correction import Correction, Scorer, logit, plan
 from swapcal.batch.features import Features, Name, Rows, Source
 from swapcal.batch.file import FILE
@@ -18,11 +19,10 @@ from swapcal.batch.history import stratified
 from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.stream import Stream
-from swapcal.certificate import Certificate
+from swapcal.engine.certificate import Certificate
 from swapcal.kernels.batch_design import Design, Layout, fill_contexts
 from swapcal.kernels.linalg import padded
 
-Array = NDArray[np.float64]
 Progress = Callable[[int], object]
 
 MODES = ("mean", "hash", "sample")

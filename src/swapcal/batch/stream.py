@@ -5,17 +5,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal import grid, memory
+from swapcal.arrays import Array, Integers
 from swapcal.batch.history import BEFORE, History
 from swapcal.batch.mixture import Snapshot
-from swapcal.certificate import Certificate, certify
+from swapcal.engine import grid
+from swapcal.engine import state as memory
+from swapcal.engine.certificate import Certificate, certify
 from swapcal.kernels.batch import CHANGES, learn_rows
 from swapcal.kernels.state import HEDGE, LEVELS, RIDGE_LEARNER, UPDATES
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 CHUNK = 8192
 SPARE_SLOTS = 6

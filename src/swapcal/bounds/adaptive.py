@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from math import log, log2
 
-from swapcal import memory
 from swapcal.bounds.bound import Bound, require_dim, require_horizon, require_nonnegative, require_positive
 from swapcal.bounds.concentration import log_cover_size
 from swapcal.bounds.learners import learner_regret
 from swapcal.bounds.realised import smcal2_from_psreg, sreg_from_psreg
-from swapcal.kernels.state import NEWBORN_REACH, START_INTERVALS
+from swapcal.kernels.state import NEWBORN_REACH, SPLIT_SHARE_OF_DIM, SPLIT_SHARE_OF_RIDGE, START_INTERVALS
 
 __all__ = [
     "adaptive_distance2",
@@ -43,7 +42,7 @@ def split_floor(dim: int, ridge: float = 1.0) -> float:
     """
     require_dim(dim)
     require_positive("ridge", ridge)
-    return memory.split_floor(dim, ridge)
+    return max(SPLIT_SHARE_OF_RIDGE * ridge, SPLIT_SHARE_OF_DIM * dim)
 
 
 def adaptive_distance2(target: str = "sreg", reach: float = NEWBORN_REACH) -> float:

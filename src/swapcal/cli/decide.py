@@ -7,9 +7,9 @@ from typing import Annotated
 import numpy as np
 import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 
+from swapcal.arrays import Array
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
@@ -17,12 +17,10 @@ from swapcal.cli.running import Run, running
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
-from swapcal.tables import Kind, Part, Source, open_source
-from swapcal.tables.kinds import floats, probabilities
+from swapcal.tables.kinds import Kind, floats, probabilities
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect, table_writer
-
-Array = NDArray[np.float64]
+from swapcal.tables.source import Part, Source, open_source
 
 
 def decide(

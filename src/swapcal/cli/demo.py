@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from swapcal.archive import put_text
+from swapcal.arrays import Array
 from swapcal.audit import Audit
 from swapcal.cli.audit import show_headline
 from swapcal.cli.progress import bar
@@ -20,8 +20,6 @@ from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
 from swapcal.tables.output import protect
-
-Array = NDArray[np.float64]
 
 PIECE = 8_192
 PLAIN = "SGD 0.3"

@@ -16,10 +16,11 @@ from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
 from swapcal.cli.stream_table import Roles, Stream, read_stream
-from swapcal.frames import Table
-from swapcal.tables import InputError, open_source
+from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect
+from swapcal.tables.source import open_source
+from swapcal.tables.table import Table
 
 
 def fit(

@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from swapcal.archive import ArchiveError, put_text
+from swapcal.arrays import Array
 from swapcal.cli import STOPPED, options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running, stoppable
 from swapcal.cli.stream_table import Roles, Stream, read_stream
-from swapcal.contexts import Encoded
+from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import render
-from swapcal.tables import InputError, open_source
+from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect, table_writer
-
-Array = NDArray[np.float64]
+from swapcal.tables.source import open_source
 
 PIECE = 16_384
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping

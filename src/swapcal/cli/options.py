@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from swapcal.tables import Dialect
+from swapcal.tables.dialect import Dialect
 
 
 class Order(StrEnum):

@@ -7,20 +7,19 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.model_file import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
 from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
-from swapcal.frames import Table
-from swapcal.tables import Kind, Part, Source, open_source
+from swapcal.tables.kinds import Kind
 from swapcal.tables.moments import timed
 from swapcal.tables.output import protect, table_writer
-
-Array = NDArray[np.float64]
+from swapcal.tables.source import Part, Source, open_source
+from swapcal.tables.table import Table
 
 
 class Mode(StrEnum):

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from swapcal.archive import put_text
 from swapcal.cli.progress import bar
-from swapcal.cli.rating import drawing, page, plan, store
-from swapcal.cli.rating.plan import Task
-from swapcal.cli.rating.rows import Row, certified
 from swapcal.cli.running import running
+from swapcal.rates import drawing, page, plan, store
+from swapcal.rates.plan import Task
+from swapcal.rates.rows import Row, certified
 from swapcal.tables.output import protect
 
 

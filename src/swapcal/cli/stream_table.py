@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.cli.running import Run
-from swapcal.tables import InputError, Kind, Source
-from swapcal.tables.kinds import TIME, is_text, parsed, settled
+from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import TIME, Kind, is_text, parsed, settled
 from swapcal.tables.moments import moments
 from swapcal.tables.outcomes import EXPECTED, outcomes
-
-Array = NDArray[np.float64]
+from swapcal.tables.source import Source
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric

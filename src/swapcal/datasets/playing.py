@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal import inputs, memory
+from swapcal import inputs
+from swapcal.arrays import Array
 from swapcal.datasets.synthetic import Rows, Stream
-from swapcal.forecast import Forecast
-from swapcal.forecaster import Forecaster
+from swapcal.engine import state as memory
+from swapcal.engine.forecast import Forecast
+from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.opponents import blank_notes, choose_label, duel
-
-Array = NDArray[np.float64]
 
 
 class OnlineForecaster(Protocol):

@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import inputs
+from swapcal.arrays import Array
 from swapcal.kernels.opponents import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE
 
-Array = NDArray[np.float64]
 Chance = Callable[[Array, Array], Array]
 
 BLOCK = 65_536

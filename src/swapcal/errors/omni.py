@@ -3,11 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.errors.swap import norms, support_affine
-
-Array = NDArray[np.float64]
 
 
 class Omniprediction(NamedTuple):

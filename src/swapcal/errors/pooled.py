@@ -3,11 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.errors.swap import TAIL_RADIUS, norms, power_sum, smcal_affine, smcal_linear
-
-Array = NDArray[np.float64]
 
 RESTARTS = 16
 """Random starts of the alternating ascent, besides the spectral one and the heaviest levels."""

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.errors.swap import norms
-
-Array = NDArray[np.float64]
 
 ROOT3 = float(np.sqrt(3.0))
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
 
 TAIL_RADIUS = 2.0 / np.sqrt(3.0)
 """Θ_1 is the convex hull of ±2e_1 and the sphere of this radius in the other coordinates."""

@@ -1,13 +1,9 @@
 """Forecasters that look only at past forecasts and labels: Foster-Vohra, Foster-Hart, Fishelson et al., Luo et al."""
 
-import numpy as np
-from numpy.typing import NDArray
-
+from swapcal.arrays import Array
 from swapcal.kernels.baseline_cells import FISHELSON, Cells, Room, write_mixture, write_pair
 from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.mixing import hedge_weight, round_to_levels, stationary
-
-Array = NDArray[np.float64]
 
 
 @inlined

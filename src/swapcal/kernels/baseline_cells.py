@@ -5,11 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = range(7)
 UPDATES, LAST = 0, 1

@@ -1,15 +1,13 @@
 """Forecasters that look at contexts: Garg et al. with Ito, finite groups, Okoroafor et al."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.baseline_cells import LAST, NUDGE, STEP, Cells, Room, write_mixture, write_pair
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import absorb, dot
 from swapcal.kernels.state import T_P, T_SLOT_HIGH, T_SLOT_LOW
-
-Array = NDArray[np.float64]
 
 # Exponents stay of the order of a logarithm by the theorem; this far out only overflow is at stake.
 MOST = 300.0

@@ -6,6 +6,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.baseline_calibration import (
     issue_foster_hart,
     issue_foster_vohra,
@@ -36,8 +37,6 @@ from swapcal.kernels.draw import fingerprint, uniform
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.opponents import choose_label
 from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
-
-Array = NDArray[np.float64]
 
 NO_OPPONENT = -1
 

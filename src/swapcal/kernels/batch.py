@@ -1,8 +1,8 @@
 """Learn a table once while writing down every change, and predict with many frozen forecasters at once."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import scramble, uniform
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.learners import clip, learn_level
@@ -10,10 +10,6 @@ from swapcal.kernels.linalg import dot
 from swapcal.kernels.loop import crossing, refine
 from swapcal.kernels.mixing import hedge_gap, hedge_weight
 from swapcal.kernels.state import CODES_ADAPTIVE, GAP, LEVELS, UPDATES, Scratch, State
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
 # Changes one row can make: two learners, one new level.
 CHANGES = 3

@@ -3,13 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.linalg import dot
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # scales of a design: hinges of the logit, categories, group × logit, group pairs, numbers, the logit's centre
 HINGE, CATEGORY, SLOPE, PAIR, NUMBER, CENTRE = range(6)

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.jit import jit
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 

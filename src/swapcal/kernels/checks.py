@@ -1,12 +1,8 @@
 """Fast refusal of contexts that are not in X."""
 
-import numpy as np
-from numpy.typing import NDArray
-
+from swapcal.arrays import Array
 from swapcal.kernels.jit import lean
 from swapcal.kernels.state import T_HIGH, T_LOW, T_SLOT_HIGH, T_SLOT_LOW
-
-Array = NDArray[np.float64]
 
 # Contexts come out of divisions and square roots: this much beyond the unit ball is rounding, not a mistake.
 ROUNDING = 1e-9

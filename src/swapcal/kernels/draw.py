@@ -7,10 +7,8 @@ bit is another one on another machine.
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Keys
 from swapcal.kernels.jit import inlined, lean, shared
-
-Array = NDArray[np.float64]
-Keys = NDArray[np.uint64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -6,14 +6,10 @@ One compiled loop serves one record and a million alike, so both see the same ar
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, scramble
 from swapcal.kernels.jit import inlined, jit
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
 CATEGORICAL, NUMERIC, PROBABILITY, LOGIT = 0, 1, 2, 3
 ENTRIES = 3  # what each column hands the experts: its symbol, its value, its exact integer

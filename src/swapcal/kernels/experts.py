@@ -12,14 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit
 
-Array = NDArray[np.float64]
 Single = NDArray[np.float32]
-Keys = NDArray[np.uint64]
-Integers = NDArray[np.int64]
 
 # Learning rates on rows of unit norm, a geometric range; for pairs, the useful part of it.
 LINEAR_SGD, LINEAR_ADA = 6, 4

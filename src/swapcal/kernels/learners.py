@@ -1,14 +1,12 @@
 """What one level's learner does with a labelled context of weight α."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
 from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Scratch, State
-
-Array = NDArray[np.float64]
 
 # F_4^lin lies inside the ball of this radius (paper, Section 2.3).
 ONS_RADIUS = 4.0

@@ -11,12 +11,10 @@ inside the block, column by column. Appending coordinates appends blocks and mov
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.simd import column_dots, sweep_columns
-
-Array = NDArray[np.float64]
 
 BLOCK = 4
 CORNER = 6

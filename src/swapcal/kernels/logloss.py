@@ -1,11 +1,9 @@
 """Log loss, with the one rule by which swapcal keeps it finite."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.jit import jit, shared
-
-Array = NDArray[np.float64]
 
 FLOOR = 1e-6
 """Probabilities are moved this far from 0 and 1 before their logarithm is taken: one certain error costs 13.8 nats."""

@@ -6,6 +6,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.draw import fingerprint, uniform
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.learners import clip, learn_level, pull_to_half
@@ -46,8 +47,6 @@ from swapcal.kernels.state import (
     Scratch,
     State,
 )
-
-Array = NDArray[np.float64]
 
 # Wishes this close are the same wish, rounded by other code or another processor. Taking one for the other adds at most
 # twice this to the regret of a round, which is below the rounding of the certificate itself.

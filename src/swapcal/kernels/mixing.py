@@ -1,12 +1,7 @@
 """From learners' wishes to a distribution over levels: two-point hedge, or a stationary distribution."""
 
-import numpy as np
-from numpy.typing import NDArray
-
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, shared
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # A rounding probability below this is rounding noise of the division that made it; as an edge of the chain it
 # could only make two classes look like one.

@@ -3,12 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels.jit import inlined, lean, shared
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.loop import issue, learn
 from swapcal.kernels.state import CODES_ADAPTIVE, LEVELS, T_MEAN, Scratch, State
-
-Array = NDArray[np.float64]
 
 COIN, OPPOSE, ADAPTIVE, LEAVE_AHEAD = 0, 1, 2, 3
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
+
 Four = tuple[float, float, float, float]
 
 LANES = 4

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from swapcal.arrays import Array, Integers
 
 RIDGE_LEARNER, ONS_LEARNER, VAW_LEARNER = 0, 1, 2
 HEDGE, BLUM_MANSOUR = 0, 1

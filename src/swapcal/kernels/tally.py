@@ -7,12 +7,10 @@ level are added at a time: each entry of the d × d matrices is then loaded and 
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Index
 from swapcal.kernels.draw import plain_bits
 from swapcal.kernels.jit import inlined, jit
 from swapcal.kernels.logloss import log_loss
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int32]
 
 BLOCK_ENTRIES = 1 << 16
 """Entries of X per block (512 kB): a block and one level's matrices stay in a typical second-level cache."""

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from swapcal import experts, forecaster
 from swapcal.archive import Kind
 from swapcal.archive.kind import (
     OBJECT,
@@ -24,8 +23,8 @@ from swapcal.archive.kind import (
     rule_faults,
     whole,
 )
-from swapcal.contexts import file as contexts_file
-from swapcal.experts import EXPERT_WEIGHT, expert_weights
+from swapcal.engine import forecaster
+from swapcal.features import file as contexts_file
 from swapcal.kernels.checks import first_bad_context
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import SAID
@@ -39,6 +38,8 @@ from swapcal.kernels.state import (
     T_WEIGHT,
     TICKET,
 )
+from swapcal.live import experts
+from swapcal.live.experts import EXPERT_WEIGHT, expert_weights
 from swapcal.live.ids import is_id
 from swapcal.live.keeping import unpacked
 

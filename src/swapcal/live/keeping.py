@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.live.ids import Id
-from swapcal.live.labels import Ledger, Limits, Open, stacked
+from swapcal.live.ledger import Ledger, Limits, Open, stacked
 
 ROWS = {"ticket": np.float64, "x": np.float64, "keys": np.uint64, "values": np.float64, "memory": np.float64,
         "judged": np.float64}  # fmt: skip

@@ -12,23 +12,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swapcal import archive, inputs
-from swapcal.certificate import Certificate
-from swapcal.contexts import Contexts, Encoded
-from swapcal.contexts.table import columns_of
-from swapcal.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
-from swapcal.forecast import Forecast
+from swapcal.arrays import Array
+from swapcal.engine.certificate import Certificate
+from swapcal.engine.forecast import Forecast
+from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import ROUNDING
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, TICKET
 from swapcal.live import keeping
-from swapcal.live.composition import Composition, Records
+from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.live.file import FILE
 from swapcal.live.ids import Id, checked_id
-from swapcal.live.labels import REMEMBERED, ConflictingLabelError, Ledger, Limits, Open, Status, stacked
-from swapcal.live.times import as_times, check_times, sized, unmasked
-
-Array = NDArray[np.float64]
+from swapcal.live.learner import Composition, Records
+from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Open, Status, stacked
+from swapcal.tables.clock import as_times, check_times, sized, unmasked
+from swapcal.tables.columns import columns_of
 
 WINDOW = 4096  # rows looked at for the next arrival of a label; a bound on the work, without effect on results
 # The ticket before anything is known: one half, surely.

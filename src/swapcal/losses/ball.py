@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
 
 NEWTON_STEPS = 100
 HALVINGS = 40

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import LossError
-
-Array = NDArray[np.float64]
 
 # A verified basis compares all pairs of 2/ε points by all its bridges: at 2e-4 that takes a minute or two.
 FINEST = 2e-4

@@ -6,11 +6,10 @@ Every parameter may be a number or an array with one value per row.
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import Loss, LossError, Parameter
-
-Array = NDArray[np.float64]
 
 
 def squared() -> Loss:

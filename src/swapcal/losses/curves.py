@@ -5,12 +5,10 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.losses.ball import Curve
 from swapcal.losses.loss import Loss, mix
-
-Array = NDArray[np.float64]
 
 CELLS = (16, 128, 1024, 8192)
 

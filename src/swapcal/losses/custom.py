@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import Loss, LossError, Partial
-
-Array = NDArray[np.float64]
 
 # Rounding in the three values of a second difference, relative to the largest value on the grid.
 ROUNDING = 1e-12

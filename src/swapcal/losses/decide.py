@@ -5,11 +5,8 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.losses.loss import Loss
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.arrays import Array
 from swapcal.losses.scalar import minimise
 
-Array = NDArray[np.float64]
 Parameter = float | Array
 Partial = Callable[..., Any]
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import Loss, LossError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

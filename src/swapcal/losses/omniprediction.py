@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curves import action_at, stages
 from swapcal.losses.loss import Loss, LossError, mix
 from swapcal.losses.profile import profile
 from swapcal.losses.rows import Rows
 from swapcal.losses.somni import per_level
-
-Array = NDArray[np.float64]
 
 ROUNDS = 20
 

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import Loss
-
-Array = NDArray[np.float64]
 
 # Values held at once while per-row parameters are measured.
 BLOCK = 4_000_000

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curves import stages
 from swapcal.losses.loss import Loss, mix
@@ -14,7 +15,6 @@ from swapcal.losses.profile import profile
 from swapcal.losses.rows import Rows
 from swapcal.losses.somni import per_level
 
-Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import LossError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

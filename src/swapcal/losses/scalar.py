@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
 
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 # GOLDEN**60 is 3e-13. A smooth function's values stop telling its arguments apart at 1e-8; a kink's do not.

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from swapcal.arrays import Array
 from swapcal.losses.loss import Loss, LossError
 from swapcal.losses.rows import Rows
-
-Array = NDArray[np.float64]
 
 
 def per_level(levels: Array, A: Array, g: Array) -> Array:

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.tables.dialect import InputError
-
-Array = NDArray[np.float64]
 
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
 

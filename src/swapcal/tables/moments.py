@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import Kind, distinct, is_text, not_a
-
-Array = NDArray[np.float64]
 
 # Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
 _DAYS = {"mdy": ("%m{0}%d{0}%y", "%m{0}%d{0}%Y"), "dmy": ("%d{0}%m{0}%y", "%d{0}%m{0}%Y")}

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import distinct
-
-Array = NDArray[np.float64]
 
 TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
 EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"

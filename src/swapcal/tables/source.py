@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from swapcal.frames import UnknownColumnError
 from swapcal.tables.delimited import Delimited, Ragged
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.jsonl import JsonLines
 from swapcal.tables.kinds import COMMAS, Kind, is_text, settled
 from swapcal.tables.opened import Opened
 from swapcal.tables.parquet import Parquet
+from swapcal.tables.table import UnknownColumnError
 
 LOOKED_AT = 1000  # values of a text column examined for decimal commas
 

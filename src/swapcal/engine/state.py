@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal import bounds
+from swapcal.arrays import Array
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
@@ -14,16 +16,12 @@ from swapcal.kernels.state import (
     NEWBORN_REACH,
     ONS_LEARNER,
     RIDGE,
-    SPLIT_SHARE_OF_DIM,
-    SPLIT_SHARE_OF_RIDGE,
     START,
     T_SLOT_LOW,
     TICKET,
     Scratch,
     State,
 )
-
-Array = NDArray[np.float64]
 
 PER_SLOT = State._fields[: State._fields.index("totals")]
 
@@ -59,15 +57,10 @@ def allocate(
         slack=np.zeros(slots),
         totals=np.zeros(1),
         counts=np.array([n, 0, 0]),
-        knobs=np.array([*knobs, split_floor(dim, knobs[RIDGE]), _newborn_reach(start)]),
+        knobs=np.array([*knobs, bounds.split_floor(dim, knobs[RIDGE]), _newborn_reach(start)]),
         codes=np.array(codes),
         seed=np.array([seed], np.uint64),
     )
-
-
-def split_floor(dim: int, ridge: float) -> float:
-    """Return φ: an interval may always cost κφ before it splits."""
-    return max(SPLIT_SHARE_OF_RIDGE * ridge, SPLIT_SHARE_OF_DIM * dim)
 
 
 def _newborn_reach(start: Array | None) -> float:

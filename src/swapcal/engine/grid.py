@@ -1,12 +1,11 @@
 """Levels: the finite set of probabilities a forecaster may issue. They start at 0, end at 1 and increase."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from swapcal import inputs
+from swapcal.arrays import Array
 from swapcal.kernels.state import START_INTERVALS
-
-Array = NDArray[np.float64]
 
 SINE_DEFAULT = 32
 

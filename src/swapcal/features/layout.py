@@ -7,12 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.column import MISSING, NOWHERE, SHARED, Column
-from swapcal.contexts.product import Product
+from swapcal.arrays import Array, Integers
+from swapcal.features.column import MISSING, NOWHERE, SHARED, Column
+from swapcal.features.product import Product
 from swapcal.kernels.encode import CATEGORICAL, NUMERIC
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 ROOM = 0.75  # squared norm left beside x_1 = ½
 FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from swapcal.cli.rating.plan import SYSTEMS
+from swapcal.rates.plan import SYSTEMS
 
 Row = dict[str, Any]
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.contexts.column import MISSING, NOWHERE, SHARED, UNDECIDED, Column
+from swapcal.arrays import Integers
+from swapcal.features.column import MISSING, NOWHERE, SHARED, UNDECIDED, Column
 from swapcal.kernels.encode import CATEGORICAL, NUMERIC
 
-Integers = NDArray[np.int64]
 SHIFT = 1 << 20  # more than the codes a column can have
 
 

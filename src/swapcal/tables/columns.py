@@ -10,10 +10,8 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from swapcal.arrays import Array, Integers
 
 
 @dataclass(frozen=True)

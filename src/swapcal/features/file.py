@@ -18,7 +18,7 @@ from swapcal.archive.kind import (
     rule_faults,
     whole,
 )
-from swapcal.contexts.column import KINDS, NAMES, UNSEEN, VOCABULARY
+from swapcal.features.column import KINDS, NAMES, UNSEEN, VOCABULARY
 from swapcal.kernels.encode import BINS, SAMPLE
 
 FIELDS: dict[str, Field] = {

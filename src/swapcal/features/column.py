@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.table import Factor, Values, text_of
-from swapcal.frames import text_key
 from swapcal.kernels.encode import CATEGORICAL, LOGIT, NUMERIC, PROBABILITY
+from swapcal.tables.columns import Factor, Values, text_of
+from swapcal.tables.table import text_key
 
 MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the bucket of all other categories
 NOWHERE, UNSEEN = -1, -2

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.column import LARGEST, MISSING, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
+from swapcal.features.column import LARGEST, MISSING, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.kernels.encode import CATEGORICAL, PROBABILITY
 
 Parts = tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.int64]]

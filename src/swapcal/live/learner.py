@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive.kind import part
-from swapcal.contexts import Contexts, Encoded
-from swapcal.experts import Experts, Model, expert_names
-from swapcal.forecast import Forecast
-from swapcal.forecaster import Forecaster
+from swapcal.arrays import Array
+from swapcal.engine.forecast import Forecast
+from swapcal.engine.forecaster import Forecaster
+from swapcal.features import Contexts, Encoded
 from swapcal.inputs import EventKeys, event_keys
 from swapcal.kernels.draw import counted
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.state import TICKET
+from swapcal.live.experts import Experts, Model, expert_names
 
-Array = NDArray[np.float64]
 Records = Sequence[Mapping[str, Any]] | None
 Events = Sequence[object] | None
 Counts = NDArray[np.int64] | int

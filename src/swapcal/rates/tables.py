@@ -5,9 +5,9 @@ from statistics import median
 from typing import NamedTuple
 
 from swapcal import bounds
-from swapcal.cli.rating.plan import QUANTITIES, SYSTEMS, VARIANTS
-from swapcal.cli.rating.rows import Row, chosen, common_horizon, medians, present, systems
-from swapcal.cli.rating.slopes import Slope, fit
+from swapcal.rates.plan import QUANTITIES, SYSTEMS, VARIANTS
+from swapcal.rates.rows import Row, chosen, common_horizon, medians, present, systems
+from swapcal.rates.slopes import Slope, fit
 
 Table = list[list[str]]
 

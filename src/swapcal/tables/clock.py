@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.table import as_number, is_missing
-
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
+from swapcal.tables.columns import as_number, is_missing
 
 
 def as_times(name: str, values: Any) -> Array:

@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
-from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES
-from swapcal.cli.rating.rows import Row, certified, chosen, common_horizon, shown_dim
-from swapcal.cli.rating.tables import all_slopes, dimension_table, markdown, slope_table, value_table
+from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES
+from swapcal.rates.rows import Row, certified, chosen, common_horizon, shown_dim
+from swapcal.rates.tables import all_slopes, dimension_table, markdown, slope_table, value_table
 
 
 def summary(rows: list[Row], command: str) -> str:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from swapcal import bounds
-from swapcal.cli.rating.figure import Line, Panel, figure
-from swapcal.cli.rating.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
-from swapcal.cli.rating.rows import Row, chosen, common_horizon, label, medians, present, shown_dim, systems
+from swapcal.rates.figure import Line, Panel, figure
+from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
+from swapcal.rates.rows import Row, chosen, common_horizon, label, medians, present, shown_dim, systems
 
 COLOURS = {
     "engine": "#0b62a4",

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as papq
 
-from swapcal.cli.rating.measure import measure
-from swapcal.cli.rating.plan import Task
-from swapcal.cli.rating.rows import Row
+from swapcal.rates.measure import measure
+from swapcal.rates.plan import Task
+from swapcal.rates.rows import Row
 
 KEY = ("kind", "system", "stream", "dim", "rounds", "seed")
 SAVE_EVERY = 5.0

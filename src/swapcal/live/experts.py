@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
+from swapcal.arrays import Array
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
     CROSSED,
@@ -30,8 +31,6 @@ from swapcal.kernels.experts import (
     Desk,
     run_experts,
 )
-
-Array = NDArray[np.float64]
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero

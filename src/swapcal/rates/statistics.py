@@ -1,11 +1,9 @@
 """Per-level sums over rounds, realised or weighted by issued probabilities, and every error from them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import errors
-
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
 
 
 class LevelSums:

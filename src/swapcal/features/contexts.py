@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.contexts.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
-from swapcal.contexts.layout import Layout, lay_out, spread_over, unit
-from swapcal.contexts.product import Product
-from swapcal.contexts.single import plain_row
-from swapcal.contexts.table import Values, columns_of
+from swapcal.arrays import Array, Integers
+from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
+from swapcal.features.layout import Layout, lay_out, spread_over, unit
+from swapcal.features.product import Product
+from swapcal.features.single import plain_row
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from swapcal.tables.columns import Values, columns_of
 
 GROUP_CATEGORIES = 64
 NO_PRODUCTS = np.zeros((1, 0), dtype=np.int64)
@@ -347,7 +345,7 @@ class Contexts:
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Contexts":
-        """Rebuild from `to_state`; `swapcal.contexts.file.faults` must have found nothing."""
+        """Rebuild from `to_state`; `swapcal.features.file.faults` must have found nothing."""
         settings = dict(manifest["settings"])
         contexts = cls(**settings | {name: dict(settings[name]) for name in ORDERED})
         contexts._columns = {entry["name"]: Column.from_manifest(entry) for entry in manifest["columns"]}

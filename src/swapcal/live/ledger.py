@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.live.ids import Id
-
-Array = NDArray[np.float64]
 
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
 

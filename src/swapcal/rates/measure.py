@@ -4,18 +4,17 @@ import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal import inputs, memory
+from swapcal import inputs
+from swapcal.arrays import Array
 from swapcal.baselines.groups import halves
-from swapcal.cli.rating.plan import BATCH, SYSTEMS, Task
-from swapcal.cli.rating.statistics import LevelSums
 from swapcal.datasets import Stream, play
 from swapcal.datasets.synthetic import Rows
-from swapcal.forecaster import Forecaster
+from swapcal.engine import state as memory
+from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.state import T_P
-
-Array = NDArray[np.float64]
+from swapcal.rates.plan import BATCH, SYSTEMS, Task
+from swapcal.rates.statistics import LevelSums
 
 HELD_OUT = 200_000
 """Fresh contexts on which a fitted predictor is judged. Their chances are known, so only contexts are sampled."""

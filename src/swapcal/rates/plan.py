@@ -9,7 +9,7 @@ from swapcal import bounds
 from swapcal.baselines import GargIto
 from swapcal.baselines.hkrr import HKRR
 from swapcal.baselines.lsboost import LSBoost
-from swapcal.forecaster import Forecaster
+from swapcal.engine.forecaster import Forecaster
 
 ONLINE, BATCH = "online", "batch"
 

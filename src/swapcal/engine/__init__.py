@@ -1,0 +1,1 @@
+"""The online engine: levels, learners and what they can prove."""

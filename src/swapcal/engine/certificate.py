@@ -1,0 +1,172 @@
+"""What a forecaster can prove about itself, now: exact errors, a data-dependent bound, the theorem."""
+
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from swapcal import bounds, errors
+from swapcal.engine import state as memory
+from swapcal.kernels.state import FLOOR, GAP, KAPPA, LATE, REACH, RIDGE, START, STEP, UPDATES, State
+
+NEWTON = ("ons", "ons-fast")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Errors of the issued distributions on the labels learned so far, and what bounds them.
+
+    All are sums over rounds, as in the theorems; divide by `rounds` for means.
+
+    Attributes
+    ----------
+    psmcal_1, psmcal_2 : pseudo swap multicalibration against F_1^lin, exact.
+    psreg : pseudo contextual swap regret against F_4^lin, exact.
+    bound : data-dependent bound on psreg (hence on psmcal_2); holds for any labels and any delays.
+    theorem : worst-case bound on psreg, from T, d, λ, κ, the first levels and the prior, hence known before any data;
+        None once a label came late, which it excludes.
+    theorem_psmcal : the same for psmcal_2, whose comparators are closer to the priors.
+    rounding, learning, prior : the parts of `bound`: Σ D_t, Σ_v R_v, Σ_v λ‖θ_v - θ_0‖².
+    rounds, late, levels, dim : labels learned, how many of them for a forecast that was outdated by then (labels had
+        been learned since it was issued, here or by the copy that issued it), levels, d.
+    """
+
+    psmcal_1: float
+    psmcal_2: float
+    psreg: float
+    bound: float
+    theorem: float | None
+    theorem_psmcal: float | None
+    rounding: float
+    learning: float
+    prior: float
+    rounds: int
+    late: int
+    levels: int
+    dim: int
+
+    def holds(self, tolerance: float = 1e-9) -> bool:
+        """Say whether psmcal_2 ≤ psreg ≤ bound ≤ theorem, up to a relative rounding tolerance.
+
+        Examples
+        --------
+        >>> Certificate(1, .5, 2, 3, 4, 4, 1, 1, 1, 10, 0, 2, 2).holds()
+        True
+        """
+        chain = [self.psmcal_2, self.psreg, self.bound]
+        chain += [] if self.theorem is None else [self.theorem]
+        slack = tolerance * (1.0 + chain[-1])
+        return all(a <= b + slack for a, b in pairwise(chain))
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Return the fields by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        theorem = "not claimed (late labels or row weights)" if self.theorem is None else f"{self.theorem:,.4g}"
+        return (
+            f"after {self.rounds:,} labels, {self.levels} levels, {self.dim} coordinates\n"
+            f"  pseudo swap multicalibration  l2 {self.psmcal_2:,.4g}   l1 {self.psmcal_1:,.4g}   (exact)\n"
+            f"  pseudo swap regret               {self.psreg:,.4g}   (exact)\n"
+            f"  data-dependent bound             {self.bound:,.4g}   "
+            f"(rounding {self.rounding:,.4g} + learning {self.learning:,.4g} + prior {self.prior:,.4g})\n"
+            f"  worst-case theorem               {theorem}"
+        )
+
+
+def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bool) -> Certificate:
+    """Return the certificate of the present state.
+
+    The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
+    λ‖θ - θ_0‖²], which is exact however late labels come and whoever issued the wishes. Online Newton Step has a bound
+    with a prior of its own weight besides, which needs every wish to be its learner's at the time of learning; while
+    that held, the smaller sum is reported. (For ridge and VAW that other bound is never smaller than R_v.)
+    """
+    slots = memory.slots_in_order(state)
+    n, g = state.mass[slots], state.residual[slots, :dim]
+    ridge, late = float(state.knobs[RIDGE]), int(state.counts[LATE])
+    per_level = np.array([_level_terms(state, slot, dim, ridge) for slot in slots])
+    gain, excess, distance2 = per_level.sum(axis=0).tolist()
+    parts = [(excess, ridge * distance2)]
+    if late == 0 and learner in NEWTON:
+        weight = 0.5 * float(state.knobs[STEP]) * float(state.knobs[START])
+        parts.append((float(np.sum(state.potential[slots])), weight * distance2))
+    learning, prior = min(parts, key=sum)
+    theorem, theorem_psmcal = None, None
+    if late == 0:
+        theorem, theorem_psmcal = (
+            _theorem(state, dim, learner, target, uniform=uniform, adaptive=adaptive) for target in ("sreg", "smcal")
+        )
+    return Certificate(
+        psmcal_1=errors.smcal_linear(n, g, 1),
+        psmcal_2=errors.smcal_linear(n, g, 2),
+        psreg=gain,
+        bound=float(state.totals[GAP]) + learning + prior,
+        theorem=theorem,
+        theorem_psmcal=theorem_psmcal,
+        rounding=float(state.totals[GAP]),
+        learning=learning,
+        prior=prior,
+        rounds=int(state.counts[UPDATES]),
+        late=late,
+        levels=len(slots),
+        dim=dim,
+    )
+
+
+def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float]:
+    """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator.
+
+    Few rows leave many comparators equally good. The one nearest to θ_0 counts, the only one that does not hang on
+    rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for what that may miss.
+    """
+    if state.mass[slot] == 0.0:
+        return 0.0, 0.0, 0.0
+    v, g, prior = state.z[[slot]], state.residual[[slot], :dim], state.prior[[slot], :dim]
+    G = memory.gram(state, slot, dim)[None]
+    gain, _ = errors.swap_regret(v, g, G)
+    away = prior.copy()
+    away[:, 0] -= 2.0 * v
+    near = NEARNESS * min(1.0, ridge)
+    _, comparator = errors.swap_regret(v, g + near * away, G + near * np.eye(dim))
+    penalised, _ = errors.ridge_regret(v, g, G, ridge, prior)
+    missed = PAID * float(np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
+    distance2 = float(np.sum((comparator - prior) ** 2)) + missed
+    return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
+
+
+# Weight of the pull towards θ_0, what is paid for it per λ (or per Online Newton Step's βω/2 ≥ 0.01), and the largest
+# norm of a comparator in 2Θ_1.
+NEARNESS, PAID = 1e-8, 1e-6
+MOST_COMPARATOR = 4.0
+
+# How far comparators reach along the constant and along the rest, and whether they are centred on the level's own
+# value: 2Θ_1 around 0 for swap regret, 2v e_1 + Θ_1 for multicalibration.
+_REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3.0), 1.0)}
+
+
+def _distance2(state: State, dim: int, target: str) -> float:
+    """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
+    first, rest, centred = _REACH[target]
+    slots = memory.slots_in_order(state)
+    prior = state.prior[slots, :dim].copy()
+    prior[:, 0] -= centred * 2.0 * state.z[slots]
+    head, tail = np.abs(prior[:, 0]), np.linalg.norm(prior[:, 1:], axis=1)
+    return float(np.max(np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)))
+
+
+def _theorem(state: State, dim: int, learner: str, target: str, *, uniform: bool, adaptive: bool) -> float:
+    """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on.
+
+    Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior.
+    """
+    rounds = max(int(state.counts[UPDATES]), 1)
+    ridge, kappa, floor, reach = (float(state.knobs[knob]) for knob in (RIDGE, KAPPA, FLOOR, REACH))
+    if adaptive:
+        distance2 = bounds.adaptive_distance2(target, reach)
+        return float(bounds.adaptive_psreg(rounds, dim, kappa, ridge, distance2, learner=learner, floor=floor))
+    slots, distance2 = memory.slots_in_order(state), _distance2(state, dim, target)
+    if uniform:
+        return float(bounds.psreg(rounds, dim, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
+    points = state.z[slots].tolist()
+    return float(bounds.psreg_grid(points, rounds, dim, learner=learner, ridge=ridge, distance2=distance2))

@@ -1,0 +1,132 @@
+"""The ticket: what was forecast, and what is needed to learn from the label later."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from swapcal.arrays import Array
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
+
+
+class Mark:
+    """Whether a forecast's label has been learned; copies of the forecast share it."""
+
+    __slots__ = ("learned",)
+
+    def __init__(self, learned: bool) -> None:
+        self.learned = learned
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Forecast:
+    """One forecast (attributes are floats) or many (attributes are arrays of shape (n,)).
+
+    Attributes
+    ----------
+    p : the issued level, drawn from the forecast's distribution; the guarantees are about it.
+    mean : z*, the distribution's mean; the best single number, slightly off the levels.
+    low, high : the lowest and highest level that could have been issued (neighbours, when hedging).
+    weight : the probability with which `high` was issued.
+
+    Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
+    forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
+    as open or closed as the forecast was when it was written; and asking `predict` twice gives two forecasts, equal but
+    each with a label of its own. Where a label might arrive twice, `Live` tells by ids.
+    """
+
+    __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_tickets")
+
+    def __init__(
+        self,
+        tickets: Array,
+        contexts: "Array | None",
+        mixes: Array,
+        owner: str,
+        *,
+        single: bool,
+        learned: bool,
+    ) -> None:
+        self._tickets = tickets
+        self._contexts = contexts
+        self._mixes = mixes
+        self._owner = owner
+        self._single = single
+        self._mark = Mark(learned)
+
+    def _column(self, column: int) -> Any:
+        if self._single:
+            return float(self._tickets[0, column])
+        values = self._tickets[:, column]
+        values.flags.writeable = False
+        return values
+
+    @property
+    def p(self) -> Any:
+        """The issued level."""
+        return self._column(T_P)
+
+    @property
+    def mean(self) -> Any:
+        """The mean z* of the distribution the level was drawn from."""
+        return self._column(T_MEAN)
+
+    @property
+    def low(self) -> Any:
+        """The lowest level of the distribution."""
+        return self._column(T_LOW)
+
+    @property
+    def high(self) -> Any:
+        """The highest level of the distribution."""
+        return self._column(T_HIGH)
+
+    @property
+    def weight(self) -> Any:
+        """The probability of `high`."""
+        return self._column(T_WEIGHT)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the label has already been learned."""
+        return self._mark.learned
+
+    def settle(self) -> None:
+        """Mark the label as learned, in every copy."""
+        self._mark.learned = True
+
+    @staticmethod
+    def check_open(forecast: object, owner: str) -> None:
+        """Refuse what is not an open forecast of this owner."""
+        if not isinstance(forecast, Forecast):
+            raise TypeError(f"forecast: given {type(forecast).__name__}, expected a Forecast from this forecaster")
+        if forecast._owner != owner:
+            raise ValueError("forecast: given one from another forecaster, expected one that this forecaster issued")
+        if forecast.learned:
+            raise ValueError("forecast: given one whose label was already learned, expected an open one")
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Forecast):
+            return NotImplemented
+        return (
+            self._owner == other._owner
+            and self._single == other._single
+            and np.array_equal(self._tickets, other._tickets)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if self._single:
+            return (
+                f"Forecast(p={self.p:.6g}, mean={self.mean:.6g}, low={self.low:.6g}, "
+                f"high={self.high:.6g}, weight={self.weight:.6g})"
+            )
+        return f"Forecast({len(self)} rows, mean p {float(np.mean(self.p)) if len(self) else float('nan'):.6g})"

@@ -1,0 +1,342 @@
+"""The online engine: contexts in, calibrated probabilities out, labels whenever they come."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from swapcal import archive, bounds, inputs
+from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
+from swapcal.arrays import Array
+from swapcal.engine import grid
+from swapcal.engine import schema as layout
+from swapcal.engine import state as memory
+from swapcal.engine.certificate import Certificate, certify
+from swapcal.engine.forecast import Forecast
+from swapcal.guard import Guard, guarded
+from swapcal.kernels.checks import all_known
+from swapcal.kernels.learners import ONS_RADIUS
+from swapcal.kernels.loop import advance
+from swapcal.kernels.state import (
+    BLUM_MANSOUR,
+    CODES_ADAPTIVE,
+    CODES_MIXING,
+    HEDGE,
+    LEVELS,
+    ONS_LEARNER,
+    RIDGE_LEARNER,
+    UPDATES,
+    VAW_LEARNER,
+    State,
+)
+
+Levels = str | int | ArrayLike
+
+KIND, VERSION = "forecaster", 2
+
+# learner: (code, β, ω); the paper's ω is 1/(4β²)
+LEARNERS = {
+    "ridge": (RIDGE_LEARNER, 0.0, None),
+    "ons": (ONS_LEARNER, 1 / 640, 640**2 / 4),
+    "ons-fast": (ONS_LEARNER, 1 / 50, 1.0),
+    "vaw": (VAW_LEARNER, 0.0, None),
+}
+MIXINGS = {"hedge": HEDGE, "blum-mansour": BLUM_MANSOUR}
+RULES = {
+    "dim": whole(1),
+    "learner": one_of(*LEARNERS),
+    "mixing": one_of(*MIXINGS),
+    "uniform": TRUTH,
+    "owner": TEXT,
+}
+
+# Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
+CHUNK = 8192
+SPARE_SLOTS = 6
+NO_LABEL = np.full(1, np.nan)
+
+
+def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
+    """Return what is wrong with a state from `Forecaster.to_state`."""
+    learner, mixing = LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]]
+    return layout.faults(arrays, settings["dim"], learner, mixing, settings["uniform"])
+
+
+FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: layout.FIELDS, faults)
+
+
+class Forecaster:
+    """Issue probabilities that are swap multicalibrated against linear functions, whatever the labels do.
+
+    Each level keeps a regression of the outcome on the context over the rounds that played it. A forecast plays two
+    neighbouring levels, mixed so that their mean equals the mean of what their regressions wish. For any sequence,
+    even one chosen by an adversary who sees the mixture, the pseudo swap regret is Õ(T^{1/3} d^{2/3}), and
+    `certificate` computes what it is.
+
+    Parameters
+    ----------
+    dim : number of coordinates d of a context; x_1 = ½ and ‖x‖ ≤ 1.
+    levels : "adaptive" (self-refining, no horizon needed), an integer N (uniform i/N), "sine" or "sine:N", or an
+        increasing array from 0 to 1.
+    learner : "ridge" (constant 1 in the regret), "vaw" (constant ¼, a little slower), "ons" (the paper's Online Newton
+        Step), "ons-fast" (the same with β = 1/50, ω = 1, for which the proof still holds).
+    mixing : "hedge" (two neighbouring levels, O(log L) learners looked at) or "blum-mansour" (stationary distribution
+        over all levels, as in the paper).
+    ridge : λ, how strongly regressions hold on to their start; also the λ of the certificate.
+    kappa : self-refining levels split when rounding costs more than this share of learning.
+    seed : of the draws between the two levels.
+    prior : (dim,) weights θ_0 from which every level's learner starts, for contexts in which a good forecast is already
+        linear; by default each starts from its own level. Guarantees hold for any θ_0 and are best near a good one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from swapcal import Forecaster
+    >>> forecaster = Forecaster(dim=2)
+    >>> forecast = forecaster.predict([0.5, 0.3])
+    >>> forecaster.update(forecast, 1)
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([np.full(5000, 0.5), rng.uniform(-0.8, 0.8, 5000)])
+    >>> y = rng.random(5000) < 0.5 + 0.5 * X[:, 1]
+    >>> forecasts = forecaster.run(X, y)
+    >>> bool(abs(forecasts.p.mean() - y.mean()) < 0.02)
+    True
+    >>> forecaster.certificate().holds()
+    True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        levels: Levels = "adaptive",
+        learner: str = "ridge",
+        mixing: str = "hedge",
+        ridge: float = 1.0,
+        kappa: float = 0.2,
+        seed: int = 0,
+        prior: ArrayLike | None = None,
+    ) -> None:
+        self._dim = inputs.dimension(dim)
+        z, adaptive = grid.starting(levels)
+        _check_combination(learner, mixing, adaptive)
+        code, beta, omega = LEARNERS[learner]
+        ridge = inputs.positive("ridge", ridge)
+        self._learner = learner
+        self._mixing = mixing
+        self._uniform = not adaptive and isinstance(levels, (int, np.integer))
+        self._owner = secrets.token_hex(8)
+        self._state = memory.allocate(
+            z,
+            self._dim,
+            len(z) + (SPARE_SLOTS if adaptive else 0),
+            codes=[code, MIXINGS[mixing], int(adaptive)],
+            knobs=[ridge, inputs.positive("kappa", kappa), beta, ridge if omega is None else omega],
+            seed=inputs.event_key(inputs.seed(seed)),
+            start=None
+            if prior is None
+            else inputs.weights(prior, self._dim, ONS_RADIUS if code == ONS_LEARNER else None),
+        )
+        self._scratch = memory.scratch(self._state)
+        self._guard = Guard()
+
+    @classmethod
+    def paper(cls, dim: int, horizon: int, target: str = "smcal", *, seed: int = 0) -> Self:
+        """Return Algorithms 1–5 of the paper with N chosen by its theorem for `target` after `horizon` rounds.
+
+        Parameters
+        ----------
+        target : "smcal" (swap multicalibration), "sreg" (contextual swap regret) or "omni" (swap omniprediction).
+
+        Examples
+        --------
+        >>> Forecaster.paper(dim=3, horizon=10_000)
+        Forecaster(dim=3, levels=7, learner='ons', mixing='blum-mansour', rounds=0)
+        """
+        if target not in ("smcal", "sreg", "omni"):
+            raise ValueError(f'target: given {target!r}, expected "smcal", "sreg" or "omni"')
+        n = bounds.default_levels(horizon, inputs.dimension(dim), target)
+        return cls(dim, levels=n, learner="ons", mixing="blum-mansour", seed=seed)
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates of a context."""
+        return self._dim
+
+    @property
+    def levels(self) -> Array:
+        """The levels in use, increasing from 0 to 1."""
+        return self._state.z[memory.slots_in_order(self._state)]
+
+    @property
+    def rounds(self) -> int:
+        """Number of labels learned."""
+        return int(self._state.counts[UPDATES])
+
+    @guarded
+    def predict(self, x: ArrayLike, event: object = None) -> Forecast:
+        """Return a forecast for one context; nothing changes, and asking again returns an equal ticket.
+
+        Parameters
+        ----------
+        x : (dim,)
+        event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
+            the context and the number of labels learned so far.
+        """
+        row = inputs.context_rows(x, self._dim, single=True)
+        return self._issue(row, None if event is None else [event], single=True)
+
+    @guarded
+    def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
+        """Return forecasts for many contexts from the present, frozen state; they may be learned from later."""
+        return self._issue(inputs.context_rows(X, self._dim), events, single=False)
+
+    @guarded
+    def update(self, forecast: Forecast, y: Any) -> None:
+        """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
+        Forecast.check_open(forecast, self._owner)
+        labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
+        X = forecast._contexts
+        assert X is not None, "only learned forecasts drop their contexts"
+        if X.shape[1] > self._dim or not all_known(forecast._tickets, self._state.z, self._state.counts[LEVELS]):
+            raise ValueError(
+                "forecast: given one issued after the saved state that this forecaster was loaded from, for levels or "
+                "coordinates that are not the same here; expected one whose levels and coordinates exist here"
+            )
+        if X.shape[1] < self._dim:
+            X = np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))])
+        self._advance(X, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
+        forecast.settle()
+
+    @guarded
+    def run(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        events: "list[object] | None" = None,
+        progress: "Callable[[int], object] | None" = None,
+    ) -> Forecast:
+        """Forecast, then learn, row by row: the loop of predict and update, bit for bit, at kernel speed.
+
+        Parameters
+        ----------
+        X : (n, dim)
+        y : (n,) labels in [0, 1]
+        events : ids of the rows, as in `predict`
+        progress : called with the number of rows done since the last call
+
+        Returns
+        -------
+        A Forecast of arrays. Running in pieces gives the same as running at once.
+        """
+        rows = inputs.context_rows(X, self._dim, copy=False)
+        labels = inputs.label_rows(y, len(rows))
+        keys = inputs.event_keys(events, len(rows))
+        tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
+        for start in range(0, len(rows), CHUNK):
+            part = slice(start, start + CHUNK)
+            self._advance(rows[part], labels[part], keys if events is None else keys[part], tickets[part], mixes)
+            if progress is not None:
+                progress(len(rows[part]))
+        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
+
+    @guarded
+    def grow(self, dim: int) -> None:
+        """Append coordinates: contexts have `dim` of them from now on, the earlier ones in their old places.
+
+        To every learner a new coordinate looks as if it had always been there and always been 0, so certificates
+        go on. Open forecasts stay valid.
+        """
+        if inputs.dimension(dim) < self._dim:
+            raise ValueError(f"dim: given {dim}, expected at least the present {self._dim}; coordinates never go away")
+        self._state = memory.with_width(self._state, dim)
+        self._scratch = memory.scratch(self._state)
+        self._dim = int(dim)
+
+    @guarded
+    def certificate(self) -> Certificate:
+        """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them."""
+        adaptive = bool(self._state.codes[CODES_ADAPTIVE])
+        return certify(self._state, self._dim, self._learner, uniform=self._uniform, adaptive=adaptive)
+
+    @guarded
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the whole state to one file, atomically; `load` continues bit for bit.
+
+        The file is read back before it takes its place; see `swapcal.archive.replacing` for what a crash can leave.
+        """
+        archive.write(path, FILE, *self.to_state())
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> Self:
+        """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
+        return cls.from_state(*archive.read(path, FILE))
+
+    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return (arrays, settings) as `save` writes them."""
+        settings = {
+            "dim": self._dim,
+            "learner": self._learner,
+            "mixing": self._mixing,
+            "uniform": self._uniform,
+            "owner": self._owner,
+        }
+        return self._state._asdict(), settings
+
+    @classmethod
+    def from_state(cls, arrays: Arrays, settings: Settings) -> Self:
+        """Rebuild from `to_state`; `faults` must have found nothing."""
+        self = cls.__new__(cls)
+        self._state = State(**arrays)
+        self._scratch = memory.scratch(self._state)
+        self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
+        self._uniform, self._owner = settings["uniform"], settings["owner"]
+        self._guard = Guard()
+        return self
+
+    def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
+        tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(len(rows))
+        unlabelled = NO_LABEL if single else np.full(len(rows), np.nan)
+        self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
+        return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
+
+    def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
+        """Run the kernel over all rows, making room for new levels whenever it asks."""
+        done = 0
+        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done)) < len(X):
+            self._state = memory.with_slots(self._state, self._roomier())
+
+    def _roomier(self) -> int:
+        return int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS
+
+    def _blank_mixes(self, rows: int) -> Array:
+        """Return room for whole distributions, which only Blum-Mansour needs."""
+        per_row = 2 * int(self._state.counts[LEVELS]) if self._state.codes[CODES_MIXING] == BLUM_MANSOUR else 0
+        return np.zeros((max(rows, 1), per_row))
+
+    def __repr__(self) -> str:
+        levels = "'adaptive'" if self._state.codes[CODES_ADAPTIVE] else str(int(self._state.counts[LEVELS]) - 1)
+        return (
+            f"{type(self).__name__}(dim={self._dim}, levels={levels}, learner={self._learner!r}, "
+            f"mixing={self._mixing!r}, rounds={self.rounds})"
+        )
+
+
+def _check_combination(learner: str, mixing: str, adaptive: bool) -> None:
+    if learner not in tuple(LEARNERS):
+        raise ValueError(f"learner: given {learner!r}, expected one of {', '.join(LEARNERS)}")
+    if mixing not in tuple(MIXINGS):
+        raise ValueError(f"mixing: given {mixing!r}, expected one of {', '.join(MIXINGS)}")
+    if mixing == "blum-mansour" and adaptive:
+        raise ValueError(
+            'levels: given "adaptive" with mixing "blum-mansour", expected fixed levels; a split is decided by the '
+            "rounding loss of the one interval in play, and a stationary distribution plays many"
+        )
+    if mixing == "blum-mansour" and learner == "vaw":
+        raise ValueError(
+            'learner: given "vaw" with mixing "blum-mansour", expected "ridge", "ons" or "ons-fast"; a VAW forecast '
+            "depends on its own weight, so the whole chain would depend on its own stationary distribution"
+        )
