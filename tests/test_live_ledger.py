@@ -14,7 +14,7 @@ import pytest
 
 from swapcal import Forecaster
 from swapcal.engine import state as memory
-from swapcal.live import ExpiredIdError, Live, UnknownIdError, labels
+from swapcal.live import ExpiredIdError, Live, UnknownIdError, ledger
 from swapcal.live.ledger import Ledger, Limits, Open
 from tests.checks import snapshot, stream
 
@@ -64,7 +64,7 @@ def test_labels_that_come_at_once_have_no_delay_and_no_wait() -> None:
 
 
 def test_the_oldest_labels_are_forgotten_first(monkeypatch: Any) -> None:
-    monkeypatch.setattr(labels, "REMEMBERED", 3)
+    monkeypatch.setattr(ledger, "REMEMBERED", 3)
     live = Live()
     live.run([RECORD] * 5, [0, 1, 0, 1, 0], ids=[1, 2, 3, 4, 5])
     for known, y in ((3, 0), (4, 1), (5, 0)):
@@ -227,7 +227,7 @@ class Says:
 
 
 def test_expired_ids_are_forgotten_too(monkeypatch: Any) -> None:
-    monkeypatch.setattr(labels, "REMEMBERED", 2)
+    monkeypatch.setattr(ledger, "REMEMBERED", 2)
     live = Live(max_open=1)
     for k in range(5):
         live.forecast(RECORD, id=k)
