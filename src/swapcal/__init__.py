@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from swapcal.forecaster import Forecaster
     from swapcal.live import Live
     from swapcal.losses import Loss, decide
+    from swapcal.monitor import Monitor
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "Forecaster",
     "Live",
     "Loss",
+    "Monitor",
     "SwapClassifier",
     "Witness",
     "__version__",
@@ -37,6 +39,7 @@ _HOME = {
     "Forecaster": "forecaster",
     "Live": "live",
     "Loss": "losses",
+    "Monitor": "monitor",
     "SwapClassifier": "adapters.sklearn",
     "Witness": "audit",
     "decide": "losses",

@@ -1,0 +1,41 @@
+"""Evidence: what the bets of every cell say now, read without touching them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.kernels.play import GAIN, LOG, SUM
+from swapcal.kernels.wealth import Book, Terms
+
+Array = NDArray[np.float64]
+
+
+def lane_log_wealth(book: Book) -> Array:
+    """Return (cells, LANES): logarithm of every bet's wealth since its first row."""
+    return np.asarray(book.bets[:, LOG] + np.log(book.bets[:, GAIN]), dtype=np.float64)
+
+
+def log_wealth(book: Book, terms: Terms) -> Array:
+    """Return (cells, 2): logarithm of each direction's wealth, the mean over its stakes."""
+    lanes = lane_log_wealth(book)
+    return np.stack([log_mean(lanes[:, side::2], terms.shares[side::2]) for side in range(2)], axis=1)
+
+
+def sums(book: Book, terms: Terms) -> Array:
+    """Return (cells, 2): each direction's Shiryaev–Roberts sum, the mean over its stakes."""
+    weighted = book.bets[:, SUM] * terms.shares
+    return np.stack([weighted[:, 0::2].sum(axis=1), weighted[:, 1::2].sum(axis=1)], axis=1)
+
+
+def log_mean(logs: Array, shares: Array) -> Array:
+    """Return ln Σ shares·exp(logs) over the last axis, without overflow; shares of 0 count for nothing.
+
+    Examples
+    --------
+    >>> float(log_mean(np.array([1000.0, 1000.0]), np.array([0.5, 0.5])))
+    1000.0
+    """
+    used = np.broadcast_to(shares > 0, logs.shape)
+    top = np.max(np.where(used, logs, -np.inf), axis=-1)
+    total = np.sum(np.where(used, shares * np.exp(np.where(used, logs - top[..., None], 0.0)), 0.0), axis=-1)
+    found: Array = top + np.log(total)
+    return found
