@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 ENTRIES = 128
-FIRST_STRIDE = 64
+FIRST_STRIDE = 256
 
 
 @dataclass
