@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-ENTRIES = 128
-FIRST_STRIDE = 256
+ENTRIES = 64
+FIRST_STRIDE = 512
 
 
 @dataclass

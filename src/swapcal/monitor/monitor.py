@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from swapcal.monitor.rates import one_rate, rates
 from swapcal.monitor.roster import Roster, Rows
 from swapcal.monitor.settings import DEFAULT_STAKES, Settings, read_settings
 from swapcal.monitor.size import since_change, since_first
+from swapcal.monitor.summary import summarise
+from swapcal.report.monitoring import render_monitoring
 
 Array = NDArray[np.float64]
 
@@ -246,14 +249,14 @@ class Monitor:
 
     def test(self) -> Lifetime:
         """Return the lifetime test over all groups together."""
-        now = self._pooled(len(self._roster.groups))
+        now = self._pooled(evidence.log_wealth(self._live_book(), self._terms))
         beyond = float(self._beyond_limit().max(initial=-np.inf)) + self.settings.log_limit()
         peak = max(now, self._pooled_peak, beyond)
         p_value = float(np.exp(-max(0.0, peak)))
         return Lifetime(now / LN10, peak / LN10, p_value, p_value <= self.settings.alpha)
 
     def wealth(self, group: str | None = None) -> dict[str, Array]:
-        """Return evidence over time, at most 128 entries: rows, clock, and log10 of both kinds of evidence of a group.
+        """Return evidence over time, at most 64 entries: rows, clock, and log10 of both kinds of evidence of a group.
 
         `change` compares with log10 of the run length; `lifetime` is the group's own wealth, which started at 0. For
         all rows together unless a group is named as alarms name it.
@@ -270,9 +273,30 @@ class Monitor:
             "lifetime": figures[:, 1],
         }
 
+    def columns(self) -> list[str]:
+        """Return the columns of the records that are read."""
+        return self._roster.wanted
+
     def groups(self) -> list[str]:
         """Return the names of the groups met so far, in order of appearance."""
         return [group.name for group in self._roster.groups]
+
+    def summary(self, title: str = "Monitor") -> dict[str, Any]:
+        """Return everything there is to say as plain data, ready for JSON."""
+        return summarise(self, title)
+
+    def to_html(self, path: "str | os.PathLike[str] | None" = None, *, title: str = "Monitor") -> str:
+        """Return the summary as one self-contained HTML page, and write it if a path is given.
+
+        Examples
+        --------
+        >>> Monitor().add({}, [0.2, 0.4], [0, 1]).to_html(title="Rain").startswith("<!doctype html>")
+        True
+        """
+        page = render_monitoring(self.summary(title))
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
 
     # ------------------------------------------------------------------ life of a monitor
 
@@ -343,15 +367,15 @@ class Monitor:
         weights = np.log(shares / self._shards)[:, None] + self.settings.log_budget()
         return np.asarray(weights, dtype=np.float64)
 
-    def _pooled(self, groups: int) -> float:
-        """Return the logarithm of the weighted wealth of the first groups, all that are yet to come having 1.
+    def _pooled(self, log_wealth: Array) -> float:
+        """Return the logarithm of the weighted wealth of the first groups' cells, all that are yet to come having 1.
 
         After a sum of monitors, what a group's smaller budget leaves over may depend on labels: it counts for nothing.
         """
-        if not groups:
+        if not len(log_wealth):
             return 0.0
-        weights = np.repeat(self._log_weights()[:groups].ravel(), 2)
-        logs = evidence.log_wealth(self._live_book(groups), self._terms).ravel() + weights
+        weights = np.repeat(self._log_weights().ravel()[: len(log_wealth)], 2)
+        logs = log_wealth.ravel() + weights
         unused = max(0.0, 1.0 - float(np.exp(weights).sum())) if self._shards == 1 else 0.0
         terms = np.append(logs, np.log(unused) if unused > 0 else -np.inf)
         top = float(terms.max())
@@ -362,10 +386,11 @@ class Monitor:
         book = self._live_book(groups)
         now = evidence.sums(book, self._terms).reshape(groups, -1).max(axis=1) * self.settings.change_weight
         shares = np.repeat(0.5 * self.settings.ranges.shares(), 2)
-        own = evidence.log_mean(evidence.log_wealth(book, self._terms).reshape(groups, -1), shares)
+        logs = evidence.log_wealth(book, self._terms)
+        own = evidence.log_mean(logs.reshape(groups, -1), shares)
         figures = np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1)
         self._history.append(self.rows, self._last_clock, figures)
-        self._pooled_peak = max(self._pooled_peak, self._pooled(groups))
+        self._pooled_peak = max(self._pooled_peak, self._pooled(logs))
 
     def __repr__(self) -> str:
         return f"Monitor({self.rows:,} rows, {len(self._roster.groups)} groups)"
