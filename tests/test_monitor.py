@@ -1,5 +1,6 @@
 """Monitor: kernels against the definition, exact supermartingales, joining, keeping, input, false alarms."""
 
+import datetime
 import itertools
 import json
 import math
@@ -531,6 +532,24 @@ def test_one_record_must_be_a_mapping_of_values():
         monitor.add({"towns": "x"}, 0.5, 1)
     assert monitor.rows == 0
     assert monitor.add({"town": None, "extra": 1}, 0.5, 1).groups() == ["all rows", "town = (missing)"]
+
+
+def test_no_rows_and_times_of_every_kind():
+    monitor = Monitor(["town"]).add({"town": []}, [], [])
+    assert (monitor.rows, monitor.groups(), monitor.alarms()) == (0, [], [])
+    assert monitor.test().p_value == 1.0
+    with pytest.raises(ValueError, match="expected one of"):
+        monitor.wealth()
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    noon = datetime.datetime(2024, 5, 1, 12, tzinfo=zone)
+    monitor.add({"town": "Rome"}, 0.5, 1, time=noon)
+    monitor.add({"town": ["Rome"]}, [0.5], [1], time=["2024-05-01T10:00"])
+    assert monitor.summary()["first"] == monitor.summary()["last"] == "2024-05-01 10:00:00"
+    with pytest.raises(ValueError, match="after 2024-05-01 10:00:00"):
+        monitor.add({"town": ["Rome"]}, [0.5], [1], time=[np.datetime64("2024-04-30")])
+    with pytest.raises(TypeError, match="expected numbers or dates"):
+        monitor.add({"town": "Rome"}, 0.5, 1, time="soon")
+    assert monitor.rows == 2
 
 
 # ---------------------------------------------------------------- rates of false alarms, in small

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.play import FIELDS, GAIN, LANES, LOG, play
+from swapcal.kernels.play import FIELDS, GAIN, LANES, LOG, SUM, play
 
 Array = NDArray[np.float64]
 
@@ -158,3 +158,16 @@ def advance(
                 if int(note[VISITS]) % FOLD == 0:
                     fold(book.bets[cell], note, terms.shares, life_limits[group, node - 1], clock[t])
                 node >>= 1
+
+
+@lean
+def survey(book: Book, shares: Array, sums: Array, logs: Array) -> None:
+    """Write every cell's mean sum and log-wealth of both directions, shape (cells, 2); cells without rows are left."""
+    for cell in range(sums.shape[0]):
+        if book.notes[cell, VISITS] > 0.0:
+            for side in range(2):
+                total = 0.0
+                for i in range(side, LANES, 2):
+                    total += shares[i] * book.bets[cell, SUM, i]
+                sums[cell, side] = total
+                logs[cell, side] = log_wealth(book.bets[cell], shares, side)

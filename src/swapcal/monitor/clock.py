@@ -1,5 +1,6 @@
 """Clock: what tells rows apart in time, as floats: row numbers, numbers, or seconds since 1970."""
 
+from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,18 @@ def _floats(raw: NDArray[Any]) -> tuple[Array, str]:
     if raw.dtype.kind in "biuf":
         return raw.astype(np.float64), NUMBERS
     try:
-        dates = raw.astype("datetime64[us]")
+        dates = _without_zones(raw).astype("datetime64[us]")
     except (TypeError, ValueError):
         raise TypeError(f"time: given {raw.dtype}, expected numbers or dates") from None
     seconds = dates.astype(np.int64) / 1e6
     return np.where(np.isnat(dates), np.nan, seconds), DATES
+
+
+def _without_zones(raw: NDArray[Any]) -> NDArray[Any]:
+    """Return times of day in UTC where they carry a zone, which numpy's dates cannot."""
+    if raw.dtype.kind != "O" or not any(getattr(value, "tzinfo", None) for value in raw):
+        return raw
+    return np.array([value.astimezone(UTC).replace(tzinfo=None) for value in raw], dtype=object)
 
 
 def show(clock: float, kind: str) -> str:

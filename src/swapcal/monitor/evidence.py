@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.kernels.play import GAIN, LOG, SUM
+from swapcal.kernels import wealth as kernel
+from swapcal.kernels.play import GAIN, LOG
 from swapcal.kernels.wealth import Book, Terms
 
 Array = NDArray[np.float64]
@@ -16,14 +17,19 @@ def lane_log_wealth(book: Book) -> Array:
 
 def log_wealth(book: Book, terms: Terms) -> Array:
     """Return (cells, 2): logarithm of each direction's wealth, the mean over its stakes."""
-    lanes = lane_log_wealth(book)
-    return np.stack([log_mean(lanes[:, side::2], terms.shares[side::2]) for side in range(2)], axis=1)
+    return survey(book, terms)[1]
 
 
 def sums(book: Book, terms: Terms) -> Array:
     """Return (cells, 2): each direction's Shiryaev–Roberts sum, the mean over its stakes."""
-    weighted = book.bets[:, SUM] * terms.shares
-    return np.stack([weighted[:, 0::2].sum(axis=1), weighted[:, 1::2].sum(axis=1)], axis=1)
+    return survey(book, terms)[0]
+
+
+def survey(book: Book, terms: Terms) -> tuple[Array, Array]:
+    """Return the sums and the logarithms of wealth of both directions, each (cells, 2)."""
+    found = np.zeros((len(book.notes), 2)), np.zeros((len(book.notes), 2))
+    kernel.survey(book, terms.shares, *found)
+    return found
 
 
 def log_mean(logs: Array, shares: Array) -> Array:

@@ -384,9 +384,9 @@ class Monitor:
     def _record(self, groups: int) -> None:
         """Enter what the first `groups` groups know now into the history."""
         book = self._live_book(groups)
-        now = evidence.sums(book, self._terms).reshape(groups, -1).max(axis=1) * self.settings.change_weight
+        sums, logs = evidence.survey(book, self._terms)
+        now = sums.reshape(groups, -1).max(axis=1) * self.settings.change_weight
         shares = np.repeat(0.5 * self.settings.ranges.shares(), 2)
-        logs = evidence.log_wealth(book, self._terms)
         own = evidence.log_mean(logs.reshape(groups, -1), shares)
         figures = np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1)
         self._history.append(self.rows, self._last_clock, figures)
