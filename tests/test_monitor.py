@@ -38,6 +38,7 @@ def state(monitor):
         "bets": book.bets,
         "notes": book.notes,
         "groups": [(g.column, g.category, g.share) for g in monitor._roster.groups],
+        "limits": monitor._life_limits[: len(monitor._roster.groups)],
         "rows": monitor.rows,
         "clock": (monitor._first_clock, monitor._last_clock, monitor._pooled_peak),
         "history": (history.stride, history.rows, history.clock),
@@ -421,6 +422,16 @@ def test_lifetime_alarm_without_a_change_alarm():
     assert monitor.test().rejected
     assert "probability below" in alarm.sentence
     assert (alarm.since, alarm.rows) == (1.0, 600)
+
+
+def test_a_group_that_appears_alone_can_raise_a_lifetime_alarm():
+    monitor = Monitor(["g"], run_length=1e300, level_ranges=False)
+    for name in "abcdef":
+        monitor.add({"g": [name] * 200}, np.full(200, 0.5), np.arange(200) % 2)
+    for name in "fed":
+        monitor.add({"g": [name] * 200}, np.full(200, 0.5), np.ones(200))
+    assert np.isfinite(monitor._life_limits[: len(monitor.groups())]).all()
+    assert {"g = d", "g = e", "g = f"} <= {alarm.group for alarm in monitor.alarms()}
 
 
 def test_history_is_bounded_and_starts_when_a_group_appears():

@@ -116,10 +116,10 @@ class Monitor:
         records : mapping of columns, or a pandas, polars or arrow table; for one row, a mapping of values
         p, y : mean forecasts and outcomes in [0, 1], as arrays, or as numbers for one row
         time : of every row, numbers or dates that never decrease; rows are counted if it is never given
-        weights : not supported, for a bet is one row; enter a row as often as it counts
+        weights : not supported: a bet is one row, and a row entered twice would be bet on with its outcome known
         """
         if weights is not None:
-            raise ValueError("weights: given, expected none: a bet is one row; enter a row as often as it counts")
+            raise ValueError("weights: given, expected none: a bet is one row, whatever it stands for")
         if isinstance(p, (int, float)) or np.ndim(p) == 0:
             forecasts, outcomes = one_rate("p", p), one_rate("y", y)
             clock, kind = self._clock(None if time is None else [time], 1)
@@ -149,8 +149,9 @@ class Monitor:
     def _enter(self, placed: Rows, p: Array, y: Array, clock: Array, kind: str) -> None:
         """Play all rows, pausing where the history takes an entry: nothing depends on how rows are batched."""
         known = len(self._roster.groups)
-        self._roster.admit(placed.newcomers)
-        self._make_room()
+        if placed.newcomers:
+            self._roster.admit(placed.newcomers)
+            self._make_room()
         if self.rows == 0:
             self._first_clock = float(clock[0])
         self._clock_kind = kind
@@ -178,24 +179,17 @@ class Monitor:
     def _make_room(self) -> None:
         """Give every group on the roster its cells and its lifetime limits."""
         have, need = len(self._life_limits), len(self._roster.groups)
-        if have >= need:
-            return
-        room = max(need, 2 * have)
-        nodes = self.settings.ranges.nodes
-        more = blank_book((room - have) * nodes)
-        self._book = Book(*(np.concatenate(pair) for pair in zip(self._book, more, strict=True)))
-        self._life_limits = np.full((room, nodes), np.inf)
-        self._set_limits()
-
-    def _set_limits(self) -> None:
-        limit = self.settings.log_limit()
-        count = len(self._roster.groups)
-        self._life_limits[:count] = limit - self._log_weights().reshape(count, -1)
+        if have < need:
+            room, nodes = max(need, 2 * have), self.settings.ranges.nodes
+            more = blank_book((room - have) * nodes)
+            self._book = Book(*(np.concatenate(pair) for pair in zip(self._book, more, strict=True)))
+            self._life_limits = np.full((room, nodes), np.inf)
+        self._life_limits[:need] = self.settings.log_limit() - self._log_weights()
 
     # ------------------------------------------------------------------ answers
 
     def alarms(self) -> list[Alarm]:
-        """Return the groups listed since the last restart, strongest first, each where it shows most."""
+        """Return the groups listed by change since the last restart, or by lifetime, each where it shows most."""
         by_group = (-1, self.settings.ranges.nodes, 2)
         notes = self._live_book().notes
         raised, peaks = notes[:, CHANGE_AT : CHANGE_AT + 2], notes[:, CHANGE_PEAK : CHANGE_PEAK + 2]
