@@ -65,4 +65,5 @@ class Alarm(NamedTuple):
 
 
 def _many(count: float) -> str:
-    return f"{count:,.0f}" if count < 1e9 else f"{count:.0e}".replace("e+", "e")
+    """Write a count with two digits that mean something."""
+    return f"{float(f'{count:.2g}'):,.0f}" if count < 1e9 else f"{count:.0e}".replace("e+", "e")

@@ -35,7 +35,8 @@ def summarise(monitor: "Monitor", title: str) -> dict[str, Any]:
 
 def sentence(monitor: "Monitor", listed: int, rejected: bool) -> str:
     """Say in one sentence how it stands."""
-    tolerance = f"{100 * monitor.settings.tolerance:g} points"
+    points = f"{100 * monitor.settings.tolerance:g}"
+    tolerance = f"{points} point" if points == "1" else f"{points} points"
     watched = f"{len(monitor.groups()):,} groups over {monitor.rows:,} rows"
     if not monitor.rows:
         return "No rows yet."
