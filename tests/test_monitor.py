@@ -19,6 +19,7 @@ from swapcal.kernels.wealth import CHANGE_AT, VISITS, price
 from swapcal.monitor import evidence
 from swapcal.monitor.history import ENTRIES
 from swapcal.monitor.settings import DEFAULT_STAKES
+from swapcal.monitor.size import since_change
 from tests import reference_monitor as reference
 
 
@@ -453,6 +454,33 @@ def test_long_calm_and_long_storm_stay_finite():
         assert np.isfinite(monitor.test().log10_wealth)
         assert monitor.test().p_value == 0.0 or monitor.test().p_value < 1e-300
         assert monitor.alarms()[0].sentence
+
+
+def test_intervals_hold_from_the_chosen_start_for_all_groups_at_all_looks():
+    rows, missed, widths = 3000, 0, []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        p, g = rng.uniform(0.1, 0.7, rows), rng.integers(0, 5, rows)
+        deviation = 0.15 * ((g == 2) & (np.arange(rows) >= 1500))
+        y = rng.random(rows) < p + deviation
+        monitor, wrong = Monitor(["g"], level_ranges=False), False
+        for start in range(0, rows, 500):
+            part = slice(start, start + 500)
+            monitor.add({"g": g[part]}, p[part], y[part])
+            for cell, name in enumerate(monitor.groups()):
+                mine = np.ones(rows, bool) if name == "all rows" else g == int(name[4:])
+                note, bets = monitor._book.notes[cell], monitor._book.bets[cell]
+                alpha = 0.05 * math.exp(monitor._log_weights()[cell, 0])
+                for side in range(2):
+                    size = since_change(bets, note, monitor._terms.shares, side, alpha)
+                    inside = mine & (np.arange(rows) + 1 >= size.since) & (np.arange(rows) < start + 500)
+                    assert size.rows == inside.sum()
+                    assert size.gap == pytest.approx((y - p)[inside].mean())
+                    wrong |= not size.low <= deviation[inside].mean() <= size.high
+                    widths.append((size.high - size.low) / 2 * math.sqrt(size.rows))
+        missed += wrong
+    assert missed == 0  # at most one in twenty is promised, over everything at once
+    assert np.median(widths) < 6.0  # in standard errors of a fair coin: twelve
 
 
 def test_sizes_cover_every_group():
