@@ -115,8 +115,8 @@ class Roster:
             known = np.array([self.seen[position].get(name, -1) for name in names], dtype=np.int64)
             numbers.append(known)
             if len(known) and known.min() < 0:
-                present, first = np.unique(codes, return_index=True)
-                fresh += [(int(row), position, int(c)) for c, row in zip(present, first, strict=True) if known[c] < 0]
+                first = _first_rows(codes, len(names))
+                fresh += [(int(first[c]), position, int(c)) for c in np.flatnonzero((known < 0) & (first >= 0))]
         newcomers: list[Newcomer] = []
         taken = [len(seen) for seen in self.seen]
         others = [seen.get((OTHER,), -1) for seen in self.seen]
@@ -135,6 +135,19 @@ class Roster:
     def _next(self, newcomers: list[Newcomer], position: int, category: tuple[str, ...]) -> int:
         newcomers.append((position, category))
         return len(self.groups) + len(newcomers) - 1
+
+
+def _first_rows(codes: Index, count: int) -> Index:
+    """Return the first row of every code, −1 for codes that do not occur.
+
+    Examples
+    --------
+    >>> _first_rows(np.array([2, 0, 2]), 4).tolist()
+    [1, -1, 0, -1]
+    """
+    first = np.full(count, -1, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several rows the one assigned last stays
+    return first
 
 
 def _crossed(parts: Sequence[Categories], rows: int) -> "tuple[Index, list[tuple[str, ...]]]":
