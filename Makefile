@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo test test-portable check bench bench-streams bench-batch decisions rates soak clean help
+.PHONY: setup demo test test-portable check bench bench-streams bench-batch decisions monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -53,6 +53,7 @@ check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
 bench: $(VENV)/.bench     ## speed against peers, as ratios in one run
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/monitor.py
 
 bench-streams: $(VENV)/.bench     ## seven recorded streams against peers (needs SWAPCAL_DATA; writes docs/streams.md)
 	$(BIN)/python experiments/streams.py
@@ -62,6 +63,9 @@ bench-batch: $(VENV)/.bench     ## post-processing on eight tables (needs SWAPCA
 
 decisions: $(VENV)/.bench     ## realised cost of decisions on two streams (needs SWAPCAL_DATA; writes docs/decisions.md)
 	$(BIN)/python experiments/decisions.py
+
+monitoring: $(VENV)/.bench     ## false alarms and delays of the monitor (writes docs/monitoring.md)
+	$(BIN)/python experiments/monitoring.py
 
 rates: $(VENV)/.dev     ## the theorems' rates, measured in two minutes (swapcal rates --full for docs/rates.md)
 	$(BIN)/swapcal rates --small --out build/rates

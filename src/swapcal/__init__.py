@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from swapcal.features import Contexts
     from swapcal.live import Live
     from swapcal.losses import Loss, decide
+    from swapcal.monitor import Monitor
 
 __all__ = [
     "Audit",
@@ -24,6 +25,7 @@ __all__ = [
     "Forecaster",
     "Live",
     "Loss",
+    "Monitor",
     "SwapClassifier",
     "Witness",
     "__version__",
@@ -37,6 +39,7 @@ _HOME = {
     "Forecaster": "forecaster",
     "Live": "live",
     "Loss": "losses",
+    "Monitor": "monitor",
     "SwapClassifier": "adapters.sklearn",
     "Witness": "audit",
     "decide": "losses",

@@ -1,0 +1,160 @@
+"""`swapcal monitor`: predictions and outcomes in order of time in, alarms in words and an exit code out."""
+
+import json as codec
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from swapcal.archive import ArchiveError, put_text
+from swapcal.cli import options
+from swapcal.cli.options import listed
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Output, Run, running
+from swapcal.monitor import Monitor
+from swapcal.report.monitoring import render_monitoring
+from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import Kind, probabilities
+from swapcal.tables.moments import timed
+from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.output import protect
+from swapcal.tables.source import Source, open_source
+from swapcal.tables.table import Table
+
+BATCH_ROWS = 1 << 17
+MOST_SHOWN = 10
+QUIET, ALARM = 0, 1
+
+
+def monitor(
+    file: options.File,
+    prob: Annotated[str, typer.Option(help="Column of mean forecasts, issued before the outcomes were known.")],
+    target: options.Target,
+    groups: options.Groups = None,
+    product: Annotated[list[str] | None, typer.Option(help="Two columns a,b watched together; repeatable.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of times by which outcomes were bound to be known; rows are sorted by it."),
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="Gaps up to this size, as a rate, raise no alarm.")] = 0.01,
+    run_length: Annotated[float, typer.Option(help="Mean rows between false change alarms, at least.")] = 1_000_000,
+    alpha: Annotated[float, typer.Option(help="Probability of any false lifetime alarm ever, at most.")] = 0.05,
+    level_ranges: Annotated[bool, typer.Option(help="Watch ranges of forecasts too.")] = True,
+    state: Annotated[
+        Path | None, typer.Option(help="Go on from this state if it exists, and write the new state to it.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the summary here, as JSON; - for standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
+    positive: options.Positive = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    dates: options.Dates = options.Order.iso,
+) -> None:
+    """Watch calibration over time, for everybody, with alarms that stay valid however often one looks.
+
+    Rows are entered in order of --time, or as they stand. That order must not depend on the outcomes: give the time by
+    which an outcome was bound to be known, not the time at which it happened to arrive. Rows without an outcome are
+    left out and counted. Rows in messages count from 1, without the header.
+    Exit code 0: no alarm; 1: alarm; 2: could not run.
+    """
+    with running("monitor") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+        protect([file], {"--out": out, "--json": None if json == Path("-") else json, "--state": state})
+        fresh = Monitor(
+            groups=listed(groups, source.columns),
+            products=[listed([one], source.columns) for one in product or ()],
+            tolerance=tolerance,
+            run_length=run_length,
+            alpha=alpha,
+            level_ranges=level_ranges,
+        )
+        watching = _opened(state, fresh)
+        _enter(watching, _table(source, prob, target, time, positive, run, watching), prob, target, time)
+        if state is not None:
+            watching.save(state)
+            run.kept = f"{state} is written"
+        summary = watching.summary(title or Path(file).name)
+        _write(summary, json, out)
+        if json != Path("-"):
+            _show(summary, Output())
+    raise typer.Exit(ALARM if summary["alarmed"] else QUIET)
+
+
+def _opened(state: Path | None, fresh: Monitor) -> Monitor:
+    """Return the monitor to go on with: the saved one, which must have the same settings, or a fresh one."""
+    if state is None or not state.exists():
+        return fresh
+    saved = Monitor.load(state)
+    if saved.settings != fresh.settings:
+        raise ArchiveError(f"{state}: given a monitor with other settings, expected those of this command")
+    return saved
+
+
+def _table(
+    source: Source, prob: str, target: str, time: str | None, positive: str | None, run: Run, watching: Monitor
+) -> Table:
+    """Return the columns that are needed, rows with an outcome only, in order of time."""
+    kinds = dict.fromkeys(watching.columns(), Kind.text) | ({time: Kind.time} if time else {})
+    parts, rows = [], 0
+    with bar(run.console, "reading") as shown:
+        for part in source.parts({**kinds, target: Kind.raw, prob: Kind.number}):
+            table = part.table
+            found = checked_outcomes(table[target], target, part.first, positive)
+            probabilities(table[prob], prob, part.first)
+            table = table.set_column(table.column_names.index(target), target, pa.array(found))
+            if time:
+                moments = timed(table[time], time, part.first, source.dialect.dates)
+                if moments.null_count:
+                    row = part.first + moments.is_null().index(True).as_py()
+                    raise InputError(f"row {row}: column {time!r}: given nothing, expected a time")
+                table = table.set_column(table.column_names.index(time), time, moments)
+            parts.append(table.filter(pa.array(~np.isnan(found))))
+            rows += len(table)
+            shown.to(rows, part.share)
+    whole = pa.concat_tables(parts, promote_options="permissive") if parts else None
+    if whole is None or not len(whole):
+        raise InputError(f"column {target!r}: none of {rows:,} rows has an outcome")
+    if len(whole) < rows:
+        run.say(f"left out {rows - len(whole):,} of {rows:,} rows without an outcome", "yellow")
+    if time is None:
+        return Table(whole)
+    return Table(whole.take(pa.array(np.argsort(Table(whole).raw(time), kind="stable"))))
+
+
+def _enter(watching: Monitor, table: Table, prob: str, target: str, time: str | None) -> None:
+    p, y = table.numbers(prob), table.numbers(target)
+    clock = None if time is None else table.raw(time)
+    columns = {name: table.categories(name) for name in watching.columns()}
+    names = {name: np.array(found.names, dtype=object) for name, found in columns.items()}
+    for start in range(0, len(p), BATCH_ROWS):
+        part = slice(start, start + BATCH_ROWS)
+        records = {name: names[name][found.codes[part]] for name, found in columns.items()}
+        watching.add(records, p[part], y[part], None if clock is None else clock[part])
+
+
+def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None:
+    text = codec.dumps(summary, indent=1, ensure_ascii=False)
+    if json == Path("-"):
+        print(text)
+    elif json is not None:
+        put_text(json, text)
+    if out is not None:
+        put_text(out, render_monitoring(summary))
+
+
+def _show(summary: dict[str, Any], console: Console) -> None:
+    style = "red" if summary["alarmed"] else "green"
+    console.print(summary["sentence"], style=style, markup=False, highlight=False)
+    for alarm in summary["alarms"][:MOST_SHOWN]:
+        console.print(f"  {alarm['sentence']}", markup=False, highlight=False)
+    more = len(summary["alarms"]) - MOST_SHOWN
+    if more > 0:
+        console.print(f"  … and {more:,} more.", markup=False, highlight=False)
+    life = summary["lifetime"]
+    console.print(f"Lifetime test: p = {life['p_value']:.2g}, valid at every look.", markup=False, highlight=False)

@@ -1,0 +1,119 @@
+"""Monitoring: the page of a monitor's summary, with the evidence of every listed group over time."""
+
+from collections.abc import Mapping, Sequence
+from math import log10
+from typing import Any
+
+from swapcal.report.layout import exhibit, facts, given, hidden, legend, prose, section, sentences, table
+from swapcal.report.markup import Html, join, tag
+from swapcal.report.page import POLICY, style
+from swapcal.report.svg import Plot, Scale, drawing, spread, stretched
+from swapcal.report.text import clip, count, finite, plural, points
+
+MOST_GROUPS = 12
+"""Groups drawn at most, the strongest first."""
+MOST_SIZES = 200
+"""Rows of the table of sizes at most, the largest groups first."""
+
+READING = (
+    "Every group is bet against. A bet wins when outcomes stray from the forecasts by more than the tolerance; against "
+    "forecasts that do not, no betting can be expected to win.",
+    "The change detector adds up the bets of every possible beginning of a change. It lists a group when the evidence "
+    "reaches the run length: honest forecasts get there once in that many rows on average, at most.",
+    "The lifetime test is about everything since the first row; honest forecasts are ever listed with a probability of "
+    "at most α.",
+    "Intervals hold for all groups, all beginnings and all times together: they are wide, and stay valid however often "
+    "one looks.",
+    "All of this asks that rows were entered in an order that does not depend on their labels, with the mean forecast, "
+    "and that outcomes which were open at the same time do not depend on each other given the records.",
+)
+
+
+def render_monitoring(summary: Mapping[str, Any]) -> str:
+    """Render the summary of a monitor (see `swapcal.Monitor.summary`) as one self-contained HTML page."""
+    body = [_top(summary), _headline(summary), _alarms(summary), _pictures(summary), _sizes(summary)]
+    body += [section("reading", "How to read", sentences(READING)), _settings(summary)]
+    main = tag("main", *(part for part in body if part))
+    return "<!doctype html>\n" + tag("html", _head(summary), tag("body", main), lang="en") + "\n"
+
+
+def _head(summary: Mapping[str, Any]) -> Html:
+    metas = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+    ]
+    title = tag("title", clip(str(summary["title"]), 200) + " – calibration monitor")
+    return tag("head", *metas, title, tag("style", Html(style())))
+
+
+def _top(summary: Mapping[str, Any]) -> Html:
+    span = f"{summary['first']} to {summary['last']}" if summary["rows"] else ""
+    parts = [plural(summary["rows"], "row"), plural(summary["groups"], "group"), span]
+    dateline = prose(*(tag("span", part) for part in parts if part), style="dateline")
+    heading = tag("h1", given(str(summary["title"]), 200))
+    return tag("header", prose("Calibration monitor", style="eyebrow"), heading, dateline)
+
+
+def _headline(summary: Mapping[str, Any]) -> Html:
+    return tag("div", prose(clip(summary["sentence"], 800), style="sentence"), class_="headline")
+
+
+def _alarms(summary: Mapping[str, Any]) -> Html:
+    alarms = summary["alarms"]
+    return section("alarms", "Alarms", sentences(alarm["sentence"] for alarm in alarms)) if alarms else Html("")
+
+
+def _pictures(summary: Mapping[str, Any]) -> Html:
+    drawn = summary["history"][:MOST_GROUPS]
+    if not drawn:
+        return Html("")
+    pictures = [_picture(f"evidence-{k}", entry, summary["run_length"]) for k, entry in enumerate(drawn)]
+    rest = hidden(len(drawn), len(summary["history"]), "listed group", "the strongest are drawn")
+    lead = prose("Evidence against each group, as powers of ten. The dashed line is where an alarm is raised.")
+    return section("evidence", "Evidence over time", lead, *pictures, rest)
+
+
+def _picture(name: str, entry: Mapping[str, Any], run_length: float) -> Html:
+    times, change = entry["times"], [finite(value) for value in entry["change"]]
+    limit = log10(run_length)
+    present = [value for value in change if value is not None]
+    if len(present) < 2:
+        return Html("")
+    plot = Plot(Scale(0.0, len(change) - 1.0), Scale(min(0.0, *present), 1.08 * max(limit, *present)))
+    picks = spread(len(times), 3)
+    places = ("tick", "tick mid", "tick end")
+    labels = [
+        plot.write(i, plot.y.low, clip(times[i], 20), places[min(k, 2) if len(picks) > 2 else 1], dy="1.45em")
+        for k, i in enumerate(picks)
+    ]
+    shapes = [
+        plot.y_axis(plot.y.ticks(4), lambda value: f"10^{value:g}" if value else "1"),
+        *labels,
+        stretched(plot.line(enumerate(change), "observed-line")),
+        plot.segment(plot.x.low, limit, plot.x.high, limit, "ideal"),
+    ]
+    group = str(entry["group"])
+    picture = drawing(name, f"Evidence against {group}", "Evidence of the change detector.", *shapes, style="wide")
+    key = legend(("observed-line", "evidence that forecasts are off"), ("ideal", "alarm"))
+    return exhibit(join([given(group)]), picture, key)
+
+
+def _sizes(summary: Mapping[str, Any]) -> Html:
+    rows = sorted(summary["sizes"], key=lambda row: -float(row["rows"]))
+    columns = [("Group", "name"), ("Rows", "number"), ("Gap, points", "number"), ("Interval", "number")]
+    cells = [_size(row) for row in rows[:MOST_SIZES]]
+    rest = hidden(len(cells), len(rows), "group", "the largest are shown")
+    caption = "Observed minus forecast since the first row, with intervals that hold at all times."
+    return section("groups", "Groups", table(caption, columns, cells), rest) if cells else Html("")
+
+
+def _size(row: Mapping[str, Any]) -> list[str]:
+    interval = f"{points(row['low'])} to {points(row['high'])}"
+    return [given(str(row["group"])), count(row["rows"]), points(row["gap"]), interval]
+
+
+def _settings(summary: Mapping[str, Any]) -> Html:
+    pairs: Sequence[tuple[str, str]] = [(name, clip(str(value), 200)) for name, value in summary["settings"].items()]
+    return section("settings", "Settings", facts(pairs, "identity"))
