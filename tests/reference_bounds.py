@@ -166,9 +166,13 @@ def greedy_cover(points: Array, epsilon: float) -> Array:
     return np.array(chosen)
 
 
+NEAR_0 = [1 / 256, 1 / 128, 1 / 64, 1 / 32]
+START = sorted({*(i / 16 for i in range(17)), *NEAR_0, *(1 - z for z in NEAR_0)})
+
+
 def refine(rounds: int, kappa: float, ridge: float, serve: Callable[[int, list[float]], int]) -> list[float]:
     """Split intervals as fast as the rule allows: D_t = h²/4 every round and learners without regret."""
-    points, accounts = [i / 16 for i in range(17)], [0.0] * 16
+    points, accounts = list(START), [0.0] * (len(START) - 1)
     for t in range(rounds):
         i = serve(t, points)
         accounts[i] += (points[i + 1] - points[i]) ** 2 / 4

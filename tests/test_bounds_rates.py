@@ -138,14 +138,14 @@ def test_self_refining_bounds_grow_with_the_dimension_as_they_say(bound):
 
 
 def test_realised_self_refining_bounds_count_created_levels_and_unite_over_possible_ones():
-    # T = 10⁵, κλ = 5: at most 68 levels, the deepest of them multiples of 1/256.
+    # T = 10⁵, κλ = 5: at most 76 levels, the deepest of them multiples of 1/256.
     for bound, target, factor, radius, rest in (
         (bounds.adaptive_sreg, "sreg", 146, 2.0, 18),
         (bounds.adaptive_smcal2, "smcal", 74, 1.0, 10),
     ):
         pseudo = float(bounds.adaptive_psreg(1e5, 1, 5.0, distance2=bounds.adaptive_distance2(target)))
         union = math.log(4 * 257 / 0.05) + float(bounds.log_cover_size(1, 1e-5, radius=radius))
-        assert float(bound(1e5, 1, 0.05, 5.0)) == pytest.approx(2 * pseudo + factor * 68 * union + rest, rel=1e-12)
+        assert float(bound(1e5, 1, 0.05, 5.0)) == pytest.approx(2 * pseudo + factor * 76 * union + rest, rel=1e-12)
 
 
 def test_the_papers_swap_regret_at_the_multicalibration_levels_has_exponent_two_thirds():
@@ -344,11 +344,11 @@ def test_uneven_grids_pay_for_their_widest_interval_and_self_refining_ones_for_e
     assert uneven == pytest.approx(1000 * 0.81 / 4 + 3 * (4 + 2 * math.log(1 + 1000 / 6)))
     # T = 10⁵, κλ = 5: a split at depth k costs 2·4ᵏ rounds, and 16, 32 and 3 of them at depths 4, 5, 6 cost 98,304.
     assert bounds.adaptive_levels(10**5, 1, 5.0) == bounds.adaptive_levels(10**5, 50, 5.0)
-    assert (float(bounds.adaptive_levels(10**5, 1, 5.0)), bounds.adaptive_levels(10**5, 1, 5.0).levels) == (68, 67)
+    assert (float(bounds.adaptive_levels(10**5, 1, 5.0)), bounds.adaptive_levels(10**5, 1, 5.0).levels) == (76, 75)
     # d = 100 doubles the floor: 16 and 20 of them at depths 4, 5 cost 98,304.
-    assert float(bounds.adaptive_levels(10**5, 100, 5.0)) == 17 + 16 + 20
-    # T = 10⁹, κλ = ½: one branch pays 0.2·4ᵏ at depths 4 … 15, 286,331,136 in all, but not the next.
-    intervals = 2 * float(bounds.adaptive_levels(10**9, 2, 0.5)) - 18
+    assert float(bounds.adaptive_levels(10**5, 100, 5.0)) == 25 + 16 + 20
+    # T = 10⁹, κλ = ½: one branch pays 0.2·4ᵏ at depths 8 … 15, 286,326,784 in all, but not the next.
+    intervals = 2 * float(bounds.adaptive_levels(10**9, 2, 0.5)) - 26
     gap = 0.5 * intervals * (2 * math.log(1 + 13 * 10**9 / (2 * intervals)) + 0.1) + 1 / 32
     assert float(bounds.adaptive_gap(10**9, 2, 0.5)) == pytest.approx(gap, rel=1e-12)
     assert gap < 10**9 / 1024

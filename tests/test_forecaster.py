@@ -254,9 +254,9 @@ def test_adaptive_levels_crowd_where_the_forecasts_are():
     levels = forecaster.levels
     assert np.all(np.diff(levels) > 0)
     made = np.setdiff1d(levels, Forecaster(2).levels)
-    assert len(made) >= 4
+    assert len(made) >= 2
     assert np.all(made < 1 / 16)
-    assert np.min(np.diff(levels[levels < 0.02])) <= 1 / 256
+    assert np.min(np.diff(levels[levels < 0.02])) < 1 / 256
 
 
 @pytest.mark.parametrize("target", ["smcal", "sreg", "omni"])

@@ -95,7 +95,7 @@ def test_newborns_start_within_reach_of_one_half(learner):
         forecaster.update(ticket, y)
         literal.learn(played, y)
     compare_learners(forecaster, literal)
-    slots = np.setdiff1d(forecaster._state.order[: len(literal.levels)], np.arange(17))
+    slots = np.setdiff1d(forecaster._state.order[: len(literal.levels)], np.arange(25))
     from_half = np.linalg.norm(forecaster._state.prior[slots, :dim] - np.eye(dim)[0], axis=1)
     assert np.all(from_half <= 3 * (1 + 1e-12))
     assert np.any(from_half > 3 * (1 - 1e-12)), "one of them was pulled in"

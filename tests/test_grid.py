@@ -44,7 +44,7 @@ def test_explicit_levels_are_copied():
 
 @pytest.mark.parametrize(
     ("levels", "count", "adaptive"),
-    [("adaptive", 17, True), (7, 8, False), (np.int32(7), 8, False), ("sine", 33, False), ("sine:3", 4, False)],
+    [("adaptive", 25, True), (7, 8, False), (np.int32(7), 8, False), ("sine", 33, False), ("sine:3", 4, False)],
 )
 def test_named_levels(levels, count, adaptive):
     z, refines = grid.starting(levels)

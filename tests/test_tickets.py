@@ -86,7 +86,7 @@ def test_a_ticket_on_an_interval_that_the_copy_has_split_is_late(tmp_path):
     """Equal counts, equal wishes, but the two levels are neighbours no more: no account was charged."""
     left, right = copies(Forecaster(2, prior=[0.6, 0.4]), tmp_path / "state", 2)
     here, elsewhere = [0.5, 0.0], [0.5, 0.7]
-    while len(left.levels) == 17:
+    while len(left.levels) == 25:
         assert left.rounds < 100
         # Labels that are what the learners wish teach them nothing, but rounding is charged.
         left.update(left.predict(here), 0.3)

@@ -1,10 +1,11 @@
 """Self-refining levels: no horizon, no N, and still a worst-case bound, from T, d, λ and κ alone.
 
-The levels start as i/16. An interval of width h adds D_t ≤ h²/4 to its account S on each round it serves and splits
-at its midpoint as soon as S > κ(½(R_i + R_{i+1}) + φ), φ = 0.1·max(λ, d/50), R being the endpoint learners' regret
-potential, e.g. Σ α²(w − y)² q/(1 + αq) for ridge; its halves start at S = 0. The account is checked after every round.
-λ is the ridge of every learner. A newborn level's learner starts from its neighbours' mean, projected onto the ball of
-radius 3 around e_1 (the constant ½), so that its distance to every comparator is bounded before any data.
+The levels start as i/16, the outermost intervals halved four times. An interval of width h adds D_t ≤ h²/4 to its
+account S on each round it serves and splits at its midpoint as soon as S > κ(½(R_i + R_{i+1}) + φ), φ = 0.1·max(λ,
+d/50), R being the endpoint learners' regret potential, e.g. Σ α²(w − y)² q/(1 + αq) for ridge; its halves start at S
+= 0. The account is checked after every round. λ is the ridge of every learner. A newborn level's learner starts from
+its neighbours' mean, projected onto the ball of radius 3 around e_1 (the constant ½), so that its distance to every
+comparator is bounded before any data.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from swapcal.bounds.bound import Bound, require_dim, require_horizon, require_no
 from swapcal.bounds.concentration import log_cover_size
 from swapcal.bounds.learners import learner_regret
 from swapcal.bounds.realised import smcal2_from_psreg, sreg_from_psreg
-from swapcal.kernels.state import NEWBORN_REACH, SPLIT_SHARE_OF_DIM, SPLIT_SHARE_OF_RIDGE, START_INTERVALS
+from swapcal.kernels.state import END_HALVINGS, NEWBORN_REACH, SPLIT_SHARE_OF_DIM, SPLIT_SHARE_OF_RIDGE, START_INTERVALS
 
 __all__ = [
     "adaptive_distance2",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 START_DEPTH = round(log2(START_INTERVALS))
+FIRST_INTERVALS = START_INTERVALS + 2 * END_HALVINGS
 
 
 def split_floor(dim: int, ridge: float = 1.0) -> float:
@@ -66,11 +68,11 @@ def adaptive_distance2(target: str = "sreg", reach: float = NEWBORN_REACH) -> fl
 def adaptive_levels(
     horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0, *, floor: float | None = None
 ) -> Bound:
-    """Largest number of levels after T rounds: at most 17 + (10/3)(T/(4κφ))^{1/3}, φ = `split_floor`.
+    """Largest number of levels after T rounds: at most 25 + (10/3)(T/(4κφ))^{1/3}, φ = `split_floor`.
 
     *Proof.* At depth k, h = 2⁻ᵏ, a split needs S > κφ, hence more than 4κφ·4ᵏ rounds and at least one. Every round
     serves one interval, so s_k splits at depth k satisfy Σ_k s_k max(1, 4κφ·4ᵏ) ≤ T, and s_k ≤ 2ᵏ, k ≥ 4. Each split
-    adds one level to the first 17. Shallow splits are cheapest, so filling the depths in order maximises Σ s_k: this
+    adds one level to the first 25. Shallow splits are cheapest, so filling the depths in order maximises Σ s_k: this
     is the value returned. Already s_k ≤ min(2ᵏ, M 4⁻ᵏ), M = T/(4κφ), gives Σ s_k ≤ 2M^{1/3} + (4/3)M^{1/3} by cutting
     at 8ᵏ = M.
 
@@ -86,10 +88,10 @@ def adaptive_levels(
     Examples
     --------
     >>> float(adaptive_levels(1, 1)), float(adaptive_levels(10**6, 1)), float(adaptive_levels(10**6, 200))
-    (17.0, 411.0, 268.0)
+    (25.0, 419.0, 276.0)
     """
     splits = sum(_splits(horizon, kappa, _floor(dim, ridge, floor)))
-    count = START_INTERVALS + splits
+    count = FIRST_INTERVALS + splits
     return Bound(1.0 + count, 1 / 3, "ours: number of self-refined levels", levels=count, dim_exponent=-1 / 3)
 
 
@@ -104,7 +106,7 @@ def adaptive_gap(
 ) -> Bound:
     """Bound Σ D_t under self-refining levels.
 
-    *Proof.* An account never exceeds its threshold by more than one round's h²/4. Over the I = 16 + 2·(splits)
+    *Proof.* An account never exceeds its threshold by more than one round's h²/4. Over the I = 24 + 2·(splits)
     intervals that ever existed, Σ D_t ≤ Σ [κ(½(R_i + R_{i+1}) + φ) + h²/4]. The widths contribute at most
     Σ_{k≥4} 2ᵏ 4⁻ᵏ/4 = 1/32. R_v ≤ r(n_v) with r concave (for ridge r(n) = d ln(1 + n/(λd))), and a level bounds at
     most two intervals of each of the K depths in use, so the 2I masses met in the sum add to at most 2KT and Jensen's
@@ -128,7 +130,7 @@ def adaptive_gap(
     """
     phi = _floor(dim, ridge, floor)
     splits = _splits(horizon, kappa, phi)
-    intervals, depths = START_INTERVALS + 2 * sum(splits), len(splits) + 1
+    intervals, depths = FIRST_INTERVALS + 2 * sum(splits), len(splits) + 1
     potential = float(learner_regret(learner, depths * horizon / intervals, dim, ridge=ridge, distance2=0.0))
     value = kappa * intervals * (potential + phi) + 1 / (2 * START_INTERVALS)
     trivial = horizon / (4 * START_INTERVALS**2)
@@ -228,21 +230,27 @@ def _floor(dim: int, ridge: float, floor: float | None) -> float:
 
 
 def _splits(horizon: float, kappa: float, floor: float) -> list[int]:
-    """Fill depths 4, 5, 6, … with splits until the rounds are spent, as deep as one branch can reach."""
+    """Fill depths 4, 5, 6, … with splits until the rounds are spent, as deep as one branch can reach.
+
+    The branches at the ends start four depths further down.
+    """
     require_horizon(horizon)
     require_positive("kappa", kappa)
     filled: list[int] = []
     budget = branch = float(horizon)
-    while branch >= (cost := max(1.0, 4 * kappa * floor * 4.0 ** (START_DEPTH + len(filled)))):
-        branch -= cost
+    while True:
+        cost = max(1.0, 4 * kappa * floor * 4.0 ** (START_DEPTH + len(filled)))
+        if len(filled) >= END_HALVINGS:
+            branch -= cost
+        if branch < 0.0:
+            return filled
         afforded = min(START_INTERVALS * 2 ** len(filled), int(budget / cost))
         budget -= afforded * cost
         filled.append(afforded)
-    return filled
 
 
 def _created_and_spare(horizon: float, kappa: float, floor: float) -> tuple[int, float]:
     """Return N for the created levels and the log-ratio of possible to created levels."""
     splits = _splits(horizon, kappa, floor)
-    created = START_INTERVALS + 1 + sum(splits)
+    created = FIRST_INTERVALS + 1 + sum(splits)
     return created - 1, log(max(START_INTERVALS * 2 ** len(splits) + 1, created) / created)

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from swapcal import inputs
 from swapcal.arrays import Array
-from swapcal.kernels.state import START_INTERVALS
+from swapcal.kernels.state import END_HALVINGS, START_INTERVALS
 
 SINE_DEFAULT = 32
 
@@ -36,6 +36,20 @@ def sine(n: int) -> Array:
     z = np.sin(np.pi * np.arange(n + 1) / (2 * n)) ** 2
     z[0], z[-1] = 0.0, 1.0
     return z
+
+
+def refinable() -> Array:
+    """Return the levels from which self-refining ones start: i/16, with the ends halved four times.
+
+    Examples
+    --------
+    >>> refinable()[:7]
+    array([0.        , 0.00390625, 0.0078125 , 0.015625  , 0.03125   ,
+           0.0625    , 0.125     ])
+    """
+    near_0 = 1.0 / (START_INTERVALS * 2.0 ** np.arange(END_HALVINGS, 0, -1))
+    inner = uniform(START_INTERVALS)[1:-1]
+    return np.concatenate([[0.0], near_0, inner, 1.0 - near_0[::-1], [1.0]])
 
 
 def explicit(values: ArrayLike) -> Array:
@@ -77,14 +91,14 @@ def starting(levels: "str | int | ArrayLike") -> tuple[Array, bool]:
     --------
     >>> z, refining = starting("adaptive")
     >>> len(z), refining
-    (17, True)
+    (25, True)
     >>> starting("sine:2")
     (array([0. , 0.5, 1. ]), False)
     """
     if isinstance(levels, str):
         name, _, count = levels.partition(":")
         if name == "adaptive" and not count:
-            return uniform(START_INTERVALS), True
+            return refinable(), True
         if name == "sine" and (not count or count.isdecimal()):
             return sine(int(count) if count else SINE_DEFAULT), False
         raise ValueError(f'levels: given {levels!r}, expected "adaptive", "sine", "sine:N", an integer or an array')

@@ -24,8 +24,9 @@ GAP = 0
 (T_P, T_MEAN, T_LOW, T_HIGH, T_WEIGHT, T_W_LOW, T_W_HIGH, T_GAP, T_SLOT_LOW, T_SLOT_HIGH, T_ISSUED) = range(11)
 TICKET = 11
 
-# Self-refining levels. They start as i/16: coarser ones would issue certainties before the first labels come back.
-START_INTERVALS = 16
+# Self-refining levels. They start as i/16, coarser ones would issue certainties before the first labels come back; and
+# the outermost intervals are halved so often, or 3 in 100 would have to be said as 0 and 1/16 in turn.
+START_INTERVALS, END_HALVINGS = 16, 4
 # An interval splits when its rounding loss exceeds κ times its learners' loss plus the larger of these shares of λ and
 # d. A learner costs λB² + d ln(…) in any case; without the share of d there would be too many of them in high dimension
 # for the d^{2/3} of the theorem. A larger share is felt at low base rates, where levels must be near 0 early.
