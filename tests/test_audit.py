@@ -317,7 +317,8 @@ def test_repeated_rows_are_counted_across_batches():
     merged = Audit(p, y) + Audit(p, y)
     assert sorted(parts._sketch.rows.copies) == [200, 200]
     assert sorted(merged._sketch.rows.copies) == [100, 100]
-    assert parts.noise("cal", 2) == Audit(np.tile(p, 4), np.tile(y, 4)).noise("cal", 2)
+    whole = Audit(np.tile(p, 4), np.tile(y, 4)).noise("cal", 2)
+    assert tuple(parts.noise("cal", 2)) == pytest.approx(tuple(whole))  # sums of batches round in their own order
 
 
 @pytest.mark.parametrize(("distinct", "kept"), [(255, True), (256, True), (257, False)])
