@@ -52,7 +52,7 @@ def decide(
         specifications = [specify(text) for text in loss or []]
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:
-            raise LossError("no loss given; use --loss pinball:0.9 or --loss-file costs.toml")
+            raise LossError.of("--loss", "none", "one such as --loss pinball:0.9 or --loss-file costs.toml")
         columns = Columns(prob, target, tuple(listed(keep, source.columns)), positive)
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
@@ -91,8 +91,7 @@ def _run(source: Source, out: str, columns: Columns, specifications: list[Specif
             try:
                 write(_decide_part(part, columns, specifications, totals))
             except LossError as error:
-                last = part.first + len(part.table) - 1
-                raise LossError(f"rows {part.first} to {last}: {error}") from None
+                raise error.after(part.first - 1) from None
             totals.rows += len(part.table)
             shown.to(totals.rows, part.share)
             run.kept = f"{totals.rows:,} rows were written" if out == "-" else f"{out} was not written"
@@ -139,5 +138,5 @@ def _distinct(specifications: list[Specification]) -> list[Specification]:
     names = [specification.name for specification in specifications]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise LossError(f"two losses are called {twice!r}; give them different names")
+        raise LossError.of("--loss", f"{twice!r} twice", "each loss with a name of its own")
     return specifications

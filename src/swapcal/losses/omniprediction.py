@@ -15,6 +15,7 @@ from swapcal.losses.rows import Rows
 from swapcal.losses.somni import per_level
 
 ROUNDS = 20
+MEMBERS = "members of L^cvx (convex, 1-Lipschitz, values in [−1, 1])"
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,10 @@ def _lopsided(c: float) -> Loss:
 
 def _check_members(losses: Sequence[Loss]) -> None:
     if not losses:
-        raise LossError("the dictionary of losses is empty; expected members of L^cvx")
+        raise LossError.of("losses", "none", MEMBERS)
     for loss in losses:
         if loss.rows is not None or loss.finite_actions is not None or not profile(loss).in_convex_class:
-            raise LossError(f"{loss.name} is not in L^cvx (convex, 1-Lipschitz, values in [−1, 1]): {profile(loss)}")
+            raise LossError.of("losses", f"{loss.name}, {profile(loss)}", MEMBERS)
 
 
 def _alternate(book: list[Loss], paid: Array, rows: Rows, choice: int) -> tuple[float, int, Array]:
