@@ -24,7 +24,7 @@ from swapcal.losses import (
     zero_one,
 )
 from swapcal.losses.ball import quadratic_minimum
-from swapcal.losses.curves import stages
+from swapcal.losses.curve import stages
 from tests import reference_losses as reference
 
 ROWS = 400

@@ -11,7 +11,7 @@ import typer
 from swapcal.arrays import Array
 from swapcal.batch.model import Model
 from swapcal.cli import options
-from swapcal.cli.model_file import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
+from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
 from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running

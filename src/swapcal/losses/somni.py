@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
+from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError
-from swapcal.losses.rows import Rows
 
 
 def per_level(levels: Array, A: Array, g: Array) -> Array:
@@ -79,7 +79,7 @@ def swap_omniprediction(
     >>> round(4 * gain, 4)
     1.5
     """
-    rows = Rows.of(p, y, X, weight)
+    rows = LevelRows.of(p, y, X, weight)
     A, g = rows.residual_sums()
     mass = np.add.reduceat(rows.weight, rows.starts)
     return SwapOmniprediction(rows.levels, mass, per_level(rows.levels, A, g), A, g)

@@ -11,7 +11,7 @@ from swapcal.losses.loss import LossError
 
 
 @dataclass(frozen=True)
-class Rows:
+class LevelRows:
     """Rows in order of their level v = p; `order` leads back to the caller's rows.
 
     Every distinct forecast is a level: round continuous forecasts first if levels should hold more than a
@@ -26,7 +26,7 @@ class Rows:
     starts: NDArray[np.intp]
 
     @staticmethod
-    def of(p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None) -> "Rows":
+    def of(p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None) -> "LevelRows":
         """Check shapes and ranges, then sort.
 
         `weight` counts a row that many times; probabilities of being issued turn realised errors into
@@ -40,7 +40,7 @@ class Rows:
         order = np.argsort(forecasts, kind="stable")
         ranked = forecasts[order]
         starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-        return Rows(ranked, outcomes[order], contexts[order], weights[order], order, starts)
+        return LevelRows(ranked, outcomes[order], contexts[order], weights[order], order, starts)
 
     @property
     def levels(self) -> Array:
