@@ -21,11 +21,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from swapcal import Contexts, Forecast, Forecaster
-
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
 
 PERSON = ["Age", "Gender", "Race", "Citizenship", "Education", "Marital", "English", "Military", "Mobility"]
 JOB = ["Workclass", "Occ_group", "Occupation", "Transport", "TravelTime", "State"]

@@ -9,12 +9,10 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import Audit
+from swapcal.arrays import Array
 from swapcal.audit.verdict import ALPHA, TOLERANCE
-
-Array = NDArray[np.float64]
 
 SETTINGS = ("no error", "groups up", "groups down", "rare", "bent", "overspread", "coins")
 ROWS = (600, 3000)

@@ -26,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from batch_page import write_page
 from batch_tasks import PLANTED, TABLES, Cells, Task, base_models, load
 from swapcal import SwapClassifier, errors
+from swapcal.arrays import Array
 from swapcal.baselines.batch_registry import BATCH
 from swapcal.batch.features import Features
 from swapcal.batch.layout import lay_out
@@ -33,7 +34,6 @@ from swapcal.batch.model import Model, Settings
 from swapcal.kernels.batch_design import fill_contexts
 from swapcal.tables.table import Table
 
-Array = NDArray[np.float64]
 Predict = Callable[[slice], Array]
 
 RESULTS = Path(__file__).resolve().parent.parent / "build" / "batch.jsonl"

@@ -17,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-Array = NDArray[np.float64]
+from swapcal.arrays import Array
+
 Index = NDArray[np.intp]
 
 PLANTED = "planted"

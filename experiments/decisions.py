@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.isotonic import IsotonicRegression
 
+from swapcal.arrays import Array
 from swapcal.live import Live, Trace
 from swapcal.losses import Loss, cost_matrix, log, newsvendor, pinball, squared, swap_omniprediction, zero_one
-
-Array = NDArray[np.float64]
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")

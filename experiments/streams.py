@@ -20,14 +20,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from swapcal import Forecaster
+from swapcal.arrays import Array
 from swapcal.audit import Audit
 from swapcal.baselines import ONLINE
 from swapcal.live import Live, Trace
-
-Array = NDArray[np.float64]
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")

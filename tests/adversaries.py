@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from swapcal.arrays import Array
+
 Rule = Callable[[int, Array, Any], float]
 
 

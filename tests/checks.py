@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import Forecaster
+from swapcal.arrays import Array
 from tests.adversaries import contexts, labels
 
-Array = NDArray[Any]
 Make = Callable[[int], Any]
 
 LEVELS: dict[str, Any] = {"adaptive": "adaptive", "uniform": 6, "sine": "sine:5", "explicit": [0, 0.05, 0.3, 0.6, 1]}

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
-Array = NDArray[Any]
+from swapcal.arrays import Array
 
 NEWTON = {"ons": (1 / 640, 640**2 / 4), "ons-fast": (1 / 50, 1.0)}
 BALL = 4.0

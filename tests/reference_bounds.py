@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from swapcal.arrays import Array
+
 Stream = tuple[Array, Array, Callable[[int, float], float]]
 
 

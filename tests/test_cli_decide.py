@@ -110,11 +110,11 @@ def test_the_summary_reports_realised_costs(source, rows):
     ("arguments", "message"),
     [
         (("--prob", "q", "--loss", "squared"), "'q'"),
-        (("--prob", "p"), "no loss given"),
-        (("--prob", "p", "--loss", "pinbal:0.9"), "unknown loss 'pinbal'"),
+        (("--prob", "p"), "--loss: given none, expected"),
+        (("--prob", "p", "--loss", "pinbal:0.9"), "given loss 'pinbal', expected one of"),
         (("--prob", "value", "--loss", "squared"), "expected a probability in [0, 1]"),
         (("--prob", "p", "--loss", "newsvendor:under=@worth"), "'worth'"),
-        (("--prob", "p", "--loss", "squared", "--loss", "squared"), "two losses are called 'squared'"),
+        (("--prob", "p", "--loss", "squared", "--loss", "squared"), "given 'squared' twice"),
         (("--prob", "p", "--loss-file", "missing.toml"), "missing.toml"),
         (("--prob", "id", "--loss", "squared"), "r0"),
     ],
@@ -135,3 +135,12 @@ def test_missing_and_empty_files(tmp_path):
     parquet = tmp_path / "t.parquet"
     papq.write_table(pa.table({"p": [0.5]}), parquet)
     assert "no column 'q'" in run(parquet, "--prob", "q", "--loss", "squared").stderr
+
+
+def test_a_bad_cost_is_named_by_its_row_of_the_file(tmp_path, rows):
+    rows["value"][[1999, 2000]] = 1.0, -1.0
+    path = tmp_path / "forecasts.parquet"
+    papq.write_table(pa.table(rows), path, row_group_size=1000)
+    result = run(path, "--prob", "p", "--loss", "newsvendor:under=@value", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert "cost under: given -1.0 in row 2001, expected a finite number, at least 0" in result.stderr

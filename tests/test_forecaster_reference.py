@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from swapcal import Forecast, Forecaster
+from swapcal.arrays import Array
 from swapcal.engine import state as memory
 from swapcal.kernels.state import T_GAP, T_W_HIGH, T_W_LOW
 from tests import reference
 from tests.adversaries import contexts, rules
 from tests.checks import COMBINATIONS, NAMES, build
 
-Array = NDArray[Any]
 CLOSE = 1e-9
 WITH_A_GAP = ("oppose near the mean", "real-valued", "along the witness", "all one")
 

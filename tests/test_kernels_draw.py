@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
 from swapcal import Forecaster
+from swapcal.arrays import Array
 from swapcal.kernels.draw import uniform
 from tests.adversaries import contexts
 
-Array = NDArray[Any]
 UNLIKELY = 1e-4
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.kernels import linalg
 from tests import reference
 
-Array = NDArray[Any]
 DIMS = (1, 2, 3, 4, 5, 7, 8, 20, 33)
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from swapcal import Forecaster
+from swapcal.arrays import Array
 from swapcal.kernels import mixing
 from swapcal.kernels.state import T_GAP
 from tests import reference
 
-Array = NDArray[Any]
 probability = st.floats(0, 1)
 EDGES = [0.0, 1.0, 0.5, 1e-14, 1 - 1e-14, 1e-9, 1 - 1e-9, 1e-300, 1e-15, 2e-15, 1 - 2.3e-16]
 

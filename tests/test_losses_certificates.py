@@ -24,7 +24,7 @@ from swapcal.losses import (
     zero_one,
 )
 from swapcal.losses.ball import quadratic_minimum
-from swapcal.losses.curves import stages
+from swapcal.losses.curve import stages
 from tests import reference_losses as reference
 
 ROWS = 400
@@ -304,11 +304,11 @@ def test_decision_rows_for_reports(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"p": [0.1, 1.2, 0.3]}, r"forecast p is 1\.2 at row 1"),
-        ({"y": [0, np.nan, 1]}, "outcome y is nan at row 1"),
-        ({"y": [0, 1]}, r"outcome y has shape \(2,\) and X has 3 rows"),
-        ({"X": [[0.5, 0.5], [0.5, 2.0], [0.5, 0.0]]}, "context at row 1 has norm 2.06"),
-        ({"weight": [1, -1, 1]}, r"weight is -1\.0 at row 1"),
+        ({"p": [0.1, 1.2, 0.3]}, r"forecast p: given 1\.2 in row 2"),
+        ({"y": [0, np.nan, 1]}, "outcome y: given nan in row 2"),
+        ({"y": [0, 1]}, r"outcome y: given shape \(2,\), expected \(3,\)"),
+        ({"X": [[0.5, 0.5], [0.5, 2.0], [0.5, 0.0]]}, "X: given norm 2.06.* in row 2"),
+        ({"weight": [1, -1, 1]}, r"weight: given -1\.0 in row 2"),
     ],
 )
 def test_bad_rows_are_refused(change, message):
@@ -318,7 +318,7 @@ def test_bad_rows_are_refused(change, message):
 
 
 def test_a_dictionary_must_be_convex_and_lipschitz(data):
-    with pytest.raises(LossError, match=r"squared is not in L\^cvx"):
+    with pytest.raises(LossError, match=r"given squared, .*expected members of L\^cvx"):
         omniprediction(*data, losses=[squared()])
-    with pytest.raises(LossError, match="empty"):
+    with pytest.raises(LossError, match="losses: given none"):
         omniprediction(*data, losses=[])

@@ -20,7 +20,7 @@ from swapcal.datasets import Stream, played  # noqa: E402
 from swapcal.rates import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
 from swapcal.rates.figure import Line, Panel, figure  # noqa: E402
 from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
-from swapcal.rates.rows import certified, chosen  # noqa: E402
+from swapcal.rates.results import certified, chosen  # noqa: E402
 from swapcal.rates.statistics import LevelSums  # noqa: E402
 
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from swapcal import Forecaster
+from swapcal.arrays import Array
 from swapcal.engine import state as memory
 from swapcal.kernels.linalg import unpack
 from tests.adversaries import contexts
 
-Array = NDArray[Any]
 Wide = np.longdouble
 CHUNK = 1_000_000
 

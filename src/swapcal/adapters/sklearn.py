@@ -282,7 +282,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "OneVsRestClassifier(SwapClassifier()) fits one per class."
             )
         if len(self.classes_) < 2:
-            raise ValueError(f"y: given one class only, {self.classes_.tolist()[0]!r}; expected two classes")
+            raise ValueError(f"y: given one class only, {self.classes_.tolist()[0]!r}, expected two classes")
         return np.asarray(found == self.classes_[1], np.float64)
 
     def _weights(self, sample_weight: "ArrayLike | None", source: Source) -> "Array | None":
@@ -322,7 +322,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         found = list(self.estimator_.classes_)
         if sorted(found) != sorted(self.classes_):
-            raise ValueError(f"estimator: fitted for classes {found}, expected {list(self.classes_)}")
+            raise ValueError(f"estimator: given one fitted for classes {found}, expected {list(self.classes_)}")
         return np.ascontiguousarray(self.estimator_.predict_proba(X)[:, found.index(self.classes_[1])], np.float64)
 
     def _opened(self, X: Any) -> tuple[Source, "Array | None"]:
@@ -377,7 +377,7 @@ def _array(values: list[Any]) -> NDArray[Any]:
 
 def _refuse_few(labels: Array) -> None:
     if len(labels) < FEWEST_ROWS or labels.min() == labels.max():
-        raise ValueError("y: given one class only among rows of positive weight; expected two classes")
+        raise ValueError("y: given one class only among rows of positive weight, expected two classes")
 
 
 def _rows(X: Any, kept: Any) -> Any:

@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from math import log, log2
 
-from swapcal.bounds.bound import Bound, require_dim, require_horizon, require_nonnegative, require_positive
+from swapcal.bounds.bound import (
+    Bound,
+    require_choice,
+    require_dim,
+    require_horizon,
+    require_nonnegative,
+    require_positive,
+)
 from swapcal.bounds.concentration import log_cover_size
 from swapcal.bounds.learners import learner_regret
 from swapcal.bounds.realised import smcal2_from_psreg, sreg_from_psreg
@@ -59,8 +66,7 @@ def adaptive_distance2(target: str = "sreg", reach: float = NEWBORN_REACH) -> fl
     >>> adaptive_distance2(), adaptive_distance2("smcal")
     (64.0, 36.0)
     """
-    if target not in ("sreg", "smcal"):
-        raise ValueError(f"target must be 'sreg' or 'smcal', got {target!r}")
+    require_choice("target", target, ("sreg", "smcal"))
     require_nonnegative("reach", reach)
     return float((5.0 if target == "sreg" else 3.0) + reach) ** 2
 

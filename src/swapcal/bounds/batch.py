@@ -11,6 +11,7 @@ from math import log, sqrt
 
 from swapcal.bounds.bound import (
     Bound,
+    require_choice,
     require_horizon,
     require_levels,
     require_nonnegative,
@@ -232,8 +233,7 @@ def population_from_psreg(
     require_nonnegative("psreg", psreg)
     require_nonnegative("log_size", log_size)
     require_probability("delta", delta)
-    if target not in ("sreg", "smcal"):
-        raise ValueError(f"target must be 'sreg' or 'smcal', got {target!r}")
+    require_choice("target", target, ("sreg", "smcal"))
     depth = log(2 * (levels + 1) / delta) + log_size
     total = 2 * psreg + (64 if target == "sreg" else 36) * (levels + 1) * depth
     return Bound(total / horizon, None, "ours: population from pseudo swap regret", levels=levels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
@@ -69,22 +70,28 @@ def require_levels(levels: int) -> None:
 def require_positive(name: str, value: float) -> None:
     """Reject zero, negative, infinite and undefined numbers."""
     if not (isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+        raise ValueError(f"{name}: given {value!r}, expected a positive finite number")
 
 
 def require_nonnegative(name: str, value: float) -> None:
     """Reject negative, infinite and undefined numbers."""
-    if not (isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}")
+    require_range(name, value, low=0)
 
 
 def require_range(name: str, value: float, low: float) -> None:
     """Reject a number below `low`, infinite or undefined."""
     if not (isfinite(value) and value >= low):
-        raise ValueError(f"{name} must be a finite number, at least {low:g}, got {value!r}")
+        raise ValueError(f"{name}: given {value!r}, expected a finite number, at least {low:g}")
 
 
 def require_probability(name: str, value: float) -> None:
     """Reject a failure probability outside the open unit interval."""
     if not 0 < value < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        raise ValueError(f"{name}: given {value!r}, expected a number strictly between 0 and 1")
+
+
+def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Reject a name that is not among the choices."""
+    known = tuple(choices)
+    if value not in known:
+        raise ValueError(f"{name}: given {value!r}, expected {', '.join(known[:-1])} or {known[-1]}")

@@ -46,7 +46,7 @@ def freedman(variance: float, mu: float, delta: float, scale: float = 1.0) -> Bo
     require_probability("delta", delta)
     require_positive("scale", scale)
     if not 0 < mu <= (1 + 1e-12) / scale:
-        raise ValueError(f"mu must lie in (0, 1/scale] = (0, {1 / scale:g}], got {mu!r}")
+        raise ValueError(f"mu: given {mu!r}, expected a number in (0, 1/scale] = (0, {1 / scale:g}]")
     return Bound(mu * variance + log(2 / delta) / mu, None, "Lemma 16 (Freedman's inequality)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log1p, sqrt
 
-from swapcal.bounds.bound import Bound, require_dim, require_nonnegative, require_positive
+from swapcal.bounds.bound import Bound, require_choice, require_dim, require_nonnegative, require_positive
 
 __all__ = [
     "FAST_BETA",
@@ -65,10 +65,9 @@ def prior_distance2(level: float, target: str = "sreg") -> float:
     >>> prior_distance2(1.0), prior_distance2(0.3, "smcal")
     (36.0, 4.0)
     """
-    if target not in ("sreg", "smcal"):
-        raise ValueError(f"target must be 'sreg' or 'smcal', got {target!r}")
+    require_choice("target", target, ("sreg", "smcal"))
     if not 0 <= level <= 1:
-        raise ValueError(f"level must lie in [0, 1], got {level!r}")
+        raise ValueError(f"level: given {level!r}, expected a number in [0, 1]")
     return 4.0 if target == "smcal" else (4.0 + 2.0 * level) ** 2
 
 
@@ -115,7 +114,7 @@ def ons_regret(
     require_positive("omega", omega)
     limit = float(exp_concavity(radius))
     if not 0 < beta <= limit * (1 + 1e-12):
-        raise ValueError(f"beta must lie in (0, {limit:g}] for radius {radius:g}, got {beta!r}")
+        raise ValueError(f"beta: given {beta!r}, expected a number in (0, {limit:g}] for radius {radius:g}")
     reach = 2 * radius if distance is None else distance
     require_nonnegative("distance", reach)
     steps = dim / (2 * beta) * log1p(float(lipschitz(radius)) ** 2 * mass / (omega * dim))
@@ -163,6 +162,7 @@ def learner_regret(learner: str, mass: float, dim: int, *, ridge: float = 1.0, d
     >>> learner_regret("vaw", 100, 3).citation
     'ours: self-consistent VAW regret'
     """
+    require_choice("learner", learner, LEARNERS)
     if learner == "ridge":
         return ridge_regret(mass, dim, ridge=ridge, distance2=distance2)
     if learner == "vaw":
@@ -170,9 +170,7 @@ def learner_regret(learner: str, mass: float, dim: int, *, ridge: float = 1.0, d
     require_nonnegative("distance2", distance2)
     if learner == "ons":
         return ons_regret(mass, dim, distance=sqrt(distance2))
-    if learner == "ons-fast":
-        return ons_regret(mass, dim, beta=FAST_BETA, omega=FAST_OMEGA, distance=sqrt(distance2))
-    raise ValueError(f"learner must be one of {', '.join(LEARNERS)}, got {learner!r}")
+    return ons_regret(mass, dim, beta=FAST_BETA, omega=FAST_OMEGA, distance=sqrt(distance2))
 
 
 def _potential(mass: float, dim: int, ridge: float) -> float:

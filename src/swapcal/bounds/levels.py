@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log
 
-from swapcal.bounds.bound import require_dim, require_horizon, require_levels
+from swapcal.bounds.bound import require_choice, require_dim, require_horizon, require_levels
 
 __all__ = ["TARGETS", "default_levels"]
 
@@ -35,8 +35,7 @@ def default_levels(horizon: float, dim: int, target: str = "smcal") -> int:
     """
     require_horizon(horizon)
     require_dim(dim)
-    if target not in TARGETS:
-        raise ValueError(f"target must be one of {', '.join(TARGETS)}, got {target!r}")
+    require_choice("target", target, TARGETS)
     depth = 1.0 if target.startswith("batch-") else max(log(horizon), 1.0)
     ideal: float = (horizon / (dim * depth)) ** TARGETS[target]
     return max(1, round(ideal))

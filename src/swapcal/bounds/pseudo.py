@@ -45,7 +45,7 @@ def swap_gain(correlation: float) -> Bound:
     0.25
     """
     if not -1 <= correlation <= 1:
-        raise ValueError(f"correlation must lie in [-1, 1], got {correlation!r}")
+        raise ValueError(f"correlation: given {correlation!r}, expected a number in [-1, 1]")
     return Bound(correlation**2, None, "Lemmas 3 and 14 (correlation implies swap regret)")
 
 
@@ -212,5 +212,5 @@ def _total(name: str, values: Iterable[float]) -> float:
 def _widths(points: Sequence[float]) -> list[float]:
     widths = [float(right) - float(left) for left, right in pairwise(points)]
     if not widths or points[0] != 0 or points[-1] != 1 or min(widths) <= 0:
-        raise ValueError(f"points must increase strictly from 0 to 1, got {list(points)!r}")
+        raise ValueError(f"points: given {list(points)!r}, expected levels that increase strictly from 0 to 1")
     return widths

@@ -15,7 +15,7 @@ from swapcal.bounds.batch import (
     paper_saerr,
     saerr,
 )
-from swapcal.bounds.bound import Bound, require_dim, require_positive, require_probability
+from swapcal.bounds.bound import Bound, require_choice, require_dim, require_positive, require_probability
 from swapcal.bounds.online import (
     paper_smcal1,
     paper_smcal2,
@@ -114,10 +114,9 @@ def sample_complexity(
     require_positive("epsilon", epsilon)
     require_dim(dim)
     require_probability("delta", delta)
-    key = (_BATCH.get(target, ""), system)
-    if key not in THEOREMS:
-        expected = f"target must be one of {', '.join(_BATCH)} and system 'ours' or 'paper'"
-        raise ValueError(f"{expected}, got target {target!r}, system {system!r}")
+    require_choice("target", target, _BATCH)
+    require_choice("system", system, ("ours", "paper"))
+    key = (_BATCH[target], system)
     theorem = THEOREMS[key]
     samples = _first_below(lambda horizon: float(theorem(horizon, dim, delta)), epsilon)
     citation = f"samples for {theorem(samples, dim, delta).citation}"

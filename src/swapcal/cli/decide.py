@@ -12,14 +12,14 @@ from rich.table import Table
 from swapcal.arrays import Array
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.progress import bar
+from swapcal.cli.parts import answer_parts
 from swapcal.cli.running import Run, running
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
 from swapcal.tables.kinds import Kind, floats, probabilities
 from swapcal.tables.outcomes import checked_outcomes
-from swapcal.tables.output import protect, table_writer
+from swapcal.tables.output import protect
 from swapcal.tables.source import Part, Source, open_source
 
 
@@ -52,7 +52,7 @@ def decide(
         specifications = [specify(text) for text in loss or []]
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:
-            raise LossError("no loss given; use --loss pinball:0.9 or --loss-file costs.toml")
+            raise LossError.of("--loss", "none", "one such as --loss pinball:0.9 or --loss-file costs.toml")
         columns = Columns(prob, target, tuple(listed(keep, source.columns)), positive)
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
@@ -86,16 +86,14 @@ class Totals:
 
 def _run(source: Source, out: str, columns: Columns, specifications: list[Specification], run: Run) -> Totals:
     totals = Totals(np.zeros(len(specifications)), np.zeros(len(specifications)))
-    with bar(run.console, "deciding") as shown, table_writer(out) as write:
-        for part in source.parts(columns.kinds(specifications)):
-            try:
-                write(_decide_part(part, columns, specifications, totals))
-            except LossError as error:
-                last = part.first + len(part.table) - 1
-                raise LossError(f"rows {part.first} to {last}: {error}") from None
-            totals.rows += len(part.table)
-            shown.to(totals.rows, part.share)
-            run.kept = f"{totals.rows:,} rows were written" if out == "-" else f"{out} was not written"
+
+    def answer(part: Part) -> pa.Table:
+        try:
+            return _decide_part(part, columns, specifications, totals)
+        except LossError as error:
+            raise error.after(part.first - 1) from None
+
+    totals.rows = answer_parts(source, columns.kinds(specifications), out, "deciding", run, answer)
     return totals
 
 
@@ -139,5 +137,5 @@ def _distinct(specifications: list[Specification]) -> list[Specification]:
     names = [specification.name for specification in specifications]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise LossError(f"two losses are called {twice!r}; give them different names")
+        raise LossError.of("--loss", f"{twice!r} twice", "each loss with a name of its own")
     return specifications

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from swapcal.batch.model import Model, Settings
 from swapcal.cli import options
-from swapcal.cli.model_file import SCORE, SCORE_KIND, TARGET, TYPES, plain, scores_of, types_of
+from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, plain, scores_of, types_of
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running

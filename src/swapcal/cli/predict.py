@@ -11,13 +11,13 @@ import typer
 from swapcal.arrays import Array
 from swapcal.batch.model import Model
 from swapcal.cli import options
-from swapcal.cli.model_file import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
+from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
 from swapcal.cli.options import listed
-from swapcal.cli.progress import bar
+from swapcal.cli.parts import answer_parts
 from swapcal.cli.running import Run, running
 from swapcal.tables.kinds import Kind
 from swapcal.tables.moments import timed
-from swapcal.tables.output import protect, table_writer
+from swapcal.tables.output import protect
 from swapcal.tables.source import Part, Source, open_source
 from swapcal.tables.table import Table
 
@@ -58,22 +58,20 @@ def predict(
 
 
 def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], seed: int, run: Run) -> int:
-    rng, rows = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
     kinds = dict.fromkeys(keep, Kind.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
     kinds |= {model.notes[SCORE]: Kind.number} if model.notes.get(SCORE) else {}
-    with bar(run.console, "predicting") as shown, table_writer(out) as write:
-        for part in source.parts(kinds):
-            try:
-                found = _predict_part(model, part, kinds, source.dialect.dates, mode, rng)
-            except (ValueError, TypeError) as error:
-                last = part.first + len(part.table) - 1
-                place = "" if str(error).startswith("row ") else f"rows {part.first:,} to {last:,}: "
-                raise type(error)(f"{place}{error}") from None
-            write(pa.table({name: part.table[name] for name in keep} | found))
-            rows += len(part.table)
-            shown.to(rows, part.share)
-            run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
-    return rows
+
+    def answer(part: Part) -> pa.Table:
+        try:
+            found = _predict_part(model, part, kinds, source.dialect.dates, mode, rng)
+        except (ValueError, TypeError) as error:
+            last = part.first + len(part.table) - 1
+            place = "" if str(error).startswith("row ") else f"rows {part.first:,} to {last:,}: "
+            raise type(error)(f"{place}{error}") from None
+        return pa.table({name: part.table[name] for name in keep} | found)
+
+    return answer_parts(source, kinds, out, "predicting", run, answer)
 
 
 def _predict_part(

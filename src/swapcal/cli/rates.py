@@ -11,7 +11,7 @@ from swapcal.cli.progress import bar
 from swapcal.cli.running import running
 from swapcal.rates import drawing, page, plan, store
 from swapcal.rates.plan import Task
-from swapcal.rates.rows import Row, certified
+from swapcal.rates.results import Result, certified
 from swapcal.tables.output import protect
 
 
@@ -46,7 +46,7 @@ def rates(
         raise typer.Exit(1)
 
 
-def measured(tasks: list[Task], path: Path, jobs: int, console: Console) -> list[Row]:
+def measured(tasks: list[Task], path: Path, jobs: int, console: Console) -> list[Result]:
     """Return the results of the tasks, running those that are not in the cache at `path` yet, with progress."""
     todo = store.missing(tasks, store.read(path))
     total = max(sum(task.cost for task in todo), 1e-9)

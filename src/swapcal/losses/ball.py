@@ -2,30 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from swapcal.arrays import Array
+from swapcal.losses.curve import Curve
 
 NEWTON_STEPS = 100
 HALVINGS = 40
 # Directions in which the objective is flat to rounding are treated as slightly curved, so that the model
 # has one minimum.
 FLAT = 1e-13
-
-
-class Curve(NamedTuple):
-    """The rows' functions at the current scores s_t = ⟨θ, x_t⟩."""
-
-    value: Array
-    """φ_t(s_t)."""
-    smooth: Array
-    """Value of the function whose derivatives follow; equals `value` for a smooth loss."""
-    slope: Array
-    curvature: Array
-    intercept: Array
-    """Any c_t with φ_t(z) ≥ c_t + slope_t · z on [−1, 1]."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def convex_basis(epsilon: float, seed: int = 0) -> ConvexBasis:
     True
     """
     if not FINEST <= epsilon <= 1.0:
-        raise LossError(f"epsilon is {epsilon}; expected a number in [{FINEST}, 1]")
+        raise LossError.of("epsilon", epsilon, f"a number in [{FINEST}, 1]")
     broken = int(np.ceil(0.5 / epsilon - 1e-9))
     cells = _likely_cells(epsilon)
     while cells + cells // 2 < broken:
@@ -176,10 +176,10 @@ def _likely_cells(epsilon: float) -> int:
 def _check_member(grid: Array, values: Array, slopes: Array) -> None:
     if not np.isfinite(values).all() or np.abs(values).max() > 1.0 + 1e-9:
         worst = int(np.argmax(np.where(np.isfinite(values), np.abs(values), np.inf)))
-        raise LossError(f"function is {values[worst]} at {grid[worst]:.6g}; expected values in [−1, 1]")
+        raise LossError.of("function", f"{values[worst]} at {grid[worst]:.6g}", "values in [−1, 1]")
     if np.abs(slopes).max() > 1.0 + 1e-9:
         worst = int(np.argmax(np.abs(slopes)))
-        raise LossError(f"function has slope {slopes[worst]:.6g} at {grid[worst]:.6g}; expected at most 1")
+        raise LossError.of("function", f"slope {slopes[worst]:.6g} at {grid[worst]:.6g}", "at most 1")
     if (np.diff(slopes) < -1e-9).any():
         worst = int(np.argmin(np.diff(slopes)))
-        raise LossError(f"function is not convex at {grid[worst + 1]:.6g}: its slope falls")
+        raise LossError.of("function", f"a slope that falls at {grid[worst + 1]:.6g}", "a convex function")

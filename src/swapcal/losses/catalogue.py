@@ -210,7 +210,7 @@ def _sigmoid(a: Array) -> Array:
 
 def _symmetric(bound: float, what: str) -> tuple[float, float]:
     if not (np.ndim(bound) == 0 and 0.0 < bound < 700.0):
-        raise LossError(f"{what} is {bound}; expected one number in (0, 700), beyond which costs overflow")
+        raise LossError.of(what, bound, "one number in (0, 700), beyond which costs overflow")
     return -float(bound), float(bound)
 
 
@@ -218,12 +218,11 @@ def _parameter(value: ArrayLike, valid: Any, what: str, expected: str) -> Any:
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise LossError(f"{what} is {value!r}; expected {expected}") from None
+        raise LossError.of(what, repr(value), expected) from None
     good = np.isfinite(array) & valid(array)
     if not good.all():
         where = np.argwhere(~good)[0]
-        at = f" at row {int(where[0])}" if array.ndim else ""
-        raise LossError(f"{what} is {array[tuple(where)]}{at}; expected {expected}")
+        raise LossError.of(what, array[tuple(where)], expected, row=int(where[0]) + 1 if array.ndim else None)
     return float(array) if array.ndim == 0 else array
 
 

@@ -49,12 +49,12 @@ def custom(
     array([0.4 , 0.4 , 0.65])
     >>> custom(lambda a, y: np.sqrt(abs(a - y)), name="root")
     Traceback (most recent call last):
-    swapcal.losses.loss.LossError: root is not convex at y = 0: ...
+    swapcal.losses.loss.LossError: root: given ... at y = 0, expected a convex function of a
     """
     label = name or str(getattr(function, "__name__", type(function).__name__))
     low, high = _interval(actions, label)
     if points < 3:
-        raise LossError(f"points is {points}; convexity needs at least 3 actions")
+        raise LossError.of("points", points, "at least 3, to see whether the loss is convex")
     held = {key: np.asarray(value, dtype=float) for key, value in (parameters or {}).items()}
     plain = {key: float(value) if value.ndim == 0 else value for key, value in held.items()}
     with np.errstate(all="ignore"):
@@ -65,7 +65,7 @@ def custom(
 
 def _interval(actions: tuple[float, float], label: str) -> tuple[float, float]:
     if np.shape(actions) != (2,) or not (np.isfinite(actions).all() and actions[0] < actions[1]):
-        raise LossError(f"{label} has actions {actions}; expected a finite interval (low, high), low < high")
+        raise LossError.of(f"actions of {label}", actions, "a finite interval (low, high), low < high")
     return float(actions[0]), float(actions[1])
 
 
@@ -78,7 +78,7 @@ def _vectorised(function: Callable[..., Any], low: float, high: float, parameter
     try:
         slow(probe, 1, **parameters)
     except Exception as error:
-        raise LossError(f"{label} fails at a = {low}, y = 1: {error!r}") from error
+        raise LossError.of(label, f"{error!r} at a = {low:g}, y = 1", "a cost") from error
     return slow
 
 
@@ -104,10 +104,8 @@ def _check_finite(loss: Loss, grid: Array, values: Array, outcome: int, start: i
     wrong = ~np.isfinite(values)
     if wrong.any():
         point, row = np.argwhere(wrong)[0]
-        raise LossError(
-            f"{loss.name} is {values[point, row]} at a = {grid[point]:.6g}, y = {outcome}"
-            f"{_row(loss, start + row)}; expected a finite number on [{loss.low}, {loss.high}]"
-        )
+        given = f"{values[point, row]} at a = {grid[point]:.6g}, y = {outcome}"
+        raise LossError.of(loss.name, given, "a finite number", _row(loss, start + int(row)))
 
 
 def _check_convex(loss: Loss, grid: Array, values: Array, outcome: int, start: int) -> None:
@@ -117,8 +115,8 @@ def _check_convex(loss: Loss, grid: Array, values: Array, outcome: int, start: i
     if (excess < 0.0).any():
         point, row = (int(i) for i in np.unravel_index(np.argmin(excess), excess.shape))
         triple = ", ".join(f"ℓ({grid[i]:.6g}) = {values[i, row]:.6g}" for i in range(point, point + 3))
-        raise LossError(f"{loss.name} is not convex at y = {outcome}{_row(loss, start + row)}: {triple}")
+        raise LossError.of(loss.name, f"{triple} at y = {outcome}", "a convex function of a", _row(loss, start + row))
 
 
-def _row(loss: Loss, row: int) -> str:
-    return f", row {row}" if loss.rows else ""
+def _row(loss: Loss, row: int) -> int | None:
+    return row + 1 if loss.rows else None

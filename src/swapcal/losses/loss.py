@@ -20,6 +20,25 @@ Partial = Callable[..., Any]
 class LossError(ValueError):
     """A loss, an action or a probability that makes no decision problem; says which point offends."""
 
+    row: int | None = None
+    """The row to blame, counted from 1, if there is one."""
+    _parts: tuple[str, object, str]
+
+    @classmethod
+    def of(cls, name: str, given: object, expected: str, row: int | None = None) -> LossError:
+        """Return the error that says what was given, where, and what was expected.
+
+        >>> str(LossError.of("weight", -1.0, "a number at least 0", row=3))
+        'weight: given -1.0 in row 3, expected a number at least 0'
+        """
+        error = cls(f"{name}: given {given}{'' if row is None else f' in row {row}'}, expected {expected}")
+        error.row, error._parts = row, (name, given, expected)
+        return error
+
+    def after(self, rows: int) -> LossError:
+        """Return the same error for one who had counted so many rows before these."""
+        return self if self.row is None else LossError.of(*self._parts, row=self.row + rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Loss:
@@ -142,7 +161,7 @@ class Loss:
         array = np.asarray(a, dtype=float)
         wrong = ~((array >= self.low) & (array <= self.high))
         if wrong.any():
-            raise LossError(f"action of {self.name} is {_show(array, wrong)}; expected [{self.low}, {self.high}]")
+            raise _offending(f"action of {self.name}", array, wrong, f"a number in [{self.low:g}, {self.high:g}]")
         return array
 
     def _row_shape(self) -> tuple[int, ...]:
@@ -152,10 +171,8 @@ class Loss:
         try:
             np.broadcast_shapes(shape, self._row_shape())
         except ValueError:
-            raise LossError(
-                f"{self.name} has per-row parameters of shape {self._row_shape()}, "
-                f"which do not broadcast against rows of shape {shape}"
-            ) from None
+            given = f"per-row parameters of shape {self._row_shape()}"
+            raise LossError.of(self.name, given, f"a shape that broadcasts against rows of shape {shape}") from None
 
 
 def mix(p: Array, zero: Array, one: Array) -> Array:
@@ -168,15 +185,14 @@ def _probabilities(p: ArrayLike, what: str) -> Array:
     array = np.asarray(p, dtype=float)
     wrong = ~((array >= 0.0) & (array <= 1.0))
     if wrong.any():
-        raise LossError(f"{what} is {_show(array, wrong)}; expected [0, 1]")
+        raise _offending(what, array, wrong, "a number in [0, 1]")
     return array
 
 
-def _show(array: Array, wrong: NDArray[np.bool_]) -> str:
-    if array.ndim == 0:
-        return f"{array}"
+def _offending(name: str, array: Array, wrong: NDArray[np.bool_], expected: str) -> LossError:
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"{array[where]} at row {where[0] if len(where) == 1 else where}"
+    place = f" at {tuple(i + 1 for i in where)}" if len(where) > 1 else ""
+    return LossError.of(name, f"{array[where]}{place}", expected, row=where[0] + 1 if len(where) == 1 else None)
 
 
 def _plain(array: Array) -> Any:

@@ -35,7 +35,7 @@ class CostMatrix(Loss):
         array = super()._actions(a)
         if (array != np.floor(array)).any():
             offending = array[array != np.floor(array)].flat[0]
-            raise LossError(f"action of {self.name} is {offending}; expected a row number 0 … {int(self.high)}")
+            raise LossError.of(f"action of {self.name}", offending, f"a whole number from 0 to {int(self.high)}")
         return array
 
     def _row_shape(self) -> tuple[int, ...]:
@@ -65,7 +65,7 @@ def cost_matrix(costs: ArrayLike, actions: Sequence[str] | None = None, name: st
     table = _checked(costs)
     labels = tuple(actions) if actions is not None else tuple(str(i) for i in range(table.shape[-2]))
     if len(labels) != table.shape[-2]:
-        raise LossError(f"{len(labels)} action labels {labels} for {table.shape[-2]} rows of costs")
+        raise LossError.of("actions", f"{len(labels)} labels {labels}", f"{table.shape[-2]}, one per row of costs")
     return CostMatrix(
         name,
         _look_up,
@@ -97,15 +97,14 @@ def _checked(costs: ArrayLike) -> Array:
     try:
         table = np.asarray(costs, dtype=float)
     except ValueError:
-        raise LossError(f"costs are ragged or not numbers: {costs!r}; expected shape (actions, 2)") from None
+        raise LossError.of("costs", f"{costs!r}, ragged or not numbers", "numbers of shape (actions, 2)") from None
     if 0 in table.shape[-2:-1] or table.size == 0:
-        raise LossError(f"costs of shape {table.shape} describe no action; expected at least one row of two costs")
+        raise LossError.of("costs", f"no action (shape {table.shape})", "at least one row of two costs")
     if table.ndim not in (2, 3) or table.shape[-1] != 2:
-        raise LossError(
-            f"costs have shape {table.shape}; expected (actions, 2) or (rows, actions, 2): "
-            "the cost of each action at outcome 0 and at outcome 1"
-        )
+        expected = "(actions, 2) or (rows, actions, 2): the cost of each action at outcome 0 and at outcome 1"
+        raise LossError.of("costs", f"shape {table.shape}", expected)
     if not np.isfinite(table).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise LossError(f"cost of action {where[-2]} at outcome {where[-1]} is {table[where]}; expected finite")
+        row = where[0] + 1 if table.ndim == 3 else None
+        raise LossError.of(f"cost of action {where[-2]} at outcome {where[-1]}", table[where], "a finite number", row)
     return table

@@ -82,19 +82,17 @@ def v_mixture(loss: Loss, knots: ArrayLike) -> VMixture:
 def _knots(knots: ArrayLike) -> Array:
     points = np.asarray(knots, dtype=float)
     if points.ndim != 1 or len(points) < 2 or not (np.diff(points) > 0.0).all():
-        raise LossError(f"knots are {points!r}; expected at least two forecasts, strictly increasing")
+        raise LossError.of("knots", repr(points), "at least two forecasts, strictly increasing")
     return points
 
 
 def _check_proper(loss: Loss, points: Array, zero: Array, one: Array) -> None:
     if not (np.isfinite(zero).all() and np.isfinite(one).all()):
         where = int(np.argmin(np.isfinite(zero) & np.isfinite(one)))
-        raise LossError(f"{loss.name} is infinite when acting on p = {points[where]}; give knots where it is finite")
+        raise LossError.of("knots", points[where], f"a forecast at which {loss.name} is finite")
     slope = one - zero
     excess = (zero + points * slope)[:-1] - (zero[1:] + points[:-1] * slope[1:])
     worst = int(np.argmax(excess))
     if excess[worst] > 1e-6 * max(1.0, float(np.abs(zero).max())):
-        raise LossError(
-            f"{loss.name} is not at its best response: at p = {points[worst]} the action for "
-            f"p = {points[worst + 1]} is cheaper by {excess[worst]:g}"
-        )
+        given = f"one dearer by {excess[worst]:g} at p = {points[worst]} than that for p = {points[worst + 1]}"
+        raise LossError.of(f"response of {loss.name}", given, "the best response")

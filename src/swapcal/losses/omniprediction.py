@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.losses.ball import minimise_over_ball
-from swapcal.losses.curves import action_at, stages
+from swapcal.losses.curve import action_at, stages
+from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError, mix
 from swapcal.losses.profile import profile
-from swapcal.losses.rows import Rows
 from swapcal.losses.somni import per_level
 
 ROUNDS = 20
+MEMBERS = "members of L^cvx (convex, 1-Lipschitz, values in [−1, 1])"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def omniprediction(
     >>> found.lower <= found.upper
     True
     """
-    rows = Rows.of(p, y, X, weight)
+    rows = LevelRows.of(p, y, X, weight)
     book = list(losses) if losses is not None else threshold_losses()
     _check_members(book)
     book.append(_constant())
@@ -112,13 +113,13 @@ def _lopsided(c: float) -> Loss:
 
 def _check_members(losses: Sequence[Loss]) -> None:
     if not losses:
-        raise LossError("the dictionary of losses is empty; expected members of L^cvx")
+        raise LossError.of("losses", "none", MEMBERS)
     for loss in losses:
         if loss.rows is not None or loss.finite_actions is not None or not profile(loss).in_convex_class:
-            raise LossError(f"{loss.name} is not in L^cvx (convex, 1-Lipschitz, values in [−1, 1]): {profile(loss)}")
+            raise LossError.of("losses", f"{loss.name}, {profile(loss)}", MEMBERS)
 
 
-def _alternate(book: list[Loss], paid: Array, rows: Rows, choice: int) -> tuple[float, int, Array]:
+def _alternate(book: list[Loss], paid: Array, rows: LevelRows, choice: int) -> tuple[float, int, Array]:
     best, theta = -np.inf, np.zeros(rows.X.shape[1])
     for _ in range(ROUNDS):
         found = minimise_over_ball(stages(book[choice], rows.y), rows.X, rows.weight, theta)
@@ -130,7 +131,7 @@ def _alternate(book: list[Loss], paid: Array, rows: Rows, choice: int) -> tuple[
     return best, kept, theta
 
 
-def _comparator_costs(book: list[Loss], rows: Rows, theta: Array) -> Array:
+def _comparator_costs(book: list[Loss], rows: LevelRows, theta: Array) -> Array:
     s = np.clip(rows.X @ theta, -1.0, 1.0)
     return np.array([rows.weight @ _costs(loss, rows.y, action_at(loss, s)) for loss in book])
 

@@ -51,8 +51,8 @@ class Specification:
         if not _is_column(value):
             return value
         if value[1:] not in columns:
-            known = ", ".join(columns) or "none were given"
-            raise LossError(f"{self.name}: {key} refers to column {value[1:]!r}; columns: {known}")
+            known = f"one of {', '.join(columns)}" if columns else "a number, as there are no columns"
+            raise LossError.of(f"{key} of {self.name}", f"column {value[1:]!r}", known)
         return np.asarray(columns[value[1:]], dtype=float)
 
 
@@ -100,16 +100,16 @@ def read_toml(path: str | Path) -> list[Specification]:
         try:
             content = tomllib.load(file)
         except tomllib.TOMLDecodeError as error:
-            raise LossError(f"{path} is not TOML: {error}") from None
+            raise LossError.of(str(path), error, "TOML") from None
     tables = content.get("loss")
     if not isinstance(tables, list) or not tables:
-        raise LossError(f"{path} has no [[loss]] table; found {', '.join(content) or 'nothing'}")
+        raise LossError.of(str(path), ", ".join(content) or "nothing", "[[loss]] tables")
     return [_from_table(table, f"{path}, loss {number}") for number, table in enumerate(tables, start=1)]
 
 
 def _from_table(table: Any, where: str) -> Specification:
     if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
-        raise LossError(f'{where}: expected a table with kind = "…", one of {", ".join(BUILDERS)}')
+        raise LossError.of(where, repr(table), f'a table with kind = "…", one of {", ".join(BUILDERS)}')
     kind, name = table["kind"], str(table.get("name", table["kind"]))
     names = _arguments_of(kind, where)
     given: dict[str, Any] = {}
@@ -120,14 +120,14 @@ def _from_table(table: Any, where: str) -> Specification:
 
 def _arguments_of(kind: str, where: str) -> list[str]:
     if kind not in BUILDERS:
-        raise LossError(f"{where!r}: unknown loss {kind!r}; known: {', '.join(BUILDERS)}")
+        raise LossError.of(where, f"loss {kind!r}", f"one of {', '.join(BUILDERS)}")
     return [name for name in inspect.signature(BUILDERS[kind]).parameters if name != "name"]
 
 
 def _store(given: dict[str, Any], key: str, value: Any, names: list[str], where: str) -> None:
     if key not in names or key in given:
-        problem = "given twice" if key in given else "unknown"
-        raise LossError(f"{where!r}: argument {key!r} is {problem}; expected {', '.join(names) or 'none'}")
+        again = " again" if key in given else ""
+        raise LossError.of(where, f"argument {key!r}{again}", f"{', '.join(names) or 'none'}, each once")
     given[key] = value
 
 
@@ -135,7 +135,7 @@ def _complete(specification: Specification) -> Specification:
     parameters = inspect.signature(BUILDERS[specification.kind]).parameters
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in specification.arguments:
-            raise LossError(f"{specification.name!r}: {specification.kind} needs {name}=…")
+            raise LossError.of(specification.name, f"{specification.kind} without {name}", f"{name}=…")
     return specification
 
 
@@ -145,7 +145,7 @@ def _number(text: str, where: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        raise LossError(f"{where!r}: {text!r} is neither a number nor @column") from None
+        raise LossError.of(where, repr(text), "a number or @column") from None
 
 
 def _is_column(value: Any) -> bool:

@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.losses.ball import minimise_over_ball
-from swapcal.losses.curves import stages
+from swapcal.losses.curve import stages
+from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, mix
 from swapcal.losses.matrix import CostMatrix
 from swapcal.losses.profile import profile
-from swapcal.losses.rows import Rows
 from swapcal.losses.somni import per_level
 
 Progress = Callable[[int, int], None]
@@ -122,7 +122,7 @@ def regret(
     >>> found.cost, round(found.swap, 6), found.swap_upper - found.swap < 1e-8
     (1.0, 0.96, True)
     """
-    rows = Rows.of(p, y, X, weight)
+    rows = LevelRows.of(p, y, X, weight)
     ranked = loss.take(rows.order)
     paid = rows.weight * ranked.induced(rows.p, rows.y)
     levels = _levels(ranked, rows, paid, progress)
@@ -130,7 +130,7 @@ def regret(
     return Regret(loss, float(rows.weight.sum()), float(paid.sum()), levels, best, _bound(loss, rows))
 
 
-def _levels(loss: Loss, rows: Rows, paid: Array, progress: Progress | None) -> tuple[LevelRegret, ...]:
+def _levels(loss: Loss, rows: LevelRows, paid: Array, progress: Progress | None) -> tuple[LevelRegret, ...]:
     theta, found = np.zeros(rows.X.shape[1]), []
     for done, (level, part) in enumerate(zip(rows.levels, rows.slices(), strict=True), start=1):
         best = _best(loss.take(part), rows, part, theta)
@@ -142,7 +142,7 @@ def _levels(loss: Loss, rows: Rows, paid: Array, progress: Progress | None) -> t
     return tuple(found)
 
 
-def _best(loss: Loss, rows: Rows, part: slice, start: Array) -> Comparator:
+def _best(loss: Loss, rows: LevelRows, part: slice, start: Array) -> Comparator:
     y, X, weight = rows.y[part], rows.X[part], rows.weight[part]
     if isinstance(loss, CostMatrix):
         return _best_pair(loss, y, X, weight)
@@ -162,7 +162,7 @@ def _best_pair(loss: CostMatrix, y: Array, X: Array, weight: Array) -> Comparato
     return Comparator(theta, float(value[i, j]), float(value[i, j]), (i, j))
 
 
-def _bound(loss: Loss, rows: Rows) -> float | None:
+def _bound(loss: Loss, rows: LevelRows) -> float | None:
     A, g = rows.residual_sums()
     if loss.rows is not None:
         return None

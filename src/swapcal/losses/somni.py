@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
+from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError
-from swapcal.losses.rows import Rows
 
 
 def per_level(levels: Array, A: Array, g: Array) -> Array:
@@ -79,7 +79,7 @@ def swap_omniprediction(
     >>> round(4 * gain, 4)
     1.5
     """
-    rows = Rows.of(p, y, X, weight)
+    rows = LevelRows.of(p, y, X, weight)
     A, g = rows.residual_sums()
     mass = np.add.reduceat(rows.weight, rows.starts)
     return SwapOmniprediction(rows.levels, mass, per_level(rows.levels, A, g), A, g)
@@ -95,9 +95,8 @@ def steep_loss(v: float, k: float, epsilon: float) -> Loss:
     array([1., 1., 1., 0.])
     """
     if not (0.0 <= v <= 1.0 and k in (0.0, 1.0) and 0.0 < epsilon < 1.0):
-        raise LossError(
-            f"v = {v}, k = {k}, epsilon = {epsilon}; expected v in [0, 1], k in {{0, 1}}, epsilon in (0, 1)"
-        )
+        given, expected = f"{(v, k, epsilon)}", "v in [0, 1], k in {0, 1}, epsilon in (0, 1)"
+        raise LossError.of("v, k, epsilon", given, expected)
     scale, pull = (1.0 - epsilon) / max(v, 1.0 - v), epsilon * (1.0 - 2.0 * k)
     return Loss(
         f"steep({v:g}, {k:g})",

@@ -5,7 +5,7 @@ from pathlib import Path
 from swapcal import bounds
 from swapcal.rates.figure import Line, Panel, figure
 from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
-from swapcal.rates.rows import Row, chosen, common_horizon, label, medians, present, shown_dim, systems
+from swapcal.rates.results import Result, chosen, common_horizon, label, medians, present, shown_dim, systems
 
 COLOURS = {
     "engine": "#0b62a4",
@@ -20,7 +20,7 @@ COLOURS = {
 DELTA = 0.05
 
 
-def write_figures(rows: list[Row], folder: Path) -> list[str]:
+def write_figures(rows: list[Result], folder: Path) -> list[str]:
     """Write one figure per quantity, and one on dimension; return their file names."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, str] = {}
@@ -40,7 +40,7 @@ def write_figures(rows: list[Row], folder: Path) -> list[str]:
     return list(drawn)
 
 
-def _curves(rows: list[Row], quantity: str, dim: int) -> list[Line]:
+def _curves(rows: list[Result], quantity: str, dim: int) -> list[Line]:
     lines = [
         Line(label(name), COLOURS[name], medians(chosen(rows, system=name), quantity))
         for name in systems(rows)
@@ -58,7 +58,7 @@ def _curves(rows: list[Row], quantity: str, dim: int) -> list[Line]:
     return lines
 
 
-def _batch_panels(rows: list[Row]) -> list[Panel]:
+def _batch_panels(rows: list[Result]) -> list[Panel]:
     dim = shown_dim(rows)
     panels = []
     for quantity in QUANTITIES[BATCH]:
@@ -69,7 +69,7 @@ def _batch_panels(rows: list[Row]) -> list[Panel]:
     return panels
 
 
-def _dimension_panels(rows: list[Row]) -> list[Panel]:
+def _dimension_panels(rows: list[Result]) -> list[Panel]:
     longest = common_horizon(rows)
     return [
         Panel(

@@ -4,11 +4,11 @@ import csv
 from pathlib import Path
 
 from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES
-from swapcal.rates.rows import Row, certified, chosen, common_horizon, shown_dim
+from swapcal.rates.results import Result, certified, chosen, common_horizon, shown_dim
 from swapcal.rates.tables import all_slopes, dimension_table, markdown, slope_table, value_table
 
 
-def summary(rows: list[Row], command: str) -> str:
+def summary(rows: list[Result], command: str) -> str:
     """Return the measured part of the page, in Markdown."""
     online, batch = chosen(rows, kind=ONLINE), chosen(rows, kind=BATCH)
     total, holding = certified(online)
@@ -21,14 +21,14 @@ def summary(rows: list[Row], command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_slopes(rows: list[Row], path: Path) -> None:
+def write_slopes(rows: list[Result], path: Path) -> None:
     """Write every fitted slope as CSV."""
     found = [all_slopes(part, kind) for kind in (ONLINE, BATCH) if (part := chosen(rows, kind=kind))]
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([found[0][0], *(row for table in found for row in table[1:])])
 
 
-def _values(rows: list[Row], kind: str) -> list[str]:
+def _values(rows: list[Result], kind: str) -> list[str]:
     longest, dim = common_horizon(rows), shown_dim(rows)
     parts = [f"### {'Errors' if kind == ONLINE else 'Errors per row after fitting'} at T = {longest:,}, d = {dim}"]
     for quantity in QUANTITIES[kind]:
@@ -36,6 +36,6 @@ def _values(rows: list[Row], kind: str) -> list[str]:
     return parts
 
 
-def _slopes(rows: list[Row], kind: str) -> list[str]:
+def _slopes(rows: list[Result], kind: str) -> list[str]:
     dim = shown_dim(rows)
     return [f"### Slopes against T at d = {dim}", markdown(slope_table(rows, kind, dim))]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from swapcal import bounds
 from swapcal.rates.plan import QUANTITIES, SYSTEMS, VARIANTS
-from swapcal.rates.rows import Row, chosen, common_horizon, medians, present, systems
+from swapcal.rates.results import Result, chosen, common_horizon, medians, present, systems
 from swapcal.rates.slopes import Slope, fit
 
 Table = list[list[str]]
@@ -20,7 +20,7 @@ ABOVE = " ↑"
 """Marks a slope whose whole interval lies above the declared rate."""
 
 
-def value_table(rows: list[Row], quantity: str, rounds: int, dim: int) -> list[list[str]]:
+def value_table(rows: list[Result], quantity: str, rounds: int, dim: int) -> list[list[str]]:
     """Return medians at one horizon and dimension: a row per stream, a column per system."""
     names = systems(rows)
     table = [["stream", *names]]
@@ -31,7 +31,7 @@ def value_table(rows: list[Row], quantity: str, rounds: int, dim: int) -> list[l
     return table
 
 
-def dimension_table(rows: list[Row], quantities: Iterable[str] = tuple(DIMENSION_RATES)) -> list[list[str]]:
+def dimension_table(rows: list[Result], quantities: Iterable[str] = tuple(DIMENSION_RATES)) -> list[list[str]]:
     """Return the log-log slope in d at the longest common horizon, median over streams, beside the theorem's power."""
     longest = common_horizon(rows)
     names = [name for name in systems(rows) if name not in VARIANTS]
@@ -63,7 +63,7 @@ class Judged(NamedTuple):
         return self.slope.verdict(max(self.rate, self.bound))
 
 
-def judged(rows: list[Row], quantity: str, system: str) -> Judged:
+def judged(rows: list[Result], quantity: str, system: str) -> Judged:
     """Fit the rows of one system, stream and dimension, and set the theorem beside them."""
     points, family = medians(rows, quantity), SYSTEMS[system].family
     tail = [(T, value) for T, value in points if T >= TAIL_FROM]
@@ -74,7 +74,7 @@ def judged(rows: list[Row], quantity: str, system: str) -> Judged:
     return Judged(fit(points), fit(tail), rate, bound if bound == bound else rate)
 
 
-def pairs(rows: list[Row], kind: str) -> Iterator[tuple[str, str]]:
+def pairs(rows: list[Result], kind: str) -> Iterator[tuple[str, str]]:
     """Yield (quantity, system); the paper's other choice of N belongs only to swap regret and agnostic error."""
     for quantity in QUANTITIES[kind]:
         for system in systems(rows):
@@ -82,7 +82,7 @@ def pairs(rows: list[Row], kind: str) -> Iterator[tuple[str, str]]:
                 yield quantity, system
 
 
-def slope_table(rows: list[Row], kind: str, dim: int) -> Table:
+def slope_table(rows: list[Result], kind: str, dim: int) -> Table:
     """Return slopes at one dimension: a row per quantity and system, a column per stream.
 
     The theory column has the rate and, in brackets, the slope of the theorem's bound over the horizons measured.
@@ -97,7 +97,7 @@ def slope_table(rows: list[Row], kind: str, dim: int) -> Table:
     return table
 
 
-def all_slopes(rows: list[Row], kind: str) -> Table:
+def all_slopes(rows: list[Result], kind: str) -> Table:
     """Return every slope with its interval, tail slope and verdict."""
     table = [
         ["quantity", "system", "stream", "d", "slope", "low", "high", "slope from 1e5", "theory", "bound", "verdict"]

@@ -1,4 +1,4 @@
-"""Choosing and summarising result rows."""
+"""Choosing and summarising results."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -6,13 +6,13 @@ from typing import Any
 
 from swapcal.rates.plan import SYSTEMS
 
-Row = dict[str, Any]
+Result = dict[str, Any]
 
 FAVOURITE_DIM = 5
 """The dimension that figures and tables show when it was measured."""
 
 
-def chosen(rows: Iterable[Row], **fields: Any) -> list[Row]:
+def chosen(rows: Iterable[Result], **fields: Any) -> list[Result]:
     """Return the rows with the given fields.
 
     Examples
@@ -23,7 +23,7 @@ def chosen(rows: Iterable[Row], **fields: Any) -> list[Row]:
     return [row for row in rows if all(row.get(name) == value for name, value in fields.items())]
 
 
-def medians(rows: list[Row], quantity: str, by: str = "rounds") -> list[tuple[float, float]]:
+def medians(rows: list[Result], quantity: str, by: str = "rounds") -> list[tuple[float, float]]:
     """Return (horizon, median over seeds) in order.
 
     Examples
@@ -38,12 +38,12 @@ def medians(rows: list[Row], quantity: str, by: str = "rounds") -> list[tuple[fl
     return [(key, median(found)) for key, found in sorted(values.items())]
 
 
-def present(rows: list[Row], field: str) -> list[Any]:
+def present(rows: list[Result], field: str) -> list[Any]:
     """Return the distinct values of a field, in order of first appearance in the plan."""
     return list(dict.fromkeys(row[field] for row in rows))
 
 
-def systems(rows: list[Row]) -> list[str]:
+def systems(rows: list[Result]) -> list[str]:
     """Return the systems that have rows, in the order of the legend."""
     found = set(present(rows, "system"))
     return [name for name in SYSTEMS if name in found]
@@ -54,13 +54,13 @@ def label(system: str) -> str:
     return SYSTEMS[system].label
 
 
-def common_horizon(rows: list[Row]) -> int:
+def common_horizon(rows: list[Result]) -> int:
     """Return the longest horizon at which every system was run."""
     per_system = [set(present(chosen(rows, system=name), "rounds")) for name in systems(rows)]
     return int(max(set.intersection(*per_system)))
 
 
-def shown_dim(rows: list[Row]) -> int:
+def shown_dim(rows: list[Result]) -> int:
     """Return the dimension to show.
 
     Examples
@@ -72,7 +72,7 @@ def shown_dim(rows: list[Row]) -> int:
     return FAVOURITE_DIM if FAVOURITE_DIM in found else int(max(found))
 
 
-def certified(rows: list[Row]) -> tuple[int, int]:
+def certified(rows: list[Result]) -> tuple[int, int]:
     """Return how many runs have a certificate, and how many of them hold."""
     with_proof = [row for row in rows if row.get("certified") is not None]
     return len(with_proof), sum(bool(row["certified"]) for row in with_proof)

@@ -11,7 +11,7 @@ from swapcal.losses.loss import LossError
 
 
 @dataclass(frozen=True)
-class Rows:
+class LevelRows:
     """Rows in order of their level v = p; `order` leads back to the caller's rows.
 
     Every distinct forecast is a level: round continuous forecasts first if levels should hold more than a
@@ -26,7 +26,7 @@ class Rows:
     starts: NDArray[np.intp]
 
     @staticmethod
-    def of(p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None) -> "Rows":
+    def of(p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None) -> "LevelRows":
         """Check shapes and ranges, then sort.
 
         `weight` counts a row that many times; probabilities of being issued turn realised errors into
@@ -40,7 +40,7 @@ class Rows:
         order = np.argsort(forecasts, kind="stable")
         ranked = forecasts[order]
         starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-        return Rows(ranked, outcomes[order], contexts[order], weights[order], order, starts)
+        return LevelRows(ranked, outcomes[order], contexts[order], weights[order], order, starts)
 
     @property
     def levels(self) -> Array:
@@ -61,19 +61,19 @@ class Rows:
 def _column(values: ArrayLike, count: int, name: str, top: float = 1.0) -> Array:
     array = np.asarray(values, dtype=float)
     if array.shape != (count,) or not count:
-        raise LossError(f"{name} has shape {array.shape} and X has {count} rows; expected one {name} per row")
+        raise LossError.of(name, f"shape {array.shape}", f"({count},), one number per row of X")
     wrong = ~((array >= 0.0) & (array <= top) & np.isfinite(array))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise LossError(f"{name} is {array[row]} at row {row}; expected a number in [0, {top:g}]")
+        raise LossError.of(name, array[row], f"a number in [0, {top:g}]", row + 1)
     return array
 
 
 def _check_norms(X: Array) -> None:
     if X.ndim != 2:
-        raise LossError(f"contexts X have shape {X.shape}; expected (rows, d)")
+        raise LossError.of("X", f"shape {X.shape}", "(rows, d)")
     norms = np.linalg.norm(X, axis=1)
     wrong = ~(norms <= 1.0 + 1e-9)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise LossError(f"context at row {row} has norm {norms[row]}; expected at most 1")
+        raise LossError.of("X", f"norm {norms[row]:.6g}", "at most 1", row + 1)

@@ -1,16 +1,29 @@
-"""A loss along a comparator's score, in the form the ball solver wants."""
+"""A loss along a comparator's score, in the form the ball solver wants: value, slope, curvature and a line below."""
 
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.losses.ball import Curve
 from swapcal.losses.loss import Loss, mix
 
 CELLS = (16, 128, 1024, 8192)
+
+
+class Curve(NamedTuple):
+    """The rows' functions at the current scores s_t = ⟨θ, x_t⟩."""
+
+    value: Array
+    """φ_t(s_t)."""
+    smooth: Array
+    """Value of the function whose derivatives follow; equals `value` for a smooth loss."""
+    slope: Array
+    curvature: Array
+    intercept: Array
+    """Any c_t with φ_t(z) ≥ c_t + slope_t · z on [−1, 1]."""
 
 
 def stages(loss: Loss, y: Array) -> list[Callable[[Array], Curve]]:

@@ -1,0 +1,25 @@
+"""Parts: a file is answered part by part, so that it may be larger than memory."""
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Run
+from swapcal.tables.kinds import Kind
+from swapcal.tables.output import table_writer
+from swapcal.tables.source import Part, Source
+
+
+def answer_parts(
+    source: Source, kinds: Mapping[str, Kind], out: str, doing: str, run: Run, answer: Callable[[Part], pa.Table]
+) -> int:
+    """Write the answer to each part of the file; return the number of rows."""
+    rows = 0
+    with bar(run.console, doing) as shown, table_writer(out) as write:
+        for part in source.parts(kinds):
+            write(answer(part))
+            rows += len(part.table)
+            shown.to(rows, part.share)
+            run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
+    return rows

@@ -1,0 +1,59 @@
+"""The documents name what exists: functions, tests, files, the release."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import swapcal
+from swapcal import baselines, bounds, losses
+from swapcal.engine.certificate import Certificate
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+CODE = set(re.findall(r"`([^`\n]+)`", GUARANTEES))
+OWNERS = {
+    "Certificate": Certificate,
+    "Forecaster": swapcal.Forecaster,
+    "baselines": baselines,
+    "bounds": bounds,
+    "losses": losses,
+}
+
+
+def theorems():
+    """Return the names in the second column of the tables of theorems."""
+    rows = (re.split(r"(?<!\\)\|", line) for line in GUARANTEES.splitlines())
+    return {name for row in rows if len(row) == 5 and "`test_" in row[3] for name in re.findall(r"`(\w+)`", row[2])}
+
+
+def test_every_function_and_test_of_the_guarantees_exists():
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    named = {name for name in CODE if re.fullmatch(r"test_\w+", name)}
+    assert len(named) > 50
+    assert not {name for name in named if f"def {name}(" not in tests}
+    assert len(theorems()) > 50
+    assert not {name for name in theorems() if not hasattr(bounds, name)}
+
+
+def test_every_member_of_the_guarantees_exists():
+    named = {name.removesuffix("()") for name in CODE if re.fullmatch(rf"({'|'.join(OWNERS)})\.\w+(\(\))?", name)}
+    assert len(named) > 5
+    for owner, member in (name.split(".") for name in named):
+        assert hasattr(OWNERS[owner], member) or member in OWNERS[owner].__annotations__, member
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_the_pages_name_exists(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#:\s]+)\)", text):
+        assert (page.parent / link).exists(), link
+    for path in re.findall(r"`(?:python )?((?:tests|experiments|benchmarks|docs|examples|src)/[\w/.*-]+)`", text):
+        assert list(ROOT.glob(path)), path
+
+
+def test_the_changelog_begins_with_this_release():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == swapcal.__version__
