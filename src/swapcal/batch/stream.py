@@ -1,47 +1,36 @@
-"""One pass of the online engine over a table, with the forecasters of chosen rounds kept."""
+"""A forecaster over a table, with the forecasters of chosen rounds kept, or of all of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from swapcal.arrays import Array, Integers
 from swapcal.batch.history import BEFORE, History
 from swapcal.batch.mixture import Snapshot
-from swapcal.engine import grid
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate, certify
-from swapcal.kernels.batch import CHANGES, learn_rows
-from swapcal.kernels.state import HEDGE, LEVELS, RIDGE_LEARNER, UPDATES
+from swapcal.engine.certificate import Certificate
+from swapcal.engine.forecaster import CHUNK, Forecaster
+from swapcal.kernels.company import Company, Log, blank_log
+from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW
 
-CHUNK = 8192
-SPARE_SLOTS = 6
-
-
-class Change(NamedTuple):
-    """A stretch of the log."""
-
-    theta: Array
-    slot: Integers
-    row: Integers
+NO_DRAW = np.ones(1, np.uint64)
+"""Some event, so that the draws, which nobody looks at, cost no fingerprint of the context."""
 
 
 class Stream:
-    """Hedge × clipped ridge over rows in the order given, from a prior of the caller's choice.
+    """Runs a `swapcal.Forecaster` over rows in the order given, and keeps what it was on the way.
 
-    The same kernels as `swapcal.Forecaster`, with two additions: a row may count with a weight w ≥ 0, and learners may
-    start from a common prior instead of their level. The learners' regret against any θ is
+    A row may count with a weight w ≥ 0. The learners' regret against any θ is
     λ‖θ - prior‖² + Σ (wα)²(wish - y)² q/(1 + wαq) whatever the weights and the prior, so the certificate's exact errors
     and data-dependent bound, now of weighted sums, hold as they do online. The worst-case theorem needs wα ≤ 1 and is
     not claimed once a weight differs from 1.
 
     Parameters
     ----------
-    dim : number of coordinates of a context.
-    levels : as in `swapcal.Forecaster`.
-    prior : (dim,) the weights from which every learner starts; by default level z starts at 2z e_1, which forecasts z.
-    ridge, kappa : as in `swapcal.Forecaster`.
+    dim, levels, prior, ridge, kappa : as in `swapcal.Forecaster`.
     log : keep every change, for `history`.
     """
 
@@ -55,23 +44,20 @@ class Stream:
         kappa: float = 0.2,
         log: bool = False,
     ) -> None:
-        z, adaptive = grid.starting(levels)
-        self.dim, self._adaptive = dim, adaptive
-        self._uniform, self._weighted = isinstance(levels, int), False
-        codes, knobs = [RIDGE_LEARNER, HEDGE, int(adaptive)], [ridge, kappa, 0.0, ridge]
-        self._state = memory.allocate(z, dim, len(z) + SPARE_SLOTS * adaptive, codes, knobs, seed=0, start=prior)
-        self._scratch = memory.scratch(self._state)
-        self._log: list[Change] | None = [self._beginning(len(z))] if log else None
+        self._forecaster = Forecaster(dim, levels=levels, prior=prior, ridge=ridge, kappa=kappa)
+        self._weighted = False
+        self._log: list[Log] | None = [self._beginning()] if log else None
 
     @property
     def rounds(self) -> int:
         """Number of rows learned."""
-        return int(self._state.counts[UPDATES])
+        return self._forecaster.rounds
 
     def snapshot(self) -> Snapshot:
         """Return the present forecaster, frozen."""
-        slots = memory.slots_in_order(self._state)
-        return Snapshot(self._state.z[slots], self._state.theta[slots, : self.dim])
+        state = self._forecaster._state
+        slots = memory.slots_in_order(state)
+        return Snapshot(state.z[slots], state.theta[slots, : self._forecaster.dim])
 
     def run(
         self,
@@ -93,19 +79,18 @@ class Stream:
         -------
         The mean forecast of every row before its label was used, and the snapshots.
         """
-        weight = np.ones(len(y)) if weight is None else np.ascontiguousarray(weight)
         X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)  # another layout would compile the kernel anew
-        self._weighted |= bool((weight != 1.0).any())
+        weights = np.ones(len(y)) if weight is None else np.ascontiguousarray(weight)
+        self._weighted |= bool((weights != 1.0).any())
         means, kept = np.empty(len(y)), []
+        tickets = memory.blank_tickets(min(len(y), CHUNK))
         stops = [] if at is None else at.tolist()
-        position = 0
-        for stop in [*stops, len(y)]:
-            while position < stop:
-                end = min(stop, position + CHUNK)
-                self._learn(X, y, weight, means, position, end)
+        for start, stop in pairwise([0, *stops, len(y)]):
+            for begin in range(start, stop, CHUNK):
+                part = slice(begin, min(stop, begin + CHUNK))
+                means[part] = self._learn(X[part], y[part], weights[part], tickets)
                 if progress is not None:
-                    progress(end - position)
-                position = end
+                    progress(part.stop - begin)
             kept.append(self.snapshot())
         return means, kept[: len(stops)]
 
@@ -113,26 +98,28 @@ class Stream:
         """Return the exact log; needs ``log=True``."""
         if self._log is None:
             raise ValueError("log: given False, expected True at construction; without it changes are not kept")
-        theta, slot, row = (np.concatenate([getattr(part, name) for part in self._log]) for name in Change._fields)
-        return History(theta, slot, row, self._state.z[: self._state.counts[LEVELS]].copy(), self.rounds)
+        slot, row, theta = (np.concatenate([part[k] for part in self._log]) for k in range(3))
+        state = self._forecaster._state
+        return History(theta, slot, row, state.z[: state.counts[LEVELS]].copy(), self.rounds)
 
     def certificate(self) -> Certificate:
         """Return the exact pseudo errors on the rows learned, with their bounds."""
-        found = certify(self._state, self.dim, "ridge", uniform=self._uniform, adaptive=self._adaptive)
+        found = self._forecaster.certificate()
         return replace(found, theorem=None, theorem_psmcal=None) if self._weighted else found
 
-    def _learn(self, X: Array, y: Array, weight: Array, means: Array, start: int, stop: int) -> None:
-        rows = (stop - start) * CHANGES if self._log is not None else 0
-        slot, row, theta = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty((rows, self.dim))
-        size, done, before = np.zeros(1, np.int64), start, self.rounds
-        while (
-            done := learn_rows(self._state, self._scratch, X[:stop], y, weight, means, slot, row, theta, size, done)
-        ) < stop:
-            self._state = memory.with_slots(self._state, int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS)
+    def _learn(self, X: Array, y: Array, weights: Array, tickets: Array) -> Array:
+        """Learn rows of one chunk; return their means. `tickets` is room for them."""
+        forecaster, before, issued = self._forecaster, self.rounds, tickets[: len(y)]
+        issued[:, T_SLOT_LOW] = -1.0
+        log = blank_log(0 if self._log is None else len(y), forecaster.dim)
+        forecaster._advance(X, y, NO_DRAW, issued, forecaster._blank_mixes(1), Company(weights, log))
         if self._log is not None:
-            n = int(size[0])
-            self._log.append(Change(theta[:n].copy(), slot[:n].copy(), row[:n] + (before - start)))
+            n = int(log.size[0])
+            self._log.append(Log(log.slot[:n].copy(), log.row[:n] + before, log.theta[:n].copy(), log.size))
+        return issued[:, T_MEAN]
 
-    def _beginning(self, levels: int) -> Change:
-        theta = self._state.theta[:levels, : self.dim].copy()
-        return Change(theta, np.arange(levels), np.full(levels, BEFORE))
+    def _beginning(self) -> Log:
+        """Return the learners there are before the first row, as changes."""
+        state, n = self._forecaster._state, len(self._forecaster.levels)
+        theta = state.theta[:n, : self._forecaster.dim].copy()
+        return Log(np.arange(n), np.full(n, BEFORE), theta, np.array([n]))

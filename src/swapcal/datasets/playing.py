@@ -5,13 +5,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from swapcal import inputs
 from swapcal.arrays import Array
-from swapcal.datasets.synthetic import Rows, Stream
-from swapcal.engine import state as memory
-from swapcal.engine.forecast import Forecast
-from swapcal.engine.forecaster import Forecaster
-from swapcal.kernels.opponents import blank_notes, choose_label, duel
+from swapcal.datasets.synthetic import Stream
+from swapcal.kernels.opponents import Opponent, blank_notes, choose_label
 
 
 class OnlineForecaster(Protocol):
@@ -26,10 +22,10 @@ class OnlineForecaster(Protocol):
 
 @runtime_checkable
 class Duelist(Protocol):
-    """A forecaster with a compiled loop of its own against the rules of `swapcal.kernels.opponents`."""
+    """A forecaster with a compiled loop against opponents: a `Forecaster` or a baseline."""
 
-    def duel(self, X: Array, rule: int, chance: Array, coins: Array, notes: Array) -> tuple[Any, Array]:
-        """Return the forecasts and the labels the opponent chose."""
+    def duel(self, X: Array, opponent: Opponent) -> Any:
+        """Return the forecasts, and let the opponent write its labels."""
 
 
 class Part(NamedTuple):
@@ -55,7 +51,7 @@ def play(forecaster: OnlineForecaster, stream: Stream) -> Iterator[Part]:
 
     Parameters
     ----------
-    forecaster : a `Forecaster` (compiled), a baseline with `duel` (compiled), or anything with predict and update
+    forecaster : a `Forecaster` or a baseline (compiled), or anything with predict and update
     stream : of the same dimension
 
     Examples
@@ -65,16 +61,14 @@ def play(forecaster: OnlineForecaster, stream: Stream) -> Iterator[Part]:
     >>> len(parts), bool(abs(parts[0].forecast.mean[-100:].mean() - 0.5) < 0.1)
     (1, True)
     """
+    dim = getattr(forecaster, "dim", stream.dim)
+    if dim != stream.dim:
+        raise ValueError(f"stream: given {stream.dim} coordinates, expected the forecaster's {dim}")
     notes = blank_notes(stream.dim, stream.longest_epoch)
-    for rows in stream.blocks():
-        forecast: Any
-        if isinstance(forecaster, Forecaster):
-            forecast, y = _engine_duel(forecaster, stream.rule, rows, notes)
-        elif isinstance(forecaster, Duelist):
-            forecast, y = forecaster.duel(rows.X, stream.rule, rows.chance, rows.coins, notes)
-        else:
-            forecast, y = _loop(forecaster, stream.rule, rows, notes)
-        yield Part(rows.X, y, rows.chance, forecast)
+    for X, chance, coins in stream.blocks():
+        opponent = Opponent(stream.rule, chance, coins, notes, np.zeros(len(X)))
+        forecast = forecaster.duel(X, opponent) if isinstance(forecaster, Duelist) else _loop(forecaster, X, opponent)
+        yield Part(X, opponent.labels, chance, forecast)
 
 
 def played(forecaster: OnlineForecaster, stream: Stream) -> Part:
@@ -93,37 +87,12 @@ def played(forecaster: OnlineForecaster, stream: Stream) -> Part:
     return Part(X, y, chance, Plain(p, mean))
 
 
-def _engine_duel(forecaster: Forecaster, rule: int, rows: Rows, notes: Array) -> tuple[Forecast, Array]:
-    X, _, _ = rows
-    if X.shape[1] != forecaster.dim:
-        raise ValueError(f"stream: given {X.shape[1]} coordinates, expected the forecaster's {forecaster.dim}")
-    y, tickets, mixes = np.zeros(len(X)), memory.blank_tickets(len(X)), forecaster._blank_mixes(1)
-    done = 0
-    while done < len(X):
-        done = duel(
-            forecaster._state,
-            forecaster._scratch,
-            X,
-            rule,
-            rows.chance,
-            rows.coins,
-            notes,
-            y,
-            inputs.NO_EVENT,
-            tickets,
-            mixes,
-            done,
-        )
-        if done < len(X):
-            forecaster._state = memory.with_slots(forecaster._state, forecaster._roomier())
-    return Forecast(tickets, None, mixes, forecaster._owner, single=False, learned=True), y
-
-
-def _loop(forecaster: OnlineForecaster, rule: int, rows: Rows, notes: Array) -> tuple[Plain, Array]:
-    seen = np.empty((len(rows.X), 3))
-    for t, x in enumerate(rows.X):
+def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> Plain:
+    seen = np.empty((2, len(X)))
+    rule, chance, coins, notes, labels = opponent
+    for t, x in enumerate(X):
         ticket = forecaster.predict(x)
-        y = choose_label(rule, float(ticket.mean), x, float(rows.chance[t]), float(rows.coins[t]), notes)
-        forecaster.update(ticket, y)
-        seen[t] = ticket.p, ticket.mean, y
-    return Plain(seen[:, 0], seen[:, 1]), seen[:, 2]
+        labels[t] = choose_label(rule, float(ticket.mean), x, float(chance[t]), float(coins[t]), notes)
+        forecaster.update(ticket, labels[t])
+        seen[:, t] = ticket.p, ticket.mean
+    return Plain(*seen)

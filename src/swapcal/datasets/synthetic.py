@@ -37,7 +37,7 @@ BLOCK = 65_536
 SIGNAL, REST = 0.6, 0.6
 
 
-class Rows(NamedTuple):
+class Draws(NamedTuple):
     """Contexts (n, d), the chances an oblivious opponent would toss (n,), and the coins it tosses them with (n,)."""
 
     X: Array
@@ -153,7 +153,7 @@ class Stream:
         """T^{2/3}, for "leave-ahead"."""
         return float(np.cbrt(float(self.rounds) ** 2))
 
-    def rows(self, start: int, stop: int) -> Rows:
+    def rows(self, start: int, stop: int) -> Draws:
         """Return the rounds start … stop − 1."""
         if not 0 <= start <= stop <= self.rounds:
             raise ValueError(f"rows: given {start} to {stop}, expected a part of 0 to {self.rounds}")
@@ -162,9 +162,9 @@ class Stream:
         part = slice(start - offset, stop - offset)
         X, coins = (np.concatenate(pieces)[part] for pieces in zip(*blocks, strict=True))
         elapsed = np.arange(start, stop) / self.rounds
-        return Rows(X, KINDS[self.name].chance(X, elapsed), coins)
+        return Draws(X, KINDS[self.name].chance(X, elapsed), coins)
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[Draws]:
         """Yield all rounds in pieces of at most `BLOCK`."""
         for start in range(0, self.rounds, BLOCK):
             yield self.rows(start, min(start + BLOCK, self.rounds))

@@ -4,9 +4,8 @@
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.kernels.baseline_calibration import (
     issue_foster_hart,
     issue_foster_vohra,
@@ -33,12 +32,10 @@ from swapcal.kernels.baseline_contextual import (
     learn_groups,
     learn_okoroafor,
 )
-from swapcal.kernels.draw import fingerprint, uniform
+from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.opponents import choose_label
+from swapcal.kernels.opponents import Opponent, answer
 from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
-
-NO_OPPONENT = -1
 
 
 @inlined
@@ -81,34 +78,27 @@ def advance_baseline(
     cells: Cells,
     room: Room,
     features: Array,
+    X: Array,
     y: Array,
-    events: NDArray[np.uint64],
+    events: Keys,
     tickets: Array,
     mixes: Array,
-    rule: int,
-    X: Array,
-    chance: Array,
-    coins: Array,
-    notes: Array,
+    opponent: Opponent,
 ) -> None:
-    """Process all rows; with an opponent, y is chosen by its rule after it saw the distribution.
+    """Process all rows as the engine's loop does; their labels are y unless an opponent chooses them.
 
-    `features` are what the system reads (contexts, memberships or tests, padded to its width); X are the contexts the
-    opponent reads. `mixes` may have fewer rows than `features`: rows then share them in turn.
+    `features` are what the system reads (contexts, memberships or tests, padded to its width); X are the contexts that
+    the opponent reads.
     """
-    x = room.x
+    x, opposed = room.x, len(opponent.labels) > 0
     for row in range(len(features)):
         for i in range(features.shape[1]):
             x[i] = features[row, i]
-        mix = mixes[row % mixes.shape[0]]
-        ticket = tickets[row]
+        mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
         if ticket[T_SLOT_LOW] < 0.0:
-            event = events[row % events.shape[0]]
-            if event == np.uint64(0):
-                event = fingerprint(x, np.uint64(cells.counts[UPDATES]))
-            ticket[T_ISSUED] = cells.counts[UPDATES]
-            issue_baseline(cells, x, uniform(cells.seed[0], event), ticket, mix, room)
-        if rule != NO_OPPONENT:
-            y[row] = choose_label(rule, ticket[T_MEAN], X[row], chance[row], coins[row], notes)
-        if not np.isnan(y[row]):
-            learn_baseline(cells, x, y[row], ticket, mix, room)
+            updates, event = cells.counts[UPDATES], events[row % events.shape[0]]
+            ticket[T_ISSUED] = updates
+            issue_baseline(cells, x, event_draw(cells.seed[0], event, x, updates), ticket, mix, room)
+        label = answer(opponent, row, ticket[T_MEAN], X[row]) if opposed else y[row]
+        if not np.isnan(label):
+            learn_baseline(cells, x, label, ticket, mix, room)

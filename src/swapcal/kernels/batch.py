@@ -1,80 +1,16 @@
-"""Learn a table once while writing down every change, and predict with many frozen forecasters at once."""
+"""Predict with many frozen forecasters at once."""
 
 import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import scramble, uniform
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.learners import clip, learn_level
+from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import dot
-from swapcal.kernels.loop import crossing, refine
-from swapcal.kernels.mixing import hedge_gap, hedge_weight
-from swapcal.kernels.state import CODES_ADAPTIVE, GAP, LEVELS, UPDATES, Scratch, State
+from swapcal.kernels.mixing import hedge_weight
 
-# Changes one row can make: two learners, one new level.
-CHANGES = 3
 # Rows that stay in the first-level cache together with one snapshot while all snapshots visit them.
 BLOCK_ROWS = 32
-
-
-@inlined
-def note(state: State, slot: int, row: int, log_slot: Integers, log_row: Integers, log_theta: Array, size: int) -> int:
-    """Write down a learner's new θ; return the new size of the log."""
-    log_slot[size] = slot
-    log_row[size] = row
-    for i in range(log_theta.shape[1]):
-        log_theta[size, i] = state.theta[slot, i]
-    return size + 1
-
-
-@lean
-def learn_rows(
-    state: State,
-    scratch: Scratch,
-    X: Array,
-    y: Array,
-    weight: Array,
-    means: Array,
-    log_slot: Integers,
-    log_row: Integers,
-    log_theta: Array,
-    log_size: Integers,
-    start: int,
-) -> int:
-    """Forecast, then learn, rows from `start` with hedging; return the first row not done (slots ran out) or the end.
-
-    Row t counts `weight[t]` times in every statistic: the learners' regret bound holds for any weights α ≥ 0, so the
-    certificate is that of the weighted sums. `means` receives each row's forecast made before its label was used. With
-    a log of nonzero length, every change of a learner is noted: those of row t make the forecaster of round t + 1.
-    """
-    x, dim = scratch.x, X.shape[1]
-    logging = log_slot.shape[0] > 0
-    for row in range(start, len(X)):
-        levels = state.counts[LEVELS]
-        if levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
-            return row
-        for i in range(dim):
-            x[i] = X[row, i]
-        low, high, w_low, w_high = crossing(state, x)
-        width, u, v = state.z[high] - state.z[low], w_low - state.z[low], state.z[high] - w_high
-        share, gap, a = hedge_weight(u, v), hedge_gap(u, v, width), weight[row]
-        means[row] = state.z[low] + share * width
-        learn_level(state, low, x, y[row], a * (1.0 - share), w_low, scratch)
-        learn_level(state, high, x, y[row], a * share, w_high, scratch)
-        state.totals[GAP] += a * gap
-        state.counts[UPDATES] += 1
-        if state.codes[CODES_ADAPTIVE] == 1:
-            refine(state, low, high, a * gap)
-        if logging:
-            size = log_size[0]
-            if share < 1.0:
-                size = note(state, low, row, log_slot, log_row, log_theta, size)
-            if share > 0.0:
-                size = note(state, high, row, log_slot, log_row, log_theta, size)
-            if state.counts[LEVELS] > levels:
-                size = note(state, levels, row, log_slot, log_row, log_theta, size)
-            log_size[0] = size
-    return len(X)
 
 
 @inlined
