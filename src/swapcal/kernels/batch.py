@@ -1,185 +1,185 @@
 """Predict with many frozen forecasters at once."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import scramble, uniform
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.learners import clip
-from swapcal.kernels.linalg import dot
+from swapcal.kernels.ladder import Ladder, crossing
 from swapcal.kernels.mixing import hedge_weight
 
 # Rows that stay in the first-level cache together with one snapshot while all snapshots visit them.
 BLOCK_ROWS = 32
 
 
-@inlined
-def two_wishes(pool: Array, a: int, b: int, x: Array) -> tuple[float, float]:
-    """Return what two frozen learners forecast; they share each visit to x."""
-    first, second = pool[a], pool[b]
-    r, s = 0.0, 0.0
-    for i in range(x.shape[0]):
-        r += first[i] * x[i]
-        s += second[i] * x[i]
-    return clip(r), clip(s)
+class Snapshots(NamedTuple):
+    """Forecasters that share a pool of learners; see `swapcal.batch.Mixture`."""
+
+    pool: Array
+    """(vectors, width)"""
+    members: Integers
+    """(K, L)"""
+    z: Array
+    """(K, L)"""
+    counts: Integers
+    """(K,)"""
+    steps: Integers
+    """(L,) 0, 1, 2, …"""
+
+
+class Changes(NamedTuple):
+    """Versions of learners in the order they came about; see `swapcal.batch.History`."""
+
+    theta: Array
+    """(changes, width)"""
+    slot: Integers
+    """(changes,)"""
+    row: Integers
+    """(changes,)"""
+    z: Array
+    """(slots,)"""
+    rounds: int
+
+
+class BySlot(NamedTuple):
+    """Where each slot's changes are."""
+
+    change: Integers
+    """(changes,) sorted by slot, and by time within it."""
+    offset: Integers
+    """(slots + 1,) where each slot's begin."""
+    ascending: Integers
+    """(slots,) slots by level."""
+
+
+class Rungs(NamedTuple):
+    """Room for the forecaster of one round, in increasing order of level."""
+
+    member: Integers
+    """(slots,)"""
+    z: Array
+    """(slots,)"""
+    steps: Integers
+    """(slots,) 0, 1, 2, …"""
+
+
+class Draws(NamedTuple):
+    """What determines the draws of rows."""
+
+    keys: Keys
+    """(n,)"""
+    seed: np.uint64
 
 
 @inlined
-def frozen_crossing(pool: Array, members: Integers, z: Array, levels: int, x: Array) -> tuple[int, float]:
+def frozen_crossing(
+    pool: Array, members: Integers, z: Array, steps: Integers, levels: int, x: Array
+) -> tuple[int, float]:
     """Return (i, P(level i+1)) of the frozen forecaster whose level z[i] has the learner pool[members[i]].
 
-    The search is that of the live forecaster (`crossing`), step by step: where several crossings exist, both find the
-    same one, so that the frozen forecaster is the function that was played.
+    The search is that of the live forecaster: where several crossings exist, both find the same one, so that the frozen
+    forecaster is the function that was played.
     """
-    lo, hi = 0, levels - 1
-    k, turn = 0, 0
-    if hi > 1:
-        k = (lo + hi) // 2
-        w, middle = clip(dot(pool[members[k]], x)), z[k]
-        if w >= middle:
-            lo = k
-            share = (w - middle) / (1.0 - middle)
-        else:
-            hi = k
-            share = w / middle
-        k = min(hi - 1, lo + int(share * (hi - lo)))
-    while True:
-        w_low, w_high = two_wishes(pool, members[k], members[k + 1], x)
-        turn += 1
-        if w_low < z[k] and k > lo:
-            hi = k
-            k = hi - 1
-        elif w_high > z[k + 1] and k + 1 < hi:
-            lo = k + 1
-            k = lo
-        else:
-            return k, hedge_weight(w_low - z[k], z[k + 1] - w_high)
-        if turn % 3 == 0:
-            k = min((lo + hi) // 2, hi - 1)
+    k, w_low, w_high = crossing(Ladder(levels, steps, z, members, pool, pool, pool, False), x)
+    return k, hedge_weight(w_low - z[k], z[k + 1] - w_high)
+
+
+@inlined
+def write_issued(z: Array, i: int, share: float, draw: float, out: Array) -> None:
+    """Write (issued level, low, high, P(high))."""
+    out[0] = z[i + 1] if draw < share else z[i]
+    out[1] = z[i]
+    out[2] = z[i + 1]
+    out[3] = share
 
 
 @lean
-def mean_forecasts(pool: Array, members: Integers, z: Array, counts: Integers, X: Array, out: Array) -> None:
+def mean_forecasts(snapshots: Snapshots, X: Array, out: Array) -> None:
     """Write the mean of z* over all snapshots, row by row.
 
     Snapshots are the outer loop inside a block of rows: one snapshot (levels × d) then stays in the first-level cache
     for the whole block, instead of all of them streaming past every row.
     """
-    snapshots = len(counts)
+    pool, counts, steps = snapshots.pool, snapshots.counts, snapshots.steps
     for begin in range(0, len(X), BLOCK_ROWS):
         end = min(begin + BLOCK_ROWS, len(X))
         for row in range(begin, end):
             out[row] = 0.0
-        for k in range(snapshots):
-            learners, levels = members[k], z[k]
+        for k in range(len(counts)):
+            members, z = snapshots.members[k], snapshots.z[k]
             for row in range(begin, end):
-                i, share = frozen_crossing(pool, learners, levels, counts[k], X[row])
-                out[row] += levels[i] + share * (levels[i + 1] - levels[i])
+                i, share = frozen_crossing(pool, members, z, steps, counts[k], X[row])
+                out[row] += z[i] + share * (z[i + 1] - z[i])
         for row in range(begin, end):
-            out[row] /= snapshots
+            out[row] /= len(counts)
 
 
 @lean
-def issued_forecasts(
-    pool: Array,
-    members: Integers,
-    z: Array,
-    counts: Integers,
-    X: Array,
-    keys: Keys,
-    seed: np.uint64,
-    out: Array,
-) -> None:
+def issued_forecasts(snapshots: Snapshots, X: Array, draws: Draws, out: Array) -> None:
     """Write (issued level, low, high, P(high)) of one snapshot per row, both drawn by the row's key."""
+    counts = snapshots.counts
     for row in range(len(X)):
-        k = min(int(uniform(seed, keys[row]) * len(counts)), len(counts) - 1)
-        levels = z[k]
-        i, share = frozen_crossing(pool, members[k], levels, counts[k], X[row])
-        draw = uniform(seed, scramble(keys[row]))
-        out[row, 0] = levels[i + 1] if draw < share else levels[i]
-        out[row, 1] = levels[i]
-        out[row, 2] = levels[i + 1]
-        out[row, 3] = share
+        key = draws.keys[row]
+        k = min(int(uniform(draws.seed, key) * len(counts)), len(counts) - 1)
+        z = snapshots.z[k]
+        i, share = frozen_crossing(snapshots.pool, snapshots.members[k], z, snapshots.steps, counts[k], X[row])
+        write_issued(z, i, share, uniform(draws.seed, scramble(key)), out[row])
 
 
 @lean
-def replay_mean(
-    theta: Array,
-    slot: Integers,
-    row_of: Integers,
-    z: Array,
-    start: int,
-    rounds: int,
-    x: Array,
-    members: Integers,
-    levels: Array,
-) -> float:
-    """Return the mean of z* over the forecasters of all rounds, replaying the log for one context.
+def replay_mean(changes: Changes, start: int, x: Array, rungs: Rungs) -> float:
+    """Return the mean of z* over the forecasters of all rounds, replaying the changes for one context.
 
-    The log begins with the `start` levels that existed before the first row. `members` and `levels` are room for the
-    changes in force, in increasing order of level.
+    The first `start` of them are the levels that existed before the first row.
     """
-    n, event, total = 0, 0, 0.0
-    for t in range(rounds):
-        while event < len(slot) and (event < start or row_of[event] < t):
-            value = z[slot[event]]
-            k = position(levels, n, value)
-            if k == n or levels[k] != value:
+    slot, member, z = changes.slot, rungs.member, rungs.z
+    n, change, total = 0, 0, 0.0
+    for t in range(changes.rounds):
+        while change < len(slot) and (change < start or changes.row[change] < t):
+            value = changes.z[slot[change]]
+            k = position(z, n, value)
+            if k == n or z[k] != value:
                 for i in range(n, k, -1):
-                    levels[i] = levels[i - 1]
-                    members[i] = members[i - 1]
-                levels[k] = value
+                    z[i] = z[i - 1]
+                    member[i] = member[i - 1]
+                z[k] = value
                 n += 1
-            members[k] = event
-            event += 1
-        i, share = frozen_crossing(theta, members, levels, n, x)
-        total += levels[i] + share * (levels[i + 1] - levels[i])
-    return total / rounds
+            member[k] = change
+            change += 1
+        i, share = frozen_crossing(changes.theta, member, z, rungs.steps, n, x)
+        total += z[i] + share * (z[i + 1] - z[i])
+    return total / changes.rounds
 
 
 @lean
-def replay_issued(
-    theta: Array,
-    rounds_of: Integers,
-    by_slot: Integers,
-    offsets: Integers,
-    ascending: Integers,
-    z: Array,
-    rounds: int,
-    X: Array,
-    keys: Keys,
-    seed: np.uint64,
-    members: Integers,
-    levels: Array,
-    out: Array,
-) -> None:
+def replay_issued(changes: Changes, by_slot: BySlot, X: Array, draws: Draws, rungs: Rungs, out: Array) -> None:
     """Write (issued level, low, high, P(high)) of one of all rounds' forecasters per row, drawn by the row's key.
 
-    `by_slot` lists each slot's changes in time order from `offsets`; the last one before the round drawn is in force.
+    Of each slot's changes the last one before the round drawn is in force.
     """
+    member, z, last = rungs.member, rungs.z, changes.rounds - 1
     for row in range(len(X)):
-        t = min(int(uniform(seed, keys[row]) * rounds), rounds - 1)
+        key = draws.keys[row]
+        t = min(int(uniform(draws.seed, key) * changes.rounds), last)
         n = 0
-        for k in range(len(ascending)):
-            slot = ascending[k]
-            lo, hi = offsets[slot], offsets[slot + 1]
-            if rounds_of[by_slot[lo]] >= t:
+        for k in range(len(by_slot.ascending)):
+            slot = by_slot.ascending[k]
+            lo, hi = by_slot.offset[slot], by_slot.offset[slot + 1]
+            if changes.row[by_slot.change[lo]] >= t:
                 continue
             while hi - lo > 1:
                 mid = (lo + hi) // 2
-                if rounds_of[by_slot[mid]] < t:
+                if changes.row[by_slot.change[mid]] < t:
                     lo = mid
                 else:
                     hi = mid
-            members[n] = by_slot[lo]
-            levels[n] = z[slot]
+            member[n] = by_slot.change[lo]
+            z[n] = changes.z[slot]
             n += 1
-        i, share = frozen_crossing(theta, members, levels, n, X[row])
-        draw = uniform(seed, scramble(keys[row]))
-        out[row, 0] = levels[i + 1] if draw < share else levels[i]
-        out[row, 1] = levels[i]
-        out[row, 2] = levels[i + 1]
-        out[row, 3] = share
+        i, share = frozen_crossing(changes.theta, member, z, rungs.steps, n, X[row])
+        write_issued(z, i, share, uniform(draws.seed, scramble(key)), out[row])
 
 
 @inlined

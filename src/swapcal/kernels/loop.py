@@ -10,6 +10,7 @@ from swapcal.arrays import Array, Keys
 from swapcal.kernels.company import Company, Log
 from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
+from swapcal.kernels.ladder import crossing, ladder_of, wish
 from swapcal.kernels.learners import clip, learn_level, pull_to_half
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
@@ -56,57 +57,10 @@ SAME_WISH = 5e-14
 
 
 @inlined
-def wish(state: State, slot: int, x: Array, alpha: float) -> float:
-    """Return what the learner of a level forecasts if it is to carry weight α; only VAW's forecast depends on that."""
-    r = row_dot(state.theta, slot, x)
-    if state.codes[CODES_LEARNER] == VAW_LEARNER:
-        return shrunk(r, quadratic(state.factor[slot], state.scale[slot], x), alpha)
-    return clip(r)
-
-
-@inlined
-def crossing(state: State, x: Array) -> tuple[int, int, float, float]:
-    """Return neighbouring slots (low, high) and their wishes, with wish(low) ≥ z_low and wish(high) ≤ z_high.
-
-    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so a crossing always lies between lo and hi.
-    Learners mostly agree: the search starts where the middle one points and walks from there; every third step halves
-    what is left, which bounds the number of learners looked at by O(log L).
-    """
-    lo, hi = 0, state.counts[LEVELS] - 1
-    k, turn = 0, 0
-    if hi > 1:
-        k = (lo + hi) // 2
-        middle = state.order[k]
-        w = wish(state, middle, x, 1.0)
-        z = state.z[middle]
-        if w >= z:
-            lo = k
-            share = (w - z) / (1.0 - z)
-        else:
-            hi = k
-            share = w / z
-        k = min(hi - 1, lo + int(share * (hi - lo)))
-    while True:
-        low, high = state.order[k], state.order[k + 1]
-        w_low, w_high = wish(state, low, x, 1.0), wish(state, high, x, 1.0)
-        turn += 1
-        if w_low < state.z[low] and k > lo:
-            hi = k
-            k = hi - 1
-        elif w_high > state.z[high] and k + 1 < hi:
-            lo = k + 1
-            k = lo
-        else:
-            return low, high, w_low, w_high
-        if turn % 3 == 0:
-            k = (lo + hi) // 2
-            k = min(k, hi - 1)
-
-
-@inlined
 def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
-    low, high, w_low, w_high = crossing(state, x)
+    k, w_low, w_high = crossing(ladder_of(state), x)
+    low, high = state.order[k], state.order[k + 1]
     z_low, z_high = state.z[low], state.z[high]
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
         r_low, r_high = row_dot(state.theta, low, x), row_dot(state.theta, high, x)
@@ -225,7 +179,7 @@ def refine(state: State, low: int, high: int, gap: float) -> None:
 @inlined
 def differs(state: State, slot: int, x: Array, alpha: float, w: float) -> bool:
     """Say whether a level that was issued with weight α and wish w would now wish something else."""
-    return alpha > 0.0 and abs(wish(state, slot, x, alpha) - w) > SAME_WISH
+    return alpha > 0.0 and abs(wish(ladder_of(state), slot, x, alpha) - w) > SAME_WISH
 
 
 @inlined
