@@ -13,7 +13,7 @@ from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys,
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine.forecast import Forecast
-from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, Cells, Room
+from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, BaselineScratch, BaselineState
 from swapcal.kernels.baselines import advance_baseline
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.opponents import NOBODY, Opponent
@@ -86,7 +86,7 @@ class OnlineBaseline:
         """Return N for the horizon: the cube root, unless the system's theorem says otherwise."""
         return root(self._horizon, 3)
 
-    def _allocate(self, n: int) -> Cells:
+    def _allocate(self, n: int) -> BaselineState:
         """Return the memory of a system that has seen nothing, on N + 1 uniform levels."""
         return cells(grid.uniform(n), self.SYSTEM, self._seed, width=padded(self._dim))
 
@@ -166,7 +166,7 @@ class OnlineBaseline:
         self = cls.__new__(cls)
         self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
         self._seed = int(arrays["seed"][0])
-        self._cells = Cells(**arrays)
+        self._cells = BaselineState(**arrays)
         self._room = _room(self._cells)
         return self
 
@@ -210,10 +210,10 @@ def cells(
     theta: Array | None = None,
     factor_size: int = 0,
     scale: float = 0.0,
-) -> Cells:
+) -> BaselineState:
     """Return blank memory: `columns` counts and totals per level, and `theta` with its factors if given."""
     weights = np.zeros((1, width)) if theta is None else theta
-    return Cells(
+    return BaselineState(
         z=z,
         seen=np.zeros((len(z), columns)),
         total=np.zeros((len(z), columns)),
@@ -233,9 +233,9 @@ def _interval_count(levels: Any) -> int:
     return int(levels)
 
 
-def _room(state: Cells) -> Room:
+def _room(state: BaselineState) -> BaselineScratch:
     n, width = len(state.z), state.theta.shape[1]
-    return Room(
+    return BaselineScratch(
         x=np.zeros(width),
         u=np.zeros(width),
         chain=np.zeros((3, n)),

@@ -6,7 +6,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.mixture import Issued, Mixture, Snapshot, mixed, widened
-from swapcal.kernels.batch import BySlot, Changes, Draws, Rungs, replay_issued, replay_mean
+from swapcal.kernels.frozen import BySlot, Changes, Draws, Rungs, replay_issued, replay_mean
 
 BEFORE = -1
 """Row number of what existed before the first row."""
@@ -29,12 +29,12 @@ class History:
 
     Examples
     --------
-    >>> from swapcal.batch import Stream
+    >>> from swapcal.batch import Recorder
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([np.full(300, 0.5), rng.uniform(-0.8, 0.8, 300)])
-    >>> stream = Stream(2, log=True)
-    >>> _ = stream.run(X, (rng.random(300) < 0.5 + 0.5 * X[:, 1]).astype(float))
-    >>> history = stream.history()
+    >>> recorder = Recorder(2, log=True)
+    >>> _ = recorder.run(X, (rng.random(300) < 0.5 + 0.5 * X[:, 1]).astype(float))
+    >>> history = recorder.history()
     >>> history.rounds, len(history.theta) <= 3 * history.rounds + 2
     (300, True)
     """

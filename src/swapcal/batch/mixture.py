@@ -8,7 +8,7 @@ import numpy as np
 
 from swapcal import inputs
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.kernels.batch import Draws, Snapshots, issued_forecasts, mean_forecasts
+from swapcal.kernels.frozen import Draws, Snapshots, issued_forecasts, mean_forecasts
 from swapcal.kernels.linalg import padded
 
 

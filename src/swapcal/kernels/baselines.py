@@ -21,8 +21,8 @@ from swapcal.kernels.baseline_cells import (
     GROUPS,
     LUO_KL,
     UPDATES,
-    Cells,
-    Room,
+    BaselineScratch,
+    BaselineState,
 )
 from swapcal.kernels.baseline_contextual import (
     issue_garg_ito,
@@ -39,7 +39,9 @@ from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
 
 
 @inlined
-def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Array, room: Room) -> None:
+def issue_baseline(
+    cells: BaselineState, x: Array, draw: float, ticket: Array, mix: Array, room: BaselineScratch
+) -> None:
     """Fill in a ticket by the system's own rule."""
     system = cells.codes[0]
     if system == FOSTER_VOHRA:
@@ -57,7 +59,7 @@ def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Arra
 
 
 @inlined
-def learn_baseline(cells: Cells, x: Array, y: float, ticket: Array, mix: Array, room: Room) -> None:
+def learn_baseline(cells: BaselineState, x: Array, y: float, ticket: Array, mix: Array, room: BaselineScratch) -> None:
     """Learn a label by the system's own rule."""
     system = cells.codes[0]
     if system in (FOSTER_VOHRA, FOSTER_HART):
@@ -75,8 +77,8 @@ def learn_baseline(cells: Cells, x: Array, y: float, ticket: Array, mix: Array, 
 
 @lean
 def advance_baseline(
-    cells: Cells,
-    room: Room,
+    cells: BaselineState,
+    room: BaselineScratch,
     features: Array,
     X: Array,
     y: Array,

@@ -20,7 +20,7 @@ NO_DRAW = np.ones(1, np.uint64)
 """Some event, so that the draws, which nobody looks at, cost no fingerprint of the context."""
 
 
-class Stream:
+class Recorder:
     """Runs a `swapcal.Forecaster` over rows in the order given, and keeps what it was on the way.
 
     A row may count with a weight w ≥ 0. The learners' regret against any θ is
