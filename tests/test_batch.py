@@ -142,7 +142,7 @@ def test_weights_enter_every_sum_and_the_certificate_still_holds():
     certificate = stream.certificate()
     assert certificate.holds()
     assert certificate.theorem is None
-    assert abs(stream._state.mass.sum() - weight.sum()) < 1e-6
+    assert abs(stream._forecaster._state.mass.sum() - weight.sum()) < 1e-6
 
 
 def test_a_row_of_weight_zero_teaches_nothing():

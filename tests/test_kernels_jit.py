@@ -1,8 +1,12 @@
 """Machine code is kept between processes exactly as long as it is right, and is the same in all of them."""
 
 import ast
+import importlib.util
+import pickle
 import shutil
 from pathlib import Path
+
+import numba
 
 import swapcal
 from tests.fresh import python
@@ -37,6 +41,19 @@ def test_an_edited_callee_recompiles_its_callers_and_replaces_their_machine_code
     callee.write_text("# one more line\n" + edited)
     assert run(tmp_path).partition("]]")[0] != first.partition("]]")[0]
     assert sorted(file.name for file in tmp_path.glob("cache/*/*")) == kept
+
+
+def test_machine_code_for_a_structure_that_is_no_more_is_replaced(tmp_path):
+    path = tmp_path / "doubling.py"
+    path.write_text("from swapcal.kernels.jit import jit\n\n\n@jit\ndef double(x):\n    return 2.0 * x\n")
+    spec = importlib.util.spec_from_file_location("doubling", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    index = Path(module.double._cache._cache_file._index_path)
+    index.parent.mkdir(parents=True, exist_ok=True)
+    index.write_bytes(pickle.dumps(numba.__version__) + b"cswapcal.kernels.state\nGone\n.")
+    assert module.double(2.0) == 4.0
+    assert b"Gone" not in index.read_bytes()
 
 
 def decorated() -> dict[str, tuple[str, set[str]]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from swapcal.baselines.online import OnlineBaseline, cells, root
 from swapcal.engine import grid
-from swapcal.kernels.baseline_cells import GARG_ITO, Cells
+from swapcal.kernels.baseline_cells import GARG_ITO, BaselineState
 from swapcal.kernels.linalg import factor_size, padded
 
 RIDGE = 1.0
@@ -48,7 +48,7 @@ class GargIto(OnlineBaseline):
     def _ideal_levels(self) -> int:
         return root(self._horizon, 4)
 
-    def _allocate(self, n: int) -> Cells:
+    def _allocate(self, n: int) -> BaselineState:
         z, width = grid.uniform(n), padded(self._dim)
         theta = np.zeros((n + 1, width))
         theta[:, 0] = 2.0 * z

@@ -8,7 +8,7 @@ import numpy as np
 
 from swapcal.arrays import Array
 from swapcal.baselines.online import OnlineBaseline, cells
-from swapcal.kernels.baseline_cells import GROUPS, NUDGE, Cells
+from swapcal.kernels.baseline_cells import GROUPS, NUDGE, BaselineState
 from swapcal.kernels.linalg import padded
 
 Memberships = Callable[[Array], Array]
@@ -87,7 +87,7 @@ class GroupMulticalibration(OnlineBaseline):
         self._groups = groups
         return self
 
-    def _allocate(self, n: int) -> Cells:
+    def _allocate(self, n: int) -> BaselineState:
         probe = np.zeros((1, self._dim))
         probe[0, 0] = 0.5
         columns = padded(self._memberships(probe).shape[1])

@@ -6,7 +6,7 @@ import numpy as np
 
 from swapcal.baselines.foster_hart import log_cube_root
 from swapcal.baselines.online import OnlineBaseline, cells
-from swapcal.kernels.baseline_cells import LUO_KL, Cells
+from swapcal.kernels.baseline_cells import LUO_KL, BaselineState
 from swapcal.kernels.linalg import padded
 
 
@@ -37,7 +37,7 @@ class LuoKL(OnlineBaseline):
     def _ideal_levels(self) -> int:
         return max(2, log_cube_root(self._horizon))
 
-    def _allocate(self, n: int) -> Cells:
+    def _allocate(self, n: int) -> BaselineState:
         if n < 2:
             raise ValueError(f"levels: given {n}, expected at least 2 (with one interval both end levels coincide)")
         z = np.sin(np.pi * np.arange(n + 1) / (2 * n)) ** 2

@@ -7,7 +7,7 @@ import numpy as np
 
 from swapcal.baselines.online import OnlineBaseline, cells
 from swapcal.engine import grid
-from swapcal.kernels.baseline_cells import OKOROAFOR, Cells
+from swapcal.kernels.baseline_cells import OKOROAFOR, BaselineState
 from swapcal.kernels.linalg import padded
 
 
@@ -41,7 +41,7 @@ class Okoroafor(OnlineBaseline):
     def _ideal_levels(self) -> int:
         return max(1, ceil(sqrt(self._horizon)))
 
-    def _allocate(self, n: int) -> Cells:
+    def _allocate(self, n: int) -> BaselineState:
         width = padded(self._dim)
         tests = 2 * (n + 1 + self._dim)
         theta = np.zeros((2, width))

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from swapcal import archive, inputs
 from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys, whole
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine.forecast import Forecast
-from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, Cells, Room
-from swapcal.kernels.baselines import NO_OPPONENT, advance_baseline
+from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, BaselineScratch, BaselineState
+from swapcal.kernels.baselines import advance_baseline
 from swapcal.kernels.linalg import factor_size, padded
+from swapcal.kernels.opponents import NOBODY, Opponent
 from swapcal.kernels.state import T_SLOT_LOW, TICKET
 
 FIELDS = {
@@ -53,8 +54,6 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
 
 
 FILE = archive.Kind("baseline", 1, RULES, lambda settings: FIELDS, faults)
-NOTHING = np.zeros(1)
-NO_NOTES = np.zeros((1, 1))
 
 
 class OnlineBaseline:
@@ -87,7 +86,7 @@ class OnlineBaseline:
         """Return N for the horizon: the cube root, unless the system's theorem says otherwise."""
         return root(self._horizon, 3)
 
-    def _allocate(self, n: int) -> Cells:
+    def _allocate(self, n: int) -> BaselineState:
         """Return the memory of a system that has seen nothing, on N + 1 uniform levels."""
         return cells(grid.uniform(n), self.SYSTEM, self._seed, width=padded(self._dim))
 
@@ -136,25 +135,22 @@ class OnlineBaseline:
     ) -> Forecast:
         """Forecast, then learn, row by row: the loop of predict and update, bit for bit, at kernel speed."""
         rows = inputs.context_rows(X, self._dim, copy=False)
-        labels = inputs.label_rows(y, len(rows)).copy()
+        labels = inputs.label_rows(y, len(rows))
         tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(1)
         self._advance(rows, labels, inputs.event_keys(events, len(rows)), tickets, mixes)
         if progress is not None:
             progress(len(rows))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
-    def duel(self, X: Array, rule: int, chance: Array, coins: Array, notes: Array) -> tuple[Forecast, Array]:
-        """Play against an opponent of `swapcal.kernels.opponents`; return forecasts and the labels it chose.
+    def duel(self, X: ArrayLike, opponent: Opponent) -> Forecast:
+        """Play against an opponent of `swapcal.kernels.opponents`, whose labels are written.
 
         The forecast keeps the distributions of all rounds, shape (n, levels), for systems that mix many levels.
         """
         rows = inputs.context_rows(X, self._dim, copy=False)
-        y, tickets, mixes = np.zeros(len(rows)), _blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        advance_baseline(
-            *(self._cells, self._room, self._features(rows), y, inputs.NO_EVENT, tickets, mixes),
-            *(rule, rows, chance, coins, notes),
-        )
-        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True), y
+        tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
+        self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, opponent)
+        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state to one file, atomically; `load` continues bit for bit."""
@@ -170,20 +166,20 @@ class OnlineBaseline:
         self = cls.__new__(cls)
         self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
         self._seed = int(arrays["seed"][0])
-        self._cells = Cells(**arrays)
+        self._cells = BaselineState(**arrays)
         self._room = _room(self._cells)
         return self
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
         tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        self._advance(rows, np.full(len(rows), np.nan), inputs.event_keys(events, len(rows)), tickets, mixes)
+        unlabelled = np.full(len(rows), np.nan)
+        self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
-    def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
-        advance_baseline(
-            *(self._cells, self._room, self._features(X), y, events, tickets, mixes),
-            *(NO_OPPONENT, X, NOTHING, NOTHING, NO_NOTES),
-        )
+    def _advance(
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, opponent: Opponent = NOBODY
+    ) -> None:
+        advance_baseline(self._cells, self._room, self._features(X), X, y, events, tickets, mixes, opponent)
 
     def _blank_mixes(self, rows: int) -> Array:
         return np.zeros((max(rows, 1), len(self._cells.z) if self.MIXES else 0))
@@ -214,10 +210,10 @@ def cells(
     theta: Array | None = None,
     factor_size: int = 0,
     scale: float = 0.0,
-) -> Cells:
+) -> BaselineState:
     """Return blank memory: `columns` counts and totals per level, and `theta` with its factors if given."""
     weights = np.zeros((1, width)) if theta is None else theta
-    return Cells(
+    return BaselineState(
         z=z,
         seen=np.zeros((len(z), columns)),
         total=np.zeros((len(z), columns)),
@@ -237,9 +233,9 @@ def _interval_count(levels: Any) -> int:
     return int(levels)
 
 
-def _room(state: Cells) -> Room:
+def _room(state: BaselineState) -> BaselineScratch:
     n, width = len(state.z), state.theta.shape[1]
-    return Room(
+    return BaselineScratch(
         x=np.zeros(width),
         u=np.zeros(width),
         chain=np.zeros((3, n)),

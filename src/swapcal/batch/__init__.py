@@ -2,6 +2,9 @@
 
 from swapcal.batch.history import History, stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
-from swapcal.batch.stream import Stream
+from swapcal.batch.recorder import Recorder
 
-__all__ = ["History", "Issued", "Mixture", "Snapshot", "Stream", "stratified"]
+Stream = Recorder
+"""An earlier name of `Recorder`."""
+
+__all__ = ["History", "Issued", "Mixture", "Recorder", "Snapshot", "Stream", "stratified"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.mixture import Issued, Mixture, Snapshot, mixed, widened
-from swapcal.kernels.batch import replay_issued, replay_mean
+from swapcal.kernels.frozen import BySlot, Changes, Draws, Rungs, replay_issued, replay_mean
 
 BEFORE = -1
 """Row number of what existed before the first row."""
@@ -29,12 +29,12 @@ class History:
 
     Examples
     --------
-    >>> from swapcal.batch import Stream
+    >>> from swapcal.batch import Recorder
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([np.full(300, 0.5), rng.uniform(-0.8, 0.8, 300)])
-    >>> stream = Stream(2, log=True)
-    >>> _ = stream.run(X, (rng.random(300) < 0.5 + 0.5 * X[:, 1]).astype(float))
-    >>> history = stream.history()
+    >>> recorder = Recorder(2, log=True)
+    >>> _ = recorder.run(X, (rng.random(300) < 0.5 + 0.5 * X[:, 1]).astype(float))
+    >>> history = recorder.history()
     >>> history.rounds, len(history.theta) <= 3 * history.rounds + 2
     (300, True)
     """
@@ -63,20 +63,23 @@ class History:
     def mean(self, X: Array) -> Array:
         """Return the mean of z* over all T forecasters, shape (n,); O(T d) per row."""
         start = int(np.count_nonzero(self.row == BEFORE))
-        theta, members, levels = widened(self.theta), np.empty(len(self.z), np.int64), np.empty(len(self.z))
-        log = (theta, self.slot, self.row, self.z, start, self.rounds)
-        return np.array([replay_mean(*log, x, members, levels) for x in widened(X)])
+        changes, rungs = self._changes(), self._rungs()
+        return np.array([replay_mean(changes, start, x, rungs) for x in widened(X)])
 
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> Issued:
         """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(d log L) per row."""
-        by_slot = np.argsort(self.slot, kind="stable")
-        offsets = np.searchsorted(self.slot[by_slot], np.arange(len(self.z) + 1))
-        out, members, levels = np.empty((len(X), 4)), np.empty(len(self.z), np.int64), np.empty(len(self.z))
-        replay_issued(
-            widened(self.theta), self.row, by_slot, offsets, self._ascending(), self.z, self.rounds, widened(X), keys,
-            mixed(seed), members, levels, out,
-        )  # fmt: skip
+        change = np.argsort(self.slot, kind="stable")
+        offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
+        by_slot, draws, out = BySlot(change, offset, self._ascending()), Draws(keys, mixed(seed)), np.empty((len(X), 4))
+        replay_issued(self._changes(), by_slot, widened(X), draws, self._rungs(), out)
         return Issued(*np.ascontiguousarray(out.T))
+
+    def _changes(self) -> Changes:
+        return Changes(widened(self.theta), self.slot, self.row, self.z, self.rounds)
+
+    def _rungs(self) -> Rungs:
+        n = len(self.z)
+        return Rungs(np.empty(n, np.int64), np.empty(n), np.arange(n))
 
     def _ascending(self) -> Integers:
         return np.argsort(self.z)

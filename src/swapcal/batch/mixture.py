@@ -8,7 +8,7 @@ import numpy as np
 
 from swapcal import inputs
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.kernels.batch import issued_forecasts, mean_forecasts
+from swapcal.kernels.frozen import Draws, Snapshots, issued_forecasts, mean_forecasts
 from swapcal.kernels.linalg import padded
 
 
@@ -83,7 +83,7 @@ class Mixture:
     def mean(self, X: Array) -> Array:
         """Return the mean of z* over the snapshots, shape (n,): best squared error, not covered by the swap theorem."""
         out = np.empty(len(X))
-        mean_forecasts(self.pool, self.members, self.z, self.counts, widened(X), out)
+        mean_forecasts(self._snapshots(), widened(X), out)
         return out
 
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> Issued:
@@ -93,8 +93,11 @@ class Mixture:
         the row, and then the theorem holds in expectation over the seed.
         """
         out = np.empty((len(X), 4))
-        issued_forecasts(self.pool, self.members, self.z, self.counts, widened(X), keys, mixed(seed), out)
+        issued_forecasts(self._snapshots(), widened(X), Draws(keys, mixed(seed)), out)
         return Issued(*np.ascontiguousarray(out.T))
+
+    def _snapshots(self) -> Snapshots:
+        return Snapshots(self.pool, self.members, self.z, self.counts, np.arange(self.z.shape[1]))
 
 
 def widened(X: Array) -> Array:

@@ -18,7 +18,7 @@ from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
-from swapcal.batch.stream import Stream
+from swapcal.batch.recorder import Recorder
 from swapcal.engine.certificate import Certificate
 from swapcal.kernels.batch_design import Design, Layout, fill_contexts
 from swapcal.kernels.linalg import padded
@@ -35,7 +35,7 @@ TARGETS = {
 """Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
 FOLDS = 5
 RIDGES = (16.0, 1.0)
-"""Stay close to the corrected score, or leave it soon: the stream with the smaller squared error as it went is kept."""
+"""Stay close to the corrected score, or leave it soon: the pass with the smaller squared error as it went is kept."""
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Model:
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
-        self.streams: list[Stream] = []
+        self.recorders: list[Recorder] = []
         self._certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
         self._mixture: Mixture | None = None
@@ -155,7 +155,7 @@ class Model:
         correction, honest = Correction.fit(design, width, given, rows, y, weight, folds)
         model = cls(features, scorer, correction, lay_out(features, rows))
         model.settings = settings
-        model.streams = [model._open(len(y), ridge) for ridge in settings.ridges]
+        model.recorders = [model._open(len(y), ridge) for ridge in settings.ridges]
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
         return model
 
@@ -168,7 +168,7 @@ class Model:
     def certificate(self) -> Certificate:
         """Exact pseudo errors on the rows streamed, with their bounds."""
         if self._certificate is None:
-            self._certificate = self.streams[0].certificate()
+            self._certificate = self.recorders[0].certificate()
         return self._certificate
 
     @property
@@ -190,25 +190,25 @@ class Model:
     ) -> None:
         """Stream rows in random order, `passes` times; keep snapshots uniform over the rounds of the last pass.
 
-        The first call runs one stream per ridge penalty and goes on with the one whose forecasts, each made before its
+        The first call runs one pass per ridge penalty and goes on with the one whose forecasts, each made before its
         label was used, had the smaller squared error; a choice among two costs the theorems a factor 2 in δ.
 
         Called again with new rows, it keeps each old snapshot with the probability that a uniform round lies in the
         past, so that the mixture stays uniform over all rounds.
         """
-        assert self.streams, "a model read from a file predicts only"
+        assert self.recorders, "a model read from a file predicts only"
         X, count = self._contexts(rows, score, given), self.settings.snapshots
-        losses = np.zeros(len(self.streams))
-        found: list[list[Snapshot]] = [[] for _ in self.streams]
+        losses = np.zeros(len(self.recorders))
+        found: list[list[Snapshot]] = [[] for _ in self.recorders]
         at = stratified(count, len(y), rng)
         for _ in range(self.settings.passes):
             order = rng.permutation(len(y))
             Xo, yo, wo = X[order], y[order], weight[order]
-            for k, stream in enumerate(self.streams):
-                means, found[k] = stream.run(Xo, yo, wo, at, progress if k == 0 else None)
+            for k, recorder in enumerate(self.recorders):
+                means, found[k] = recorder.run(Xo, yo, wo, at, progress if k == 0 else None)
                 losses[k] += wo @ (means - yo) ** 2
         best = int(np.argmin(losses))
-        self.streams, fresh = [self.streams[best]], found[best]
+        self.recorders, fresh = [self.recorders[best]], found[best]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
@@ -282,11 +282,11 @@ class Model:
             raise archive.ArchiveError(f"{path}: {error}") from None
         return model
 
-    def _open(self, rows: int, ridge: float) -> Stream:
+    def _open(self, rows: int, ridge: float) -> Recorder:
         settings, dim = self.settings, self.dim
         settings.check_rows(rows, dim)
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
-        return Stream(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
+        return Recorder(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
 
     def _inside(self, p: Array) -> Array:
         """Return probabilities no nearer to 0 and 1 than 1/(T + 2): from T rows nothing surer can be known.

@@ -37,7 +37,7 @@ BLOCK = 65_536
 SIGNAL, REST = 0.6, 0.6
 
 
-class Rows(NamedTuple):
+class Tosses(NamedTuple):
     """Contexts (n, d), the chances an oblivious opponent would toss (n,), and the coins it tosses them with (n,)."""
 
     X: Array
@@ -83,22 +83,22 @@ def signal(X: Array) -> Array:
     return X[:, 1] / SIGNAL
 
 
-class Kind(NamedTuple):
+class LabelRule(NamedTuple):
     """How a stream's labels come about: a rule of `swapcal.kernels.opponents` and the chances it starts from."""
 
     rule: int
     chance: Chance
 
 
-KINDS: dict[str, Kind] = {
-    "linear": Kind(COIN, linear),
-    "nonlinear": Kind(COIN, nonlinear),
-    "drifting": Kind(COIN, drifting),
-    "rare": Kind(COIN, rare),
-    "oppose": Kind(OPPOSE, half),
-    "adaptive": Kind(ADAPTIVE, tilted),
-    "leave-ahead": Kind(LEAVE_AHEAD, half),
-    "revealed": Kind(COIN, linear),
+KINDS: dict[str, LabelRule] = {
+    "linear": LabelRule(COIN, linear),
+    "nonlinear": LabelRule(COIN, nonlinear),
+    "drifting": LabelRule(COIN, drifting),
+    "rare": LabelRule(COIN, rare),
+    "oppose": LabelRule(OPPOSE, half),
+    "adaptive": LabelRule(ADAPTIVE, tilted),
+    "leave-ahead": LabelRule(LEAVE_AHEAD, half),
+    "revealed": LabelRule(COIN, linear),
 }
 
 
@@ -153,7 +153,7 @@ class Stream:
         """T^{2/3}, for "leave-ahead"."""
         return float(np.cbrt(float(self.rounds) ** 2))
 
-    def rows(self, start: int, stop: int) -> Rows:
+    def rows(self, start: int, stop: int) -> Tosses:
         """Return the rounds start … stop − 1."""
         if not 0 <= start <= stop <= self.rounds:
             raise ValueError(f"rows: given {start} to {stop}, expected a part of 0 to {self.rounds}")
@@ -162,9 +162,9 @@ class Stream:
         part = slice(start - offset, stop - offset)
         X, coins = (np.concatenate(pieces)[part] for pieces in zip(*blocks, strict=True))
         elapsed = np.arange(start, stop) / self.rounds
-        return Rows(X, KINDS[self.name].chance(X, elapsed), coins)
+        return Tosses(X, KINDS[self.name].chance(X, elapsed), coins)
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[Tosses]:
         """Yield all rounds in pieces of at most `BLOCK`."""
         for start in range(0, self.rounds, BLOCK):
             yield self.rows(start, min(start + BLOCK, self.rounds))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal import archive, bounds, inputs
 from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import schema as layout
 from swapcal.engine import state as memory
@@ -18,12 +18,13 @@ from swapcal.engine.certificate import Certificate, certify
 from swapcal.engine.forecast import Forecast
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import all_known
+from swapcal.kernels.company import Company
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
+from swapcal.kernels.opponents import Opponent
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
     CODES_ADAPTIVE,
-    CODES_MIXING,
     HEDGE,
     LEVELS,
     ONS_LEARNER,
@@ -238,9 +239,24 @@ class Forecaster:
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
         for start in range(0, len(rows), CHUNK):
             part = slice(start, start + CHUNK)
-            self._advance(rows[part], labels[part], keys if events is None else keys[part], tickets[part], mixes)
+            named = keys if events is None else keys[part]
+            self._advance(rows[part], labels[part], named, tickets[part], mixes)
             if progress is not None:
                 progress(len(rows[part]))
+        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
+
+    @guarded
+    def duel(self, X: ArrayLike, opponent: Opponent) -> Forecast:
+        """Play against an opponent that chooses each label when it has seen the distribution; see `datasets.play`.
+
+        Parameters
+        ----------
+        X : (n, dim)
+        opponent : of `swapcal.kernels.opponents`; its labels are written
+        """
+        rows = inputs.context_rows(X, self._dim, copy=False)
+        tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
+        self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, Company(opponent=opponent))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
     @guarded
@@ -303,18 +319,21 @@ class Forecaster:
         self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
-    def _advance(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array, mixes: Array) -> None:
-        """Run the kernel over all rows, making room for new levels whenever it asks."""
-        done = 0
-        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done)) < len(X):
-            self._state = memory.with_slots(self._state, self._roomier())
+    def _advance(
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
+    ) -> None:
+        """Run the kernel over all rows, making room for new levels whenever it asks.
 
-    def _roomier(self) -> int:
-        return int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS
+        The worst-case theorem is not about weights other than 1: who brings such weights must not claim it.
+        """
+        done = 0
+        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company)) < len(X):
+            roomier = int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS
+            self._state = memory.with_slots(self._state, roomier)
 
     def _blank_mixes(self, rows: int) -> Array:
         """Return room for whole distributions, which only Blum-Mansour needs."""
-        per_row = 2 * int(self._state.counts[LEVELS]) if self._state.codes[CODES_MIXING] == BLUM_MANSOUR else 0
+        per_row = 2 * int(self._state.counts[LEVELS]) if self._mixing == "blum-mansour" else 0
         return np.zeros((max(rows, 1), per_row))
 
     def __repr__(self) -> str:

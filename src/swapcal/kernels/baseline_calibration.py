@@ -1,13 +1,13 @@
 """Forecasters that look only at past forecasts and labels: Foster-Vohra, Foster-Hart, Fishelson et al., Luo et al."""
 
 from swapcal.arrays import Array
-from swapcal.kernels.baseline_cells import FISHELSON, Cells, Room, write_mixture, write_pair
+from swapcal.kernels.baseline_cells import FISHELSON, BaselineScratch, BaselineState, write_mixture, write_pair
 from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.mixing import hedge_weight, round_to_levels, stationary
 
 
 @inlined
-def issue_foster_vohra(cells: Cells, draw: float, ticket: Array) -> None:
+def issue_foster_vohra(cells: BaselineState, draw: float, ticket: Array) -> None:
     """Play a cell whose gap is within tolerance, else hedge two neighbours by what exceeds it."""
     n, e, z = cells.seen[:, 0], cells.total[:, 0], cells.z
     tolerance = 0.5 * z[1]
@@ -24,7 +24,7 @@ def issue_foster_vohra(cells: Cells, draw: float, ticket: Array) -> None:
 
 
 @inlined
-def issue_foster_hart(cells: Cells, draw: float, ticket: Array) -> None:
+def issue_foster_hart(cells: BaselineState, draw: float, ticket: Array) -> None:
     """Hedge two neighbours whose mean gaps point at each other, found by bisection."""
     n, e, z = cells.seen[:, 0], cells.total[:, 0], cells.z
     lo, hi = 0, z.shape[0] - 1
@@ -39,7 +39,7 @@ def issue_foster_hart(cells: Cells, draw: float, ticket: Array) -> None:
 
 
 @inlined
-def learn_gap(cells: Cells, slot: int, p: float, y: float) -> None:
+def learn_gap(cells: BaselineState, slot: int, p: float, y: float) -> None:
     """Enter a label into the count and the gap Σ(y - p) of the cell that was played."""
     cells.seen[slot, 0] += 1.0
     cells.total[slot, 0] += y - p
@@ -54,7 +54,7 @@ def kl_rounding(w: float, low: float, high: float) -> float:
 
 
 @inlined
-def issue_stationary_means(cells: Cells, draw: float, ticket: Array, mix: Array, room: Room) -> None:
+def issue_stationary_means(cells: BaselineState, draw: float, ticket: Array, mix: Array, room: BaselineScratch) -> None:
     """Play the stationary distribution of the levels' rounded running means; `mix` receives it."""
     z, up, base = cells.z, room.chain[1], room.base
     for i in range(z.shape[0]):
@@ -70,7 +70,7 @@ def issue_stationary_means(cells: Cells, draw: float, ticket: Array, mix: Array,
 
 
 @inlined
-def learn_shares(cells: Cells, mix: Array, y: float) -> None:
+def learn_shares(cells: BaselineState, mix: Array, y: float) -> None:
     """Enter a label into every level with the probability it was played with."""
     for i in range(mix.shape[0]):
         cells.seen[i, 0] += mix[i]

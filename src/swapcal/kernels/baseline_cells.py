@@ -15,7 +15,7 @@ UPDATES, LAST = 0, 1
 STEP, NUDGE = 0, 1
 
 
-class Cells(NamedTuple):
+class BaselineState(NamedTuple):
     """One row per level (per bucket for GROUPS)."""
 
     z: Array
@@ -36,7 +36,7 @@ class Cells(NamedTuple):
     seed: NDArray[np.uint64]
 
 
-class Room(NamedTuple):
+class BaselineScratch(NamedTuple):
     """Working room; holds no information between calls."""
 
     x: Array

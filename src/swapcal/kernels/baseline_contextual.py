@@ -3,7 +3,7 @@
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.kernels.baseline_cells import LAST, NUDGE, STEP, Cells, Room, write_mixture, write_pair
+from swapcal.kernels.baseline_cells import LAST, NUDGE, STEP, BaselineScratch, BaselineState, write_mixture, write_pair
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import absorb, dot
@@ -20,7 +20,9 @@ def nearest_level(w: float, levels: int) -> int:
 
 
 @inlined
-def issue_garg_ito(cells: Cells, x: Array, draw: float, ticket: Array, mix: Array, room: Room) -> None:
+def issue_garg_ito(
+    cells: BaselineState, x: Array, draw: float, ticket: Array, mix: Array, room: BaselineScratch
+) -> None:
     """Follow the map level → nearest level of its wish from the last level played until it closes; play that cycle.
 
     The ticket keeps the learner that was asked (low slot) and the level it answered (high slot).
@@ -49,7 +51,7 @@ def issue_garg_ito(cells: Cells, x: Array, draw: float, ticket: Array, mix: Arra
 
 
 @inlined
-def learn_garg_ito(cells: Cells, x: Array, y: float, ticket: Array, room: Room) -> None:
+def learn_garg_ito(cells: BaselineState, x: Array, y: float, ticket: Array, room: BaselineScratch) -> None:
     """Give the whole label to the learner that was asked, and stay on the level that was played."""
     asked = int(ticket[T_SLOT_LOW])
     theta = cells.theta[asked]
@@ -61,7 +63,7 @@ def learn_garg_ito(cells: Cells, x: Array, y: float, ticket: Array, room: Room) 
 
 
 @inlined
-def bucket_pull(cells: Cells, bucket: int, memberships: Array) -> float:
+def bucket_pull(cells: BaselineState, bucket: int, memberships: Array) -> float:
     """Return C_i = Σ_g g(x)(e^{ηV} - e^{-ηV}): positive when this context's groups want more in bucket i."""
     weights = cells.seen[bucket]
     pull = 0.0
@@ -71,7 +73,7 @@ def bucket_pull(cells: Cells, bucket: int, memberships: Array) -> float:
 
 
 @inlined
-def issue_groups(cells: Cells, memberships: Array, draw: float, ticket: Array) -> None:
+def issue_groups(cells: BaselineState, memberships: Array, draw: float, ticket: Array) -> None:
     """Hedge across the first bucket border where the pull changes sign; without one, play the end it points to."""
     buckets = cells.z.shape[0]
     before = bucket_pull(cells, 0, memberships)
@@ -90,7 +92,7 @@ def issue_groups(cells: Cells, memberships: Array, draw: float, ticket: Array) -
 
 
 @inlined
-def learn_groups(cells: Cells, memberships: Array, y: float, ticket: Array) -> None:
+def learn_groups(cells: BaselineState, memberships: Array, y: float, ticket: Array) -> None:
     """Enter the gap into every group of the context, in the bucket that was played."""
     bucket = int(ticket[T_SLOT_LOW])
     for k in range(memberships.shape[0]):
@@ -101,7 +103,7 @@ def learn_groups(cells: Cells, memberships: Array, y: float, ticket: Array) -> N
 
 
 @inlined
-def issue_okoroafor(cells: Cells, tests: Array, draw: float, ticket: Array) -> None:
+def issue_okoroafor(cells: BaselineState, tests: Array, draw: float, ticket: Array) -> None:
     """Find where the weighted tests S(p) = Σ_v u_v sign(p - v) + m(x) change sign, and hedge there."""
     weights, z = cells.total, cells.z
     levels = z.shape[0]
@@ -124,7 +126,7 @@ def issue_okoroafor(cells: Cells, tests: Array, draw: float, ticket: Array) -> N
 
 
 @inlined
-def learn_okoroafor(cells: Cells, tests: Array, y: float, ticket: Array) -> None:
+def learn_okoroafor(cells: BaselineState, tests: Array, y: float, ticket: Array) -> None:
     """Multiply every test's weight by e^{±η·test·(y - p)}; thresholds at or below p test +1, the others -1."""
     p = ticket[T_P]
     step = cells.knobs[STEP] * (y - p)

@@ -4,9 +4,8 @@
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.kernels.baseline_calibration import (
     issue_foster_hart,
     issue_foster_vohra,
@@ -22,8 +21,8 @@ from swapcal.kernels.baseline_cells import (
     GROUPS,
     LUO_KL,
     UPDATES,
-    Cells,
-    Room,
+    BaselineScratch,
+    BaselineState,
 )
 from swapcal.kernels.baseline_contextual import (
     issue_garg_ito,
@@ -33,16 +32,16 @@ from swapcal.kernels.baseline_contextual import (
     learn_groups,
     learn_okoroafor,
 )
-from swapcal.kernels.draw import fingerprint, uniform
+from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.opponents import choose_label
+from swapcal.kernels.opponents import Opponent, answer
 from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
-
-NO_OPPONENT = -1
 
 
 @inlined
-def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Array, room: Room) -> None:
+def issue_baseline(
+    cells: BaselineState, x: Array, draw: float, ticket: Array, mix: Array, room: BaselineScratch
+) -> None:
     """Fill in a ticket by the system's own rule."""
     system = cells.codes[0]
     if system == FOSTER_VOHRA:
@@ -60,7 +59,7 @@ def issue_baseline(cells: Cells, x: Array, draw: float, ticket: Array, mix: Arra
 
 
 @inlined
-def learn_baseline(cells: Cells, x: Array, y: float, ticket: Array, mix: Array, room: Room) -> None:
+def learn_baseline(cells: BaselineState, x: Array, y: float, ticket: Array, mix: Array, room: BaselineScratch) -> None:
     """Learn a label by the system's own rule."""
     system = cells.codes[0]
     if system in (FOSTER_VOHRA, FOSTER_HART):
@@ -78,37 +77,30 @@ def learn_baseline(cells: Cells, x: Array, y: float, ticket: Array, mix: Array, 
 
 @lean
 def advance_baseline(
-    cells: Cells,
-    room: Room,
+    cells: BaselineState,
+    room: BaselineScratch,
     features: Array,
+    X: Array,
     y: Array,
-    events: NDArray[np.uint64],
+    events: Keys,
     tickets: Array,
     mixes: Array,
-    rule: int,
-    X: Array,
-    chance: Array,
-    coins: Array,
-    notes: Array,
+    opponent: Opponent,
 ) -> None:
-    """Process all rows; with an opponent, y is chosen by its rule after it saw the distribution.
+    """Process all rows as the engine's loop does; their labels are y unless an opponent chooses them.
 
-    `features` are what the system reads (contexts, memberships or tests, padded to its width); X are the contexts the
-    opponent reads. `mixes` may have fewer rows than `features`: rows then share them in turn.
+    `features` are what the system reads (contexts, memberships or tests, padded to its width); X are the contexts that
+    the opponent reads.
     """
-    x = room.x
+    x, opposed = room.x, len(opponent.labels) > 0
     for row in range(len(features)):
         for i in range(features.shape[1]):
             x[i] = features[row, i]
-        mix = mixes[row % mixes.shape[0]]
-        ticket = tickets[row]
+        mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
         if ticket[T_SLOT_LOW] < 0.0:
-            event = events[row % events.shape[0]]
-            if event == np.uint64(0):
-                event = fingerprint(x, np.uint64(cells.counts[UPDATES]))
-            ticket[T_ISSUED] = cells.counts[UPDATES]
-            issue_baseline(cells, x, uniform(cells.seed[0], event), ticket, mix, room)
-        if rule != NO_OPPONENT:
-            y[row] = choose_label(rule, ticket[T_MEAN], X[row], chance[row], coins[row], notes)
-        if not np.isnan(y[row]):
-            learn_baseline(cells, x, y[row], ticket, mix, room)
+            updates, event = cells.counts[UPDATES], events[row % events.shape[0]]
+            ticket[T_ISSUED] = updates
+            issue_baseline(cells, x, event_draw(cells.seed[0], event, x, updates), ticket, mix, room)
+        label = answer(opponent, row, ticket[T_MEAN], X[row]) if opposed else y[row]
+        if not np.isnan(label):
+            learn_baseline(cells, x, label, ticket, mix, room)

@@ -101,3 +101,11 @@ def uniform(seed: np.uint64, event: np.uint64) -> float:
     """Return a number in [0, 1) determined by (seed, event); the seed comes well mixed (see `Forecaster`)."""
     h = scramble(event ^ seed)
     return np.float64(h >> S11) * 2.0**-53
+
+
+@inlined
+def event_draw(seed: np.uint64, event: np.uint64, x: Array, count: int) -> float:
+    """Return the draw of an event; of one not named (0), that of the context and the count of labels learned."""
+    if event == ZERO:
+        event = fingerprint(x, np.uint64(count))
+    return uniform(seed, event)

@@ -88,3 +88,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """The cache of one kernel, stale as soon as any kernel's source changes."""
 
     _impl_class = _Sources
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        # Read before the signatures, which in a stale cache may name structures that are no more.
+        self._cache_file._version += STAMP

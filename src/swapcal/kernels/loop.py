@@ -1,14 +1,16 @@
 """One loop for everything: a row without a ticket is issued one, a row with a label is learned.
 
-`run`, `predict` and `update` all execute this same machine code, with many rows or one, so they agree bit for bit.
+`run`, `predict` and `update`, weighted passes over a table, their log, and duels against an opponent all execute this
+same machine code, with many rows or one, so they agree bit for bit.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
-from swapcal.kernels.draw import fingerprint, uniform
+from swapcal.arrays import Array, Keys
+from swapcal.kernels.company import Company, Log
+from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
+from swapcal.kernels.ladder import crossing, ladder_of, wish
 from swapcal.kernels.learners import clip, learn_level, pull_to_half
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
@@ -19,6 +21,7 @@ from swapcal.kernels.mixing import (
     shrunk,
     stationary,
 )
+from swapcal.kernels.opponents import answer
 from swapcal.kernels.simd import row_dot
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
@@ -54,57 +57,10 @@ SAME_WISH = 5e-14
 
 
 @inlined
-def wish(state: State, slot: int, x: Array, alpha: float) -> float:
-    """Return what the learner of a level forecasts if it is to carry weight α; only VAW's forecast depends on that."""
-    r = row_dot(state.theta, slot, x)
-    if state.codes[CODES_LEARNER] == VAW_LEARNER:
-        return shrunk(r, quadratic(state.factor[slot], state.scale[slot], x), alpha)
-    return clip(r)
-
-
-@inlined
-def crossing(state: State, x: Array) -> tuple[int, int, float, float]:
-    """Return neighbouring slots (low, high) and their wishes, with wish(low) ≥ z_low and wish(high) ≤ z_high.
-
-    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so a crossing always lies between lo and hi.
-    Learners mostly agree: the search starts where the middle one points and walks from there; every third step halves
-    what is left, which bounds the number of learners looked at by O(log L).
-    """
-    lo, hi = 0, state.counts[LEVELS] - 1
-    k, turn = 0, 0
-    if hi > 1:
-        k = (lo + hi) // 2
-        middle = state.order[k]
-        w = wish(state, middle, x, 1.0)
-        z = state.z[middle]
-        if w >= z:
-            lo = k
-            share = (w - z) / (1.0 - z)
-        else:
-            hi = k
-            share = w / z
-        k = min(hi - 1, lo + int(share * (hi - lo)))
-    while True:
-        low, high = state.order[k], state.order[k + 1]
-        w_low, w_high = wish(state, low, x, 1.0), wish(state, high, x, 1.0)
-        turn += 1
-        if w_low < state.z[low] and k > lo:
-            hi = k
-            k = hi - 1
-        elif w_high > state.z[high] and k + 1 < hi:
-            lo = k + 1
-            k = lo
-        else:
-            return low, high, w_low, w_high
-        if turn % 3 == 0:
-            k = (lo + hi) // 2
-            k = min(k, hi - 1)
-
-
-@inlined
 def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
-    low, high, w_low, w_high = crossing(state, x)
+    k, w_low, w_high = crossing(ladder_of(state), x)
+    low, high = state.order[k], state.order[k + 1]
     z_low, z_high = state.z[low], state.z[high]
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
         r_low, r_high = row_dot(state.theta, low, x), row_dot(state.theta, high, x)
@@ -175,11 +131,9 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
 
 @inlined
 def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, scratch: Scratch) -> None:
-    """Fill in a ticket. Event 0 stands for "not named": it is derived from the update count and the context."""
+    """Fill in a ticket."""
     updates = state.counts[UPDATES]
-    if event == np.uint64(0):
-        event = fingerprint(x, np.uint64(updates))
-    draw = uniform(state.seed[0], event)
+    draw = event_draw(state.seed[0], event, x, updates)
     ticket[T_ISSUED] = updates
     if state.codes[CODES_MIXING] == HEDGE:
         issue_hedge(state, x, draw, ticket)
@@ -225,7 +179,7 @@ def refine(state: State, low: int, high: int, gap: float) -> None:
 @inlined
 def differs(state: State, slot: int, x: Array, alpha: float, w: float) -> bool:
     """Say whether a level that was issued with weight α and wish w would now wish something else."""
-    return alpha > 0.0 and abs(wish(state, slot, x, alpha) - w) > SAME_WISH
+    return alpha > 0.0 and abs(wish(ladder_of(state), slot, x, alpha) - w) > SAME_WISH
 
 
 @inlined
@@ -252,8 +206,11 @@ def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
 
 
 @inlined
-def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
-    """Learn a label with the weights that were issued, however long ago."""
+def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
+    """Learn a label with the weights that were issued, however long ago, as if it had come `count` times.
+
+    The learners' regret bound holds for any weights α ≥ 0, so the certificate is that of the weighted sums.
+    """
     low, high = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH])
     hedged = state.codes[CODES_MIXING] == HEDGE
     n = mix.shape[0] // 2
@@ -265,12 +222,43 @@ def learn(state: State, x: Array, y: float, ticket: Array, mix: Array, scratch: 
             slot, alpha, w = low, 1.0 - ticket[T_WEIGHT], ticket[T_W_LOW]
         else:
             slot, alpha, w = high, ticket[T_WEIGHT], ticket[T_W_HIGH]
-        learn_level(state, slot, x, y, alpha, w, scratch)
-    gap = ticket[T_GAP]
+        learn_level(state, slot, x, y, count * alpha, w, scratch)
+    gap = count * ticket[T_GAP]
     state.totals[GAP] += gap
     state.counts[UPDATES] += 1
     if state.codes[CODES_ADAPTIVE] == 1:
         refine(state, low, high, gap)
+
+
+@inlined
+def consulted(company: Company, row: int, y: float, ticket: Array, x: Array) -> tuple[float, float]:
+    """Return the label of a row, chosen by the opponent if there is one, and how often it counts."""
+    count = company.weights[row] if len(company.weights) > 0 else 1.0
+    if len(company.opponent.labels) > 0:
+        y = answer(company.opponent, row, ticket[T_MEAN], x)
+    return y, count
+
+
+@inlined
+def note(state: State, slot: int, row: int, log: Log) -> None:
+    """Write down a learner's new θ."""
+    size = log.size[0]
+    log.slot[size] = slot
+    log.row[size] = row
+    for i in range(log.theta.shape[1]):
+        log.theta[size, i] = state.theta[slot, i]
+    log.size[0] = size + 1
+
+
+@inlined
+def note_changes(state: State, ticket: Array, row: int, levels: int, log: Log) -> None:
+    """Write down what learning a hedged ticket changed; there were so many levels before."""
+    if ticket[T_WEIGHT] < 1.0:
+        note(state, int(ticket[T_SLOT_LOW]), row, log)
+    if ticket[T_WEIGHT] > 0.0:
+        note(state, int(ticket[T_SLOT_HIGH]), row, log)
+    if state.counts[LEVELS] > levels:
+        note(state, levels, row, log)
 
 
 @lean
@@ -279,30 +267,44 @@ def advance(
     scratch: Scratch,
     X: Array,
     y: Array,
-    events: NDArray[np.uint64],
+    events: Keys,
     tickets: Array,
     mixes: Array,
     start: int,
+    company: Company | None,
 ) -> int:
     """Process rows from `start`; return the first row not done, which is short of the end only if slots ran out.
 
-    A ticket whose low slot is negative is issued first; a label that is not NaN is learned. `mixes` may have fewer
-    rows than X (rows then share them in turn), because a mixture is needed only until its label is learned.
+    A ticket whose low slot is negative is issued first; a label that is not NaN is learned. The arrays come one by one,
+    because unpacking a structure takes a lone forecast longer than computing it.
+
+    Parameters
+    ----------
+    X, y : (n, d) contexts and (n,) labels
+    events : (n,) what determines the draws, or (1,) for all of them; 0 stands for "not named"
+    tickets : (n, TICKET)
+    mixes : whole distributions; with fewer rows than X rows share them in turn, as they are needed until the label
+    company : weights, a log or an opponent, if any of them
     """
-    dim = X.shape[1]
-    x = scratch.x
-    rows = len(X)
-    for row in range(start, rows):
-        labelled = not np.isnan(y[row])
-        if labelled and state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+    dim, x = X.shape[1], scratch.x
+    for row in range(start, len(X)):
+        labelled, levels = not np.isnan(y[row]), state.counts[LEVELS]
+        if company is not None:
+            labelled |= len(company.opponent.labels) > 0
+        if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
             return row
         for i in range(dim):
             x[i] = X[row, i]
-        mix = mixes[row % mixes.shape[0]]
-        if tickets[row, T_SLOT_LOW] < 0.0:
-            issue(state, x, events[row % events.shape[0]], tickets[row], mix, scratch)
-        elif labelled and outdated(state, x, tickets[row], mix):
+        mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
+        if ticket[T_SLOT_LOW] < 0.0:
+            issue(state, x, events[row % events.shape[0]], ticket, mix, scratch)
+        elif labelled and outdated(state, x, ticket, mix):
             state.counts[LATE] += 1
         if labelled:
-            learn(state, x, y[row], tickets[row], mix, scratch)
-    return rows
+            label, count = y[row], 1.0
+            if company is not None:
+                label, count = consulted(company, row, label, ticket, X[row])
+            learn(state, x, label, count, ticket, mix, scratch)
+            if company is not None and len(company.log.slot) > 0:
+                note_changes(state, ticket, row, levels, company.log)
+    return len(X)

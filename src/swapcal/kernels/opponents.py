@@ -1,13 +1,12 @@
-"""Label rules that may read the forecast before they choose, and the engine's loop against them."""
+"""Label rules that may read the forecast before they choose."""
+
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.kernels.jit import inlined, lean, shared
+from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.linalg import padded
-from swapcal.kernels.loop import issue, learn
-from swapcal.kernels.state import CODES_ADAPTIVE, LEVELS, T_MEAN, Scratch, State
 
 COIN, OPPOSE, ADAPTIVE, LEAVE_AHEAD = 0, 1, 2, 3
 
@@ -16,6 +15,23 @@ BUCKETS = 20
 PUSH = 0.2
 # LEAVE_AHEAD keeps, in the row after the buckets: epoch, its rounds so far, its Σ(y - mean), the longest epoch.
 EPOCH, AGE, LEAD, LONGEST = 0, 1, 2, 3
+
+
+class Opponent(NamedTuple):
+    """Who chooses the labels of rounds, each after the distribution and before the draw; see `choose_label`."""
+
+    rule: int
+    chance: Array
+    """(n,)"""
+    coins: Array
+    """(n,)"""
+    notes: Array
+    """What it remembers, from `blank_notes`."""
+    labels: Array
+    """(n,) written; empty for no opponent."""
+
+
+NOBODY = Opponent(COIN, np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
 
 
 def blank_notes(dim: int, longest: float) -> Array:
@@ -79,30 +95,9 @@ def choose_label(rule: int, mean: float, x: Array, chance: float, coin: float, n
     return 1.0 if coin < chance else 0.0
 
 
-@lean
-def duel(
-    state: State,
-    scratch: Scratch,
-    X: Array,
-    rule: int,
-    chance: Array,
-    coins: Array,
-    notes: Array,
-    y: Array,
-    events: NDArray[np.uint64],
-    tickets: Array,
-    mixes: Array,
-    start: int,
-) -> int:
-    """Issue, let the opponent see the distribution and choose the label, learn; as `loop.advance` otherwise."""
-    x = scratch.x
-    for row in range(start, len(X)):
-        if state.counts[LEVELS] == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
-            return row
-        for i in range(X.shape[1]):
-            x[i] = X[row, i]
-        mix = mixes[row % mixes.shape[0]]
-        issue(state, x, events[0], tickets[row], mix, scratch)
-        y[row] = choose_label(rule, tickets[row, T_MEAN], X[row], chance[row], coins[row], notes)
-        learn(state, x, y[row], tickets[row], mix, scratch)
-    return len(X)
+@inlined
+def answer(opponent: Opponent, row: int, mean: float, x: Array) -> float:
+    """Let the opponent choose the label of a round, and write it down."""
+    y = choose_label(opponent.rule, mean, x, opponent.chance[row], opponent.coins[row], opponent.notes)
+    opponent.labels[row] = y
+    return y

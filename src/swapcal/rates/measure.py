@@ -9,7 +9,7 @@ from swapcal import inputs
 from swapcal.arrays import Array
 from swapcal.baselines.groups import halves
 from swapcal.datasets import Stream, play
-from swapcal.datasets.synthetic import Rows
+from swapcal.datasets.synthetic import Tosses
 from swapcal.engine import state as memory
 from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.state import T_P
@@ -78,7 +78,7 @@ def _batch(task: Task) -> dict[str, Any]:
     return found | {"seconds": seconds, "levels": levels}
 
 
-def _mixture(task: Task, rows: Rows, y: Array) -> tuple[Array, Array, Array, int]:
+def _mixture(task: Task, rows: Tosses, y: Array) -> tuple[Array, Array, Array, int]:
     """Judge the uniform mixture of the T frozen forecasters, exactly.
 
     Every held-out row is shown to the forecaster of a uniformly random round, without its label: rows to learn and
@@ -95,7 +95,7 @@ def _mixture(task: Task, rows: Rows, y: Array) -> tuple[Array, Array, Array, int
     return p[judged], X[judged], rows.chance[order][judged], len(forecaster.levels)
 
 
-def _table(task: Task, rows: Rows, y: Array) -> tuple[Array, Array, Array, int]:
+def _table(task: Task, rows: Tosses, y: Array) -> tuple[Array, Array, Array, int]:
     """Judge a model that post-processes a base model, here the constant ½."""
     make = SYSTEMS[task.system].table
     assert make is not None, "only systems with a table form come here"
