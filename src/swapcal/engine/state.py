@@ -12,6 +12,7 @@ from swapcal.kernels.state import (
     BLUM_MANSOUR,
     CODES_LEARNER,
     CODES_MIXING,
+    FLOOR,
     LEVELS,
     NEWBORN_REACH,
     ONS_LEARNER,
@@ -94,6 +95,15 @@ def with_width(state: State, dim: int) -> State:
     wide: dict[str, Any] = {name: _wider(getattr(state, name), extra, 0.0) for name in ("theta", "prior", "residual")}
     wide |= {name: _wider(getattr(state, name), size[name], 0.0) for name in size}
     return state._replace(scale=_wider(state.scale, extra, 1.0 / state.knobs[START]), **wide)
+
+
+def with_ridge(state: State, dim: int, ridge: float) -> State:
+    """Return memory that has learned nothing as if allocated with another λ."""
+    knobs = state.knobs.copy()
+    knobs[[RIDGE, FLOOR]] = ridge, bounds.split_floor(dim, ridge)
+    if state.codes[CODES_LEARNER] != ONS_LEARNER:
+        knobs[START] = ridge
+    return state._replace(knobs=knobs, scale=np.full_like(state.scale, 1.0 / knobs[START]))
 
 
 def _wider(array: Array, extra: int, fill: float) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
+from swapcal.archive.state import State
 from swapcal.arrays import Array
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
@@ -159,18 +160,19 @@ class Experts:
             self._desk = _desk(keys.shape[1], self.memory_width)
         run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._desk)
 
-    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return (arrays, manifest); the tables keep only rows that have learned something."""
+    def to_state(self) -> State:
+        """Return the state; the tables keep only rows that have learned something."""
         arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
         for name, experts in TABLES:
             table = getattr(self._bank, name)
             used = np.flatnonzero((table[:, :experts] != 0).any(axis=1) | (table[:, experts:] != TINY).any(axis=1))
             arrays |= {f"{name}_used": used, name: table[used]}
-        return arrays, {"scores": self.scores}
+        return State(arrays, {"scores": self.scores})
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Experts":
+    def from_state(cls, state: State) -> "Experts":
         """Rebuild from `to_state`; `faults` must have found nothing."""
+        arrays, manifest = state
         experts = cls(int(manifest["scores"]))
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
