@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from streams import STREAMS, Array, Data, at_booking, load, log_loss
 
+from streams import STREAMS, Array, Data, at_booking, load, log_loss
 from swapcal.live import Live
 
 ROWS = 200_000
