@@ -1,10 +1,15 @@
 """Machine code is kept between processes exactly as long as it is right, and is the same in all of them."""
 
 import ast
+import pickle
 import shutil
 from pathlib import Path
 
+import numba
+
 import swapcal
+from swapcal.kernels.experts import put_scores
+from swapcal.kernels.jit import _Cache
 from tests.fresh import python
 
 PACKAGE = Path(swapcal.__file__).parent
@@ -63,3 +68,11 @@ def test_kernels_contain_what_they_call():
     called = set().union(*(calls for _, calls in kernels.values())) & set(kernels)
     assert {name for name in called if kernels[name][0] in ENTRIES} == set()
     assert {name for name, (decorator, _) in kernels.items() if decorator == "inlined"} <= called
+
+
+def test_machine_code_of_types_that_are_gone_is_stale(tmp_path):
+    """An older version's index may hold a type that has another name now."""
+    index = _Cache(getattr(put_scores, "py_func", put_scores))._cache_file
+    index._index_path = str(tmp_path / "index")
+    Path(index._index_path).write_bytes(pickle.dumps(numba.__version__) + b"cswapcal.kernels.experts\nGone\n.")
+    assert index.load("any") is None

@@ -88,3 +88,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """The cache of one kernel, stale as soon as any kernel's source changes."""
 
     _impl_class = _Sources
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        # numba compares this before it reads the rest, which may hold types that this version no longer has
+        self._cache_file._version = f"{self._cache_file._version} {STAMP}"

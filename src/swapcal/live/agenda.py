@@ -90,6 +90,11 @@ class Agenda:
         self._fresh.clear()
         self.ledger.reuse()
 
+    def finish(self) -> None:
+        """Play the events collected; no rows of the batch are left."""
+        self.flush()
+        self._batch = None
+
     def _reserve(self, dim: int, entries: int) -> None:
         """Make room for so many coordinates and entries, and for all slots."""
         old = self.table

@@ -29,7 +29,7 @@ from swapcal.kernels.experts import (
     RATES,
     SAID,
     Bank,
-    Desk,
+    Workspace,
     run_experts,
 )
 
@@ -124,7 +124,7 @@ class Experts:
             np.zeros(n + 1),
             np.zeros(3),
         )
-        self._desk = _desk(0, n)
+        self._work = _work(0, n)
 
     @property
     def memory_width(self) -> int:
@@ -156,9 +156,9 @@ class Experts:
         probabilities: Array,
     ) -> None:
         """Forecast and learn in any order of events; see `swapcal.kernels.experts.run_experts`."""
-        if keys.shape[1] > self._desk.slots.shape[0] - 1:
-            self._desk = _desk(keys.shape[1], self.memory_width)
-        run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._desk)
+        if keys.shape[1] > self._work.slots.shape[0] - 1:
+            self._work = _work(keys.shape[1], self.memory_width)
+        run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._work)
 
     def to_state(self) -> State:
         """Return the state; the tables keep only rows that have learned something."""
@@ -190,10 +190,10 @@ def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
     return table
 
 
-def _desk(entries: int, inputs: int) -> Desk:
+def _work(entries: int, inputs: int) -> Workspace:
     pairs = CROSSED * (CROSSED - 1) // 2
     total = 1 + entries + pairs
-    return Desk(
+    return Workspace(
         np.zeros(1 + entries, np.int64),
         np.zeros(1 + entries, np.float32),
         np.zeros(total, np.int64),

@@ -333,7 +333,7 @@ class Live:
             if at_once and label == label:
                 for due in ledger.deliver(slot, label, times[k]):
                     agenda.learn(due)
-        agenda.flush()
+        agenda.finish()
 
     def _moments(self, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
         times, due = check_times(time, label_time, n, self._ledger.clock)
