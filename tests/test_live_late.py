@@ -125,6 +125,18 @@ def test_age_counts_from_maturity() -> None:
     assert counted.label("a", 1, time=6) is True
 
 
+def test_a_mature_forecast_older_than_all_others_is_saved(tmp_path: Path) -> None:
+    live = Live(expires=9)
+    live.forecast(RECORD, id="a", time=0, matures=2)
+    live.run([RECORD] * 6, [0, 1] * 3, time=range(1, 7))
+    live.save(tmp_path / "state")
+    for each in (live, Live.load(tmp_path / "state")):
+        each.run([RECORD] * 4, [0, 1] * 2, time=range(7, 11))
+        assert each.status().expired == 0
+        each.run([RECORD], [0], time=[11])
+        assert each.status().expired == 1
+
+
 def test_in_order_of_issue_a_label_waits_for_earlier_ones() -> None:
     live = Live(order="issue", patience=3)
     for k in range(3):

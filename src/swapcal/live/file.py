@@ -161,16 +161,16 @@ def _open_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     y = arrays["open.y"]
     if ((y < 0.0) | (y > 1.0)).any():
         yield "open.y: given a label outside [0, 1]"
-    yield from _turn_faults(arrays, settings["patience"])
+    yield from _turn_faults(arrays, settings["patience"], settings["ledger"]["forecasts"])
 
 
-def _turn_faults(arrays: Arrays, patience: int | None) -> Iterator[str]:
+def _turn_faults(arrays: Arrays, patience: int | None, forecasts: int) -> Iterator[str]:
     arrived, since, matures = arrays["open.arrived"], arrays["open.since"], arrays["open.matures"]
     if not np.isin(arrived, (0, 1)).all() or np.isnan(arrays["open.y"][arrived == 1]).any():
         yield "open.arrived: given a label that came and is not there, expected 0 or 1, and a label with 1"
     if patience is None and np.isnan(matures[arrived == 1]).any():
         yield "open.matures: given none for a label that is held, expected when it matures"
-    if (since < -1).any() or (since > arrays["open.issued"][-1]).any() or np.isnan(matures[since == -1]).any():
+    if (since < -1).any() or (since >= forecasts).any() or np.isnan(matures[since == -1]).any():
         yield "open.since: given what is no forecast, expected the one from which the age counts, or -1"
 
 
