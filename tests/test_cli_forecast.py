@@ -105,6 +105,21 @@ def test_late_labels_change_the_forecasts(frame: pd.DataFrame, tmp_path: Path) -
     assert late["mean"][same_day].nunique() <= 2
 
 
+def test_labels_are_held_until_they_mature(frame: pd.DataFrame, tmp_path: Path) -> None:
+    held = frame.assign(ends=pd.to_datetime(frame["known"]) + pd.Timedelta(days=9))
+    file = written(tmp_path / "in.csv", held)
+    roles = ("--target", "bought", "--time", "when", "--drop", "order", "--label-time", "known")
+    result = run(file, *roles, "--matures", "ends", "--out", tmp_path / "held.csv")
+    assert result.exit_code == 0
+    assert "of them held until they mature" in result.stderr.replace("\n", " ")
+    run(file, "--target", "bought", "--time", "when", "--drop", "order,known", "--label-time", "ends",
+        "--out", tmp_path / "late.csv")  # fmt: skip
+    mean = pd.read_csv(tmp_path / "held.csv")["mean"].to_numpy()
+    np.testing.assert_array_equal(mean, pd.read_csv(tmp_path / "late.csv")["mean"].to_numpy())
+    refused = run(file, "--target", "bought", "--matures", "ends")
+    assert "--matures needs --time" in refused.stderr
+
+
 def test_a_report_shows_dates_as_dates_and_numbers_as_numbers(frame: pd.DataFrame, tmp_path: Path) -> None:
     page, roles = tmp_path / "report.html", ("--target", "bought", "--drop", "known", "--drop", "order")
     assert run(written(tmp_path / "in.csv", frame), *roles, "--time", "when", "--report", page).exit_code == 0

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swapcal.archive import State
 from swapcal.features import Contexts, Encoded
 from swapcal.kernels.encode import CLIP, SAMPLE, WINSOR, blank_past, encode_rows
 
@@ -230,7 +231,7 @@ def test_state_survives_json_and_goes_on_exactly(frame: Any) -> None:
     contexts = Contexts(scores=["p_model"], products=[("city", "p_model")], fourier=3)
     contexts.encode(frame.iloc[:200])
     arrays, manifest = contexts.to_state()
-    twin = Contexts.from_state(arrays, json.loads(json.dumps(manifest)))
+    twin = Contexts.from_state(State(arrays, json.loads(json.dumps(manifest))))
     assert_same(contexts.encode(frame.iloc[200:]), twin.encode(frame.iloc[200:]))
     assert contexts.names == twin.names
 

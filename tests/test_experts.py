@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from swapcal.archive import State
 from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR
 from swapcal.live.experts import Experts, as_model, expert_names, expert_weights
 from tests.reference_experts import ReferenceExperts
@@ -190,7 +191,7 @@ def test_state_goes_on_exactly(stream: Any) -> None:
     experts = Experts(2)
     play(experts, keys[:150], values[:150], given[:150], *immediate(y[:150]))
     arrays, manifest = experts.to_state()
-    twin = Experts.from_state(arrays, json.loads(json.dumps(manifest)))
+    twin = Experts.from_state(State(arrays, json.loads(json.dumps(manifest))))
     rest = (keys[150:], values[150:], given[150:], *immediate(y[150:]))
     np.testing.assert_array_equal(play(experts, *rest)[1], play(twin, *rest)[1])
 
@@ -199,7 +200,7 @@ def test_sums_of_squares_are_kept_where_the_weights_are_zero() -> None:
     experts = Experts()
     experts._bank.linear[7, 11] = 0.5
     arrays, manifest = experts.to_state()
-    assert Experts.from_state(arrays, manifest)._bank.linear[7, 11] == np.float32(0.5)
+    assert Experts.from_state(State(arrays, manifest))._bank.linear[7, 11] == np.float32(0.5)
 
 
 def test_names_and_weights_match() -> None:

@@ -15,16 +15,10 @@ import pytest
 from swapcal import Forecaster
 from swapcal.engine import state as memory
 from swapcal.live import ExpiredIdError, Live, UnknownIdError, ledger
-from swapcal.live.ledger import Ledger, Limits, Open
+from swapcal.live.ledger import Ledger, Limits
 from tests.checks import snapshot, stream
 
 RECORD = {"v": 1.0}
-NOTHING = np.zeros(0)
-
-
-def entry(id: Any, issued: int, time: float = math.nan, due: float = math.nan) -> Open:
-    keys = NOTHING.astype(np.uint64)
-    return Open(id, NOTHING, NOTHING, keys, NOTHING, NOTHING, NOTHING, issued, time=time, due=due)
 
 
 @pytest.mark.parametrize("how", ["run", "scheduled", "one by one"])
@@ -78,11 +72,20 @@ def test_the_oldest_labels_are_forgotten_first(monkeypatch: Any) -> None:
 
 def test_due_labels_come_in_order_of_arrival_then_of_issue() -> None:
     ledger = Ledger()
-    ledger.admit([entry("a", 0, 1, 9), entry("b", 1, 1, 7), entry("c", 2, 1, 7), entry("d", 3, 1)])
-    assert ledger.earliest_due() == 7
-    assert [found.id for found in ledger.pop_due(7)] == []
-    assert [found.id for found in ledger.pop_due(9.5)] == ["b", "c", "a"]
-    assert ledger.earliest_due() == math.inf
+    for id, due in (("a", 9), ("b", 7), ("c", 7)):
+        ledger.admit(id, 1, due=due, y=1)
+    ledger.admit("d", 1)
+    assert learned(ledger, 7) == []
+    assert learned(ledger, 9.5) == ["b", "c", "a"]
+    assert not ledger.expects()
+
+
+def learned(ledger: Ledger, before: float) -> list[Any]:
+    found = []
+    for slot in ledger.fall_due(before):
+        found.append(ledger.ids[slot])
+        ledger.close(slot)
+    return found
 
 
 def test_at_the_limit_the_oldest_forecast_expires(tmp_path: Path) -> None:

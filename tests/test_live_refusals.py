@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from swapcal.features import Contexts, Encoded
-from swapcal.live import ConflictingLabelError, Live, keeping
+from swapcal.live import ConflictingLabelError, Live
 
 GOOD = {"shop": "a", "price": 3.0, "p": 0.4, "tag": "x"}
 TIMES = [1.0, 2.0, 3.0]
@@ -29,10 +29,10 @@ def saved(live: Live, folder: Path) -> bytes:
 
 def state(live: Live) -> Any:
     """Return every bit that matters, faster than saving it."""
-    bank = {f"bank {name}": array for name, array in live._mind.bank._bank._asdict().items()}
+    bank = {f"bank {name}": array for name, array in live._learner.experts._bank._asdict().items()}
     contexts, described = live.contexts.to_state()
-    engine, settings = live._mind.forecaster.to_state() if live._mind.forecaster is not None else ({}, {})
-    ledger, counts = keeping.to_state(live._ledger)
+    engine, settings = live._learner.forecaster.to_state() if live._learner.forecaster is not None else ({}, {})
+    ledger, counts = live._ledger.to_state()
     arrays = {
         name: (a.dtype, a.shape, zlib.crc32(a.tobytes())) for name, a in (bank | contexts | engine | ledger).items()
     }

@@ -21,10 +21,14 @@ def test_river_approves(check: Any) -> None:
 
 
 def remembered(model: LiveClassifier) -> Any:
-    mind = model.live._mind
-    assert mind.forecaster is not None
-    arrays = {**mind.contexts.to_state()[0], **mind.bank.to_state()[0], **mind.forecaster._state._asdict()}
-    return {name: array.tobytes() for name, array in arrays.items()}, mind.contexts.to_state()[1], model.live.status()
+    learner = model.live._learner
+    assert learner.forecaster is not None
+    arrays = {**learner.contexts.to_state()[0], **learner.experts.to_state()[0], **learner.forecaster._state._asdict()}
+    return (
+        {name: array.tobytes() for name, array in arrays.items()},
+        learner.contexts.to_state()[1],
+        model.live.status(),
+    )
 
 
 def test_predicting_changes_nothing() -> None:

@@ -3,5 +3,6 @@
 from swapcal.archive.container import read, write
 from swapcal.archive.files import put_text, replacing
 from swapcal.archive.kind import ArchiveError, Kind
+from swapcal.archive.state import State, nested, part
 
-__all__ = ["ArchiveError", "Kind", "put_text", "read", "replacing", "write"]
+__all__ = ["ArchiveError", "Kind", "State", "nested", "part", "put_text", "read", "replacing", "write"]

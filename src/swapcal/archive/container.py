@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from swapcal.archive.files import Name, kind_of, replacing
 from swapcal.archive.kind import ArchiveError, Arrays, Kind, Settings, Shape
+from swapcal.archive.state import State
 
 FORMAT = 2
 MANIFEST = "manifest"
@@ -37,8 +38,8 @@ def write(path: Name, kind: Kind, arrays: Arrays, settings: Settings) -> None:
             raise ArchiveError(f"{path}: nothing written, it could not be read again: {error}") from None
 
 
-def read(path: Name, kind: Kind) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return (arrays, settings) of a file that `write` made of this kind, or say what is wrong."""
+def read(path: Name, kind: Kind) -> State:
+    """Return the state in a file that `write` made of this kind, or say what is wrong."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):  # opening a fifo would wait for a writer
         refusal = f"given a {kind_of(mode)}, expected a regular file"
@@ -63,8 +64,8 @@ def pack(file: BinaryIO, kind: str, version: int, arrays: Arrays, settings: Sett
                 member.write(_octets(array))
 
 
-def unpack(file: BinaryIO, kind: Kind) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return (arrays, settings) of a container of this kind: names and sizes first, then data, then consistency."""
+def unpack(file: BinaryIO, kind: Kind) -> State:
+    """Return the state in a container of this kind: names and sizes first, then data, then consistency."""
     try:
         return _unpack(file, kind)
     except ArchiveError:
@@ -73,7 +74,7 @@ def unpack(file: BinaryIO, kind: Kind) -> tuple[dict[str, NDArray[Any]], dict[st
         raise ArchiveError(f"not a readable swapcal state file ({type(error).__name__}: {error})") from None
 
 
-def _unpack(file: BinaryIO, kind: Kind) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _unpack(file: BinaryIO, kind: Kind) -> State:
     with zipfile.ZipFile(file) as box:
         members = _members(box, file.seek(0, io.SEEK_END))
         manifest = _manifest(box, members)
@@ -86,7 +87,7 @@ def _unpack(file: BinaryIO, kind: Kind) -> tuple[dict[str, NDArray[Any]], dict[s
     if manifest["digest"] != _digest(kind.name, kind.version, settings, arrays):
         raise ArchiveError("contents do not match their checksum; the file is damaged")
     kind.check_contents(arrays, settings)
-    return arrays, dict(settings)
+    return State(arrays, dict(settings))
 
 
 def _members(box: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:

@@ -163,11 +163,6 @@ def below(prefix: str, fields: Fields) -> dict[str, Field]:
     return {f"{prefix}.{name}": f._replace(shape=tuple(map(own, f.shape))) for name, f in fields.items()}
 
 
-def part(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `below` put under a name, by their own names."""
-    return {name.removeprefix(f"{prefix}."): a for name, a in arrays.items() if name.startswith(f"{prefix}.")}
-
-
 def rule_faults(rules: Mapping[str, Rule], settings: Any) -> Iterator[str]:
     """Yield which settings are missing, unknown, or not what their rule says."""
     if not isinstance(settings, dict):

@@ -18,10 +18,10 @@ from swapcal.archive.kind import (
     is_number,
     is_text,
     optional,
-    part,
     real,
     whole,
 )
+from swapcal.archive.state import State, part
 from swapcal.batch.features import Category
 from swapcal.batch.layout import width_of
 from swapcal.engine.certificate import Certificate
@@ -72,14 +72,15 @@ def fields(settings: Settings) -> dict[str, Field]:
 
 def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     """Yield what is wrong with a model's parts, and with how they fit together."""
+    state = State(dict(arrays), dict(settings))
     yield from _feature_faults(settings["features"])
     sizes = [Category(**entry).size for entry in settings["features"]["categories"]]
     numbers = len(settings["features"]["numeric"]) + sum(place >= 0 for place in settings["features"]["flag"])
     for name in ("correction",) if settings["base"] is None else ("correction", "scorer"):
-        yield from _design_faults(name, part(name, arrays), numbers, sizes)
-    layout: dict[str, Any] = part("layout", arrays)
+        yield from _design_faults(name, part(state, name).arrays, numbers, sizes)
+    layout: dict[str, Any] = part(state, "layout").arrays
     yield from _layout_faults(layout, numbers, sizes, arrays["mixture.pool"].shape[1])
-    yield from _mixture_faults(part("mixture", arrays), width_of(Layout(**layout)))
+    yield from _mixture_faults(part(state, "mixture").arrays, width_of(Layout(**layout)))
     expected = {field.name for field in fields_of(Certificate)}
     if set(settings["certificate"]) != expected:
         yield f"certificate: given {sorted(settings['certificate'])}, expected {sorted(expected)}"

@@ -1,7 +1,7 @@
 """Model: a table and its labels in, swap-multicalibrated probabilities for any table of the same columns out."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from swapcal import archive, bounds
-from swapcal.archive.kind import part
+from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
 from swapcal.batch.correction import Correction, Scorer, logit, plan
 from swapcal.batch.features import Features, Name, Rows, Source
@@ -248,12 +248,14 @@ class Model:
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write what prediction needs to one file."""
-        arrays: dict[str, Any] = _unfolded("correction", self.correction)
-        if self.scorer is not None:
-            arrays |= _unfolded("scorer", self.scorer.correction)
-        arrays |= {f"layout.{name}": np.asarray(value) for name, value in self.layout._asdict().items()}
-        mixture = self.mixture
-        arrays |= {f"mixture.{name}": getattr(mixture, name) for name in ("pool", "members", "z", "counts")}
+        places = {name: np.asarray(value) for name, value in self.layout._asdict().items()}
+        mixture = {name: getattr(self.mixture, name) for name in ("pool", "members", "z", "counts")}
+        parts = nested(
+            correction=_to_state(self.correction),
+            scorer=None if self.scorer is None else _to_state(self.scorer.correction),
+            layout=State(places, {}),
+            mixture=State(mixture, {}),
+        )
         settings = {
             "features": self.features.manifest(),
             "base": None if self.scorer is None else self.scorer.base,
@@ -262,21 +264,22 @@ class Model:
             "notes": self.notes,
             "certificate": self.certificate.as_dict(),
         }
-        archive.write(path, FILE, arrays, settings)
+        archive.write(path, FILE, parts.arrays, settings)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Model":
         """Return the model saved at `path`; it predicts as the original did, and learns no more."""
-        arrays, manifest = archive.read(path, FILE)
+        state = archive.read(path, FILE)
+        manifest = state.manifest
         try:
-            places: dict[str, Any] = part("layout", arrays)
+            places: dict[str, Any] = part(state, "layout").arrays
             layout = Layout(**places)._replace(number_size=float(places["number_size"]))
             base, features = manifest["base"], Features.from_manifest(manifest["features"])
-            scorer = None if base is None else Scorer(_folded("scorer", arrays), base)
-            model = cls(features, scorer, _folded("correction", arrays), layout)
+            scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
+            model = cls(features, scorer, _from_state(part(state, "correction")), layout)
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
-            model._mixture = Mixture(**part("mixture", arrays), dim=width_of(layout))
+            model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
             model._certificate = Certificate(**manifest["certificate"])
         except (TypeError, ValueError) as error:
             raise archive.ArchiveError(f"{path}: {error}") from None
@@ -308,12 +311,11 @@ class Model:
         return X
 
 
-def _unfolded(prefix: str, correction: Correction) -> dict[str, Any]:
-    design = {f"{prefix}.{name}": value for name, value in correction.design._asdict().items()}
-    return design | {f"{prefix}.coefficients": correction.coefficients}
+def _to_state(correction: Correction) -> State:
+    return State(correction.design._asdict() | {"coefficients": correction.coefficients}, {})
 
 
-def _folded(prefix: str, arrays: Mapping[str, Any]) -> Correction:
-    found = part(prefix, arrays)
-    coefficients = found.pop("coefficients")
-    return Correction(Design(**found), coefficients)
+def _from_state(state: State) -> Correction:
+    design: dict[str, Any] = dict(state.arrays)
+    coefficients = design.pop("coefficients")
+    return Correction(Design(**design), coefficients)

@@ -41,6 +41,9 @@ def forecast(
     time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not go back.")] = None,
     id: Annotated[str | None, typer.Option(help="Column that names each row; ids determine the draws.")] = None,
     label_time: Annotated[str | None, typer.Option(help="Column with the time each label became known.")] = None,
+    matures: Annotated[
+        str | None, typer.Option(help="Column with the time by which each label would be known whatever it is.")
+    ] = None,
     groups: options.Groups = None,
     score: Annotated[
         list[str] | None,
@@ -65,15 +68,17 @@ def forecast(
     """Forecast each row, then learn its label, in the order of the file.
 
     Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
-    --time and --label-time a label is learned only once it is known. Ctrl-C keeps the forecasts made so far and a state
-    to go on from. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
+    --time and --label-time a label is learned only once it is known; with --matures, where some labels are known
+    earlier than others could be, not before that time either. Ctrl-C keeps the forecasts made so far and a state to go
+    on from. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
     with running("forecast") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect([file], {"--out": out, "--report": report, "--state": state})
-        if label_time and not time:
-            raise InputError("--label-time needs --time")
+        for option, given in (("--label-time", label_time), ("--matures", matures)):
+            if given and not time:
+                raise InputError(f"{option} needs --time")
         roles = Roles(
-            target, time, id, label_time, scored(score, source.columns),
+            target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
         )  # fmt: skip
         live = open_live(roles, state, seed)
@@ -163,6 +168,7 @@ def run_stream(live: Live, stream: Stream, out: str | None, run: Run, *, keep: b
                 encoded, stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
                 time=None if stream.time is None else stream.time[cut],
                 label_time=None if stream.label_time is None else stream.label_time[cut],
+                matures=None if stream.matures is None else stream.matures[cut],
             )  # fmt: skip
             tally.add(trace, stream.y[cut], keep=keep)
             write(_rows(stream, trace, cut))
@@ -258,5 +264,6 @@ def show_summary(run: Run, live: Live, stream: Stream, tally: Tally) -> None:
     status = live.status()
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
     late = f"mean delay {status.mean_delay:,.1f} forecasts{wait}" if status.labels else "no label yet"
-    run.say(f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open); {late}")
+    held = f", {status.held:,} of them held until they mature" if status.held else ""
+    run.say(f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open{held}); {late}")
     stream.say_skipped(run)

@@ -29,6 +29,7 @@ class Roles:
     time: str | None = None
     id: str | None = None
     label_time: str | None = None
+    matures: str | None = None
     scores: dict[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Roles:
 
     def special(self) -> list[str]:
         """Return the columns that are no features."""
-        return [name for name in (self.target, self.time, self.id, self.label_time) if name]
+        return [name for name in (self.target, self.time, self.id, self.label_time, self.matures) if name]
 
     def named(self) -> list[str]:
         """Return every column named by the user that must exist."""
@@ -88,6 +89,7 @@ class Stream:
     ids: list[Any] | None
     time: Array | None
     label_time: Array | None
+    matures: Array | None
     shown: dict[str, Any]
     """columns copied to the output"""
     skipped: dict[str, int]
@@ -113,28 +115,33 @@ def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | Non
     y = _labels(table[roles.target], roles.target, bad, positive)
     time = _moments(table, roles.time, bad, source.dialect.dates)
     label_time = _moments(table, roles.label_time, bad, source.dialect.dates)
-    _check_clock(table, roles, time, label_time, bad)
+    matures = _moments(table, roles.matures, bad, source.dialect.dates)
+    _check_clock(table, roles, time, bad)
+    _check_not_before(table, roles, time, roles.label_time, label_time, "label", bad)
+    _check_not_before(table, roles, time, roles.matures, matures, "maturity", bad)
     _check_scores(table, roles, bad)
     if not skip:
         bad.refuse()
     if not bad.keep.any():
         raise InputError(f"{source.name}: none of {len(rows) + ragged:,} rows can be used; {bad.complaint}")
-    return _kept(table, roles, bad, y, time, label_time)
+    return _kept(table, roles, bad, y, [time, label_time, matures])
 
 
-def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, time: Array | None, label_time: Array | None) -> Stream:
+def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array | None]) -> Stream:
     keep = bad.keep
     if not keep.all():
         table = table.filter(pa.array(keep))
     shown = {name: table[name] for name in roles.special()}
+    time, label_time, matures = (None if each is None else each[keep] for each in moments)
     features = table.drop_columns([*dict.fromkeys([*roles.special(), *roles.drop])])
     return Stream(
         features,
         bad.rows[keep],
         y[keep],
         None if roles.id is None else table[roles.id].to_pylist(),
-        None if time is None else time[keep],
-        None if label_time is None else label_time[keep],
+        time,
+        label_time,
+        matures,
         shown,
         bad.reasons,
     )
@@ -175,7 +182,7 @@ def _moments(table: pa.Table, name: str | None, bad: Bad, order: str) -> Array |
     return times
 
 
-def _check_clock(table: pa.Table, roles: Roles, time: Array | None, label_time: Array | None, bad: Bad) -> None:
+def _check_clock(table: pa.Table, roles: Roles, time: Array | None, bad: Bad) -> None:
     if roles.time is None or time is None:
         return
     spelt = _spelt(table[roles.time])
@@ -183,10 +190,16 @@ def _check_clock(table: pa.Table, roles: Roles, time: Array | None, label_time: 
     latest = np.maximum.accumulate(np.where(bad.keep, time, -np.inf))
     reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected the order of time"
     bad.mark(time < latest, reason, spelt)
-    if roles.label_time is not None and label_time is not None:
-        label = _spelt(table[roles.label_time])
-        reason = f"column {roles.label_time!r}: given {VALUE}, expected no label before its forecast"
-        bad.mark(label_time < time, reason, lambda row: f"{label(row)} for a forecast at {spelt(row)}")
+
+
+def _check_not_before(
+    table: pa.Table, roles: Roles, time: Array | None, name: str | None, moments: Array | None, noun: str, bad: Bad
+) -> None:
+    if roles.time is None or time is None or name is None or moments is None:
+        return
+    spelt, later = _spelt(table[roles.time]), _spelt(table[name])
+    reason = f"column {name!r}: given {VALUE}, expected no {noun} before its forecast"
+    bad.mark(moments < time, reason, lambda row: f"{later(row)} for a forecast at {spelt(row)}")
 
 
 def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:

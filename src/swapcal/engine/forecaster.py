@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal import archive, bounds, inputs
 from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
+from swapcal.archive.state import State
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import schema as layout
@@ -31,8 +32,8 @@ from swapcal.kernels.state import (
     RIDGE_LEARNER,
     UPDATES,
     VAW_LEARNER,
-    State,
 )
+from swapcal.kernels.state import State as Memory
 
 Levels = str | int | ArrayLike
 
@@ -273,6 +274,34 @@ class Forecaster:
         self._dim = int(dim)
 
     @guarded
+    def set_ridge(self, ridge: float) -> None:
+        """Take another λ, as if constructed with it, but let levels refine as before; refused once a label was learned.
+
+        Examples
+        --------
+        >>> forecaster = Forecaster(dim=2)
+        >>> forecaster.set_ridge(100.0)
+        >>> forecaster.certificate().rounds
+        0
+        """
+        if self.rounds:
+            raise ValueError(f"ridge: given after {self.rounds} labels, expected before the first")
+        self._state = memory.with_ridge(self._state, inputs.positive("ridge", ridge))
+
+    @guarded
+    def play(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array) -> None:
+        """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
+
+        For callers that keep tickets in arrays of their own; nothing is checked.
+        """
+        self._advance(X, y, events, tickets, self._blank_mixes(len(X)))
+
+    @property
+    def owner(self) -> str:
+        """What forecasts of this forecaster say they are from."""
+        return self._owner
+
+    @guarded
     def certificate(self) -> Certificate:
         """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them."""
         adaptive = bool(self._state.codes[CODES_ADAPTIVE])
@@ -289,10 +318,10 @@ class Forecaster:
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> Self:
         """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
-        return cls.from_state(*archive.read(path, FILE))
+        return cls.from_state(archive.read(path, FILE))
 
-    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return (arrays, settings) as `save` writes them."""
+    def to_state(self) -> State:
+        """Return the state as `save` writes it."""
         settings = {
             "dim": self._dim,
             "learner": self._learner,
@@ -300,13 +329,13 @@ class Forecaster:
             "uniform": self._uniform,
             "owner": self._owner,
         }
-        return self._state._asdict(), settings
+        return State(self._state._asdict(), settings)
 
     @classmethod
-    def from_state(cls, arrays: Arrays, settings: Settings) -> Self:
+    def from_state(cls, state: State) -> Self:
         """Rebuild from `to_state`; `faults` must have found nothing."""
-        self = cls.__new__(cls)
-        self._state = State(**arrays)
+        self, settings = cls.__new__(cls), state.manifest
+        self._state = Memory(**state.arrays)
         self._scratch = memory.scratch(self._state)
         self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
         self._uniform, self._owner = settings["uniform"], settings["owner"]

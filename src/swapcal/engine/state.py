@@ -96,6 +96,18 @@ def with_width(state: State, dim: int) -> State:
     return state._replace(scale=_wider(state.scale, extra, 1.0 / state.knobs[START]), **wide)
 
 
+def with_ridge(state: State, ridge: float) -> State:
+    """Return memory that has learned nothing as if allocated with another λ; levels refine as before.
+
+    A larger λ must not hold the levels back too: rounding costs what it costs, however slowly the learners move.
+    """
+    knobs = state.knobs.copy()
+    knobs[RIDGE] = ridge
+    if state.codes[CODES_LEARNER] != ONS_LEARNER:
+        knobs[START] = ridge
+    return state._replace(knobs=knobs, scale=np.full_like(state.scale, 1.0 / knobs[START]))
+
+
 def _wider(array: Array, extra: int, fill: float) -> Array:
     return np.hstack([array, np.full((len(array), extra), fill)])
 

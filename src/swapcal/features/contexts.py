@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
@@ -330,8 +331,8 @@ class Contexts:
         return names + [name for pair in self.settings["products"] for name in pair]
 
     @guarded
-    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return (arrays, manifest) from which `from_state` rebuilds this object exactly."""
+    def to_state(self) -> State:
+        """Return the state from which `from_state` rebuilds this object exactly."""
         arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._past._asdict().items()}
         manifest = {
             "settings": self.settings | {name: [*self.settings[name].items()] for name in ORDERED},
@@ -341,11 +342,12 @@ class Contexts:
             "spread": self._spread,
             "frozen": self.frozen,
         }
-        return arrays, manifest
+        return State(arrays, manifest)
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Contexts":
+    def from_state(cls, state: State) -> "Contexts":
         """Rebuild from `to_state`; `swapcal.features.file.faults` must have found nothing."""
+        arrays, manifest = state
         settings = dict(manifest["settings"])
         contexts = cls(**settings | {name: dict(settings[name]) for name in ORDERED})
         contexts._columns = {entry["name"]: Column.from_manifest(entry) for entry in manifest["columns"]}

@@ -73,8 +73,8 @@ class Bank(NamedTuple):
     """[labels known, their sum, lag]"""
 
 
-class Desk(NamedTuple):
-    """Work space for one row: its features, and what the experts say of it."""
+class Workspace(NamedTuple):
+    """Working room for one row: its features, and what the experts say of it."""
 
     slots: Integers
     amounts: Single
@@ -92,23 +92,23 @@ class Desk(NamedTuple):
 
 
 @inlined
-def list_features(keys: Keys, values: Array, desk: Desk) -> int:
+def list_features(keys: Keys, values: Array, work: Workspace) -> int:
     """List a row's features with a bias; return their number."""
-    desk.slots[0] = np.int64(BIAS & LINEAR_MASK)
-    desk.pair_slots[0] = np.int64(BIAS & PAIR_MASK)
-    desk.amounts[0] = 1.0
+    work.slots[0] = np.int64(BIAS & LINEAR_MASK)
+    work.pair_slots[0] = np.int64(BIAS & PAIR_MASK)
+    work.amounts[0] = 1.0
     n = 1
     for k in range(keys.shape[0]):
         if values[k] != 0.0:
-            desk.slots[n] = np.int64(keys[k] & LINEAR_MASK)
-            desk.pair_slots[n] = np.int64(keys[k] & PAIR_MASK)
-            desk.amounts[n] = values[k]
+            work.slots[n] = np.int64(keys[k] & LINEAR_MASK)
+            work.pair_slots[n] = np.int64(keys[k] & PAIR_MASK)
+            work.amounts[n] = values[k]
             n += 1
     return n
 
 
 @inlined
-def list_pairs(keys: Keys, desk: Desk, n: int) -> int:
+def list_pairs(keys: Keys, work: Workspace, n: int) -> int:
     """Append the pairs of columns' symbols; return the number of features and pairs."""
     columns = min(keys.shape[0] // ENTRIES, CROSSED)
     for a in range(columns):
@@ -119,31 +119,31 @@ def list_pairs(keys: Keys, desk: Desk, n: int) -> int:
                 right = keys[ENTRIES * b]
                 if right != NO_SYMBOL:
                     # keys are well mixed already: one multiplication spreads their sum over the high bits
-                    desk.pair_slots[n] = np.int64(((left + right) * MIX_1) >> PAIR_SHIFT)
+                    work.pair_slots[n] = np.int64(((left + right) * MIX_1) >> PAIR_SHIFT)
                     n += 1
     return n
 
 
 @inlined
-def scale_features(desk: Desk, features: int, total: int) -> None:
-    """Give the features, and the features with pairs, unit norm; every pair has the amount desk.amount[0]."""
+def scale_features(work: Workspace, features: int, total: int) -> None:
+    """Give the features, and the features with pairs, unit norm; every pair has the amount work.amount[0]."""
     squares = np.float32(0.0)
     for k in range(features):
-        squares += desk.amounts[k] * desk.amounts[k]
+        squares += work.amounts[k] * work.amounts[k]
     single = ONE / np.sqrt(squares)
     both = ONE / np.sqrt(squares + np.float32(total - features))
-    desk.amount[0] = both
+    work.amount[0] = both
     for k in range(features):
-        desk.pair_amounts[k] = both * desk.amounts[k]
-        desk.amounts[k] *= single
+        work.pair_amounts[k] = both * work.amounts[k]
+        work.amounts[k] *= single
 
 
 @inlined
-def linear_margins(weights: Single, desk: Desk) -> None:
+def linear_margins(weights: Single, work: Workspace) -> None:
     """Sum weight times feature for every linear expert, in registers."""
     m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = m8 = m9 = np.float32(0.0)
-    for k in range(desk.sizes[0]):
-        s, a = desk.slots[k], desk.amounts[k]
+    for k in range(work.sizes[0]):
+        s, a = work.slots[k], work.amounts[k]
         m0 += weights[s, 0] * a
         m1 += weights[s, 1] * a
         m2 += weights[s, 2] * a
@@ -155,45 +155,45 @@ def linear_margins(weights: Single, desk: Desk) -> None:
         m8 += weights[s, 8] * a
         m9 += weights[s, 9] * a
     for e, m in enumerate((m0, m1, m2, m3, m4, m5, m6, m7, m8, m9)):
-        desk.margins[e] = m
+        work.margins[e] = m
 
 
 @inlined
-def paired_margins(weights: Single, desk: Desk) -> None:
+def paired_margins(weights: Single, work: Workspace) -> None:
     """Sum weight times feature or pair for every paired expert, in registers."""
     m0 = m1 = m2 = m3 = m4 = np.float32(0.0)
-    for k in range(desk.sizes[0], desk.sizes[1]):
-        s = desk.pair_slots[k]
+    for k in range(work.sizes[0], work.sizes[1]):
+        s = work.pair_slots[k]
         m0 += weights[s, 0]
         m1 += weights[s, 1]
         m2 += weights[s, 2]
         m3 += weights[s, 3]
         m4 += weights[s, 4]
     for e, m in enumerate((m0, m1, m2, m3, m4)):
-        desk.margins[LINEAR + e] = m * desk.amount[0]
+        work.margins[LINEAR + e] = m * work.amount[0]
     m0 = m1 = m2 = m3 = m4 = np.float32(0.0)
-    for k in range(desk.sizes[0]):
-        s, a = desk.pair_slots[k], desk.pair_amounts[k]
+    for k in range(work.sizes[0]):
+        s, a = work.pair_slots[k], work.pair_amounts[k]
         m0 += weights[s, 0] * a
         m1 += weights[s, 1] * a
         m2 += weights[s, 2] * a
         m3 += weights[s, 3] * a
         m4 += weights[s, 4] * a
     for e, m in enumerate((m0, m1, m2, m3, m4)):
-        desk.margins[LINEAR + e] += m
+        work.margins[LINEAR + e] += m
 
 
 @inlined
-def look(bank: Bank, keys: Keys, values: Array, desk: Desk) -> None:
-    """Put a row on the desk: its features, and every expert's margin."""
-    desk.sizes[0] = list_features(keys, values, desk)
-    desk.sizes[1] = list_pairs(keys, desk, desk.sizes[0])
-    scale_features(desk, desk.sizes[0], desk.sizes[1])
-    linear_margins(bank.linear, desk)
-    paired_margins(bank.paired, desk)
+def look(bank: Bank, keys: Keys, values: Array, work: Workspace) -> None:
+    """Look at a row: its features, and every expert's margin."""
+    work.sizes[0] = list_features(keys, values, work)
+    work.sizes[1] = list_pairs(keys, work, work.sizes[0])
+    scale_features(work, work.sizes[0], work.sizes[1])
+    linear_margins(bank.linear, work)
+    paired_margins(bank.paired, work)
     for e in range(EXPERTS):
-        margin = min(max(desk.margins[e], -MARGIN), MARGIN)
-        desk.chances[e] = ONE / (ONE + np.exp(-margin))
+        margin = min(max(work.margins[e], -MARGIN), MARGIN)
+        work.chances[e] = ONE / (ONE + np.exp(-margin))
 
 
 @inlined
@@ -213,11 +213,11 @@ def log_odds(p: float) -> float:
 
 
 @inlined
-def list_inputs(desk: Desk, given: Array, inputs: Array) -> None:
+def list_inputs(work: Workspace, given: Array, inputs: Array) -> None:
     """Write the stack's inputs: 1, the experts' logits, the users' logits."""
     inputs[0] = 1.0
     for e in range(EXPERTS):
-        inputs[1 + e] = bounded(desk.margins[e], LOGIT)
+        inputs[1 + e] = bounded(work.margins[e], LOGIT)
     for s in range(given.shape[0]):
         inputs[1 + EXPERTS + s] = log_odds(given[s])
 
@@ -277,23 +277,23 @@ def blended(bank: Bank, memory: Array) -> float:
 
 
 @inlined
-def forecast_row(bank: Bank, desk: Desk, given: Array, memory: Array, probabilities: Array) -> None:
+def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, probabilities: Array) -> None:
     """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
-    list_inputs(desk, given, memory)
+    list_inputs(work, given, memory)
     inputs, known = bank.weights.shape[0], bank.counts[KNOWN]
     memory[inputs + SAID_STACK] = stacked(bank, memory)
     memory[inputs + SAID_BASE] = np.log((bank.counts[ONES] + 0.5) / (known - bank.counts[ONES] + 0.5))
     memory[inputs + SAID_KNOWN] = known
     probabilities[0] = blended(bank, memory)
     for e in range(EXPERTS):
-        probabilities[1 + e] = desk.chances[e]
+        probabilities[1 + e] = work.chances[e]
 
 
 @inlined
-def learn_linear(table: Single, desk: Desk, errors: Single) -> None:
+def learn_linear(table: Single, work: Workspace, errors: Single) -> None:
     """Step the linear experts along their gradients."""
-    for k in range(desk.sizes[0]):
-        s, a = desk.slots[k], desk.amounts[k]
+    for k in range(work.sizes[0]):
+        s, a = work.slots[k], work.amounts[k]
         for e in range(LINEAR_SGD):
             table[s, e] += RATES[e] * errors[e] * a
         for e in range(LINEAR_SGD, LINEAR):
@@ -316,22 +316,22 @@ def step_paired(table: Single, s: int, a: float, errors: Single) -> None:
 
 
 @inlined
-def learn_paired(table: Single, desk: Desk, errors: Single) -> None:
+def learn_paired(table: Single, work: Workspace, errors: Single) -> None:
     """Step the experts that see pairs along their gradients."""
-    for k in range(desk.sizes[0]):
-        step_paired(table, desk.pair_slots[k], desk.pair_amounts[k], errors)
-    amount = desk.amount[0]
-    for k in range(desk.sizes[0], desk.sizes[1]):
-        step_paired(table, desk.pair_slots[k], amount, errors)
+    for k in range(work.sizes[0]):
+        step_paired(table, work.pair_slots[k], work.pair_amounts[k], errors)
+    amount = work.amount[0]
+    for k in range(work.sizes[0], work.sizes[1]):
+        step_paired(table, work.pair_slots[k], amount, errors)
 
 
 @inlined
-def learn_bank(bank: Bank, desk: Desk, y: float) -> None:
-    """Let every expert learn the label of the row on the desk; its margins become its errors."""
+def learn_bank(bank: Bank, work: Workspace, y: float) -> None:
+    """Let every expert learn the label of the row looked at last; its margins become its errors."""
     for e in range(EXPERTS):
-        desk.margins[e] = y - desk.chances[e]
-    learn_linear(bank.linear, desk, desk.margins)
-    learn_paired(bank.paired, desk, desk.margins)
+        work.margins[e] = y - work.chances[e]
+    learn_linear(bank.linear, work, work.margins)
+    learn_paired(bank.paired, work, work.margins)
 
 
 @inlined
@@ -413,7 +413,7 @@ def run_experts(
     labels: Array,
     memory: Array,
     probabilities: Array,
-    desk: Desk,
+    work: Workspace,
 ) -> None:
     """Go through events in order: rows[k] is forecast where labels[k] is NaN, and learns its label elsewhere.
 
@@ -421,18 +421,18 @@ def run_experts(
     what was said of the row, and probabilities (n, 1+EXPERTS). A label may come any time after its row's forecast;
     experts learn it with the features they saw.
     """
-    on_desk = -1
+    looked_at = -1
     for k in range(rows.shape[0]):
         row = rows[k]
-        if row != on_desk:
-            look(bank, keys[row], values[row], desk)
+        if row != looked_at:
+            look(bank, keys[row], values[row], work)
         if np.isnan(labels[k]):
-            forecast_row(bank, desk, given[row], memory[row], probabilities[row])
-            on_desk = row
+            forecast_row(bank, work, given[row], memory[row], probabilities[row])
+            looked_at = row
         else:
-            learn_bank(bank, desk, labels[k])
-            learn_blend(bank, memory[row], labels[k], desk.gain)
-            on_desk = -1
+            learn_bank(bank, work, labels[k])
+            learn_blend(bank, memory[row], labels[k], work.gain)
+            looked_at = -1
 
 
 @jit

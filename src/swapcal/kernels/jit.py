@@ -91,5 +91,5 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
-        # Read before the signatures, which in a stale cache may name structures that are no more.
-        self._cache_file._version += STAMP
+        # numba compares this before it reads the rest, which may hold types that this version no longer has
+        self._cache_file._version = f"{self._cache_file._version} {STAMP}"

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
+from swapcal.archive.state import State
 from swapcal.arrays import Array
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
@@ -28,7 +29,7 @@ from swapcal.kernels.experts import (
     RATES,
     SAID,
     Bank,
-    Desk,
+    Workspace,
     run_experts,
 )
 
@@ -123,7 +124,7 @@ class Experts:
             np.zeros(n + 1),
             np.zeros(3),
         )
-        self._desk = _desk(0, n)
+        self._work = _work(0, n)
 
     @property
     def memory_width(self) -> int:
@@ -155,22 +156,23 @@ class Experts:
         probabilities: Array,
     ) -> None:
         """Forecast and learn in any order of events; see `swapcal.kernels.experts.run_experts`."""
-        if keys.shape[1] > self._desk.slots.shape[0] - 1:
-            self._desk = _desk(keys.shape[1], self.memory_width)
-        run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._desk)
+        if keys.shape[1] > self._work.slots.shape[0] - 1:
+            self._work = _work(keys.shape[1], self.memory_width)
+        run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._work)
 
-    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return (arrays, manifest); the tables keep only rows that have learned something."""
+    def to_state(self) -> State:
+        """Return the state; the tables keep only rows that have learned something."""
         arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
         for name, experts in TABLES:
             table = getattr(self._bank, name)
             used = np.flatnonzero((table[:, :experts] != 0).any(axis=1) | (table[:, experts:] != TINY).any(axis=1))
             arrays |= {f"{name}_used": used, name: table[used]}
-        return arrays, {"scores": self.scores}
+        return State(arrays, {"scores": self.scores})
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> "Experts":
+    def from_state(cls, state: State) -> "Experts":
         """Rebuild from `to_state`; `faults` must have found nothing."""
+        arrays, manifest = state
         experts = cls(int(manifest["scores"]))
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
@@ -188,10 +190,10 @@ def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
     return table
 
 
-def _desk(entries: int, inputs: int) -> Desk:
+def _work(entries: int, inputs: int) -> Workspace:
     pairs = CROSSED * (CROSSED - 1) // 2
     total = 1 + entries + pairs
-    return Desk(
+    return Workspace(
         np.zeros(1 + entries, np.int64),
         np.zeros(1 + entries, np.float32),
         np.zeros(total, np.int64),

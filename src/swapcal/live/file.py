@@ -18,11 +18,11 @@ from swapcal.archive.kind import (
     keys,
     octets,
     optional,
-    part,
     real,
     rule_faults,
     whole,
 )
+from swapcal.archive.state import State, part
 from swapcal.engine import forecaster
 from swapcal.features import file as contexts_file
 from swapcal.kernels.checks import first_bad_context
@@ -40,8 +40,7 @@ from swapcal.kernels.state import (
 )
 from swapcal.live import experts
 from swapcal.live.experts import EXPERT_WEIGHT, expert_weights
-from swapcal.live.ids import is_id
-from swapcal.live.keeping import unpacked
+from swapcal.live.ids import is_id, unpacked
 
 LEDGER: dict[str, Field] = {
     "open.ticket": floats("open", "ticket"),
@@ -53,7 +52,10 @@ LEDGER: dict[str, Field] = {
     "open.widths": integers("open"),
     "open.issued": integers("open"),
     "open.fingerprint": keys("open"),
+    "open.since": integers("open"),
+    "open.arrived": integers("open"),
     "open.time": floats("open", finite=False),
+    "open.matures": floats("open", finite=False),
     "open.due": floats("open", finite=False),
     "open.y": floats("open", finite=False),
     "open.ids": octets("open names"),
@@ -65,6 +67,7 @@ RULES = {
     "engine": OBJECT,
     "models": TEXTS,
     "limits": OBJECT,
+    "patience": optional(whole(1)),
     "ledger": OBJECT,
     "contexts": OBJECT,
     "experts": OBJECT,
@@ -93,8 +96,9 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     """Yield what is wrong with a part, then what is wrong between them."""
     for rules, name in ((ENGINE, "engine"), (LIMITS, "limits"), (COUNTS, "ledger")):
         yield from rule_faults(rules, settings[name])
-    yield from contexts_file.faults(part("contexts", arrays), settings["contexts"])
-    yield from experts.faults(part("experts", arrays), settings["experts"])
+    whole_state = State(dict(arrays), dict(settings))
+    yield from contexts_file.faults(*part(whole_state, "contexts"))
+    yield from experts.faults(*part(whole_state, "experts"))
     own, models = settings["contexts"]["settings"], settings["models"]
     if len(own["scores"]) + len(models) != settings["experts"]["scores"]:
         yield f"scores: given {settings['experts']['scores']}, expected one for each score and model"
@@ -102,7 +106,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     if own["reserved"] != [[*pair] for pair in reserved.items()]:
         yield "reserved: given other coordinates than the experts' and models', expected those"
     if settings["forecaster"] is not None:
-        yield from _engine_faults(part("forecaster", arrays), settings)
+        yield from _engine_faults(part(whole_state, "forecaster").arrays, settings)
     elif len(arrays["open.ticket"]):
         yield "forecaster: given none, expected the one that issued the open forecasts"
     yield from _id_faults(arrays, settings)
@@ -150,17 +154,28 @@ def _open_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     issued = arrays["open.issued"]
     if issued[0] < 0 or issued[-1] >= settings["ledger"]["forecasts"] or (np.diff(issued) <= 0).any():
         yield "open.issued: given out of order, expected the order of forecasts"
-    yield from _ticket_faults(tickets, part("forecaster", arrays))
-    for name in ("time", "due"):
+    yield from _ticket_faults(tickets, arrays["forecaster.counts"], arrays["forecaster.z"])
+    for name in ("time", "matures", "due"):
         if np.isinf(arrays[f"open.{name}"]).any():
             yield f"open.{name}: given an infinite time"
     y = arrays["open.y"]
     if ((y < 0.0) | (y > 1.0)).any():
         yield "open.y: given a label outside [0, 1]"
+    yield from _turn_faults(arrays, settings["patience"], settings["ledger"]["forecasts"])
 
 
-def _ticket_faults(tickets: Any, engine: Arrays) -> Iterator[str]:
-    n, z = int(engine["counts"][LEVELS]), engine["z"]
+def _turn_faults(arrays: Arrays, patience: int | None, forecasts: int) -> Iterator[str]:
+    arrived, since, matures = arrays["open.arrived"], arrays["open.since"], arrays["open.matures"]
+    if not np.isin(arrived, (0, 1)).all() or np.isnan(arrays["open.y"][arrived == 1]).any():
+        yield "open.arrived: given a label that came and is not there, expected 0 or 1, and a label with 1"
+    if patience is None and np.isnan(matures[arrived == 1]).any():
+        yield "open.matures: given none for a label that is held, expected when it matures"
+    if (since < -1).any() or (since >= forecasts).any() or np.isnan(matures[since == -1]).any():
+        yield "open.since: given what is no forecast, expected the one from which the age counts, or -1"
+
+
+def _ticket_faults(tickets: Any, counts: Any, z: Any) -> Iterator[str]:
+    n = int(counts[LEVELS])
     for slot, level in ((T_SLOT_LOW, T_LOW), (T_SLOT_HIGH, T_HIGH)):
         places = tickets[:, slot]
         if (places < 0.0).any() or (places >= n).any() or (places != np.floor(places)).any():
@@ -172,4 +187,4 @@ def _ticket_faults(tickets: Any, engine: Arrays) -> Iterator[str]:
         yield "open.ticket: given a probability outside [0, 1]"
 
 
-FILE = Kind("live", 2, RULES, fields, faults)
+FILE = Kind("live", 3, RULES, fields, faults)

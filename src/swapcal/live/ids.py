@@ -1,8 +1,11 @@
 """Names of events: integers of any kind, and text."""
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swapcal.tables.columns import has_bytes
 
@@ -30,3 +33,14 @@ def is_id(id: Any) -> bool:
         return type(checked_id(id)) is type(id)
     except (TypeError, ValueError):
         return False
+
+
+def packed(ids: Iterable[Id]) -> NDArray[np.uint8]:
+    """Return ids as JSON, which tells 1 from "1"."""
+    return np.frombuffer(json.dumps([*ids]).encode(), np.uint8)
+
+
+def unpacked(octets: NDArray[np.uint8]) -> list[Id]:
+    """Return the ids that `packed` wrote."""
+    ids: list[Id] = json.loads(octets.tobytes())
+    return ids

@@ -1,108 +1,157 @@
-"""Contexts, experts, models and engine as one learner of encoded rows."""
+"""`Learner`: contexts, experts, models and engine as one learner of encoded rows."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.archive.kind import part
-from swapcal.arrays import Array
+from swapcal.archive.state import State, nested, part
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
 from swapcal.features import Contexts, Encoded
-from swapcal.inputs import EventKeys, event_keys
+from swapcal.inputs import event_keys
+from swapcal.kernels.checks import ROUNDING
 from swapcal.kernels.draw import counted
+from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import put_scores
-from swapcal.kernels.state import TICKET
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import Experts, Model, expert_names
 
-Records = Sequence[Mapping[str, Any]] | None
-Events = Sequence[object] | None
-Counts = NDArray[np.int64] | int
-
 BANK = len(expert_names())
-PIECE = 4096  # rows handled at once: enough to amortise calls, few enough to stay in cache
+# The ticket before anything is known: one half, surely.
+NO_KNOWLEDGE = np.zeros(TICKET)
+NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
 
 
-class Composition:
+@dataclass
+class Rows:
+    """What every learner saw of each row, and said of it."""
+
+    x: Array
+    dims: Integers
+    """coordinates that existed at each row; later ones are 0 there"""
+    keys: Keys
+    values: Array
+    scores: Array
+    """the users' and the models' probabilities"""
+    draws: Keys
+    """what the draws between levels know each row by"""
+    memory: Array
+    """what the experts need to learn the label"""
+    judged: Array
+    """the blend's, the experts' and the models' probabilities"""
+    ticket: Array
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+    def cut(self, a: int, b: int) -> "Rows":
+        """Return some of the rows, sharing memory."""
+        return Rows(*(getattr(self, field.name)[a:b] for field in fields(self)))
+
+
+class Learner:
     """What forecasts and learns, given rows that are encoded already; it knows no ids and no clocks."""
 
     def __init__(self, contexts: Contexts, models: dict[str, Model], engine: dict[str, Any]) -> None:
         self.contexts = contexts
         self.models = models
-        self.bank = Experts(len(contexts.settings["scores"]) + len(models))
+        self.experts = Experts(len(contexts.settings["scores"]) + len(models))
         self.forecaster: Forecaster | None = None
         self._engine = engine
 
-    def play(self, encoded: Encoded, records: Records, y: Array, events: Events, counts: Counts) -> tuple[Array, Array]:
-        """Forecast, then learn, row by row; return tickets (n, TICKET) and experts' probabilities.
+    @property
+    def opinions(self) -> int:
+        """Number of probabilities behind a forecast: the blend, the experts, the models."""
+        return BANK + len(self.models)
 
-        Rows whose events have no name are known to the draws by their values as given and their counts.
+    def rows(self, encoded: Encoded, names: Sequence[object] | None, counts: "Integers | int") -> Rows:
+        """Return encoded rows, yet to be forecast; unnamed ones are known to the draws by their values and counts."""
+        n, models = len(encoded), len(self.models)
+        draws = counted(encoded.marks, counts) if names is None else event_keys([*names], n)
+        scores = np.hstack([encoded.scores, np.full((n, models), np.nan)]) if models else encoded.scores
+        blank = np.zeros((n, self.experts.memory_width)), np.zeros((n, self.opinions)), np.zeros((n, TICKET))
+        return Rows(encoded.x.copy(), encoded.dims, encoded.keys, encoded.values, scores, draws, *blank)
+
+    def play(self, rows: Rows, order: Integers, labels: Array) -> None:
+        """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
+
+        A row that is forecast here may be learned here only as the next event.
         """
-        keys = _event_keys(encoded, events, counts)
-        probabilities, tickets = np.zeros((len(y), BANK + len(self.models))), np.zeros((len(y), TICKET))
-        for start in range(0, len(y), PIECE):
-            stop = min(start + PIECE, len(y))
-            self._judge_and_learn(encoded, records, y, start, stop, probabilities)
-            for a, b in _equal_stretches(encoded.dims, start, stop):
-                engine = self._sized(int(encoded.dims[a]))
-                drawn: Any = EventKeys(keys[a:b])
-                tickets[a:b] = engine.run(encoded.x[a:b, : engine.dim], y[a:b], drawn)._tickets
-        return tickets, probabilities
+        self.experts.play(rows.keys, rows.values, rows.scores, order, labels, rows.memory, rows.judged)
+        issuing = np.isnan(labels)
+        fresh = order[issuing]
+        x = rows.x[fresh]
+        put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
+        rows.x[fresh] = x
+        rows.ticket[fresh, T_SLOT_LOW] = -1.0
+        at_once = np.flatnonzero(issuing[:-1] & ~issuing[1:] & (order[:-1] == order[1:]))
+        y = labels.copy()
+        y[at_once] = labels[at_once + 1]
+        order, y, issuing = (np.delete(each, at_once + 1) for each in (order, y, issuing))
+        needed = np.maximum.accumulate(np.where(issuing, rows.dims[order], 0))
+        for a, b in equal_stretches(needed):
+            engine, part = self._sized(int(needed[a])), order[a:b]
+            tickets = rows.ticket[part]
+            engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets)
+            rows.ticket[part] = tickets
 
-    def issue(self, encoded: Encoded, records: Records, events: Events, counts: Counts) -> tuple[Array, Array, Array]:
-        """Forecast rows from the present state; return tickets, experts' probabilities, and the bank's memory."""
-        n, keys = len(encoded), _event_keys(encoded, events, counts)
-        probabilities, tickets = np.zeros((n, BANK + len(self.models))), np.zeros((n, TICKET))
-        for k in range(n if records is not None else 0):
-            self._ask(records, encoded, k, probabilities[k, BANK:])
-        given = np.hstack([encoded.scores, probabilities[:, BANK:]])
-        memory, probabilities[:, :BANK] = self.bank.forecast(encoded.keys, encoded.values, given)
-        put_scores(probabilities, self.contexts.reserved_weights, encoded.x)
-        for a, b in _equal_stretches(encoded.dims, 0, n):
-            engine = self._sized(int(encoded.dims[a]))
-            drawn: Any = EventKeys(keys[a:b])
-            tickets[a:b] = engine.predict_many(encoded.x[a:b, : engine.dim], drawn)._tickets
-        return tickets, probabilities, memory
+    def consult(self, rows: Rows, row: int, record: Mapping[str, Any]) -> None:
+        """Ask the outside models for their forecasts of one record."""
+        for m, model in enumerate(self.models.values()):
+            rows.judged[row, BANK + m] = model.forecast(record, rows.keys[row], rows.values[row])
+        rows.scores[row, rows.scores.shape[1] - len(self.models) :] = rows.judged[row, BANK:]
 
-    def learn(self, keys: NDArray[np.uint64], values: Array, memory: Array, x: Array, tickets: Array, y: Array) -> None:
-        """Learn labels of rows that were issued before, in the order given."""
-        self.bank.learn(keys, values, memory, y)
-        engine = self._sized(x.shape[1])
-        engine.update(self.forecast(tickets, x, single=False, learned=False), y)
-
-    def teach(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+    def teach(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
         """Let the outside models learn one label."""
         for model in self.models.values():
             model.learn(record, keys, values, y)
 
-    def forecast(self, tickets: Array, x: Array | None, *, single: bool, learned: bool) -> Forecast:
-        """Return tickets as the engine's forecasts."""
-        owner = "" if self.forecaster is None else self.forecaster._owner
-        return Forecast(tickets, x, np.zeros((len(tickets), 0)), owner, single=single, learned=learned)
+    def expect_late(self, late: int) -> None:
+        """Prepare for labels that come so many forecasts after theirs: nothing may have been learned yet.
 
-    def _judge_and_learn(
-        self, encoded: Encoded, records: Records, y: Array, start: int, stop: int, probabilities: Array
-    ) -> None:
-        """Let models and experts forecast and learn row by row, and write their scores into x."""
-        n, part = stop - start, slice(start, stop)
-        if records is not None:
-            for k in range(start, stop):
-                self._ask(records, encoded, k, probabilities[k, BANK:])
-                self.teach(records[k], encoded.keys[k], encoded.values[k], y[k])
-        given = np.hstack([encoded.scores[part], probabilities[part, BANK:]])
-        rows, labels = np.repeat(np.arange(n), 2), np.full(2 * n, np.nan)
-        labels[1::2] = y[part]
-        memory, judged = np.zeros((n, self.bank.memory_width)), np.zeros((n, BANK))
-        self.bank.play(encoded.keys[part], encoded.values[part], given, rows, labels, memory, judged)
-        probabilities[part, :BANK] = judged
-        put_scores(probabilities[part], self.contexts.reserved_weights, encoded.x[part])
+        Late labels make the same surprise count late times before anybody can have learned from it, so the engine
+        holds on to the experts' blend as much longer.
+        """
+        assert self.forecaster is not None, "a label was forecast"
+        self.forecaster.set_ridge(self._engine["ridge"] * (1.0 + late))
 
-    def _ask(self, records: Any, encoded: Encoded, row: int, out: Array) -> None:
-        for m, model in enumerate(self.models.values()):
-            out[m] = model.forecast(records[row], encoded.keys[row], encoded.values[row])
+    def preview(self, rows: Rows) -> Forecast:
+        """Return forecasts that nobody will learn from."""
+        if self.forecaster is None:
+            rows.ticket[:] = NO_KNOWLEDGE
+        else:
+            self.play(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
+        return self.forecast(rows.ticket, rows.x)
+
+    def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
+        """Return tickets as the engine's forecasts; one that stands alone is open."""
+        owner = "" if self.forecaster is None else self.forecaster.owner
+        return Forecast(tickets, x, np.zeros((len(tickets), 0)), owner, single=single, learned=not single)
+
+    def checked(self, encoded: Encoded) -> Encoded:
+        """Refuse rows that these contexts did not make of records."""
+        contexts = self.contexts
+        n, dim, width = len(encoded.dims), contexts.dim, encoded.x.shape[1]
+        entries, scores = encoded.keys.shape, (n, len(contexts.settings["scores"]))
+        shaped = encoded.x.shape == (n, width) and encoded.values.shape == entries and encoded.scores.shape == scores
+        if not shaped or len(entries) != 2 or entries[0] != n or entries[1] % ENTRIES or width > dim:
+            raise ValueError(
+                f"records: given encoded rows of other shapes than these contexts make, x {encoded.x.shape}"
+            )
+        first = 1 + len(contexts.reserved_weights)
+        room = 0.75 + ROUNDING - float(np.sum(contexts.reserved_weights**2))
+        inside = np.sum(encoded.x[:, first:] ** 2, axis=1) <= room  # false for NaN too
+        grown = np.diff(encoded.dims, prepend=first) >= 0
+        if not (inside.all() and grown.all() and np.isfinite(encoded.values).all() and (encoded.dims <= width).all()):
+            raise ValueError(
+                "records: given encoded rows that are no contexts, expected what `contexts.encode` returned"
+            )
+        return encoded
 
     def _sized(self, dim: int) -> Forecaster:
         """Return the engine with at least `dim` coordinates."""
@@ -113,25 +162,17 @@ class Composition:
             self.forecaster.grow(dim)
         return self.forecaster
 
-    def to_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return (arrays, manifest)."""
-        arrays: dict[str, NDArray[Any]] = {}
-        manifest: dict[str, Any] = {}
-        for name, learner in (("contexts", self.contexts), ("experts", self.bank)):
-            found, manifest[name] = learner.to_state()
-            arrays |= {f"{name}.{key}": array for key, array in found.items()}
-        manifest["forecaster"] = None
-        if self.forecaster is not None:
-            found, manifest["forecaster"] = self.forecaster.to_state()
-            arrays |= {f"forecaster.{key}": array for key, array in found.items()}
-        return arrays, manifest
+    def to_state(self) -> State:
+        """Return all parts."""
+        engine = None if self.forecaster is None else self.forecaster.to_state()
+        return nested(contexts=self.contexts.to_state(), experts=self.experts.to_state(), forecaster=engine)
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> None:
+    def restore(self, state: State) -> None:
         """Take over a state from `to_state`."""
-        self.contexts = Contexts.from_state(part("contexts", arrays), manifest["contexts"])
-        self.bank = Experts.from_state(part("experts", arrays), manifest["experts"])
-        if manifest["forecaster"] is not None:
-            self.forecaster = Forecaster.from_state(part("forecaster", arrays), manifest["forecaster"])
+        self.contexts = Contexts.from_state(part(state, "contexts"))
+        self.experts = Experts.from_state(part(state, "experts"))
+        if state.manifest["forecaster"] is not None:
+            self.forecaster = Forecaster.from_state(part(state, "forecaster"))
 
 
 def _blend(dim: int, weight: float) -> Array:
@@ -144,11 +185,15 @@ def _blend(dim: int, weight: float) -> Array:
     return prior
 
 
-def _event_keys(encoded: Encoded, events: Events, counts: Counts) -> NDArray[np.uint64]:
-    return counted(encoded.marks, counts) if events is None else event_keys([*events], len(encoded))
+def _padded(x: Array, rows: Integers, dim: int) -> Array:
+    """Return rows of x with `dim` coordinates; those that did not exist yet are 0."""
+    width = min(dim, x.shape[1])
+    out = np.zeros((len(rows), dim))
+    out[:, :width] = x[rows, :width]
+    return out
 
 
-def _equal_stretches(dims: NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cut rows where coordinates appeared, so that the engine grows exactly there."""
-    cuts = [start, *(start + 1 + np.flatnonzero(np.diff(dims[start:stop]))).tolist(), stop]
+def equal_stretches(values: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Cut where a value changes."""
+    cuts = [0, *(1 + np.flatnonzero(np.diff(values))).tolist(), len(values)]
     return ((a, b) for a, b in itertools.pairwise(cuts) if b > a)

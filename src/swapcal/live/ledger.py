@@ -1,19 +1,23 @@
-"""Which forecasts wait for their label, which have it, and how long it took."""
+"""`Ledger`: which forecasts wait for their label, which labels wait to be learned, and how long it all took."""
 
 import heapq
 import math
+from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
-from swapcal.live.ids import Id
+from swapcal.archive.state import State
+from swapcal.live.ids import Id, packed, unpacked
 
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
+FREE = -1
+WHOLE = {"issued": "q", "since": "q", "arrived": "q", "fingerprint": "Q"}
+REAL = ("time", "matures", "due", "y")
+COLUMNS = (*WHOLE, *REAL)
+COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
 
 
 class UnknownIdError(ValueError):
@@ -37,13 +41,16 @@ class Status(NamedTuple):
     coverage: float
     """labels / forecasts; NaN before the first forecast"""
     mean_delay: float
-    """mean number of later forecasts issued before a label came"""
+    """mean number of later forecasts issued before a label was learned"""
     mean_wait: float
-    """mean time from forecast to label, in the unit of the times given; NaN without times"""
+    """mean time from forecast to label, or to its maturity if that is later, in the unit of the times given; NaN
+    without times"""
     oldest_open: float
     """number of forecasts issued since the oldest one still open"""
     expired: int = 0
     """forecasts given up unlabelled: forecasts = labels + open + expired"""
+    held: int = 0
+    """open forecasts whose label has come, and waits for its maturity or for its turn"""
 
 
 class Limits(NamedTuple):
@@ -51,183 +58,354 @@ class Limits(NamedTuple):
 
     max_open: int = REMEMBERED
     expires: int | None = None
-    """later forecasts after which one expires"""
+    """later forecasts after which one expires, from its maturity"""
     lifetime: float | None = None
-    """time after which one expires"""
+    """time after which one expires, from its maturity"""
 
 
 NO_LIMITS = Limits()
 
 
-@dataclass
-class Open:
-    """A forecast whose label has not come: what every learner saw."""
-
-    id: Id
-    ticket: Array
-    x: Array
-    keys: NDArray[np.uint64]
-    values: Array
-    memory: Array
-    judged: Array
-    issued: int
-    fingerprint: int = 0
-    time: float = math.nan
-    due: float = math.nan
-    """when its label will come, if that is known already"""
-    y: float = math.nan
-    """the label that will come"""
-    record: Any = None
-
-
-@dataclass
 class Ledger:
-    """Open forecasts by id in order of issue, labels by id, and the delays seen."""
+    """Open forecasts in numbered slots, labels by id, and the delays seen.
 
-    limits: Limits = NO_LIMITS
-    forecasts: int = 0
-    labels: int = 0
-    expiries: int = 0
-    delay: float = 0.0
-    wait: float = 0.0
-    waits: int = 0
-    clock: float = -math.inf
-    """the latest forecast time"""
-    opened: OrderedDict[Id, Open] = field(default_factory=OrderedDict)
-    labelled: OrderedDict[Id, float] = field(default_factory=OrderedDict)
-    expired: OrderedDict[Id, None] = field(default_factory=OrderedDict)
-    _due: list[tuple[float, int, Id]] = field(default_factory=list)
-    _timed: deque[Open] = field(default_factory=deque)
-    """open forecasts with a time, in its order; some may be closed"""
+    A label *arrives*; it is *due to be learned* at once, or at its forecast's maturity if that is later, or, where no
+    maturity is known and `patience` is a number, once every earlier forecast has its label, has expired, or is more
+    than `patience` forecasts behind. Methods that yield slots yield those to be learned now, in order; the caller
+    closes each before asking for the next.
+    """
+
+    def __init__(self, limits: Limits = NO_LIMITS, patience: int | None = None) -> None:
+        self.limits = limits
+        self.patience = patience
+        self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
+        self.delay, self.wait, self.waits = 0.0, 0.0, 0
+        self.clock = -math.inf
+        """the latest forecast time"""
+        self.opened: dict[Id, int] = {}
+        """slots of open forecasts"""
+        self.labelled: OrderedDict[Id, float] = OrderedDict()
+        self.expired: OrderedDict[Id, None] = OrderedDict()
+        self.ids: list[Id] = []
+        self.issued, self.since, self.arrived, self.fingerprint = (array(code) for code in WHOLE.values())
+        self.time, self.matures, self.due, self.y = (array("d", ()) for _ in REAL)
+        self._free: list[int] = []
+        self._vacated: list[int] = []
+        # (…, issued, slot); the forecast may have been closed meanwhile
+        self._ahead: list[tuple[float, int, int]] = []
+        """when labels arrive or mature, a heap"""
+        self._ready: list[tuple[int, int]] = []
+        """arrived labels that wait for earlier ones, a heap"""
+        self._line: deque[tuple[int, int]] = deque()
+        """all forecasts in order of issue"""
+        self._awaited: deque[tuple[int, int]] = deque()
+        """the same, of which those that nobody need wait for any longer are dropped"""
+        self._ripening: list[tuple[float, int, int]] = []
+        """forecasts that are not mature yet, a heap"""
+        self._aging: deque[tuple[float, int, int]] = deque()
+        """by the forecast after which their age counts"""
+        self._timed: deque[tuple[float, int, int]] = deque()
+        """by the time from which their age counts"""
+
+    @property
+    def slots(self) -> int:
+        """Number of slots, free ones included."""
+        return len(self.ids)
 
     def knows(self, id: Id) -> bool:
         """Tell whether an id is taken, as far as is remembered."""
         return id in self.opened or id in self.labelled or id in self.expired
 
-    def admit(self, entries: list[Open]) -> None:
-        """Take in forecasts, in order; the limits may make older ones expire."""
-        for entry in entries:
-            self.opened[entry.id] = entry
-            if not math.isnan(entry.due):
-                heapq.heappush(self._due, (entry.due, entry.issued, entry.id))
-            if not math.isnan(entry.time):
-                self.clock = entry.time
-                self._timed.append(entry)
-        self.forecasts += len(entries)
+    def unused(self, name: str) -> str:
+        """Return a name for a row without one, which nobody has used."""
+        while self.knows(name):
+            name += "'"
+        return name
+
+    def expects(self) -> bool:
+        """Tell whether anything waits for the clock or for other labels."""
+        return bool(self._ahead or self._ready or self._ripening)
+
+    def admit(
+        self,
+        id: Id,
+        time: float = math.nan,
+        matures: float = math.nan,
+        due: float = math.nan,
+        y: float = math.nan,
+        fingerprint: int = 0,
+    ) -> int:
+        """Take in a forecast and return its slot; `due` and `y` say when which label will arrive, if that is known.
+
+        The limits may make older ones expire.
+        """
+        issued = self.forecasts
+        slot = self._free.pop() if self._free else self._new_slot()
+        self.opened[id] = slot
+        self.ids[slot] = id
+        self.issued[slot], self.arrived[slot], self.fingerprint[slot] = issued, 0, fingerprint
+        self.time[slot], self.matures[slot], self.due[slot], self.y[slot] = time, matures, due, y
+        self.forecasts += 1
+        self._line.append((issued, slot))
+        if self.patience is not None:
+            self._awaited.append((issued, slot))
+        if due == due and y == y:
+            heapq.heappush(self._ahead, (due, issued, slot))
+        if time == time:
+            self.clock = time
+        self._ripen()
+        if matures > time:
+            self.since[slot] = FREE
+            heapq.heappush(self._ripening, (matures, issued, slot))
+        else:
+            self._start_aging(slot, issued)
         self.expire()
+        return slot
+
+    def _new_slot(self) -> int:
+        self.ids.append("")
+        for name in COLUMNS:
+            getattr(self, name).append(0)
+        return len(self.ids) - 1
+
+    def _start_aging(self, slot: int, since: int) -> None:
+        self.since[slot] = since
+        if self.limits.expires is not None:
+            self._aging.append((since, self.issued[slot], slot))
+        if self.limits.lifetime is not None and self.time[slot] == self.time[slot]:
+            self._timed.append((self._age_from(slot), self.issued[slot], slot))
+
+    def _age_from(self, slot: int) -> float:
+        time, matures = self.time[slot], self.matures[slot]
+        return matures if matures > time else time
+
+    def _ripen(self) -> None:
+        """Let forecasts whose maturity is past begin to age; this forecast is the first that counts."""
+        while self._ripening and self._ripening[0][0] < self.clock:
+            _, issued, slot = heapq.heappop(self._ripening)
+            if self.issued[slot] == issued:
+                self._start_aging(slot, self.forecasts - 2)
 
     def book(self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None) -> None:
-        """Record forecasts whose labels came at once."""
+        """Record forecasts whose labels came at once and were learned."""
         self.forecasts += len(y)
         self.labels += len(y)
         if ids is not None:
-            self.remember(ids, y)
+            self._remember(ids, y)
         if times is not None:
             self.clock = times[-1]
             self.waits += len(y)
         self.expire()
 
     def expire(self) -> None:
-        """Give up the forecasts that are too many, too far back, or too old."""
-        most, expires, _ = self.limits
+        """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
+        most, expires, lifetime = self.limits
         while len(self.opened) > most:
-            self._give_up(next(iter(self.opened.values())))
-        while expires is not None and self.opened:
-            oldest = next(iter(self.opened.values()))
-            if self.forecasts - oldest.issued - 1 < expires:
-                break
-            self._give_up(oldest)
-        while self._timed and (self._is_closed(self._timed[0]) or self.is_late(self._timed[0], self.clock)):
-            entry = self._timed.popleft()
-            if not self._is_closed(entry):
-                self._give_up(entry)
+            self._give_up(self._oldest())
+        if expires is not None:
+            self._expire_until(self._aging, self.forecasts - 1 - expires)
+        if lifetime is not None:
+            while self._timed and (self._settled(self._timed[0]) or self.clock - self._timed[0][0] > lifetime):
+                self._drop(self._timed.popleft())
 
-    def is_late(self, entry: Open, time: float) -> bool:
-        """Tell whether a label that comes at a time comes after the forecast's lifetime."""
-        return self.limits.lifetime is not None and time - entry.time > self.limits.lifetime
+    def _expire_until(self, aging: "deque[tuple[float, int, int]]", last: float) -> None:
+        while aging and (self._settled(aging[0]) or aging[0][0] <= last):
+            self._drop(aging.popleft())
 
-    def _is_closed(self, entry: Open) -> bool:
-        return self.opened.get(entry.id) is not entry
+    def _settled(self, entry: tuple[float, int, int]) -> bool:
+        _, issued, slot = entry
+        return self.issued[slot] != issued or self.arrived[slot] == 1
 
-    def _give_up(self, entry: Open) -> None:
-        del self.opened[entry.id]
-        self.expired[entry.id] = None
+    def _drop(self, entry: tuple[float, int, int]) -> None:
+        if not self._settled(entry):
+            self._give_up(entry[2])
+
+    def _oldest(self) -> int:
+        """Return the slot of the oldest open forecast."""
+        while self.issued[self._line[0][1]] != self._line[0][0]:
+            self._line.popleft()
+        return self._line[0][1]
+
+    def _give_up(self, slot: int) -> None:
+        self.expired[self.ids[slot]] = None
         self.expiries += 1
+        self._vacate(slot)
         while len(self.expired) > REMEMBERED:
             self.expired.popitem(last=False)
 
-    def find(self, id: Id, y: float, time: float) -> Open | None:
-        """Return the open forecast to learn from; None for a repeated label; raise for one that cannot be right."""
-        entry = self.opened.get(id)
-        if id in self.expired or (entry is not None and self.is_late(entry, time)):
+    def _vacate(self, slot: int) -> None:
+        del self.opened[self.ids[slot]]
+        self.held -= self.arrived[slot]
+        self.issued[slot] = FREE
+        self._vacated.append(slot)
+
+    def reuse(self) -> None:
+        """Let the slots of closed forecasts be taken again: nobody needs what they held."""
+        self._free += self._vacated
+        self._vacated.clear()
+
+    def find(self, id: Id, y: float, time: float) -> int | None:
+        """Return the slot a label is for; None for a repeated label; raise for one that cannot be right."""
+        slot = self.opened.get(id)
+        if slot is not None and self.arrived[slot]:
+            self._compare(id, y, self.y[slot])
+            return None
+        if id in self.expired or (slot is not None and self._is_late(slot, time)):
             raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
-        if entry is not None:
-            return entry
+        if slot is not None:
+            if time < self.time[slot]:
+                raise ValueError(f"label time: given {time:.12g}, before the forecast at {self.time[slot]:.12g}")
+            return slot
         if id not in self.labelled:
             raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")
-        if self.labelled[id] != y:
-            raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {self.labelled[id]:g}")
+        self._compare(id, y, self.labelled[id])
         return None
 
-    def close(self, entry: Open, y: float, time: float) -> None:
-        """Record that a label came, and how long it took."""
-        del self.opened[entry.id]
-        self.remember([entry.id], [y])
-        self.labels += 1
-        self.delay += self.forecasts - entry.issued - 1
-        if not math.isnan(time - entry.time):
-            self.wait += time - entry.time
-            self.waits += 1
+    def _compare(self, id: Id, y: float, known: float) -> None:
+        if known != y:
+            raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {known:g}")
 
-    def remember(self, ids: Sequence[Id], y: Sequence[float]) -> None:
+    def _is_late(self, slot: int, time: float) -> bool:
+        return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
+
+    def deliver(self, slot: int, y: float, time: float) -> Iterator[int]:
+        """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
+        self.y[slot], self.due[slot] = y, time
+        if time == time:
+            yield from self._until((time, self.issued[slot]))
+        yield from self._arrive(slot)
+
+    def fall_due(self, before: float) -> Iterator[int]:
+        """Yield what is to be learned before a forecast is made at a time (NaN if that is not known)."""
+        if before == before:
+            yield from self._until((before, FREE))
+        yield from self._released()
+
+    def _until(self, limit: tuple[float, int]) -> Iterator[int]:
+        while self._ahead and self._ahead[0][:2] < limit:
+            when, issued, slot = heapq.heappop(self._ahead)
+            if self.issued[slot] != issued:
+                continue
+            if self.arrived[slot]:
+                if when == self.matures[slot]:  # else it was to arrive now, but came earlier by hand
+                    yield slot
+            elif when == self.due[slot] and self._is_late(slot, when):
+                self._give_up(slot)
+            elif when == self.due[slot]:
+                yield from self._arrive(slot)
+
+    def _arrive(self, slot: int) -> Iterator[int]:
+        self.arrived[slot] = 1
+        self.held += 1
+        matures, issued = self.matures[slot], self.issued[slot]
+        if matures > self.clock and not matures <= self.due[slot]:
+            heapq.heappush(self._ahead, (matures, issued, slot))
+        elif self.patience is not None and matures != matures:
+            heapq.heappush(self._ready, (issued, slot))
+        else:
+            yield slot
+        yield from self._released()
+
+    def _released(self) -> Iterator[int]:
+        """Yield labels for which no earlier forecast need be waited for any longer."""
+        while self._ready and self._ready[0][0] < self._front():
+            issued, slot = heapq.heappop(self._ready)
+            if self.issued[slot] == issued:
+                yield slot
+
+    def _front(self) -> int:
+        """Return which forecast is the first that others wait for."""
+        assert self.patience is not None, "only then do labels wait for others"
+        far = self.forecasts - 1 - self.patience
+        while self._awaited:
+            issued, slot = self._awaited[0]
+            if issued >= far and self.issued[slot] == issued and not self.arrived[slot]:
+                return issued
+            self._awaited.popleft()
+        return self.forecasts
+
+    def close(self, slot: int) -> float:
+        """Record that a label is learned, and how long it took; return it."""
+        y, wait = self.y[slot], max(self.due[slot], self._age_from(slot)) - self.time[slot]
+        self.labels += 1
+        self.delay += self.forecasts - self.issued[slot] - 1
+        if self.due[slot] == self.due[slot] and wait == wait:
+            self.wait += wait
+            self.waits += 1
+        self._remember([self.ids[slot]], [y])
+        self._vacate(slot)
+        return y
+
+    def _remember(self, ids: Sequence[Id], y: Sequence[float]) -> None:
         """Keep labels to recognise duplicates; the oldest are forgotten first."""
         self.labelled.update(zip(ids, y, strict=True))
         while len(self.labelled) > REMEMBERED:
             self.labelled.popitem(last=False)
 
-    def pop_due(self, before: float) -> list[Open]:
-        """Return the forecasts whose known labels come before a time, in order of arrival."""
-        found = []
-        while self._due and self._due[0][0] < before:
-            entry = self.opened.get(heapq.heappop(self._due)[2])
-            if entry is not None and self.is_late(entry, entry.due):
-                self._give_up(entry)
-            elif entry is not None:
-                found.append(entry)
-        return found
-
-    def earliest_due(self) -> float:
-        """Return when the next known label comes."""
-        return self._due[0][0] if self._due else math.inf
-
-    def reschedule(self) -> None:
-        """Rebuild the schedule from the open forecasts."""
-        entries = self.opened.values()
-        self._timed = deque(entry for entry in entries if not math.isnan(entry.time))
-        self._due = [(entry.due, entry.issued, entry.id) for entry in entries if not math.isnan(entry.due)]
-        heapq.heapify(self._due)
-
     def status(self) -> Status:
         """Return coverage and delays so far."""
-        nan = math.nan
-        oldest = next((entry.issued for entry in self.opened.values()), self.forecasts)
+        oldest = self.issued[self._oldest()] if self.opened else self.forecasts
         return Status(
             self.forecasts,
             self.labels,
             len(self.opened),
-            self.labels / self.forecasts if self.forecasts else nan,
-            self.delay / self.labels if self.labels else nan,
-            self.wait / self.waits if self.waits else nan,
+            self.labels / self.forecasts if self.forecasts else math.nan,
+            self.delay / self.labels if self.labels else math.nan,
+            self.wait / self.waits if self.waits else math.nan,
             float(self.forecasts - oldest),
             self.expiries,
+            self.held,
         )
 
+    def in_order(self) -> list[int]:
+        """Return the open forecasts' slots in order of issue."""
+        return sorted(self.opened.values(), key=self.issued.__getitem__)
 
-def stacked(entries: Iterable[Open], name: str, dtype: Any = np.float64) -> NDArray[Any]:
-    """Stack one array of many forecasts, the shorter ones followed by zeros: coordinates that did not exist yet."""
-    rows = [getattr(entry, name) for entry in entries]
-    width = max((len(row) for row in rows), default=0)
-    table = np.zeros((len(rows), width), rows[0].dtype if rows else dtype)
-    for k, row in enumerate(rows):
-        table[k, : len(row)] = row
-    return table
+    def to_state(self) -> State:
+        """Return the state, open forecasts in order of issue."""
+        order = self.in_order()
+        arrays: dict[str, Any] = {f"open.{name}": np.array(getattr(self, name))[order] for name in COLUMNS}
+        arrays["open.ids"] = packed(self.ids[slot] for slot in order)
+        arrays["labelled.ids"] = packed(self.labelled)
+        arrays["labelled.y"] = np.array([*self.labelled.values()], np.float64)
+        arrays["expired.ids"] = packed(self.expired)
+        counts = {name: getattr(self, name) for name in COUNTS}
+        return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None})
+
+    @classmethod
+    def from_state(cls, state: State, limits: Limits, patience: int | None) -> "Ledger":
+        """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
+        ledger, (arrays, manifest) = cls(limits, patience), state
+        for name in COUNTS:
+            setattr(ledger, name, manifest[name])
+        ledger.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
+        for name in COLUMNS:
+            setattr(ledger, name, array(WHOLE.get(name, "d"), arrays[f"open.{name}"].tolist()))
+        ledger.ids = unpacked(arrays["open.ids"])
+        ledger.opened = {id: slot for slot, id in enumerate(ledger.ids)}
+        ledger.labelled = OrderedDict(zip(unpacked(arrays["labelled.ids"]), arrays["labelled.y"].tolist(), strict=True))
+        ledger.expired = OrderedDict.fromkeys(unpacked(arrays["expired.ids"]))
+        ledger._reschedule()
+        return ledger
+
+    def _reschedule(self) -> None:
+        """Rebuild every queue from the open forecasts."""
+        self.held = sum(self.arrived)
+        self._line.extend((issued, slot) for slot, issued in enumerate(self.issued))
+        if self.patience is not None:
+            self._awaited.extend(self._line)
+        for issued, slot in self._line:
+            matures = self.matures[slot]
+            if self.arrived[slot] and matures == matures:
+                heapq.heappush(self._ahead, (matures, issued, slot))
+            elif self.arrived[slot]:
+                heapq.heappush(self._ready, (issued, slot))
+            elif self.due[slot] == self.due[slot]:
+                heapq.heappush(self._ahead, (self.due[slot], issued, slot))
+            if self.since[slot] == FREE:
+                heapq.heappush(self._ripening, (matures, issued, slot))
+        for slot in sorted((slot for _, slot in self._line if self.since[slot] != FREE), key=self._age):
+            self._start_aging(slot, self.since[slot])
+
+    def _age(self, slot: int) -> tuple[int, float]:
+        return self.since[slot], self._age_from(slot)

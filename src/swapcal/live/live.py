@@ -1,38 +1,47 @@
 """`Live`: records, experts and engine composed; what most users touch first."""
 
 import hashlib
-import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swapcal import archive, inputs
+from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
-from swapcal.kernels.checks import ROUNDING
-from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, TICKET
-from swapcal.live import keeping
+from swapcal.live.agenda import Agenda
 from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.live.file import FILE
 from swapcal.live.ids import Id, checked_id
-from swapcal.live.learner import Composition, Records
-from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Open, Status, stacked
-from swapcal.tables.clock import as_times, check_times, sized, unmasked
+from swapcal.live.learner import Learner, Rows, equal_stretches
+from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status
+from swapcal.tables.clock import as_times, check_maturity, check_times, sized, unmasked
 from swapcal.tables.columns import columns_of
 
-WINDOW = 4096  # rows looked at for the next arrival of a label; a bound on the work, without effect on results
-# The ticket before anything is known: one half, surely.
-NO_KNOWLEDGE = np.zeros(TICKET)
-NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
+ORDERS = ("arrival", "issue")
+PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
+
+Records = Sequence[Mapping[str, Any]] | None
+
+
+class Moments(NamedTuple):
+    """When forecasts are made, when their labels become known, and when they would be known whatever they are."""
+
+    time: Array | None
+    due: Array | None
+    matures: Array | None
+
+    def cut(self, a: int, b: int) -> "Moments":
+        """Return those of some rows."""
+        return Moments(*(None if each is None else each[a:b] for each in self))
 
 
 @dataclass(frozen=True)
@@ -62,10 +71,14 @@ class Live:
     models : {name: model} of river classifiers or scikit-learn classifiers with `partial_fit`; each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
-        in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast takes some 2.5 kB.
+        in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast takes some 2 kB.
     expires : number of later forecasts after which an open one expires; by default never.
     lifetime : time after which an open one expires, in the unit of the times given (seconds, for dates); a forecast
-        without a time does not.
+        without a time does not. Both count from the forecast's maturity, if it has one; a label held does not expire.
+    order : "arrival" learns a label when it comes (or at its maturity); "issue" in the order of the forecasts, where no
+        maturity is known: a label waits until all earlier forecasts have theirs or have expired, which keeps labels
+        that come early from being a biased sample.
+    patience : with order "issue", the number of later forecasts after which one is no longer waited for.
 
     A record, label or batch that is refused leaves everything exactly as it was. Threads may share one object: its
     methods take turns. What a model of yours raises is passed on, and then the record counts as seen by the others.
@@ -103,6 +116,8 @@ class Live:
         max_open: int = REMEMBERED,
         expires: int | None = None,
         lifetime: float | None = None,
+        order: str = "arrival",
+        patience: int | None = None,
     ) -> None:
         seed = inputs.seed(seed)
         wrapped = {str(name): as_model(model) for name, model in (models or {}).items()}
@@ -120,20 +135,22 @@ class Live:
             seed=seed,
         )
         self._engine = {"ridge": inputs.positive("ridge", ridge), "kappa": inputs.positive("kappa", kappa)}
-        self._mind = Composition(contexts, wrapped, {**self._engine, "seed": seed})
-        self._ledger = Ledger(_limits(max_open, expires, lifetime))
+        self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
+        self._ledger = Ledger(_limits(max_open, expires, lifetime), _patience(order, patience))
+        self._agenda = Agenda(self._learner, self._ledger)
         self._guard = Guard()
 
     @property
     def settings(self) -> dict[str, Any]:
         """What distinguishes this object from one with other arguments; JSON-able."""
         limits = self._ledger.limits._asdict()
-        return {**self.contexts.settings, **self._engine, "models": list(self._mind.models), **limits}
+        turn = {"order": ORDERS[self._ledger.patience is not None], "patience": self._ledger.patience}
+        return {**self.contexts.settings, **self._engine, "models": list(self._learner.models), **limits, **turn}
 
     @property
     def contexts(self) -> Contexts:
         """The map from records to coordinates."""
-        return self._mind.contexts
+        return self._learner.contexts
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,7 +160,7 @@ class Live:
     @property
     def experts(self) -> tuple[str, ...]:
         """Names of the forecasts behind the forecast: the blend, the experts, then your models."""
-        return (*expert_names(), *self._mind.models)
+        return (*expert_names(), *self._learner.models)
 
     @guarded
     def status(self) -> Status:
@@ -153,12 +170,12 @@ class Live:
     @guarded
     def certificate(self) -> Certificate:
         """Return the engine's exact errors so far with their bounds; see `Forecaster.certificate`."""
-        if self._mind.forecaster is None:
+        if self._learner.forecaster is None:
             raise ValueError("certificate: given no record yet, expected at least one forecast")
-        return self._mind.forecaster.certificate()
+        return self._learner.forecaster.certificate()
 
     @guarded
-    def forecast(self, record: Mapping[str, Any], id: Id, time: Any = None) -> Forecast:
+    def forecast(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecast of one record; its label may come any time, by `label(id, y)`.
 
         Asking again with the same id and record while it is open returns the same forecast.
@@ -168,52 +185,63 @@ class Live:
         record : a mapping from column names to values
         id : an int or str that names this event
         time : when the forecast is made (number, date, or ISO text); must not go backwards
+        matures : when the label would be known whatever it is, if it can be known earlier for some labels only (a
+            cancellation is known at once, a stay when it ends). A label that comes earlier is held until then: labels
+            that come early are no fair sample of all.
         """
         if not isinstance(record, Mapping):
             raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
-        name = checked_id(id)
-        mark = _fingerprint(record)
-        entry = self._issued_before(name, mark)
-        if entry is None:
-            times, _ = check_times(None if time is None else [time], None, 1, self._ledger.clock)
-            encoded = self.contexts.encode(record)
-            if times is not None:
-                self._learn_due(float(times[0]))
-            entry = self._open(encoded, [record], [name], times, None, None, named=True)[0]
-            entry.fingerprint = mark
-        return self._mind.forecast(entry.ticket[None, :].copy(), entry.x[None, :], single=True, learned=False)
+        name, mark = checked_id(id), _fingerprint(record)
+        slot = self._issued_before(name, mark)
+        if slot is None:
+            given = (None if each is None else [each] for each in (time, matures))
+            moments = self._moments(next(given), None, next(given), 1)
+            batch = self._learner.rows(self.contexts.encode(record), [name], 0)
+            self._go_through(batch, [record], np.array([math.nan]), [name], moments, [mark])
+            slot = self._ledger.opened[name]
+        row = self._agenda.table
+        return self._learner.forecast(row.ticket[[slot]], row.x[[slot], : row.dims[slot]], single=True)
 
     @guarded
     def preview(self, records: Any) -> Forecast:
         """Forecast records as they would be forecast now, without opening them and without changing anything."""
-        encoded = self.contexts.encode(records, learn=False)
-        if self._mind.forecaster is None:
-            tickets = np.tile(NO_KNOWLEDGE, (len(encoded), 1))
-        else:
-            rows = _as_mappings(records) if self._mind.models else None
-            tickets, _, _ = self._mind.issue(encoded, rows, None, self._ledger.forecasts)
-        return self._mind.forecast(tickets, encoded.x, single=False, learned=True)
+        learner = self._learner
+        rows = learner.rows(self.contexts.encode(records, learn=False), None, self._ledger.forecasts)
+        if learner.models and learner.forecaster is not None:
+            for k, record in enumerate(_as_mappings(records)):
+                learner.consult(rows, k, record)
+        return learner.preview(rows)
 
     @guarded
     def label(self, id: Id, y: float, time: Any = None) -> bool:
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
 
-        An id that was never forecast raises `UnknownIdError`, a label that contradicts an earlier one
-        `ConflictingLabelError`; an id whose forecast has expired raises `ExpiredIdError`, which is an `UnknownIdError`.
+        A label that comes before its forecast's maturity is held until then. An id that was never forecast raises
+        `UnknownIdError`, a label that contradicts an earlier one `ConflictingLabelError`; an id whose forecast has
+        expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
         value = inputs.label(y)
         when = math.nan if time is None else float(sized(as_times("time", [time]), "time", 1)[0])
-        entry = self._ledger.find(checked_id(id), value, when)
-        if entry is None:
+        slot = self._ledger.find(checked_id(id), value, when)
+        if slot is None:
             return False
-        if when < entry.time:
-            raise ValueError(f"label time: given {when:.12g}, before the forecast at {entry.time:.12g}")
-        self._learn([entry], np.array([value]), [when])
+        for due in self._ledger.deliver(slot, value, when):
+            self._agenda.learn(due)
+        self._agenda.flush()
         return True
 
-    def run(self, records: Any, y: ArrayLike, **how: Any) -> Forecast:
-        """Forecast each record, then learn its label, in order; `how` as in `trace`."""
-        return self.trace(records, y, **how).forecast
+    def run(
+        self,
+        records: Any,
+        y: ArrayLike,
+        *,
+        ids: "Sequence[Id] | None" = None,
+        time: ArrayLike | None = None,
+        label_time: ArrayLike | None = None,
+        matures: ArrayLike | None = None,
+    ) -> Forecast:
+        """Forecast each record, then learn its label, in order; see `trace`."""
+        return self.trace(records, y, ids=ids, time=time, label_time=label_time, matures=matures).forecast
 
     @guarded
     def trace(
@@ -224,6 +252,7 @@ class Live:
         ids: "Sequence[Id] | None" = None,
         time: ArrayLike | None = None,
         label_time: ArrayLike | None = None,
+        matures: ArrayLike | None = None,
     ) -> Trace:
         """Forecast each record, then learn its label, in order, at kernel speed; the same as one by one.
 
@@ -236,144 +265,86 @@ class Live:
         time : (n,) when each forecast is made, not decreasing
         label_time : (n,) when each label becomes known, not before `time`. A label is learned just before the first
             forecast made strictly later; labels that are not due at the end wait for later calls.
+        matures : (n,) when each label would be known whatever it is, as in `forecast`; NaN where that is not known
         """
         n = _rows(records)
         labels = _labels(y, n)
-        times, due = check_times(time, label_time, n, self._ledger.clock)
+        moments = self._moments(time, label_time, matures, n)
         names = self._new_ids(ids, n)
-        encoded = self._checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
-        rows = _as_mappings(records) if self._mind.models else None
-        if due is not None and times is not None:
-            return self._trace_scheduled(encoded, rows, labels, names, times, due)
-        if times is not None and n:
-            self._learn_due(float(times[0]))
-        return self._trace_at_once(encoded, rows, labels, names, times)
-
-    def _trace_at_once(
-        self, encoded: Encoded, rows: Records, y: Array, ids: "list[Id] | None", times: Array | None
-    ) -> Trace:
-        """Learn each label that exists right after its forecast; rows without one stay open."""
-        pieces = []
-        for a, b in _runs(np.isnan(y), WINDOW):
-            part, names = _cut(encoded, a, b), None if ids is None else ids[a:b]
-            records = None if rows is None else rows[a:b]
-            moments = None if times is None else times[a:b]
-            if math.isnan(y[a]):
-                opened = self._open(part, records, names, moments, None, None, named=names is not None)
-                pieces.append((stacked(opened, "ticket"), stacked(opened, "judged")))
+        encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
+        mappings = _as_mappings(records) if self._learner.models else None
+        batch = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
+        for a, b, at_once in self._stretches(labels, moments):
+            part, own = batch.cut(a, b), moments.cut(a, b)
+            called, asked = None if names is None else names[a:b], None if mappings is None else mappings[a:b]
+            if at_once:
+                self._play_at_once(part, asked, labels[a:b], called, own)
             else:
-                counts = self._ledger.forecasts + np.arange(b - a)
-                pieces.append(self._mind.play(part, records, y[a:b], names, counts))
-                self._ledger.book(names, y[a:b].tolist(), None if moments is None else moments.tolist())
-        return self._traced(pieces, encoded.x)
+                self._go_through(part, asked, labels[a:b], called, own)
+        return Trace(self._learner.forecast(batch.ticket), batch.x, batch.judged)
 
-    def _trace_scheduled(
-        self, encoded: Encoded, rows: Records, y: Array, ids: "list[Id] | None", times: Array, due: Array
-    ) -> Trace:
-        """Go through the rows in stretches between the arrivals of labels."""
-        pieces, first = [], 0
-        while first < len(y):
-            self._learn_due(float(times[first]))
-            last = self._stretch_end(first, y, times, due)
-            cut = slice(first, last)
-            opened = self._open(
-                _cut(encoded, first, last), None if rows is None else rows[cut], None if ids is None else ids[cut],
-                times[cut], due[cut], y[cut], named=ids is not None,
-            )  # fmt: skip
-            pieces.append((stacked(opened, "ticket"), stacked(opened, "judged")))
-            first = last
-        return self._traced(pieces, encoded.x)
+    def _stretches(self, y: Array, moments: Moments) -> Iterator[tuple[int, int, bool]]:
+        """Cut rows where labels begin or cease to be learned right after their forecasts, without ado."""
+        simple = moments.due is None and moments.matures is None and self._ledger.patience is None
+        if not simple or (moments.time is not None and self._ledger.expects()):
+            yield 0, len(y), False
+            return
+        for a, b in equal_stretches(np.isnan(y)):
+            if math.isnan(y[a]):
+                yield a, b, False
+            else:
+                yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
 
-    def _stretch_end(self, first: int, y: Array, times: Array, due: Array) -> int:
-        """Return the first row that must wait for a label to be learned, or the end of the window looked at."""
-        window = slice(first, first + WINDOW)
-        arrivals = np.where(np.isnan(y[window]), math.inf, due[window])
-        arrivals = np.minimum.accumulate(np.minimum(arrivals, self._ledger.earliest_due()))
-        late = np.flatnonzero(times[window][1:] > arrivals[:-1])
-        return first + 1 + int(late[0]) if late.size else first + len(arrivals)
+    def _play_at_once(self, rows: Rows, records: Records, y: Array, ids: "list[Id] | None", moments: Moments) -> None:
+        """Learn each label right after its forecast."""
+        for k, record in enumerate(records or ()):
+            self._learner.consult(rows, k, record)
+            self._learner.teach(record, rows.keys[k], rows.values[k], y[k])
+        labels = np.full(2 * len(y), np.nan)
+        labels[1::2] = y
+        self._learner.play(rows, np.repeat(np.arange(len(y)), 2), labels)
+        self._ledger.book(ids, y.tolist(), None if moments.time is None else moments.time.tolist())
 
-    def _open(
+    def _go_through(
         self,
-        encoded: Encoded,
-        rows: Records,
-        ids: "Sequence[Id] | None",
-        times: Array | None,
-        due: Array | None,
-        y: Array | None,
-        *,
-        named: bool,
-    ) -> list[Open]:
-        """Issue forecasts and keep what is needed to learn their labels later."""
-        count, n = self._ledger.forecasts, len(encoded)
-        names: Sequence[Id] = [self._unused(f"row {count + k}") for k in range(n)] if ids is None else ids
-        records = rows if self._mind.models else None
-        tickets, judged, memory = self._mind.issue(encoded, records, names if named else None, count + np.arange(n))
-        unknown = np.full(n, math.nan)
-        moments, arrivals = unknown if times is None else times, unknown if due is None or y is None else due
-        labels = unknown if y is None else y
-        entries = [
-            Open(
-                names[k], tickets[k], encoded.x[k, : encoded.dims[k]].copy(), encoded.keys[k].copy(),
-                encoded.values[k].copy(), memory[k], judged[k], count + k, 0, float(moments[k]),
-                math.nan if math.isnan(labels[k]) else float(arrivals[k]), float(labels[k]),
-                records[k] if records is not None else None,
-            )
-            for k in range(n)
-        ]  # fmt: skip
-        self._ledger.admit(entries)
-        return entries
+        rows: Rows,
+        records: Records,
+        y: Array,
+        ids: "list[Id] | None",
+        moments: Moments,
+        marks: "list[int] | None" = None,
+    ) -> None:
+        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
+        ledger, agenda, unknown = self._ledger, self._agenda, [math.nan] * len(y)
+        times, matures = (unknown if each is None else each.tolist() for each in (moments.time, moments.matures))
+        at_once = moments.due is None
+        arrivals, labels = (unknown if moments.due is None else moments.due.tolist()), y.tolist()
+        agenda.begin(rows)
+        for k, label in enumerate(labels):
+            for due in ledger.fall_due(times[k]):
+                agenda.learn(due)
+            if records is not None:
+                self._learner.consult(rows, k, records[k])
+            name = ledger.unused(f"row {ledger.forecasts}") if ids is None else ids[k]
+            slot = ledger.admit(name, times[k], matures[k], arrivals[k], label, 0 if marks is None else marks[k])
+            if records is not None and self._learner.models:
+                agenda.records[slot] = records[k]
+            agenda.open(slot)
+            if at_once and label == label:
+                for due in ledger.deliver(slot, label, times[k]):
+                    agenda.learn(due)
+        agenda.finish()
 
-    def _learn(self, entries: list[Open], y: Array, when: Sequence[float]) -> None:
-        """Learn labels in the order given, with the features their rows had."""
-        keys, values, memory = (stacked(entries, name) for name in ("keys", "values", "memory"))
-        self._mind.learn(keys, values, memory, stacked(entries, "x"), stacked(entries, "ticket"), y)
-        for entry, label, time in zip(entries, y.tolist(), when, strict=True):
-            self._ledger.close(entry, label, time)
-        for entry, label in zip(entries, y.tolist(), strict=True):  # last: what a model raises must not undo the rest
-            if entry.record is not None:
-                self._mind.teach(entry.record, entry.keys, entry.values, label)
+    def _moments(self, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
+        times, due = check_times(time, label_time, n, self._ledger.clock)
+        return Moments(times, due, check_maturity(matures, times, n))
 
-    def _learn_due(self, now: float) -> None:
-        entries = self._ledger.pop_due(now)
-        if entries:
-            self._learn(entries, np.array([entry.y for entry in entries]), [entry.due for entry in entries])
-
-    def _unused(self, name: str) -> str:
-        """Return a name for a row without one, which nobody has used."""
-        while self._ledger.knows(name):
-            name += "'"
-        return name
-
-    def _checked(self, encoded: Encoded) -> Encoded:
-        """Refuse rows that `contexts.encode` did not make of records."""
-        n, dim, width = len(encoded.dims), self.contexts.dim, encoded.x.shape[1]
-        entries, scores = encoded.keys.shape, (n, len(self.contexts.settings["scores"]))
-        shaped = encoded.x.shape == (n, width) and encoded.values.shape == entries and encoded.scores.shape == scores
-        if not shaped or len(entries) != 2 or entries[0] != n or entries[1] % ENTRIES or width > dim:
-            raise ValueError(
-                f"records: given encoded rows of other shapes than these contexts make, x {encoded.x.shape}"
-            )
-        first = 1 + len(self.contexts.reserved_weights)
-        room = 0.75 + ROUNDING - float(np.sum(self.contexts.reserved_weights**2))
-        inside = np.sum(encoded.x[:, first:] ** 2, axis=1) <= room  # false for NaN too
-        grown = np.diff(encoded.dims, prepend=first) >= 0
-        if not (inside.all() and grown.all() and np.isfinite(encoded.values).all() and (encoded.dims <= width).all()):
-            raise ValueError(
-                "records: given encoded rows that are no contexts, expected what `contexts.encode` returned"
-            )
-        return encoded
-
-    def _traced(self, pieces: list[tuple[Array, Array]], x: Array) -> Trace:
-        tickets = np.concatenate([piece[0] for piece in pieces]) if pieces else np.zeros((0, TICKET))
-        judged = np.concatenate([piece[1] for piece in pieces]) if pieces else np.zeros((0, len(self.experts)))
-        return Trace(self._mind.forecast(tickets, None, single=False, learned=True), x, judged)
-
-    def _issued_before(self, id: Id, mark: int) -> Open | None:
-        """Return the open forecast of this very event; refuse an id that is taken by another."""
-        entry = self._ledger.opened.get(id)
-        if self._ledger.knows(id) and (entry is None or entry.fingerprint != mark):
+    def _issued_before(self, id: Id, mark: int) -> int | None:
+        """Return the slot of this very event, if it is open; refuse an id that is taken by another."""
+        slot = self._ledger.opened.get(id)
+        if self._ledger.knows(id) and (slot is None or self._ledger.fingerprint[slot] != mark):
             raise ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
-        return entry
+        return slot
 
     def _new_ids(self, ids: "Sequence[Id] | None", n: int) -> "list[Id] | None":
         if ids is None:
@@ -399,33 +370,64 @@ class Live:
         can leave. Outside models are yours to save; hand them to `load` again. Labels of forecasts that were open
         then no longer reach them: the records themselves are not kept.
         """
-        arrays, manifest = self._mind.to_state()
-        kept, ledger = keeping.to_state(self._ledger)
-        limits = self._ledger.limits._asdict()
-        own = {"engine": self._engine, "models": list(self._mind.models), "limits": limits, "ledger": ledger}
-        archive.write(path, FILE, arrays | kept, own | manifest)
+        archive.write(path, FILE, *self.to_state())
+
+    @guarded
+    def to_state(self) -> State:
+        """Return the whole state as `save` writes it."""
+        learner, ledger = self._learner.to_state(), self._ledger.to_state()
+        own = {
+            "engine": self._engine,
+            "models": list(self._learner.models),
+            "limits": self._ledger.limits._asdict(),
+            "patience": self._ledger.patience,
+            "ledger": ledger.manifest,
+        }
+        rows = nested(open=self._agenda.to_state())
+        return State(learner.arrays | ledger.arrays | rows.arrays, learner.manifest | own)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:
         """Return what `save` wrote; `models` must have the names they had."""
-        arrays, manifest = archive.read(path, FILE)
+        return cls.from_state(archive.read(path, FILE), models)
+
+    @classmethod
+    def from_state(cls, state: State, models: "Mapping[str, Any] | None" = None) -> Self:
+        """Rebuild from `to_state`."""
+        manifest = state.manifest
         if sorted(models or {}) != sorted(manifest["models"]):
             given, expected = sorted(models or {}), sorted(manifest["models"])
             raise ValueError(f"models: given {given}, expected those it was saved with: {expected}")
         ordered = {name: (models or {})[name] for name in manifest["models"]}
         seed = manifest["contexts"]["settings"]["seed"]
         live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered)
-        live._mind.restore(arrays, manifest)
-        live._ledger = keeping.from_state(arrays, manifest["ledger"], live._ledger.limits)
+        live._learner.restore(state)
+        own = State(state.arrays, manifest["ledger"])
+        live._ledger = Ledger.from_state(own, live._ledger.limits, manifest["patience"])
+        live._agenda = Agenda(live._learner, live._ledger)
+        live._agenda.restore(part(state, "open"))
         return live
 
 
+def _patience(order: Any, patience: Any) -> int | None:
+    """Return how many forecasts a label waits for, None if it does not wait."""
+    if order not in ORDERS:
+        raise ValueError(f"order: given {order!r}, expected one of {', '.join(ORDERS)}")
+    if (order == "issue") != (patience is not None):
+        expected = "an integer of at least 1" if order == "issue" else 'none: it belongs to order "issue"'
+        raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
+    return None if patience is None else _count("patience", patience)
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
+        raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+    return int(value)
+
+
 def _limits(max_open: Any, expires: Any, lifetime: Any) -> Limits:
-    for name, value in (("max_open", max_open), ("expires", 1 if expires is None else expires)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
-            raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
     age = None if lifetime is None else inputs.positive("lifetime", lifetime)
-    return Limits(int(max_open), None if expires is None else int(expires), age)
+    return Limits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
 
 
 def _fingerprint(record: Mapping[str, Any]) -> int:
@@ -473,20 +475,3 @@ def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
         for name, values in columns.items()
     }
     return [{name: column[k] for name, column in lists.items()} for k in range(n)]
-
-
-def _cut(encoded: Encoded, a: int, b: int) -> Encoded:
-    rows = slice(a, b)
-    return Encoded(
-        encoded.x[rows], encoded.dims[rows], encoded.keys[rows], encoded.values[rows], encoded.scores[rows],
-        encoded.marks[rows],
-    )  # fmt: skip
-
-
-def _runs(flags: NDArray[np.bool_], most: int) -> list[tuple[int, int]]:
-    """Return the maximal stretches of equal flags, true ones cut to at most so many rows."""
-    cuts = [0, *(1 + np.flatnonzero(np.diff(flags))).tolist(), len(flags)]
-    stretches = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
-    return [
-        (c, min(c + most, b) if flags[a] else b) for a, b in stretches for c in range(a, b, most if flags[a] else b - a)
-    ]

@@ -76,6 +76,20 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
     return times, due
 
 
+def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
+    """Return when the labels of n rows mature (NaN where that is not known), or say which does so too early."""
+    if matures is None:
+        return None
+    if times is None:
+        raise ValueError("matures: given without time, expected both")
+    found = sized(as_times("matures", matures), "matures", n)
+    early = np.flatnonzero(found < times)
+    if early.size:
+        row = int(early[0])
+        raise ValueError(f"matures: given {found[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}")
+    return found
+
+
 def sized(values: Array, name: str, n: int) -> Array:
     """Return times of n rows, or say how many there are."""
     if values.shape != (n,):

@@ -1,0 +1,238 @@
+"""Late labels: held until they mature or until their turn, and an engine that does not trust the first of them."""
+
+import contextlib
+import copy
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from swapcal import Forecaster
+from swapcal.kernels.state import FLOOR
+from swapcal.live import ConflictingLabelError, ExpiredIdError, Live
+from tests.checks import snapshot
+
+RECORD = {"v": 1.0}
+N = 300
+RNG = np.random.default_rng(11)
+RECORDS = [
+    {"v": float(v), "g": "ab"[k % 2], "s": float(1 / (1 + math.exp(-v)))} for k, v in enumerate(RNG.normal(size=N))
+]
+Y = (RNG.random(N) < [record["s"] for record in RECORDS]).astype(float)
+TIME = np.sort(RNG.integers(0, 150, N)).astype(float)
+MATURES = np.where(RNG.random(N) < 0.3, math.nan, TIME + RNG.integers(0, 40, N))
+DUE = np.where(Y == 1, TIME + RNG.integers(0, 5, N), np.fmax(MATURES, TIME + RNG.integers(0, 60, N)))
+
+
+def make(**more: Any) -> Live:
+    return Live(scores=["s"], **more)
+
+
+def columns(forecast: Any) -> Any:
+    return np.column_stack([forecast.p, forecast.mean, forecast.low, forecast.high, forecast.weight])
+
+
+def by_hand(live: Live, rows: range = range(N)) -> Iterator[Any]:
+    """Deliver each label when it comes, and yield the forecasts."""
+    for k in rows:
+        for arrival, j in sorted((DUE[j], j) for j in range(k)):
+            if arrival < TIME[k] and (k == 0 or arrival >= TIME[k - 1]):
+                with contextlib.suppress(ExpiredIdError):
+                    live.label(j, Y[j], time=arrival)
+        matures = None if math.isnan(MATURES[k]) else MATURES[k]
+        yield columns(live.forecast(RECORDS[k], id=k, time=TIME[k], matures=matures))[0]
+
+
+CASES: list[dict[str, Any]] = [
+    {}, {"order": "issue", "patience": 40}, {"order": "issue", "patience": 2}, {"max_open": 30}, {"expires": 25},
+    {"lifetime": 12.0}, {"order": "issue", "patience": 50, "expires": 30},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_run_with_maturities_equals_labels_by_hand(case: Any, tmp_path: Path) -> None:
+    live, hand = make(**case), make(**case)
+    whole = live.run(RECORDS, Y, ids=range(N), time=TIME, label_time=DUE, matures=MATURES)
+    np.testing.assert_array_equal(columns(whole), np.array([*by_hand(hand)]))
+    ours, theirs = live.status(), hand.status()
+    assert (ours.labels, ours.held, ours.mean_delay) == (theirs.labels, theirs.held, theirs.mean_delay)
+    assert ours.held > 0
+    half, pieces = make(**case), []
+    for a, b in ((0, 140), (140, N)):
+        part = slice(a, b)
+        when = {"time": TIME[part], "label_time": DUE[part], "matures": MATURES[part]}
+        pieces.append(half.run(RECORDS[part], Y[part], ids=range(a, b), **when))
+        half.save(tmp_path / "state")
+        half = Live.load(tmp_path / "state")
+    np.testing.assert_array_equal(columns(whole), np.vstack([columns(piece) for piece in pieces]))
+    assert half.status() == ours
+    assert half.settings == live.settings
+
+
+def test_an_early_label_is_held_until_it_matures(tmp_path: Path) -> None:
+    live = Live()
+    live.forecast(RECORD, id="a", time=0, matures=10)
+    live.forecast(RECORD, id="b", time=1, matures=5)
+    assert live.label("a", 1, time=2) is True
+    assert live.label("a", 1) is False
+    with pytest.raises(ConflictingLabelError, match="label: given 0 for id 'a', which was labelled 1"):
+        live.label("a", 0)
+    assert (live.status().labels, live.status().open, live.status().held) == (0, 2, 1)
+    live.save(tmp_path / "state")
+    for each in (live, Live.load(tmp_path / "state")):
+        each.forecast(RECORD, id="c", time=10)
+        assert (each.status().labels, each.status().held) == (0, 1)
+        each.forecast(RECORD, id="d", time=11)
+        assert (each.status().labels, each.status().held, each.status().mean_wait) == (1, 0, 10.0)
+        assert each.label("b", 0, time=11) is True
+        assert each.status().labels == 2
+
+
+def test_held_labels_are_learned_in_order_of_maturity() -> None:
+    """What is learned, and in which order, is what a stream without maturities learns at those times."""
+    held, plain = make(), make()
+    late = np.fmax(DUE, MATURES)
+    given = {"ids": range(N), "time": TIME}
+    ours = held.run(RECORDS, Y, **given, label_time=DUE, matures=MATURES)
+    np.testing.assert_array_equal(columns(ours), columns(plain.run(RECORDS, Y, **given, label_time=late)))
+
+
+def test_labels_that_come_at_once_are_held_too() -> None:
+    at_once, known, time = make(), make(), np.arange(N, dtype=np.float64)
+    later = time + RNG.integers(0, 30, N)
+    ours = at_once.run(RECORDS, Y, ids=range(N), time=time, matures=later)
+    theirs = known.run(RECORDS, Y, ids=range(N), time=time, label_time=later)
+    np.testing.assert_array_equal(columns(ours), columns(theirs))
+    assert (at_once.status().held, known.status().held) == (at_once.status().open, 0)
+    assert at_once.status().held > 5
+
+
+def test_age_counts_from_maturity() -> None:
+    live = Live(lifetime=10)
+    live.forecast(RECORD, id="a", time=0, matures=20)
+    live.forecast(RECORD, id="b", time=15)
+    live.forecast(RECORD, id="c", time=29)
+    assert live.status().expired == 1
+    assert live.label("a", 1, time=30) is True
+    counted = Live(expires=2)
+    counted.forecast(RECORD, id="a", time=0, matures=5)
+    for k in range(4):
+        counted.forecast(RECORD, id=k, time=k)
+    assert "a" in counted._ledger.opened
+    counted.forecast(RECORD, id="first after", time=6)
+    assert counted.label("a", 1, time=6) is True
+
+
+def test_a_mature_forecast_older_than_all_others_is_saved(tmp_path: Path) -> None:
+    live = Live(expires=9)
+    live.forecast(RECORD, id="a", time=0, matures=2)
+    live.run([RECORD] * 6, [0, 1] * 3, time=range(1, 7))
+    live.save(tmp_path / "state")
+    for each in (live, Live.load(tmp_path / "state")):
+        each.run([RECORD] * 4, [0, 1] * 2, time=range(7, 11))
+        assert each.status().expired == 0
+        each.run([RECORD], [0], time=[11])
+        assert each.status().expired == 1
+
+
+def test_in_order_of_issue_a_label_waits_for_earlier_ones() -> None:
+    live = Live(order="issue", patience=3)
+    for k in range(3):
+        live.forecast(RECORD, id=k)
+    live.label(2, 1)
+    live.label(1, 0)
+    assert (live.status().labels, live.status().held) == (0, 2)
+    live.label(0, 1)
+    assert (live.status().labels, live.status().held) == (3, 0)
+    live.forecast(RECORD, id="never")
+    for k in range(10, 13):
+        live.forecast(RECORD, id=k)
+        live.label(k, 1)
+    assert live.status().held == 3
+    live.forecast(RECORD, id="one too many")
+    live.forecast(RECORD, id="then")
+    assert (live.status().labels, live.status().held) == (6, 0)
+    live.run([RECORD] * 3, [0, 1, 1])
+    assert live.status().held == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"order": "random"}, "order: given 'random', expected one of arrival, issue"),
+        ({"order": "issue"}, "patience: given None with order 'issue', expected an integer"),
+        ({"order": "issue", "patience": 0}, "patience: given 0, expected an integer of at least 1"),
+        ({"patience": 5}, "patience: given 5 with order 'arrival', expected none"),
+    ],
+)
+def test_bad_orders_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Live(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"matures": [3]}, "matures: given without time, expected both"),
+        ({"time": [2], "matures": [1]}, "matures: given 1 in row 1, before the forecast at 2"),
+        ({"time": [2], "matures": [math.inf]}, "matures: given an infinite time in row 1"),
+        ({"time": [2], "matures": [3, 4]}, r"matures: given shape \(2,\), expected \(1,\)"),
+    ],
+)
+def test_bad_maturities_are_refused(given: Any, message: str) -> None:
+    live = Live()
+    with pytest.raises(ValueError, match=message):
+        live.run([RECORD], [1], **given)
+    assert live.status().forecasts == 0
+
+
+def test_the_first_label_says_how_late_labels_come(tmp_path: Path) -> None:
+    time = np.arange(N, dtype=np.float64)
+    live, hand = make(ridge=2.0), make(ridge=2.0)
+    whole = live.run(RECORDS, Y, ids=range(N), time=time, label_time=time + 49)
+    loop = []
+    for k in range(N):
+        if k >= 50:
+            hand.label(k - 50, Y[k - 50], time=time[k - 50] + 49)
+        loop.append(columns(hand.forecast(RECORDS[k], id=k, time=time[k]))[0])
+        if k == 30:
+            hand.save(tmp_path / "state")
+            hand = Live.load(tmp_path / "state")
+    np.testing.assert_array_equal(columns(whole), np.array(loop))
+    assert live._learner.forecaster is not None
+    knobs = live._learner.forecaster._state.knobs
+    assert knobs[0] == knobs[3] == 2.0 * 50
+    assert live.settings["ridge"] == 2.0
+    assert live.certificate().holds()
+    at_once = make(ridge=2.0)
+    at_once.run(RECORDS, Y)
+    assert at_once._learner.forecaster is not None
+    assert at_once._learner.forecaster._state.knobs[0] == 2.0
+
+
+def test_another_ridge_is_a_forecaster_made_with_it() -> None:
+    X = np.column_stack([np.full(50, 0.5), np.linspace(-0.5, 0.5, 50), np.linspace(0.3, -0.3, 50)])
+    y = (np.arange(50) % 3 == 0).astype(float)
+    for learner in ("ridge", "vaw", "ons-fast"):
+        made, changed = Forecaster(3, learner=learner, ridge=7.0), Forecaster(3, learner=learner)
+        changed._owner = made._owner
+        made._state.knobs[FLOOR] = changed._state.knobs[FLOOR]
+        changed.predict(X[0])
+        changed.set_ridge(7.0)
+        assert snapshot(made) == snapshot(changed)
+        np.testing.assert_array_equal(made.run(X, y).mean, changed.run(X, y).mean)
+        before = copy.deepcopy(changed._state)
+        with pytest.raises(ValueError, match="ridge: given after 50 labels, expected before the first"):
+            changed.set_ridge(1.0)
+        for name, array in before._asdict().items():
+            np.testing.assert_array_equal(array, getattr(changed._state, name))
+
+
+def test_before_the_first_label_forecasts_follow_the_score() -> None:
+    rng = np.random.default_rng(2)
+    live = Live(scores=["s"])
+    p = live.run([{"s": float(s)} for s in rng.random(1000)], np.full(1000, math.nan)).p
+    assert len(np.unique(p)) > 10
