@@ -1,10 +1,14 @@
 """Record: the additive state of an audit, how rows enter it and how parts are merged."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 
+from swapcal import archive
+from swapcal.audit import file
 from swapcal.audit.batch import Batch
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.levels import Levels
@@ -253,6 +257,60 @@ class Record:
             raise ValueError("audits cannot be added when only one has times or issued distributions")
         if self._timeline is not None and other._timeline is not None and self._timeline.dated != other._timeline.dated:
             raise ValueError("audits cannot be added when the times of one are dates and of the other numbers")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the whole audit to one file, atomically; what is loaded adds up and reports as this one does.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from swapcal import Audit
+        >>> shards = [Audit([0.3, 0.6], [0, 1], groups=["a", "b"]), Audit([0.3], [1], groups=["b"])]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     shards[0].save(f"{folder}/first.audit")
+        ...     whole = Audit.load(f"{folder}/first.audit") + shards[1]
+        >>> whole.n
+        3.0
+        """
+        archive.write(path, file.FILE, *self._state())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Return the audit saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
+        arrays, settings = archive.read(path, file.FILE)
+        self = cls.__new__(cls)
+        self.title, self.seed = settings["title"], settings["seed"]
+        self.coordinates = tuple(Coordinate(*one) for one in settings["coordinates"])
+        self.reader = None if settings["reader"] is None else file.reader_of(settings["reader"])
+        self._tally = file.tally_of(arrays, "tally", settings["levels"], settings["groups"])
+        issued, timeline = settings["issued"], settings["timeline"]
+        self._issued = None if issued is None else file.tally_of(arrays, "issued", issued, [])
+        self._sketch, self._spectrum = file.sketch_of(arrays, settings), file.spectrum_of(arrays, settings)
+        self._timeline = None if timeline is None else file.timeline_of(arrays, timeline)
+        self._group_columns = tuple(self._tally.groups)
+        self._memory = {}
+        return self
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays = file.tally_state(self._tally, "tally") | file.sketch_state(self._sketch, self._tally.groups)
+        arrays["spectrum.bins"] = self._spectrum.bins
+        arrays |= {} if self._issued is None else file.tally_state(self._issued, "issued")
+        times: tuple[dict[str, Any], Any] = ({}, None)
+        if self._timeline is not None:
+            times = file.timeline_state(self._timeline)
+        return arrays | times[0], {
+            "title": self.title,
+            "seed": int(self.seed),
+            "coordinates": [list(one) for one in self.coordinates],
+            "reader": file.reader_state(self.reader),
+            "groups": file.group_state(self._tally),
+            "levels": asdict(self._tally.levels),
+            "issued": None if self._issued is None else asdict(self._issued.levels),
+            "complete": self._sketch.complete,
+            "log_loss": self._spectrum.log_loss,
+            "impossible": self._spectrum.impossible,
+            "timeline": times[1],
+        }
 
     def copy(self) -> Self:
         """Return an independent copy."""
