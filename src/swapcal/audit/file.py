@@ -42,6 +42,7 @@ SLACK = 1e-6
 TINY = 1e-300
 """Shares of issued distributions may be so small that their sums have few digits."""
 
+KEPT = ("hashes", "copies", "p", "y", "weights", "X")
 ANY_TEXT = Rule("text", is_text)
 GROUP = {"name": ANY_TEXT, "categories": TEXTS}
 LEVELS = {"edges": LIST, "values": optional(LIST)}
@@ -127,7 +128,7 @@ def sketch_of(arrays: Arrays, settings: Settings) -> Sketch:
     """Return the rows kept as they were."""
     sketch = Sketch(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sketch.labels.{k}"] for k, group in enumerate(settings["groups"])}
-    sketch.rows = Rows(*(arrays[f"sketch.{name}"] for name in Rows._fields[:-1]), labels)
+    sketch.rows = Rows(**{name: arrays[f"sketch.{name}"] for name in KEPT}, labels=labels)
     sketch.complete = settings["complete"]
     first, second = (int(part) for part in arrays["sketch.sums"])
     sketch.sums = (first, second)
@@ -331,7 +332,7 @@ def _moment_faults(name: str, lower: Array, size: Array) -> Iterator[str]:
 
 
 def _sketch_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[str]:
-    hashes, copies, p, y, weights, X = (arrays[f"sketch.{name}"] for name in Rows._fields[:-1])
+    hashes, copies, p, y, weights, X = (arrays[f"sketch.{name}"] for name in KEPT)
     capacity = Sketch(X.shape[1]).capacity
     if not 1 <= len(hashes) <= capacity or (hashes[1:] <= hashes[:-1]).any():
         yield f"sketch.hashes: given {len(hashes)}, expected 1 to {capacity} in increasing order"
