@@ -1,5 +1,7 @@
 """Measured: every error and score by name, and what attains it."""
 
+from typing import Any
+
 import numpy as np
 
 from swapcal import errors
@@ -26,11 +28,13 @@ class Measured(Record):
 
     def mcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
         """MCal_q: sup_f Σ_v n_v |Σ α f(x)(y − p)/n_v|^q; an interval for q = 1 unless the class is groups."""
-        return self._pooled(self._tally, q, against, mean)
+        found: float | tuple[float, float] = self._pooled(self._tally, q, against, mean)
+        return found
 
     def pmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
         """PMCal_q: `mcal` with the issued probabilities as weights."""
-        return self._pooled(self._issued or self._tally, q, against, mean)
+        found: float | tuple[float, float] = self._pooled(self._issued or self._tally, q, against, mean)
+        return found
 
     def cal(self, q: int = 1, *, mean: bool = False) -> float:
         """Cal_q: Σ_v n_v (|A_v|/n_v)^q."""
@@ -142,7 +146,7 @@ class Measured(Record):
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value
 
-    def _smcal(self, tally: Tally, q: int, against: str) -> float:
+    def _smcal(self, tally: Tally, q: int, against: str) -> Any:
         if against == "linear":
             return errors.smcal_linear(tally.n, tally.g, q)
         if against == "linear4":
@@ -151,7 +155,7 @@ class Measured(Record):
             return errors.smcal_affine(tally.n, tally.A, tally.g, q)
         return errors.smcal_groups(tally.n, self._group_sums(tally, against), q)
 
-    def _pooled(self, tally: Tally, q: int, against: str, mean: bool) -> float | tuple[float, float]:
+    def _pooled(self, tally: Tally, q: int, against: str, mean: bool) -> Any:
         if q not in (1, 2):
             raise ValueError(f"mcal is defined for q = 1 and q = 2, got {q}")
         scale = (2.0**q if against == "linear4" else 1.0) / (self.n if mean else 1.0)

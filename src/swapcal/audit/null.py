@@ -12,7 +12,8 @@ from scipy.stats import norm
 from swapcal.arrays import Array
 from swapcal.audit.cells import Cells
 from swapcal.audit.levels import Levels
-from swapcal.audit.scene import Measure, Residuals, Scene
+from swapcal.audit.quantities import Measure
+from swapcal.audit.scene import Residuals, Scene
 from swapcal.audit.sketch import Rows, hash_names
 
 CHUNK_ENTRIES = 1 << 22

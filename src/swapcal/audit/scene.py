@@ -1,12 +1,10 @@
-"""Scene: everything about the data except the outcomes, and the measures that read residuals off it."""
+"""Scene: everything about the data except the outcomes, and the residuals that outcomes give on it."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal import errors
 from swapcal.arrays import Array
 from swapcal.audit.cells import Cells, cells, dispersion
 from swapcal.audit.tallies import Tally
@@ -18,6 +16,11 @@ class Residuals(NamedTuple):
 
     g: Array
     S: Array
+
+    @property
+    def A(self) -> Array:
+        """Residual sum of each level, (B, L): contexts begin with ½."""
+        return 2.0 * self.g[..., 0]
 
 
 class Scene(NamedTuple):
@@ -73,93 +76,3 @@ def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
         cells(groups, spread[:, None], fractional[:, None]),
     )
     return scene, Residuals(tally.g[None], groups[None, :, :, kernel.RESIDUAL]), groups
-
-
-Measure = Callable[[Scene, Residuals], Array]
-
-
-def _power_sums(n: Array, s: Array, q: float) -> Array:
-    used = n > 0
-    total: Array = np.sum(n[used] * (s[:, used] / n[used]) ** q, axis=1)
-    return total
-
-
-def _per_level(support: Callable[[Array], Array], g: Array) -> Array:
-    return support(g.reshape(-1, g.shape[2])).reshape(g.shape[:2])
-
-
-def cal(q: float) -> Measure:
-    """Cal_q: the constant function alone."""
-    return lambda scene, r: _power_sums(scene.n, 2.0 * np.abs(r.g[:, :, 0]), q)
-
-
-def smcal_linear(q: float) -> Measure:
-    """SMCal_q against F_1^lin."""
-    return lambda scene, r: _power_sums(scene.n, _per_level(errors.support_linear, r.g), q)
-
-
-def smcal_affine(q: float) -> Measure:
-    """SMCal_q against F_res^aff."""
-    return lambda scene, r: _power_sums(scene.n, _affine(r), q)
-
-
-def smcal_groups(q: float) -> Measure:
-    """SMCal_q against the groups."""
-    return lambda scene, r: _power_sums(scene.n, np.abs(r.S).max(axis=2), q)
-
-
-def mcal_groups(q: float) -> Measure:
-    """MCal_q against the groups."""
-
-    def measure(scene: Scene, r: Residuals) -> Array:
-        used = scene.n > 0
-        n = scene.n[used, None]
-        worst: Array = np.sum(n * np.abs(r.S[:, used] / n) ** q, axis=1).max(axis=1)
-        return worst
-
-    return measure
-
-
-def mcal2_linear(scene: Scene, r: Residuals) -> Array:
-    """MCal_2 against F_1^lin."""
-    used = scene.n > 0
-    scaled = r.g[:, used] / np.sqrt(scene.n[used])[:, None]
-    head = 4.0 * np.sum(scaled[:, :, 0] ** 2, axis=1)
-    if r.g.shape[2] == 1:
-        return np.asarray(head)
-    tail = scaled[:, :, 1:]
-    top = np.linalg.eigvalsh(np.swapaxes(tail, 1, 2) @ tail)[:, -1]
-    worst: Array = np.maximum(head, errors.TAIL_RADIUS**2 * top)
-    return worst
-
-
-def mcal1_linear(scene: Scene, r: Residuals) -> Array:
-    """Lower end of MCal_1 against F_1^lin."""
-    return np.array([errors.mcal1_linear(scene.n, g).lower for g in r.g])
-
-
-def mcal2_affine(scene: Scene, r: Residuals) -> Array:
-    """MCal_2 against F_res^aff."""
-    return np.array([errors.mcal2_affine(scene.n, 2.0 * g[:, 0], g)[0] for g in r.g])
-
-
-def mcal1_affine(scene: Scene, r: Residuals) -> Array:
-    """Lower end of MCal_1 against F_res^aff."""
-    return np.array([errors.mcal1_affine(scene.n, 2.0 * g[:, 0], g).lower for g in r.g])
-
-
-def sreg(scene: Scene, r: Residuals) -> Array:
-    """SReg against F_4^lin."""
-    return errors.swap_regret_draws(scene.v, r.g, scene.G)
-
-
-def somni(scene: Scene, r: Residuals) -> Array:
-    """SOmni over L^cvx × F_res^aff."""
-    total: Array = np.sum(_affine(r) / np.maximum(scene.v, 1.0 - scene.v), axis=1)
-    return total
-
-
-def _affine(r: Residuals) -> Array:
-    norm = np.sqrt(np.einsum("bld,bld->bl", r.g, r.g))
-    halved: Array = 0.5 * (2.0 * np.abs(r.g[:, :, 0]) + norm)
-    return halved

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swapcal import errors
 from swapcal.arrays import Array
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curves import stages
@@ -13,7 +14,6 @@ from swapcal.losses.loss import Loss, mix
 from swapcal.losses.matrix import CostMatrix
 from swapcal.losses.profile import profile
 from swapcal.losses.rows import Rows
-from swapcal.losses.somni import per_level
 
 Progress = Callable[[int, int], None]
 
@@ -171,7 +171,7 @@ def _bound(loss: Loss, rows: Rows) -> float | None:
     shape = profile(loss)
     if not (shape.convex and np.isfinite(shape.lipschitz)):
         return None
-    return float(shape.lipschitz * per_level(rows.levels, A, g).sum())
+    return float(shape.lipschitz * errors.somni_levels(rows.levels, A, g).sum())
 
 
 def _matrix_bound(loss: CostMatrix, levels: Array, A: Array, g: Array) -> float:
