@@ -362,6 +362,7 @@ STACKED = {
     "smcal_groups": lambda n, v, A, g, G, S: errors.smcal_groups(n, S, 1),
     "mcal_groups": lambda n, v, A, g, G, S: errors.mcal_groups(n, S, 2),
     "mcal2_linear": lambda n, v, A, g, G, S: (errors.mcal2_linear(n, g)[0], np.abs(errors.mcal2_linear(n, g)[1])),
+    "mcal2_linear_total": lambda n, v, A, g, G, S: errors.mcal2_linear_total(n, g),
     "mcal1_linear": lambda n, v, A, g, G, S: errors.mcal1_linear(n, g),
     "mcal2_affine": lambda n, v, A, g, G, S: errors.mcal2_affine(n, A, g),
     "mcal1_affine": lambda n, v, A, g, G, S: errors.mcal1_affine(n, A, g),

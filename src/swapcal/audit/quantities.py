@@ -60,11 +60,10 @@ def _swapped(q: int) -> dict[tuple[str, int, str], Quantity]:
 
 
 def _pooled(q: int) -> dict[tuple[str, int, str], Quantity]:
-    linear, affine = (
-        (errors.mcal2_linear, errors.mcal2_affine) if q == 2 else (errors.mcal1_linear, errors.mcal1_affine)
-    )
+    linear = errors.mcal2_linear_total if q == 2 else lambda n, g: errors.mcal1_linear(n, g).lower
+    affine = errors.mcal2_affine if q == 2 else errors.mcal1_affine
     measures: dict[str, tuple[bool, Measure]] = {
-        "linear": (q == 2, lambda s, r: linear(s.n, r.g)[0]),
+        "linear": (q == 2, lambda s, r: linear(s.n, r.g)),
         "groups": (True, lambda s, r: errors.mcal_groups(s.n, r.S, q)[0]),
         "affine": (False, lambda s, r: affine(s.n, r.A, r.g)[0]),
     }

@@ -19,6 +19,7 @@ from swapcal.errors.pooled import (
     mcal1_linear,
     mcal2_affine,
     mcal2_linear,
+    mcal2_linear_total,
     mcal_groups,
 )
 from swapcal.errors.regret import ridge_regret, swap_regret
@@ -45,6 +46,7 @@ __all__ = [
     "mcal1_linear",
     "mcal2_affine",
     "mcal2_linear",
+    "mcal2_linear_total",
     "mcal_groups",
     "power_sum",
     "ridge_regret",

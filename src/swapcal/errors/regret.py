@@ -57,9 +57,8 @@ def swap_regret(v: Array, g: Array, G: Array, radius: float = 2.0) -> tuple[Arra
     theta[:, :, 0] = 2.0 * v
     for level in np.flatnonzero(G[:, 0, 0] > 0):
         gain, delta = _solve(float(v[level]), draws[:, level], G[level], radius)
-        better = gain > 0  # δ = 0 is feasible and gains 0, so rounding cannot make a level negative
-        gains[better, level] = gain[better]
-        theta[better, level] += delta[better]
+        gains[:, level] = np.maximum(gain, 0.0)  # δ = 0 is feasible and gains 0, so no level is negative
+        theta[:, level] += (gain > 0)[:, None] * delta
     return gains.reshape(g.shape[:-1]), theta.reshape(g.shape)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import errors
 from swapcal.arrays import Array
+from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curves import action_at, stages
 from swapcal.losses.loss import Loss, LossError, mix
@@ -60,7 +60,7 @@ def omniprediction(
     paid = np.array([rows.weight @ loss.induced(rows.p, rows.y) for loss in book])
     starts = np.unique(np.linspace(0, len(book) - 1, 5).astype(int))
     gain, choice, theta = max((_alternate(book, paid, rows, int(s)) for s in starts), key=lambda found: found[0])
-    upper = float(errors.somni_levels(rows.levels, *rows.residual_sums()).sum())
+    upper = float(somni_levels(rows.levels, *rows.residual_sums()).sum())
     return OmnipredictionInterval(gain, upper, book[choice], theta)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import errors
 from swapcal.arrays import Array
+from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curves import stages
 from swapcal.losses.loss import Loss, mix
@@ -171,7 +171,7 @@ def _bound(loss: Loss, rows: Rows) -> float | None:
     shape = profile(loss)
     if not (shape.convex and np.isfinite(shape.lipschitz)):
         return None
-    return float(shape.lipschitz * errors.somni_levels(rows.levels, A, g).sum())
+    return float(shape.lipschitz * somni_levels(rows.levels, A, g).sum())
 
 
 def _matrix_bound(loss: CostMatrix, levels: Array, A: Array, g: Array) -> float:

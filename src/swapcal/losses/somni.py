@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import errors
 from swapcal.arrays import Array
+from swapcal.errors import somni, somni_levels, support_affine
 from swapcal.losses.loss import Loss, LossError
 from swapcal.losses.rows import Rows
 
@@ -31,7 +31,7 @@ class SwapOmniprediction:
     @property
     def multicalibration(self) -> float:
         """SMCal_{F_res,1} = Σ_v (|A_v| + ‖g_v‖)/2, which lies between total/2 and total."""
-        return float(errors.support_affine(self.A, self.g).sum())
+        return float(support_affine(self.A, self.g).sum())
 
     def attained_by(self, index: int, epsilon: float = 1e-3) -> tuple[Loss, Array]:
         """Loss and comparator θ whose gain at level number `index` tends to `values[index]` as `epsilon` → 0.
@@ -39,7 +39,7 @@ class SwapOmniprediction:
         The loss is `steep_loss` with k = 0 if A_v < 0 and k = 1 otherwise; ε > 0 makes k its only best response
         to v. The gain is at least (1 − ε) values[index] − ε weight[index].
         """
-        found = errors.somni(self.levels, self.A, self.g)
+        found = somni(self.levels, self.A, self.g)
         return steep_loss(float(self.levels[index]), float(found.action[index]), epsilon), found.theta[index]
 
 
@@ -62,7 +62,7 @@ def swap_omniprediction(
     rows = Rows.of(p, y, X, weight)
     A, g = rows.residual_sums()
     mass = np.add.reduceat(rows.weight, rows.starts)
-    return SwapOmniprediction(rows.levels, mass, errors.somni_levels(rows.levels, A, g), A, g)
+    return SwapOmniprediction(rows.levels, mass, somni_levels(rows.levels, A, g), A, g)
 
 
 def steep_loss(v: float, k: float, epsilon: float) -> Loss:
