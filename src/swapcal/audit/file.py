@@ -27,11 +27,12 @@ from swapcal.archive.kind import (
 )
 from swapcal.arrays import Array
 from swapcal.audit.batch import LEAST_WEIGHT, MOST_WEIGHT, NORM_SLACK
-from swapcal.audit.encode import Column, Encoder
+from swapcal.audit.encode import Column, Coordinate, Encoder
 from swapcal.audit.levels import DEFAULT_LEVELS, MOST_VALUES, Levels
 from swapcal.audit.reader import Reader
 from swapcal.audit.sketch import Rows, Sketch, hash_names
 from swapcal.audit.spectrum import Spectrum
+from swapcal.audit.sums import Sums
 from swapcal.audit.tallies import Groups, Tally
 from swapcal.audit.timeline import COARSE, FINEST, KEPT_BINS, Span, Timeline
 from swapcal.kernels import tally as kernel
@@ -42,6 +43,7 @@ SLACK = 1e-6
 TINY = 1e-300
 """Shares of issued distributions may be so small that their sums have few digits."""
 
+TIMES = ("table", "first", "last")
 KEPT = ("hashes", "copies", "p", "y", "weights", "X")
 ANY_TEXT = Rule("text", is_text)
 GROUP = {"name": ANY_TEXT, "categories": TEXTS}
@@ -87,34 +89,65 @@ RULES = {
 }
 
 
-def tally_state(tally: Tally, name: str) -> dict[str, Any]:
+def _tally_state(tally: Tally, name: str) -> dict[str, Any]:
     """Return the arrays of per-level sums."""
-    own = {f"{name}.table": tally.table, f"{name}.g": tally.g, f"{name}.G": tally._G, f"{name}.H": tally._H}
+    own = {f"{name}.table": tally.table, f"{name}.g": tally.g, f"{name}.G": tally.lower_G, f"{name}.H": tally.lower_H}
     return own | {f"{name}.groups.{k}": group.table for k, group in enumerate(tally.groups.values())}
 
 
-def tally_of(arrays: Arrays, name: str, levels: Settings, groups: list[Any]) -> Tally:
+def state(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (arrays, settings) of an audit."""
+    arrays = _tally_state(sums.tally, "tally") | _sketch_state(sums.sample, sums.tally.groups)
+    arrays["spectrum.bins"] = sums.histogram.bins
+    arrays |= {} if sums.issued is None else _tally_state(sums.issued, "issued")
+    times = {} if sums.timeline is None else _timeline_state(sums.timeline)
+    arrays |= {} if sums.timeline is None else {f"timeline.{part}": getattr(sums.timeline, part) for part in TIMES}
+    return arrays, {
+        "title": title,
+        "seed": int(seed),
+        "coordinates": [list(one) for one in sums.coordinates],
+        "reader": None if sums.reader is None else asdict(sums.reader),
+        "groups": [{"name": name, "categories": group.names} for name, group in sums.tally.groups.items()],
+        "levels": asdict(sums.levels),
+        "issued": None if sums.issued is None else asdict(sums.issued.levels),
+        "complete": sums.sample.complete,
+        "log_loss": sums.histogram.log_loss,
+        "impossible": sums.histogram.impossible,
+        "timeline": times or None,
+    }
+
+
+def sums_of(arrays: Arrays, settings: Settings) -> Sums:
+    """Return the sums as they were."""
+    issued, timeline, reader = settings["issued"], settings["timeline"], settings["reader"]
+    return Sums(
+        tuple(Coordinate(*one) for one in settings["coordinates"]),
+        None if reader is None else _reader_of(reader),
+        _tally_of(arrays, "tally", settings["levels"], settings["groups"]),
+        None if issued is None else _tally_of(arrays, "issued", issued, []),
+        _sketch_of(arrays, settings),
+        _spectrum_of(arrays, settings),
+        None if timeline is None else _timeline_of(arrays, timeline),
+    )
+
+
+def _tally_of(arrays: Arrays, name: str, levels: Settings, groups: list[Any]) -> Tally:
     """Return per-level sums as they were."""
-    tally = Tally(levels_of(levels), arrays[f"{name}.g"].shape[1])
+    tally = Tally(_levels_of(levels), arrays[f"{name}.g"].shape[1])
     tally.table, tally.g = arrays[f"{name}.table"], arrays[f"{name}.g"]
-    tally._G, tally._H = arrays[f"{name}.G"], arrays[f"{name}.H"]
+    tally.lower_G, tally.lower_H = arrays[f"{name}.G"], arrays[f"{name}.H"]
     for k, group in enumerate(groups):
         tally.groups[group["name"]] = found = Groups(0)
         found.names, found.table = group["categories"], arrays[f"{name}.groups.{k}"]
     return tally
 
 
-def group_state(tally: Tally) -> list[dict[str, Any]]:
-    """Return the names of group columns and of their categories."""
-    return [{"name": name, "categories": group.names} for name, group in tally.groups.items()]
-
-
-def levels_of(state: Settings) -> Levels:
+def _levels_of(state: Settings) -> Levels:
     """Return the levelling rule."""
     return Levels(tuple(state["edges"]), None if state["values"] is None else tuple(state["values"]))
 
 
-def sketch_state(sketch: Sketch, groups: Mapping[str, Any]) -> dict[str, Any]:
+def _sketch_state(sketch: Sketch, groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays of the rows kept and the sums of all hashes."""
     assert sketch.rows is not None
     found = sketch.rows._asdict()
@@ -124,7 +157,7 @@ def sketch_state(sketch: Sketch, groups: Mapping[str, Any]) -> dict[str, Any]:
     return own | {"sketch.sums": np.array(sketch.sums, np.uint64)}
 
 
-def sketch_of(arrays: Arrays, settings: Settings) -> Sketch:
+def _sketch_of(arrays: Arrays, settings: Settings) -> Sketch:
     """Return the rows kept as they were."""
     sketch = Sketch(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sketch.labels.{k}"] for k, group in enumerate(settings["groups"])}
@@ -135,7 +168,7 @@ def sketch_of(arrays: Arrays, settings: Settings) -> Sketch:
     return sketch
 
 
-def spectrum_of(arrays: Arrays, settings: Settings) -> Spectrum:
+def _spectrum_of(arrays: Arrays, settings: Settings) -> Spectrum:
     """Return the histogram as it was."""
     spectrum = Spectrum()
     spectrum.bins = arrays["spectrum.bins"]
@@ -143,24 +176,21 @@ def spectrum_of(arrays: Arrays, settings: Settings) -> Spectrum:
     return spectrum
 
 
-def timeline_state(timeline: Timeline) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and the settings of a timeline."""
+def _timeline_state(timeline: Timeline) -> dict[str, Any]:
     assert timeline.span is not None
-    arrays = {f"timeline.{name}": getattr(timeline, name) for name in ("table", "first", "last")}
-    ends = {"dated": timeline.dated, "low": timeline.low, "high": timeline.high}
-    return arrays, timeline.span._asdict() | ends
+    return {**timeline.span._asdict(), "dated": timeline.dated, "low": timeline.low, "high": timeline.high}
 
 
-def timeline_of(arrays: Arrays, state: Settings) -> Timeline:
+def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
     """Return the timeline as it was."""
     timeline = Timeline()
     timeline.span = Span(state["exponent"], state["first"], state["last"])
-    timeline.table, timeline.first, timeline.last = (arrays[f"timeline.{name}"] for name in ("table", "first", "last"))
+    timeline.table, timeline.first, timeline.last = (arrays[f"timeline.{name}"] for name in TIMES)
     timeline.dated, timeline.low, timeline.high = state["dated"], state["low"], state["high"]
     return timeline
 
 
-def reader_of(state: Settings) -> Reader:
+def _reader_of(state: Settings) -> Reader:
     """Return which columns hold what, and the encoding."""
     columns = [
         Column(**{**column, "names": None if column["names"] is None else tuple(column["names"])})
@@ -168,11 +198,6 @@ def reader_of(state: Settings) -> Reader:
     ]
     found: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
     return Reader(**found | {"encoder": Encoder(tuple(columns))})
-
-
-def reader_state(reader: Reader | None) -> dict[str, Any] | None:
-    """Return a reader as plain data."""
-    return None if reader is None else asdict(reader)
 
 
 def fields(settings: Settings) -> dict[str, Field]:
@@ -254,7 +279,7 @@ def _reader_faults(settings: Settings) -> Iterator[str]:
         yield from rule_faults(COLUMN, column)
         if column["names"] is not None and len(set(column["names"])) != len(column["names"]):
             yield f"encoder: given a category twice, in {column['name']!r:.60}"
-    reader = reader_of(state)
+    reader = _reader_of(state)
     assert reader.encoder is not None
     if [column.name for column in reader.encoder.columns] != state["features"]:
         yield "features: given others than are encoded, expected those"
@@ -270,7 +295,7 @@ def _reader_faults(settings: Settings) -> Iterator[str]:
 
 def _tally_faults(arrays: Arrays, name: str, state: Settings) -> Iterator[str]:
     yield from _level_faults(state, len(arrays[f"{name}.table"]))
-    levels, table = levels_of(state), arrays[f"{name}.table"]
+    levels, table = _levels_of(state), arrays[f"{name}.table"]
     yield from _scalar_faults(f"{name}.table", table)
     mass, room = table[:, kernel.MASS], SLACK * table[:, kernel.MASS] + TINY
     low, high = np.array([levels.bounds(k) for k in range(len(levels))]).reshape(-1, 2).T
@@ -292,12 +317,12 @@ def _level_faults(state: Settings, count: int) -> Iterator[str]:
     if len(edges) < 2 or edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
         yield "levels: given edges that do not increase from 0 to 1"
     if values is not None:
-        if levels_of(state).edges != Levels.declare(DEFAULT_LEVELS).edges or not 1 <= len(values) <= MOST_VALUES:
+        if _levels_of(state).edges != Levels.declare(DEFAULT_LEVELS).edges or not 1 <= len(values) <= MOST_VALUES:
             yield f"levels: given {len(values)} values, expected 1 to {MOST_VALUES}, and the default intervals"
         if (np.diff(values) <= 0).any() or values[0] < 0 or values[-1] > 1:
             yield "levels: given values that do not increase within 0 and 1"
-    if len(levels_of(state)) != count:
-        yield f"levels: given {len(levels_of(state))}, expected one for each of {count} sums"
+    if len(_levels_of(state)) != count:
+        yield f"levels: given {len(_levels_of(state))}, expected one for each of {count} sums"
 
 
 def _scalar_faults(name: str, table: Array) -> Iterator[str]:
@@ -363,7 +388,7 @@ def _spectrum_faults(bins: Array, settings: Settings, whole: Array) -> Iterator[
 
 def _timeline_faults(arrays: Arrays, state: Settings, whole: Array) -> Iterator[str]:
     yield from rule_faults(TIMELINE, state)
-    table, first, last = (arrays[f"timeline.{name}"] for name in ("table", "first", "last"))
+    table, first, last = (arrays[f"timeline.{name}"] for name in TIMES)
     bins = state["last"] - state["first"] + 1
     width = 2.0 ** state["exponent"]
     if bins != len(table) or not 1 <= bins <= KEPT_BINS:

@@ -56,9 +56,8 @@ class Scene(NamedTuple):
 def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
     """Split a tally into its scene, its observed residuals (B = 1) and the group table (L, K, SCALARS)."""
     columns, tables, start = [], [np.zeros((len(tally.levels), 0, kernel.SCALARS))], 0
-    for name in sorted(tally.groups):
-        found, table = tally.groups[name].sorted()
-        columns.append((name, tuple(found), slice(start, start + len(found))))
+    for name, found, table in tally.columns():
+        columns.append((name, found, slice(start, start + len(found))))
         tables.append(table)
         start += len(found)
     groups = np.concatenate(tables, axis=1)
