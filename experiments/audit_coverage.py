@@ -43,7 +43,7 @@ def table(setting: str, rows: int, rng: np.random.Generator) -> tuple[Array, Arr
 def true_gaps(audit: Audit, p: Array, chance: Array, groups: dict[str, Any]) -> Array:
     """Return the true gap of everyone and of every group in every window."""
     level = audit.levels.index(p)
-    names = [(column, name) for column, found, _ in audit.evidence.scene.columns for name in found]
+    names = [(column, name) for column, found, _ in audit.evidence.design.columns for name in found]
     members = np.array([np.ones(len(p)), *(groups[column] == name for column, name in names)], dtype=np.float64)
     inside = np.array(
         [(level >= first) & (level <= last) for first, last in audit.evidence.scan.windows], dtype=np.float64

@@ -18,7 +18,7 @@ groups = {"g": rng.integers(0, 3, 400)}
 audit = Audit(p, rng.random(400) < p, X, groups=groups, weights=rng.random(400) + 0.5, time=np.arange(400))
 sums, evidence = audit.sums, audit.evidence
 print(json.dumps([audit.smcal(2), audit.sreg(), audit.log_loss(), sums.histogram.auc()[0], sums.sample.digest,
-                  float(evidence.scan.measure(evidence.scene, evidence.residuals)[0]), sums.timeline.table.sum()]))
+                  float(evidence.scan.measure(evidence.design, evidence.residuals)[0]), sums.timeline.table.sum()]))
 """
 
 

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from swapcal import Audit
+from swapcal.audit.design import Residuals
 from swapcal.audit.null import compare
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.scene import Residuals
 from swapcal.audit.sizes import shift_interval
 from swapcal.kernels import tally as kernel
 
@@ -24,7 +24,7 @@ def population(rows, seed=0):
 
 def redraw(audit, p, X, groups, outcomes):
     """Residual sums of given outcomes (B, rows), added up in the plainest way."""
-    scene = audit.evidence.scene
+    scene = audit.evidence.design
     level = audit.levels.index(p)
     residual = outcomes - p
     order = np.argsort(level, kind="stable")
@@ -55,7 +55,7 @@ def test_true_predictions_are_rejected_five_percent_of_the_time(rows_kept):
     redrawn = redraw(audit, p, X, groups, rng.random((REDRAWS, 4000)) < p)
     null = audit.evidence.null
     scan_null = null["scan"]
-    scene = audit.evidence.scene
+    scene = audit.evidence.design
     scan = audit.evidence.scan.measure(scene, redrawn)
     rates = {"scan": rejection_rate(scan, scan_null)}
     for key in CHEAP:
@@ -75,9 +75,9 @@ def test_a_planted_bias_is_found_and_named():
     rejected = named = 0
     for b in range(draws):
         one = Residuals(redrawn.g[b : b + 1], redrawn.S[b : b + 1])
-        rejected += compare(audit.evidence.scan.measure(audit.evidence.scene, one)[0], null).p_value <= 0.05
+        rejected += compare(audit.evidence.scan.measure(audit.evidence.design, one)[0], null).p_value <= 0.05
         worst = audit.evidence.scan.cells(one)[0]
-        named += audit.evidence.scene.group_names[worst.function - 3] == "region = 7" if worst.function >= 3 else 0
+        named += audit.evidence.design.group_names[worst.function - 3] == "region = 7" if worst.function >= 3 else 0
     assert rejected >= 95
     assert named >= 95
     (first, *_) = audit.findings()

@@ -6,9 +6,9 @@ from scipy.stats import binom
 
 from swapcal import Audit
 from swapcal.audit.cells import Cells
+from swapcal.audit.design import Residuals
 from swapcal.audit.null import compare, simulate
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.scene import Residuals
 
 REDRAWS = 400
 CHEAP = [key for key, quantity in QUANTITIES.items() if quantity.cheap]
@@ -21,7 +21,7 @@ def contexts(rows, rng):
 
 def summed(audit, p, X, labels, weights, outcomes):
     """Residual sums of given outcomes (B, rows) by level, and by level and group of the one column."""
-    (_, found, _) = audit.evidence.scene.columns[0]
+    (_, found, _) = audit.evidence.design.columns[0]
     level, code = audit.levels.index(p), np.searchsorted(found, labels)
     shape = (len(outcomes), len(audit.levels))
     g, S = np.zeros((*shape, X.shape[1])), np.zeros((*shape, len(found)))
@@ -36,7 +36,7 @@ def rejection_rates(audit, redrawn, keys=CHEAP):
     """Share of redrawn outcomes whose p-value is at most 0.05, per quantity and for the scan."""
     null = audit.evidence.null
     scan_null = null["scan"]
-    scene = audit.evidence.scene
+    scene = audit.evidence.design
     values = {"/".join(map(str, key)): QUANTITIES[key].measure(scene, redrawn) for key in keys}
     rates = {name: np.mean(found > np.sort(null[name])[-50]) for name, found in values.items()}
     return rates | {"scan": np.mean(audit.evidence.scan.measure(scene, redrawn) > np.sort(scan_null)[-50])}
@@ -80,7 +80,7 @@ def test_null_covariance_squares_the_weights(by_row):
     audit = Audit(p, rng.random(rows) < p, X, groups=labels, weights=weights)
     kept = audit.sums.sample.rows if by_row else None
     drawn = simulate(
-        audit.evidence.scene,
+        audit.evidence.design,
         {"g": lambda scene, r: r.g, "S": lambda scene, r: r.S},
         4000,
         0,
@@ -121,7 +121,7 @@ def test_contexts_of_a_level_without_events_do_not_vary(by_row):
     X = np.array([[0.5, 0.4], [0.5, -0.2]])
     audit = Audit([0.1, 0.1], [0, 1], X, groups=["a", "b"])
     kept = audit.sums.sample.rows if by_row else None
-    drawn = simulate(audit.evidence.scene, {"g": lambda scene, r: r.g[:, 0]}, 2000, 0, kept, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 2000, 0, kept, audit.levels)["g"]
     silent = drawn[:, 0] < -0.09
     assert silent.mean() == pytest.approx(0.81, abs=0.03)
     np.testing.assert_allclose(drawn[silent, 1], -0.1 * 0.2, atol=1e-9)
@@ -134,7 +134,7 @@ def test_a_level_dominated_by_one_row_keeps_the_variance_of_its_contexts():
     weights[0] = 1000.0
     X[0, 1:] = 0.0
     audit = Audit(np.full(200, 0.3), rng.random(200) < 0.3, X, weights=weights)
-    drawn = simulate(audit.evidence.scene, {"g": lambda scene, r: r.g[:, 0]}, 4000, 0, None, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 4000, 0, None, audit.levels)["g"]
     expected = 0.21 * np.sum((weights[:, None] * X) ** 2, axis=0)
     assert drawn.var(axis=0) == pytest.approx(expected, rel=0.15)
 
@@ -143,7 +143,7 @@ def test_every_column_of_groups_adds_up_to_the_same_total():
     rng = np.random.default_rng(9)
     p, X = rng.choice([0.2, 0.7], 500), contexts(500, rng)
     groups = {"few": rng.choice(["a", "b"], 500), "many": rng.integers(0, 9, 500).astype(str)}
-    scene, levels = (audit := Audit(p, rng.random(500) < p, X, groups=groups)).evidence.scene, audit.levels
+    scene, levels = (audit := Audit(p, rng.random(500) < p, X, groups=groups)).evidence.design, audit.levels
     drawn = simulate(scene, {"g": lambda _, r: r.g[:, :, 0], "S": lambda _, r: r.S}, 20, 0, None, levels)
     for _, _, where in scene.columns:
         np.testing.assert_allclose(drawn["S"][:, :, where].sum(axis=2), 2 * drawn["g"], atol=1e-9)
@@ -154,7 +154,7 @@ def test_unequal_weights_make_the_tail_of_their_heavy_rows():
     rng = np.random.default_rng(10)
     weights = np.where(np.arange(400) < 20, 20.0, 1.0)
     audit = Audit(np.full(400, 0.1), rng.random(400) < 0.1, weights=weights)
-    drawn = simulate(audit.evidence.scene, {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 20_000, 0, None, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 20_000, 0, None, audit.levels)["g"]
     assert np.mean(drawn**3) == pytest.approx(np.sum(weights**3) * 0.1 * 0.9 * 0.8, rel=0.2)
 
 

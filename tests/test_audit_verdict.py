@@ -26,7 +26,7 @@ def true_gaps(audit, p, groups, chance):
     level = audit.levels.index(p)
     members = [
         np.ones(len(p), bool),
-        *(groups[c] == name for c, found, _ in audit.evidence.scene.columns for name in found),
+        *(groups[c] == name for c, found, _ in audit.evidence.design.columns for name in found),
     ]
     gaps = np.zeros((len(audit.evidence.scan.windows), len(members)))
     for w, (first, last) in enumerate(audit.evidence.scan.windows):

@@ -442,7 +442,7 @@ class Audit:
             return []
         level = witness.worst if level is None else level
         rows = self.sums.kept([level])
-        return likenesses(np.einsum("td,d->t", rows.X, witness.theta[level]), rows, self.evidence.scene, most)
+        return likenesses(np.einsum("td,d->t", rows.X, witness.theta[level]), rows, self.evidence.design, most)
 
     def group_table(self, tolerance: float = TOLERANCE) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""

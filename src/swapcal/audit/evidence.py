@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.audit.cautions import cautions
+from swapcal.audit.design import Design, observe
 from swapcal.audit.finding import Finding
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.quantities import QUANTITIES, Measure
 from swapcal.audit.scan import Scan
-from swapcal.audit.scene import Scene, observe
 from swapcal.audit.sizes import Null, Sizes, Window, gap_intervals
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, Verdict, judged
@@ -28,7 +28,7 @@ class Evidence:
 
     def __init__(self, sums: Sums, seed: int) -> None:
         self.sums, self.seed = sums, seed
-        self.scene, self.residuals, self.groups = observe(sums.tally)
+        self.design, self.residuals, self.groups = observe(sums.tally)
         self._slow: dict[str, Array] = {}
 
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
@@ -39,18 +39,18 @@ class Evidence:
         if key not in QUANTITIES:
             known = ", ".join(sorted({name for name, _, _ in QUANTITIES}))
             raise ValueError(f"noise floor: given {key}, expected one of {known}, with q of 1 or 2")
-        if key[2] == "groups" and not self.scene.columns:
+        if key[2] == "groups" and not self.design.columns:
             raise ValueError("groups: given none, expected groups= or categorical features")
         known_as = "/".join(map(str, key))
         if not QUANTITIES[key].cheap and known_as not in self._slow:
             measure = {known_as: QUANTITIES[key].measure}
-            self._slow |= self._simulate(measure, SLOW_DRAWS, self.scene.without_groups())
-        value = float(QUANTITIES[key].measure(self.scene, self.residuals)[0])
+            self._slow |= self._simulate(measure, SLOW_DRAWS, self.design.without_groups())
+        value = float(QUANTITIES[key].measure(self.design, self.residuals)[0])
         return compare(value, (self.null if QUANTITIES[key].cheap else self._slow)[known_as])
 
     def test(self) -> Noise:
         """Return the largest standardised residual over groups, features and prediction ranges, beside its null."""
-        return compare(float(self.scan.measure(self.scene, self.residuals)[0]), self.null["scan"])
+        return compare(float(self.scan.measure(self.design, self.residuals)[0]), self.null["scan"])
 
     def findings(self, most: int = 10) -> list[Finding]:
         """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
@@ -119,14 +119,14 @@ class Evidence:
 
     def group_table(self, tolerance: float) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
-        return group_rows(self.scene.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        return group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
 
     @cached_property
     def scan(self) -> Scan:
         """The family of everything that is looked at."""
         table = self.sums.tally.table
         unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
-        return Scan(self.scene, self._scanned(), unit)
+        return Scan(self.design, self._scanned(), unit)
 
     def _scanned(self) -> NDArray[np.intp]:
         """Coordinates examined one by one: all but the indicators that are groups as well."""
@@ -145,13 +145,13 @@ class Evidence:
         cheap = {
             "/".join(map(str, key)): quantity.measure
             for key, quantity in QUANTITIES.items()
-            if quantity.cheap and (key[2] != "groups" or self.scene.columns)
+            if quantity.cheap and (key[2] != "groups" or self.design.columns)
         }
-        return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.scene)
+        return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
 
-    def _simulate(self, measures: dict[str, Measure], draws: int, scene: Scene) -> dict[str, Array]:
+    def _simulate(self, measures: dict[str, Measure], draws: int, design: Design) -> dict[str, Array]:
         rows = self.sums.kept() if self.sums.sample.complete else None
-        return simulate(scene, measures, draws, self.seed, rows, self.sums.levels)
+        return simulate(design, measures, draws, self.seed, rows, self.sums.levels)
 
     def _finding(self, cells: Window, function: int) -> Finding:
         window = slice(cells.first, cells.last + 1)
@@ -161,7 +161,7 @@ class Evidence:
         count = len(self.scan.coordinates)
         n = float(self.sums.tally.n[window].sum())
         if function >= count:
-            name = self.scene.group_names[function - count]
+            name = self.design.group_names[function - count]
             n = float(self.groups[window, function - count, kernel.MASS].sum())
         else:
             name = self.sums.coordinates[int(self.scan.coordinates[function])].name if function else "all rows"

@@ -54,7 +54,7 @@ def assemble(
         "reliability": pictures.reliability(evidence.sums.tally.v, evidence.sums.tally.table),
         "density": density(evidence),
         "groups": groups(evidence, tolerance),
-        "groups_examined": len(evidence.scene.group_names),
+        "groups_examined": len(evidence.design.group_names),
         "witnesses": [
             *(_group_witness(evidence, one) for one in worst),
             *_pooled_group_witness(evidence),
@@ -111,7 +111,7 @@ def identity(title: str, evidence: Evidence, created_at: str) -> Any:
         "levels": f"{len(sums.levels)} ({'values' if sums.levels.values is not None else 'intervals'})",
         "groups": ", ".join(sorted(sums.tally.groups)) or "none",
         "seed": str(evidence.seed),
-        "null": describe(evidence.scene, sums.sample.complete),
+        "null": describe(evidence.design, sums.sample.complete),
     }
     first, last = sums.timeline.window() if sums.timeline is not None else (None, None)
     exact = json.dumps([settings, sums.levels.edges, sums.coordinates, SCHEMA_VERSION])
@@ -162,7 +162,7 @@ def quantities(evidence: Evidence, certificate: Mapping[str, Any] | None) -> lis
 
 def _quantity(evidence: Evidence, key: tuple[str, int, str]) -> QuantityEntry:
     known, noise = QUANTITIES[key], evidence.noise(*key)
-    against = f"{len(evidence.scene.group_names)} groups" if key[2] == "groups" else known.against
+    against = f"{len(evidence.design.group_names)} groups" if key[2] == "groups" else known.against
     entry: QuantityEntry = {
         "name": known.symbol,
         "against": against,
@@ -286,7 +286,7 @@ def notes(evidence: Evidence) -> list[str]:
         "outcomes; outcomes that move together make errors look more certain than they are.",
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
     ]
-    shown = len(evidence.scene.group_names)
+    shown = len(evidence.design.group_names)
     if shown > MOST_GROUPS:
         found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown} groups; all were tested.")
     if not evidence.sums.sample.complete:
@@ -316,7 +316,7 @@ def _whole(evidence: Evidence, found: Finding) -> bool:
 
 
 def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
-    scene, table = evidence.scene, evidence.groups
+    design, table = evidence.design, evidence.groups
     entry: WitnessEntry = {
         "quantity": "scan",
         "levels": [] if _whole(evidence, found) else evidence.sums.tally.v[_span(evidence, found)].tolist(),
@@ -337,7 +337,7 @@ def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
     if found.name == "all rows":
         entry["curve"] = pictures.curve_within(evidence.sums.tally.table)
     elif found.is_group:
-        place = scene.group_names.index(found.name)
+        place = design.group_names.index(found.name)
         entry["curve"] = pictures.curve_within(table[:, place])
         entry["resembles"] = _group_likenesses(evidence, found.name)
     else:
@@ -348,20 +348,20 @@ def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
         entry["curve"], entry["axis"] = pictures.curve_along(raw, rows), found.name
         if coordinate.unit is None and not words.is_indicator(found.name):
             entry["curve"], entry["axis"] = pictures.by_percentile(entry["curve"]), f"percentile of {found.name}"
-        entry["resembles"] = pictures.likenesses(rows.X[:, j], rows, scene)
+        entry["resembles"] = pictures.likenesses(rows.X[:, j], rows, design)
     return entry
 
 
 def _group_likenesses(evidence: Evidence, name: str) -> Any:
     column, category = next(
         (column, category)
-        for column, found, _ in evidence.scene.columns
+        for column, found, _ in evidence.design.columns
         for category in found
         if f"{column} = {category}" == name
     )
     rows = evidence.sums.kept()
     member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
-    alike = pictures.likenesses(member, rows, evidence.scene, most=4)
+    alike = pictures.likenesses(member, rows, evidence.design, most=4)
     return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
 
 
@@ -379,8 +379,8 @@ def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
     witness = _witness(evidence, "mcal", 2, "groups")
     assert witness.names is not None
     name = witness.names[0]
-    scene, table = evidence.scene, evidence.groups
-    sums = table[:, scene.group_names.index(name)]
+    design, table = evidence.design, evidence.groups
+    sums = table[:, design.group_names.index(name)]
     mass = float(sums[:, kernel.MASS].sum())
     gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
     return [
@@ -420,7 +420,7 @@ def _direction_witness(evidence: Evidence, witness: Witness) -> WitnessEntry:
         "gap": float(witness.gaps[level]),
         "n": float(evidence.sums.n if pooled else witness.n[level]),
         "share": share,
-        "resembles": pictures.likenesses(score, rows, evidence.scene),
+        "resembles": pictures.likenesses(score, rows, evidence.design),
         "sentence": words.direction(witness, _true_terms(evidence, witness), pooled),
         "curve": pictures.curve_along(score, rows),
     }

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from swapcal.arrays import Array
-from swapcal.audit.scene import Scene
+from swapcal.audit.design import Design
 from swapcal.audit.sketch import Rows, hash_names
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
@@ -116,7 +116,7 @@ def _points(score: Array, sums: Array) -> list[CurvePoint]:
     ]
 
 
-def likenesses(score: Array, rows: Rows, scene: Scene, most: int = 3) -> list[Resemblance]:
+def likenesses(score: Array, rows: Rows, design: Design, most: int = 3) -> list[Resemblance]:
     """Return the groups whose indicators correlate most with a score on the given rows."""
     mass = rows.copies * rows.weights
     total = mass.sum()
@@ -126,7 +126,7 @@ def likenesses(score: Array, rows: Rows, scene: Scene, most: int = 3) -> list[Re
     spread = np.sqrt(np.dot(mass, centred**2) / total)
     found: list[Likeness] = []
     if spread > 1e-12:
-        for name, categories, _ in scene.columns:
+        for name, categories, _ in design.columns:
             found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
     found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
     return [

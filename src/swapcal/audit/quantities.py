@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from swapcal import errors
-from swapcal.audit.scene import Residuals, Scene
+from swapcal.audit.design import Design, Residuals
 
 Against = Literal["linear", "linear4", "affine", "groups"]
 
@@ -17,7 +17,7 @@ CLASSES: dict[str, str] = {
 }
 """How each class is written in the theorems."""
 
-Measure = Callable[[Scene, Residuals], Any]
+Measure = Callable[[Design, Residuals], Any]
 """The error of every draw, (B,)."""
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
+from swapcal.audit.design import Residuals
 from swapcal.audit.scan import Scan
-from swapcal.audit.scene import Residuals
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels import tally as kernel
 

@@ -1,4 +1,4 @@
-"""Scene: everything about the data except the outcomes, and the residuals that outcomes give on it."""
+"""Design: everything about the data except the outcomes, and the residuals that outcomes give on it."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Residuals(NamedTuple):
         return 2.0 * self.g[..., 0]
 
 
-class Scene(NamedTuple):
+class Design(NamedTuple):
     """Masses, mean predictions and covariances per level, and the distribution of every group's residual sum.
 
     No outcome enters, except the spread of fractional ones: `H` and `group_variance` are those of coins with the
@@ -47,14 +47,14 @@ class Scene(NamedTuple):
         """Names of all groups, column by column."""
         return [f"{name} = {category}" for name, found, _ in self.columns for category in found]
 
-    def without_groups(self) -> "Scene":
-        """Return the scene for measures that look at contexts only: cheaper to simulate."""
+    def without_groups(self) -> "Design":
+        """Return the design for measures that look at contexts only: cheaper to simulate."""
         none = slice(0, 0)
         return self._replace(group_variance=self.group_variance[:, none], columns=(), groups=self.groups.narrow(none))
 
 
-def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
-    """Split a tally into its scene, its observed residuals (B = 1) and the group table (L, K, SCALARS)."""
+def observe(tally: Tally) -> tuple[Design, Residuals, Array]:
+    """Split a tally into its design, its observed residuals (B = 1) and the group table (L, K, SCALARS)."""
     columns, tables, start = [], [np.zeros((len(tally.levels), 0, kernel.SCALARS))], 0
     for name, found, table in tally.columns():
         columns.append((name, found, slice(start, start + len(found))))
@@ -62,7 +62,7 @@ def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
         start += len(found)
     groups = np.concatenate(tables, axis=1)
     spread, fractional = dispersion(tally.table), tally.table[:, kernel.FRACTIONAL] > 0
-    scene = Scene(
+    design = Design(
         tally.n,
         tally.v,
         tally.G,
@@ -74,4 +74,4 @@ def observe(tally: Tally) -> tuple[Scene, Residuals, Array]:
         cells(tally.table, spread, fractional),
         cells(groups, spread[:, None], fractional[:, None]),
     )
-    return scene, Residuals(tally.g[None], groups[None, :, :, kernel.RESIDUAL]), groups
+    return design, Residuals(tally.g[None], groups[None, :, :, kernel.RESIDUAL]), groups
