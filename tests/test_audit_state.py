@@ -67,7 +67,7 @@ def test_a_loaded_audit_reports_adds_and_saves_as_the_one_that_was_saved(tmp_pat
 @pytest.mark.parametrize("by_row", [True, False])
 def test_loaded_shards_add_up_as_the_shards_do(tmp_path: Path, monkeypatch: Any, by_row: bool) -> None:
     if not by_row:
-        monkeypatch.setattr("swapcal.audit.sketch.MOST_ROWS", 256)
+        monkeypatch.setattr("swapcal.audit.sample.MOST_ROWS", 256)
     first = framed(0)
     second = framed(1, like=first)
     first.save(tmp_path / "first")
@@ -158,17 +158,17 @@ LIES: dict[str, Any] = {
     "another first time": put("timeline", "low", 0.0),
     "times of NaN": put("timeline", "high", math.nan),
     "a time in an empty bin": put("timeline.first", 1, math.nan),
-    "complete without all rows": swap("sketch.copies", 0, 2.0),
+    "complete without all rows": swap("sample.copies", 0, 2.0),
     "complete in words": put("complete", "yes"),
-    "half a copy": put("sketch.copies", 0, 0.5),
-    "hashes out of order": put("sketch.hashes", 0, 2**64 - 1),
-    "an unknown label": put("sketch.labels.0", 0, 1),
-    "a prediction of 2": put("sketch.p", 0, 2.0),
-    "an outcome below 0": put("sketch.y", 0, -1.0),
-    "a weightless row": put("sketch.weights", 0, 0.0),
-    "no context": put("sketch.X", (0, 0), 0.7),
-    "a context outside the ball": put("sketch.X", (0, 1), 5.0),
-    "contexts too narrow": cut("sketch.X", 2),
+    "half a copy": put("sample.copies", 0, 0.5),
+    "hashes out of order": put("sample.hashes", 0, 2**64 - 1),
+    "an unknown label": put("sample.labels.0", 0, 1),
+    "a prediction of 2": put("sample.p", 0, 2.0),
+    "an outcome below 0": put("sample.y", 0, -1.0),
+    "a weightless row": put("sample.weights", 0, 0.0),
+    "no context": put("sample.X", (0, 0), 0.7),
+    "a context outside the ball": put("sample.X", (0, 1), 5.0),
+    "contexts too narrow": cut("sample.X", 2),
     "NaN sums": put("tally.table", (0, 0), math.nan),
     "a negative mass": put("tally.table", (0, 0), -1.0),
     "half a row": put("tally.table", (0, 7), 3.5),

@@ -426,7 +426,7 @@ class Audit:
     def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
         """Return the groups whose indicators correlate most with a witness's function, at its worst level.
 
-        From all rows if they are kept, else from the sketch's sample of them.
+        From all rows if they are kept, else from the sample's sample of them.
 
         Examples
         --------

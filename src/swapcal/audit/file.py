@@ -30,7 +30,7 @@ from swapcal.audit.batch import LEAST_WEIGHT, MOST_WEIGHT, NORM_SLACK
 from swapcal.audit.encode import Column, Coordinate, Encoder
 from swapcal.audit.levels import DEFAULT_LEVELS, MOST_VALUES, Levels
 from swapcal.audit.reader import Reader
-from swapcal.audit.sketch import Rows, Sketch, hash_names
+from swapcal.audit.sample import Rows, Sample, hash_names
 from swapcal.audit.spectrum import Spectrum
 from swapcal.audit.sums import Sums
 from swapcal.audit.tallies import Groups, Tally
@@ -97,7 +97,7 @@ def _tally_state(tally: Tally, name: str) -> dict[str, Any]:
 
 def state(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (arrays, settings) of an audit."""
-    arrays = _tally_state(sums.tally, "tally") | _sketch_state(sums.sample, sums.tally.groups)
+    arrays = _tally_state(sums.tally, "tally") | _sample_state(sums.sample, sums.tally.groups)
     arrays["spectrum.bins"] = sums.histogram.bins
     arrays |= {} if sums.issued is None else _tally_state(sums.issued, "issued")
     times = {} if sums.timeline is None else _timeline_state(sums.timeline)
@@ -125,7 +125,7 @@ def sums_of(arrays: Arrays, settings: Settings) -> Sums:
         None if reader is None else _reader_of(reader),
         _tally_of(arrays, "tally", settings["levels"], settings["groups"]),
         None if issued is None else _tally_of(arrays, "issued", issued, []),
-        _sketch_of(arrays, settings),
+        _sample_of(arrays, settings),
         _spectrum_of(arrays, settings),
         None if timeline is None else _timeline_of(arrays, timeline),
     )
@@ -147,25 +147,25 @@ def _levels_of(state: Settings) -> Levels:
     return Levels(tuple(state["edges"]), None if state["values"] is None else tuple(state["values"]))
 
 
-def _sketch_state(sketch: Sketch, groups: Mapping[str, Any]) -> dict[str, Any]:
+def _sample_state(sample: Sample, groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays of the rows kept and the sums of all hashes."""
-    assert sketch.rows is not None
-    found = sketch.rows._asdict()
+    assert sample.rows is not None
+    found = sample.rows._asdict()
     labels = found.pop("labels")
-    own = {f"sketch.{name}": array for name, array in found.items()}
-    own |= {f"sketch.labels.{k}": labels[name] for k, name in enumerate(groups)}
-    return own | {"sketch.sums": np.array(sketch.sums, np.uint64)}
+    own = {f"sample.{name}": array for name, array in found.items()}
+    own |= {f"sample.labels.{k}": labels[name] for k, name in enumerate(groups)}
+    return own | {"sample.sums": np.array(sample.sums, np.uint64)}
 
 
-def _sketch_of(arrays: Arrays, settings: Settings) -> Sketch:
+def _sample_of(arrays: Arrays, settings: Settings) -> Sample:
     """Return the rows kept as they were."""
-    sketch = Sketch(len(settings["coordinates"]))
-    labels = {group["name"]: arrays[f"sketch.labels.{k}"] for k, group in enumerate(settings["groups"])}
-    sketch.rows = Rows(**{name: arrays[f"sketch.{name}"] for name in KEPT}, labels=labels)
-    sketch.complete = settings["complete"]
-    first, second = (int(part) for part in arrays["sketch.sums"])
-    sketch.sums = (first, second)
-    return sketch
+    sample = Sample(len(settings["coordinates"]))
+    labels = {group["name"]: arrays[f"sample.labels.{k}"] for k, group in enumerate(settings["groups"])}
+    sample.rows = Rows(**{name: arrays[f"sample.{name}"] for name in KEPT}, labels=labels)
+    sample.complete = settings["complete"]
+    first, second = (int(part) for part in arrays["sample.sums"])
+    sample.sums = (first, second)
+    return sample
 
 
 def _spectrum_of(arrays: Arrays, settings: Settings) -> Spectrum:
@@ -206,9 +206,9 @@ def fields(settings: Settings) -> dict[str, Field]:
     found = _tally_fields("tally", "levels")
     found |= {f"tally.groups.{k}": floats("levels", f"categories {k}", kernel.SCALARS) for k in columns}
     found |= _tally_fields("issued", "issued levels") if settings["issued"] is not None else {}
-    found |= {f"sketch.{name}": floats("rows") for name in ("copies", "p", "y", "weights")}
-    found |= {"sketch.X": floats("rows", "coordinates"), "sketch.hashes": keys("rows"), "sketch.sums": keys(2)}
-    found |= {f"sketch.labels.{k}": keys("rows") for k in columns}
+    found |= {f"sample.{name}": floats("rows") for name in ("copies", "p", "y", "weights")}
+    found |= {"sample.X": floats("rows", "coordinates"), "sample.hashes": keys("rows"), "sample.sums": keys(2)}
+    found |= {f"sample.labels.{k}": keys("rows") for k in columns}
     found |= {"spectrum.bins": floats(kernel.SPECTRUM_BINS, 3)}
     if settings["timeline"] is not None:
         found |= {"timeline.table": floats("bins", COARSE, kernel.SCALARS)}
@@ -242,7 +242,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
             yield f"tally.groups.{k}: given other rows than all, expected every row in one category"
     if settings["issued"] is not None and not _near(arrays["issued.table"].sum(axis=0)[0], whole[0], whole[0]):
         yield "issued.table: given another weight than of all rows"
-    yield from _sketch_faults(arrays, settings, int(whole[kernel.ROWS]))
+    yield from _sample_faults(arrays, settings, int(whole[kernel.ROWS]))
     yield from _spectrum_faults(arrays["spectrum.bins"], settings, whole)
     if settings["timeline"] is not None:
         yield from _timeline_faults(arrays, settings["timeline"], whole)
@@ -356,24 +356,24 @@ def _moment_faults(name: str, lower: Array, size: Array) -> Iterator[str]:
         yield f"{name}: given what no contexts add up to, expected x_1 = ½ and ‖x‖ ≤ 1"
 
 
-def _sketch_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[str]:
-    hashes, copies, p, y, weights, X = (arrays[f"sketch.{name}"] for name in KEPT)
-    capacity = Sketch(X.shape[1]).capacity
+def _sample_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[str]:
+    hashes, copies, p, y, weights, X = (arrays[f"sample.{name}"] for name in KEPT)
+    capacity = Sample(X.shape[1]).capacity
     if not 1 <= len(hashes) <= capacity or (hashes[1:] <= hashes[:-1]).any():
-        yield f"sketch.hashes: given {len(hashes)}, expected 1 to {capacity} in increasing order"
+        yield f"sample.hashes: given {len(hashes)}, expected 1 to {capacity} in increasing order"
     if (copies < 1).any() or (copies != np.floor(copies)).any() or copies.sum() > rows:
-        yield "sketch.copies: given parts of rows, or more than all, expected whole ones"
+        yield "sample.copies: given parts of rows, or more than all, expected whole ones"
     if settings["complete"] and copies.sum() != rows:
-        yield f"sketch.copies: given {copies.sum():g} rows, expected all {rows} of a complete sketch"
+        yield f"sample.copies: given {copies.sum():g} rows, expected all {rows} of a complete sample"
     if min(p.min(initial=0), y.min(initial=0)) < 0 or max(p.max(initial=0), y.max(initial=0)) > 1:
-        yield "sketch: given predictions or outcomes outside [0, 1]"
+        yield "sample: given predictions or outcomes outside [0, 1]"
     if (weights < LEAST_WEIGHT).any() or (weights > MOST_WEIGHT).any():
-        yield "sketch.weights: given a weight out of range"
+        yield "sample.weights: given a weight out of range"
     if (X[:, 0] != 0.5).any() or (_lengths(X) > 1 + NORM_SLACK).any():
-        yield "sketch.X: given what is no context, expected x_1 = ½ and ‖x‖ ≤ 1"
+        yield "sample.X: given what is no context, expected x_1 = ½ and ‖x‖ ≤ 1"
     for k, group in enumerate(settings["groups"]):
-        if not np.isin(arrays[f"sketch.labels.{k}"], hash_names(group["categories"])).all():
-            yield f"sketch.labels.{k}: given a category that has no sums"
+        if not np.isin(arrays[f"sample.labels.{k}"], hash_names(group["categories"])).all():
+            yield f"sample.labels.{k}: given a category that has no sums"
 
 
 def _spectrum_faults(bins: Array, settings: Settings, whole: Array) -> Iterator[str]:

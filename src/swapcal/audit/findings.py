@@ -15,7 +15,7 @@ from swapcal.audit.finding import Finding
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.null import describe
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.sketch import hash_names
+from swapcal.audit.sample import hash_names
 from swapcal.audit.verdict import ALPHA, Verdict
 from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel

@@ -14,7 +14,7 @@ from swapcal.audit.cells import Cells
 from swapcal.audit.design import Design, Residuals
 from swapcal.audit.levels import Levels
 from swapcal.audit.quantities import Measure
-from swapcal.audit.sketch import Rows, hash_names
+from swapcal.audit.sample import Rows, hash_names
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from swapcal.arrays import Array
 from swapcal.audit.design import Design
-from swapcal.audit.sketch import Rows, hash_names
+from swapcal.audit.sample import Rows, hash_names
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
 from swapcal.report.schema import CurvePoint, Level, Period, Resemblance

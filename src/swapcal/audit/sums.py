@@ -9,7 +9,7 @@ from swapcal.audit.batch import Batch
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
-from swapcal.audit.sketch import Rows, Sketch
+from swapcal.audit.sample import Rows, Sample
 from swapcal.audit.spectrum import Spectrum
 from swapcal.audit.tallies import Tally
 from swapcal.audit.timeline import Timeline
@@ -27,7 +27,7 @@ class Sums:
     reader: Reader | None
     tally: Tally
     issued: Tally | None
-    sample: Sketch
+    sample: Sample
     histogram: Spectrum
     timeline: Timeline | None
 
@@ -42,7 +42,7 @@ class Sums:
             reader,
             Tally(levels, d),
             Tally(levels, d) if batch.pseudo is not None else None,
-            Sketch(d),
+            Sample(d),
             Spectrum(),
             Timeline() if batch.time is not None else None,
         )
