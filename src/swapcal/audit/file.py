@@ -28,10 +28,10 @@ from swapcal.archive.kind import (
 from swapcal.arrays import Array
 from swapcal.audit.batch import LEAST_WEIGHT, MOST_WEIGHT, NORM_SLACK
 from swapcal.audit.encode import Column, Coordinate, Encoder
+from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import DEFAULT_LEVELS, MOST_VALUES, Levels
 from swapcal.audit.reader import Reader
 from swapcal.audit.sample import Rows, Sample, hash_names
-from swapcal.audit.spectrum import Spectrum
 from swapcal.audit.sums import Sums
 from swapcal.audit.tallies import Groups, Tally
 from swapcal.audit.timeline import COARSE, FINEST, KEPT_BINS, Span, Timeline
@@ -98,7 +98,7 @@ def _tally_state(tally: Tally, name: str) -> dict[str, Any]:
 def state(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (arrays, settings) of an audit."""
     arrays = _tally_state(sums.tally, "tally") | _sample_state(sums.sample, sums.tally.groups)
-    arrays["spectrum.bins"] = sums.histogram.bins
+    arrays["histogram.bins"] = sums.histogram.bins
     arrays |= {} if sums.issued is None else _tally_state(sums.issued, "issued")
     times = {} if sums.timeline is None else _timeline_state(sums.timeline)
     arrays |= {} if sums.timeline is None else {f"timeline.{part}": getattr(sums.timeline, part) for part in TIMES}
@@ -126,7 +126,7 @@ def sums_of(arrays: Arrays, settings: Settings) -> Sums:
         _tally_of(arrays, "tally", settings["levels"], settings["groups"]),
         None if issued is None else _tally_of(arrays, "issued", issued, []),
         _sample_of(arrays, settings),
-        _spectrum_of(arrays, settings),
+        _histogram_of(arrays, settings),
         None if timeline is None else _timeline_of(arrays, timeline),
     )
 
@@ -168,12 +168,12 @@ def _sample_of(arrays: Arrays, settings: Settings) -> Sample:
     return sample
 
 
-def _spectrum_of(arrays: Arrays, settings: Settings) -> Spectrum:
+def _histogram_of(arrays: Arrays, settings: Settings) -> Histogram:
     """Return the histogram as it was."""
-    spectrum = Spectrum()
-    spectrum.bins = arrays["spectrum.bins"]
-    spectrum.log_loss, spectrum.impossible = settings["log_loss"], settings["impossible"]
-    return spectrum
+    histogram = Histogram()
+    histogram.bins = arrays["histogram.bins"]
+    histogram.log_loss, histogram.impossible = settings["log_loss"], settings["impossible"]
+    return histogram
 
 
 def _timeline_state(timeline: Timeline) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def fields(settings: Settings) -> dict[str, Field]:
     found |= {f"sample.{name}": floats("rows") for name in ("copies", "p", "y", "weights")}
     found |= {"sample.X": floats("rows", "coordinates"), "sample.hashes": keys("rows"), "sample.sums": keys(2)}
     found |= {f"sample.labels.{k}": keys("rows") for k in columns}
-    found |= {"spectrum.bins": floats(kernel.SPECTRUM_BINS, 3)}
+    found |= {"histogram.bins": floats(kernel.SPECTRUM_BINS, 3)}
     if settings["timeline"] is not None:
         found |= {"timeline.table": floats("bins", COARSE, kernel.SCALARS)}
         found |= {f"timeline.{name}": floats("bins", finite=False) for name in ("first", "last")}
@@ -243,7 +243,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     if settings["issued"] is not None and not _near(arrays["issued.table"].sum(axis=0)[0], whole[0], whole[0]):
         yield "issued.table: given another weight than of all rows"
     yield from _sample_faults(arrays, settings, int(whole[kernel.ROWS]))
-    yield from _spectrum_faults(arrays["spectrum.bins"], settings, whole)
+    yield from _histogram_faults(arrays["histogram.bins"], settings, whole)
     if settings["timeline"] is not None:
         yield from _timeline_faults(arrays, settings["timeline"], whole)
 
@@ -376,12 +376,12 @@ def _sample_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[st
             yield f"sample.labels.{k}: given a category that has no sums"
 
 
-def _spectrum_faults(bins: Array, settings: Settings, whole: Array) -> Iterator[str]:
+def _histogram_faults(bins: Array, settings: Settings, whole: Array) -> Iterator[str]:
     mass = bins[:, 0]
     if (bins < 0).any() or (bins[:, 1:] > (1.0 + SLACK) * mass[:, None]).any():
-        yield "spectrum.bins: given a negative sum, or more than all rows can add up to"
+        yield "histogram.bins: given a negative sum, or more than all rows can add up to"
     if not _near(bins.sum(axis=0), whole[[kernel.MASS, kernel.PREDICTED, kernel.OBSERVED]], whole[kernel.MASS]):
-        yield "spectrum.bins: given other rows than the levels'"
+        yield "histogram.bins: given other rows than the levels'"
     if settings["impossible"] > whole[kernel.ROWS]:
         yield f"impossible: given {settings['impossible']}, expected no more than rows"
 

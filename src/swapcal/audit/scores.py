@@ -3,7 +3,7 @@
 import numpy as np
 
 from swapcal import errors
-from swapcal.audit.spectrum import area, smooth_error
+from swapcal.audit.histogram import area, smooth_error
 from swapcal.audit.sums import Sums
 from swapcal.kernels import tally as kernel
 

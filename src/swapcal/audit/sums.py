@@ -7,10 +7,10 @@ import numpy as np
 
 from swapcal.audit.batch import Batch
 from swapcal.audit.encode import Coordinate
+from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
 from swapcal.audit.sample import Rows, Sample
-from swapcal.audit.spectrum import Spectrum
 from swapcal.audit.tallies import Tally
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
@@ -28,7 +28,7 @@ class Sums:
     tally: Tally
     issued: Tally | None
     sample: Sample
-    histogram: Spectrum
+    histogram: Histogram
     timeline: Timeline | None
 
     @classmethod
@@ -43,7 +43,7 @@ class Sums:
             Tally(levels, d),
             Tally(levels, d) if batch.pseudo is not None else None,
             Sample(d),
-            Spectrum(),
+            Histogram(),
             Timeline() if batch.time is not None else None,
         )
         sums._absorb(batch)
