@@ -12,7 +12,7 @@ from swapcal.audit.finding import Finding
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.quantities import QUANTITIES, Measure
-from swapcal.audit.scan import Scan
+from swapcal.audit.scan_statistic import ScanStatistic
 from swapcal.audit.sizes import Null, Sizes, Window, gap_intervals
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, Verdict, judged
@@ -122,11 +122,11 @@ class Evidence:
         return group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
 
     @cached_property
-    def scan(self) -> Scan:
+    def scan(self) -> ScanStatistic:
         """The family of everything that is looked at."""
         table = self.sums.tally.table
         unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
-        return Scan(self.design, self._scanned(), unit)
+        return ScanStatistic(self.design, self._scanned(), unit)
 
     def _scanned(self) -> NDArray[np.intp]:
         """Coordinates examined one by one: all but the indicators that are groups as well."""

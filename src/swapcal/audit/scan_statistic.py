@@ -32,7 +32,7 @@ class Cell(NamedTuple):
     z: float
 
 
-class Scan:
+class ScanStatistic:
     """The family of cells of a design: which functions, which windows, their variances and penalties.
 
     Functions are numbered: the chosen context coordinates first (the constant is the first of them), then all
