@@ -1,9 +1,9 @@
 """Closing sections: how to read the page, its limitations, and the identity of the audit."""
 
+from swapcal.report.formats import clip, count, symbol
 from swapcal.report.layout import NAME_LENGTH, facts, folded, given, prose, section, sentences
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Findings, Identity
-from swapcal.report.text import clip, count, symbol
 
 MOST_FEATURES, MOST_SETTINGS = 60, 40
 """How much of each list is shown."""
