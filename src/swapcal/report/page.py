@@ -5,14 +5,15 @@ from importlib import resources
 from typing import Any, cast
 
 from swapcal.report.certificate import certificate
-from swapcal.report.closing import identity, limitations, reading, window
 from swapcal.report.decisions import decisions
 from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
 from swapcal.report.headline import headline, key_figures
+from swapcal.report.identity import identity, window
 from swapcal.report.layout import given, prose
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.noise_floor import noise_floor
+from swapcal.report.reading import limitations, reading
 from swapcal.report.reliability import reliability
 from swapcal.report.schema import Findings
 from swapcal.report.timeline import timeline
