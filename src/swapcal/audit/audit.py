@@ -17,8 +17,8 @@ from swapcal.audit.finding import Finding
 from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.levels import Levels
+from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import Noise
-from swapcal.audit.pictures import likenesses
 from swapcal.audit.quantities import Against
 from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums

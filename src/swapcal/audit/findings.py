@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from swapcal.audit import measures, pictures, scores, words
+from swapcal.audit import curves, measures, scores, words
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.finding import Finding
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import describe
 from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.sample import hash_names
@@ -51,7 +52,7 @@ def assemble(
         "headline": headline(evidence, verdict, worst),
         "quantities": quantities(evidence, certificate),
         "scores": score_entry(evidence),
-        "reliability": pictures.reliability(evidence.sums.tally.v, evidence.sums.tally.table),
+        "reliability": curves.reliability(evidence.sums.tally.v, evidence.sums.tally.table),
         "density": density(evidence),
         "groups": groups(evidence, tolerance),
         "groups_examined": len(evidence.design.group_names),
@@ -63,7 +64,7 @@ def assemble(
         "notes": notes(evidence),
     }
     if evidence.sums.timeline is not None:
-        found["timeline"] = pictures.periods(evidence.sums.timeline, evidence.seed)
+        found["timeline"] = curves.periods(evidence.sums.timeline, evidence.seed)
         found["timeline_error"] = "calibration error over ten levels"
     if certificate is not None:
         found["forecaster"] = forecaster(evidence, certificate)
@@ -335,20 +336,20 @@ def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
         "axis": "predicted probability",
     }
     if found.name == "all rows":
-        entry["curve"] = pictures.curve_within(evidence.sums.tally.table)
+        entry["curve"] = curves.curve_within(evidence.sums.tally.table)
     elif found.is_group:
         place = design.group_names.index(found.name)
-        entry["curve"] = pictures.curve_within(table[:, place])
+        entry["curve"] = curves.curve_within(table[:, place])
         entry["resembles"] = _group_likenesses(evidence, found.name)
     else:
         j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
         rows = evidence.sums.kept(_span(evidence, found))
         coordinate = evidence.sums.coordinates[j]
         raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-        entry["curve"], entry["axis"] = pictures.curve_along(raw, rows), found.name
+        entry["curve"], entry["axis"] = curves.curve_along(raw, rows), found.name
         if coordinate.unit is None and not words.is_indicator(found.name):
-            entry["curve"], entry["axis"] = pictures.by_percentile(entry["curve"]), f"percentile of {found.name}"
-        entry["resembles"] = pictures.likenesses(rows.X[:, j], rows, design)
+            entry["curve"], entry["axis"] = curves.by_percentile(entry["curve"]), f"percentile of {found.name}"
+        entry["resembles"] = likenesses(rows.X[:, j], rows, design)
     return entry
 
 
@@ -361,7 +362,7 @@ def _group_likenesses(evidence: Evidence, name: str) -> Any:
     )
     rows = evidence.sums.kept()
     member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
-    alike = pictures.likenesses(member, rows, evidence.design, most=4)
+    alike = likenesses(member, rows, evidence.design, most=4)
     return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
 
 
@@ -396,7 +397,7 @@ def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
                 f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
                 f"{words.points(gap)} {words.more(gap)} often than predicted on average."
             ),
-            "curve": pictures.curve_within(sums),
+            "curve": curves.curve_within(sums),
             "group": name,
             "axis": "predicted probability",
         }
@@ -420,9 +421,9 @@ def _direction_witness(evidence: Evidence, witness: Witness) -> WitnessEntry:
         "gap": float(witness.gaps[level]),
         "n": float(evidence.sums.n if pooled else witness.n[level]),
         "share": share,
-        "resembles": pictures.likenesses(score, rows, evidence.design),
+        "resembles": likenesses(score, rows, evidence.design),
         "sentence": words.direction(witness, _true_terms(evidence, witness), pooled),
-        "curve": pictures.curve_along(score, rows),
+        "curve": curves.curve_along(score, rows),
     }
 
 

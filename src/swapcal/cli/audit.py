@@ -47,6 +47,9 @@ def audit(
     state: Annotated[
         Path | None, typer.Option(help="Write the audit itself here, for `Audit.load`: audits of parts add up.")
     ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="Encode features as this saved audit does, so that the two can be added.")
+    ] = None,
     loss: Annotated[
         list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
     ] = None,
@@ -78,7 +81,7 @@ def audit(
     2: could not run; 3: undecided, under --strict.
     """
     with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
-        protect([file], {"--out": out, "--json": json, "--state": state})
+        protect([file, *([] if like is None else [str(like)])], {"--out": out, "--json": json, "--state": state})
         names: dict[str, Any] = {
             "prob": prob,
             "target": target,
@@ -88,7 +91,9 @@ def audit(
             "weights": weights,
             "issued": _three(issued),
         }
-        found = _read(source, names, positive, run, levels=levels, title=title or _name(file), seed=seed)
+        shared = None if like is None else Audit.load(like)
+        settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
+        found = _read(source, names, positive, run, **settings)
         findings = _save(found, loss or [], out, json, tolerance if fail_above is None else fail_above)
         if state is not None:
             found.save(state)
