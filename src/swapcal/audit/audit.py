@@ -9,7 +9,7 @@ import numpy as np
 
 from swapcal import archive, errors
 from swapcal.archive import put_text
-from swapcal.audit import file, measures, scores
+from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
@@ -231,13 +231,13 @@ class Audit:
         >>> whole.n
         3.0
         """
-        archive.write(path, file.FILE, *file.state(self.sums, self.title, self.seed))
+        archive.write(path, file.FILE, *state.state_of(self.sums, self.title, self.seed))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Return the audit saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
         arrays, settings = archive.read(path, file.FILE)
-        return cls.__new__(cls)._hold(file.sums_of(arrays, settings), settings["title"], settings["seed"])
+        return cls.__new__(cls)._hold(state.sums_of(arrays, settings), settings["title"], settings["seed"])
 
     @property
     def n(self) -> float:
