@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from swapcal import errors
+from swapcal.losses import swap_omniprediction
 
 LEVELS = np.array([0.0, 0.15, 0.5, 0.8, 1.0])
 
@@ -391,3 +392,13 @@ def test_stacked_statistics_give_what_each_set_gives(error, empty):
         together, singly = (together,), [(one,) for one in singly]
     for part, parts in zip(together, zip(*singly, strict=True), strict=True):
         np.testing.assert_allclose(part, np.array(parts), rtol=1e-9, atol=1e-12)
+
+
+def test_the_worst_action_is_the_same_everywhere_also_where_residuals_cancel():
+    X = np.array([[0.5, 0.1], [0.5, -0.1]])
+    found = swap_omniprediction([0.5, 0.5], [0, 1], X)
+    loss, theta = found.attained_by(0)
+    exact = errors.somni(found.levels, found.A, found.g)
+    assert found.A[0] == 0.0
+    assert loss.best_response(0.5) == exact.action[0]
+    np.testing.assert_array_equal(theta, exact.theta[0])
