@@ -102,7 +102,7 @@ def main() -> None:
         write(path, options.rows, options.features)
         audit_parquet_seconds, found = timed(lambda: audit_parquet(path, options.features), options.repeats)
         duck_seconds, sums = timed(lambda: duckdb_sums(path, options.features), options.repeats)
-    np.testing.assert_allclose(found._tally.table[:, 1], sums["sum(p)"], rtol=1e-9)
+    np.testing.assert_allclose(found.sums.tally.table[:, 1], sums["sum(p)"], rtol=1e-9)
     print(f"{options.rows:,} rows × {options.features} features from Parquet, 51 levels, two threads")
     print(f"  swapcal audit  {audit_parquet_seconds:7.2f} s  {options.rows / audit_parquet_seconds:12,.0f} rows/s")
     print(f"  DuckDB sums    {duck_seconds:7.2f} s  {options.rows / duck_seconds:12,.0f} rows/s")

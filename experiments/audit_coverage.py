@@ -41,9 +41,11 @@ def table(setting: str, rows: int, rng: np.random.Generator) -> tuple[Array, Arr
 def true_gaps(audit: Audit, p: Array, chance: Array, groups: dict[str, Any]) -> Array:
     """Return the true gap of everyone and of every group in every window."""
     level = audit.levels.index(p)
-    names = [(column, name) for column, found, _ in audit._observed[0].columns for name in found]
+    names = [(column, name) for column, found, _ in audit.evidence.design.columns for name in found]
     members = np.array([np.ones(len(p)), *(groups[column] == name for column, name in names)], dtype=np.float64)
-    inside = np.array([(level >= first) & (level <= last) for first, last in audit._scan.windows], dtype=np.float64)
+    inside = np.array(
+        [(level >= first) & (level <= last) for first, last in audit.evidence.scan.windows], dtype=np.float64
+    )
     mass = inside @ members.T
     return np.asarray((inside * (chance - p)) @ members.T / np.maximum(mass, 1e-300))
 
@@ -56,8 +58,8 @@ def trial(setting: str, rows: int, seed: int) -> tuple[bool, bool, str]:
     y = (rng.random(rows) < chance).astype(np.float64)
     audit = Audit.from_features(p, y, {"noise": rng.normal(size=rows)}, groups=groups, seed=seed)
     truth, verdict = true_gaps(audit, p, chance, groups), audit.verdict()
-    held, worst, count = True, abs(truth[-1, 0]), len(audit._scan.coordinates)
-    for gaps, cells in zip(truth, audit._sizes, strict=True):
+    held, worst, count = True, abs(truth[-1, 0]), len(audit.evidence.scan.coordinates)
+    for gaps, cells in zip(truth, audit.evidence.sizes, strict=True):
         low, high, p_value, half, usable = (
             np.delete(part, range(1, count))
             for part in (cells.low, cells.high, cells.p_value, cells.half, cells.usable)

@@ -113,8 +113,8 @@ def test_parts_add_up_to_the_whole(seed, cut, kind):
     for name, query in QUERIES.items():
         for other in (first + second, second + first, grown):
             assert query(other) == pytest.approx(query(whole), rel=1e-9, abs=1e-9), name
-    assert (second + first)._sketch.digest == whole._sketch.digest == grown._sketch.digest
-    np.testing.assert_allclose((second + first)._timeline.table, whole._timeline.table)
+    assert (second + first).sums.sample.digest == whole.sums.sample.digest == grown.sums.sample.digest
+    np.testing.assert_allclose((second + first).sums.timeline.table, whole.sums.timeline.table)
     assert [r.name for r in (second + first).group_table()] == [r.name for r in whole.group_table()]
     assert first.n == pytest.approx(w[:cut].sum())
 
@@ -177,7 +177,7 @@ def test_contexts_from_features_lie_in_the_context_set():
         "flag": rng.random(500) < 0.5,
     }
     audit = Audit.from_features(rng.random(500), rng.random(500) < 0.5, features)
-    X = audit._sketch.rows.X
+    X = audit.sums.sample.rows.X
     assert (X[:, 0] == 0.5).all()
     assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-12
     names = [c.name for c in audit.coordinates]
@@ -201,7 +201,7 @@ def test_shared_encoding_makes_shards_addable():
     both = first + Audit.from_features(p[200:], y[200:], rest, like=first)
     first.add(p=p[200:], y=y[200:], features=rest)
     assert both.smcal(2) == pytest.approx(first.smcal(2))
-    assert both._sketch.digest == first._sketch.digest
+    assert both.sums.sample.digest == first.sums.sample.digest
 
 
 def test_issued_distributions_give_the_pseudo_errors():
@@ -257,9 +257,9 @@ def test_scores_match_scikit_learn():
     assert audit.auc() == (pytest.approx(metrics.roc_auc_score(y, p, sample_weight=w)), 0.0)
     calibration, refinement = audit.brier_split()
     assert calibration + refinement == pytest.approx(audit.brier())
-    binned, doubt = audit._spectrum.auc()
+    binned, doubt = audit.sums.histogram.auc()
     assert abs(binned - audit.auc()[0]) <= doubt
-    assert audit._spectrum.smooth_ece() == pytest.approx(audit.smooth_ece(), abs=1e-3)
+    assert audit.sums.histogram.smooth_ece() == pytest.approx(audit.smooth_ece(), abs=1e-3)
 
 
 def test_smooth_ece_of_a_constant_shift_is_the_shift():
@@ -271,13 +271,13 @@ def test_sketch_compresses_repeated_rows():
     p = np.tile([0.2, 0.7], 100_000)
     y = np.tile([0.0, 1.0, 1.0, 0.0], 50_000)
     audit = Audit(p, y)
-    assert audit._sketch.complete
-    assert sorted(audit._sketch.rows.copies) == [50_000] * 4
+    assert audit.sums.sample.complete
+    assert sorted(audit.sums.sample.rows.copies) == [50_000] * 4
     rng = np.random.default_rng(0)
     many = rng.random(70_000)
     over = Audit(many, many > 0.5)
-    assert not over._sketch.complete
-    assert len(over._sketch.rows.p) == over._sketch.capacity
+    assert not over.sums.sample.complete
+    assert len(over.sums.sample.rows.p) == over.sums.sample.capacity
 
 
 def test_kernel_agrees_with_plain_sums():
@@ -304,8 +304,8 @@ def test_threads_change_nothing():
     for start in range(20_000, 80_000, 20_000):
         rows = slice(start, start + 20_000)
         parts.add(p=p[rows], y=y[rows], X=X[rows], weights=w[rows])
-    np.testing.assert_allclose(whole._tally.G, parts._tally.G, rtol=1e-12)
-    np.testing.assert_allclose(whole._tally.g, parts._tally.g, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(whole.sums.tally.G, parts.sums.tally.G, rtol=1e-12)
+    np.testing.assert_allclose(whole.sums.tally.g, parts.sums.tally.g, rtol=1e-9, atol=1e-9)
 
 
 def test_repeated_rows_are_counted_across_batches():
@@ -315,8 +315,8 @@ def test_repeated_rows_are_counted_across_batches():
     for _ in range(3):
         parts.add(p=p, y=y)
     merged = Audit(p, y) + Audit(p, y)
-    assert sorted(parts._sketch.rows.copies) == [200, 200]
-    assert sorted(merged._sketch.rows.copies) == [100, 100]
+    assert sorted(parts.sums.sample.rows.copies) == [200, 200]
+    assert sorted(merged.sums.sample.rows.copies) == [100, 100]
     whole = Audit(np.tile(p, 4), np.tile(y, 4)).noise("cal", 2)
     assert tuple(parts.noise("cal", 2)) == pytest.approx(tuple(whole))  # sums of batches round in their own order
 

@@ -16,8 +16,9 @@ p = rng.random(400)
 X = np.column_stack([np.full(400, 0.5), rng.uniform(-0.5, 0.5, (400, 2))])
 groups = {"g": rng.integers(0, 3, 400)}
 audit = Audit(p, rng.random(400) < p, X, groups=groups, weights=rng.random(400) + 0.5, time=np.arange(400))
-print(json.dumps([audit.smcal(2), audit.sreg(), audit.log_loss(), audit._spectrum.auc()[0], audit._sketch.digest,
-                  float(audit._scan.measure(*audit._observed[:2])[0]), audit._timeline.table.sum()]))
+sums, evidence = audit.sums, audit.evidence
+print(json.dumps([audit.smcal(2), audit.sreg(), audit.log_loss(), sums.histogram.auc()[0], sums.sample.digest,
+                  float(evidence.scan.measure(evidence.design, evidence.residuals)[0]), sums.timeline.table.sum()]))
 """
 
 

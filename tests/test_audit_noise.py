@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from swapcal import Audit
+from swapcal.audit.design import Residuals
 from swapcal.audit.null import compare
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.scene import Residuals
 from swapcal.audit.sizes import shift_interval
 from swapcal.kernels import tally as kernel
 
@@ -24,7 +24,7 @@ def population(rows, seed=0):
 
 def redraw(audit, p, X, groups, outcomes):
     """Residual sums of given outcomes (B, rows), added up in the plainest way."""
-    scene = audit._observed[0]
+    scene = audit.evidence.design
     level = audit.levels.index(p)
     residual = outcomes - p
     order = np.argsort(level, kind="stable")
@@ -51,11 +51,12 @@ def rejection_rate(values, null):
 def test_true_predictions_are_rejected_five_percent_of_the_time(rows_kept):
     p, X, groups, rng = population(4000)
     audit = Audit(p, rng.random(4000) < p, X, groups=groups)
-    audit._sketch.complete = rows_kept
+    audit.sums.sample.complete = rows_kept
     redrawn = redraw(audit, p, X, groups, rng.random((REDRAWS, 4000)) < p)
-    null, scan_null = audit._null()
-    scene = audit._observed[0]
-    scan = audit._scan.measure(scene, redrawn)
+    null = audit.evidence.null
+    scan_null = null["scan"]
+    scene = audit.evidence.design
+    scan = audit.evidence.scan.measure(scene, redrawn)
     rates = {"scan": rejection_rate(scan, scan_null)}
     for key in CHEAP:
         values = QUANTITIES[key].measure(scene, redrawn)
@@ -70,13 +71,13 @@ def test_a_planted_bias_is_found_and_named():
     audit = Audit(p, rng.random(50_000) < truth, X, groups=groups)
     draws = 100
     redrawn = redraw(audit, p, X, groups, (rng.random((draws, 50_000)) < truth).astype(np.float32))
-    null = audit._null()[1]
+    null = audit.evidence.null["scan"]
     rejected = named = 0
     for b in range(draws):
         one = Residuals(redrawn.g[b : b + 1], redrawn.S[b : b + 1])
-        rejected += compare(audit._scan.measure(audit._observed[0], one)[0], null).p_value <= 0.05
-        worst = audit._scan.cells(one)[0]
-        named += audit._observed[0].group_names[worst.function - 3] == "region = 7" if worst.function >= 3 else 0
+        rejected += compare(audit.evidence.scan.measure(audit.evidence.design, one)[0], null).p_value <= 0.05
+        worst = audit.evidence.scan.cells(one)[0]
+        named += audit.evidence.design.group_names[worst.function - 3] == "region = 7" if worst.function >= 3 else 0
     assert rejected >= 95
     assert named >= 95
     (first, *_) = audit.findings()

@@ -6,9 +6,9 @@ from scipy.stats import binom
 
 from swapcal import Audit
 from swapcal.audit.cells import Cells
+from swapcal.audit.design import Residuals
 from swapcal.audit.null import compare, simulate
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.scene import Residuals
 
 REDRAWS = 400
 CHEAP = [key for key, quantity in QUANTITIES.items() if quantity.cheap]
@@ -21,7 +21,7 @@ def contexts(rows, rng):
 
 def summed(audit, p, X, labels, weights, outcomes):
     """Residual sums of given outcomes (B, rows) by level, and by level and group of the one column."""
-    (_, found, _) = audit._observed[0].columns[0]
+    (_, found, _) = audit.evidence.design.columns[0]
     level, code = audit.levels.index(p), np.searchsorted(found, labels)
     shape = (len(outcomes), len(audit.levels))
     g, S = np.zeros((*shape, X.shape[1])), np.zeros((*shape, len(found)))
@@ -34,11 +34,12 @@ def summed(audit, p, X, labels, weights, outcomes):
 
 def rejection_rates(audit, redrawn, keys=CHEAP):
     """Share of redrawn outcomes whose p-value is at most 0.05, per quantity and for the scan."""
-    null, scan_null = audit._null()
-    scene = audit._observed[0]
+    null = audit.evidence.null
+    scan_null = null["scan"]
+    scene = audit.evidence.design
     values = {"/".join(map(str, key)): QUANTITIES[key].measure(scene, redrawn) for key in keys}
     rates = {name: np.mean(found > np.sort(null[name])[-50]) for name, found in values.items()}
-    return rates | {"scan": np.mean(audit._scan.measure(scene, redrawn) > np.sort(scan_null)[-50])}
+    return rates | {"scan": np.mean(audit.evidence.scan.measure(scene, redrawn) > np.sort(scan_null)[-50])}
 
 
 @pytest.mark.parametrize(("rows", "chance"), [(6000, 0.01), (3000, 0.5)], ids=["rare", "even"])
@@ -50,7 +51,7 @@ def test_many_small_groups_do_not_condemn_the_truth(rows, chance, unequal):
     labels = (rng.zipf(1.5, rows) % 400 if unequal else rng.integers(0, 400, rows)).astype(str)
     X, ones = contexts(rows, rng), np.ones(rows)
     audit = Audit(p, rng.random(rows) < p, X, groups=labels)
-    audit._sketch.complete = False
+    audit.sums.sample.complete = False
     rates = rejection_rates(audit, summed(audit, p, X, labels, ones, rng.random((REDRAWS, rows)) < p))
     assert all(0.01 <= rate <= 0.10 for rate in rates.values()), rates
 
@@ -64,7 +65,7 @@ def test_unequal_weights_keep_the_rejection_rate(by_row):
     weights = np.where(rng.random(rows) < 0.1, 20.0, 1.0)
     outcomes = rng.random((REDRAWS, rows)) < p
     audit = Audit(p, outcomes[0], X, groups=labels, weights=weights)
-    audit._sketch.complete = by_row
+    audit.sums.sample.complete = by_row
     rates = rejection_rates(audit, summed(audit, p, X, labels, weights, outcomes))
     assert all(0.015 <= rate <= 0.095 for rate in rates.values()), rates
 
@@ -77,9 +78,9 @@ def test_null_covariance_squares_the_weights(by_row):
     p, X, weights = rng.choice([0.2, 0.7], rows), contexts(rows, rng), rng.choice([0.5, 1.0, 8.0], rows)
     labels = rng.choice(["0", "1", "2"], rows, p=[0.1, 0.6, 0.3])
     audit = Audit(p, rng.random(rows) < p, X, groups=labels, weights=weights)
-    kept = audit._sketch.rows if by_row else None
+    kept = audit.sums.sample.rows if by_row else None
     drawn = simulate(
-        audit._observed[0],
+        audit.evidence.design,
         {"g": lambda scene, r: r.g, "S": lambda scene, r: r.S},
         4000,
         0,
@@ -119,8 +120,8 @@ def test_contexts_of_a_level_without_events_do_not_vary(by_row):
     """Two rows and one group each: given the number of events there is little left to draw."""
     X = np.array([[0.5, 0.4], [0.5, -0.2]])
     audit = Audit([0.1, 0.1], [0, 1], X, groups=["a", "b"])
-    kept = audit._sketch.rows if by_row else None
-    drawn = simulate(audit._observed[0], {"g": lambda scene, r: r.g[:, 0]}, 2000, 0, kept, audit.levels)["g"]
+    kept = audit.sums.sample.rows if by_row else None
+    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 2000, 0, kept, audit.levels)["g"]
     silent = drawn[:, 0] < -0.09
     assert silent.mean() == pytest.approx(0.81, abs=0.03)
     np.testing.assert_allclose(drawn[silent, 1], -0.1 * 0.2, atol=1e-9)
@@ -133,7 +134,7 @@ def test_a_level_dominated_by_one_row_keeps_the_variance_of_its_contexts():
     weights[0] = 1000.0
     X[0, 1:] = 0.0
     audit = Audit(np.full(200, 0.3), rng.random(200) < 0.3, X, weights=weights)
-    drawn = simulate(audit._observed[0], {"g": lambda scene, r: r.g[:, 0]}, 4000, 0, None, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 4000, 0, None, audit.levels)["g"]
     expected = 0.21 * np.sum((weights[:, None] * X) ** 2, axis=0)
     assert drawn.var(axis=0) == pytest.approx(expected, rel=0.15)
 
@@ -142,7 +143,7 @@ def test_every_column_of_groups_adds_up_to_the_same_total():
     rng = np.random.default_rng(9)
     p, X = rng.choice([0.2, 0.7], 500), contexts(500, rng)
     groups = {"few": rng.choice(["a", "b"], 500), "many": rng.integers(0, 9, 500).astype(str)}
-    scene, levels = (audit := Audit(p, rng.random(500) < p, X, groups=groups))._observed[0], audit.levels
+    scene, levels = (audit := Audit(p, rng.random(500) < p, X, groups=groups)).evidence.design, audit.levels
     drawn = simulate(scene, {"g": lambda _, r: r.g[:, :, 0], "S": lambda _, r: r.S}, 20, 0, None, levels)
     for _, _, where in scene.columns:
         np.testing.assert_allclose(drawn["S"][:, :, where].sum(axis=2), 2 * drawn["g"], atol=1e-9)
@@ -153,7 +154,7 @@ def test_unequal_weights_make_the_tail_of_their_heavy_rows():
     rng = np.random.default_rng(10)
     weights = np.where(np.arange(400) < 20, 20.0, 1.0)
     audit = Audit(np.full(400, 0.1), rng.random(400) < 0.1, weights=weights)
-    drawn = simulate(audit._observed[0], {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 20_000, 0, None, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 20_000, 0, None, audit.levels)["g"]
     assert np.mean(drawn**3) == pytest.approx(np.sum(weights**3) * 0.1 * 0.9 * 0.8, rel=0.2)
 
 
@@ -169,13 +170,13 @@ def test_fractional_outcomes_are_judged_by_their_own_spread(by_row):
     rows = 3000
     p, labels, X = rng.choice([0.1, 0.3, 0.6, 0.8], rows), rng.integers(0, 8, rows).astype(str), contexts(rows, rng)
     audit = Audit(p, fractional(p, rng), X, groups=labels)
-    audit._sketch.complete = by_row
+    audit.sums.sample.complete = by_row
     redrawn = summed(audit, p, X, labels, np.ones(rows), fractional(p, rng, (REDRAWS,)))
     rates = rejection_rates(audit, redrawn)
     assert all(0.015 <= rate <= 0.095 for rate in rates.values()), rates
     biased = np.clip(fractional(p, rng) + 0.03 * (labels == "5"), 0, 1)
     found = Audit(p, biased, X, groups=labels)
-    found._sketch.complete = by_row
+    found.sums.sample.complete = by_row
     assert found.test().p_value <= 0.01
     assert found.findings()[0].name == "group = 5"
 
@@ -188,7 +189,7 @@ def test_the_null_says_how_fractional_outcomes_are_redrawn(by_row):
 
     def null(y):
         audit = Audit(p, y)
-        audit._sketch.complete = by_row
+        audit.sums.sample.complete = by_row
         return audit.to_dict()["identity"]["settings"]["null"]
 
     assert "between 0 and 1" not in null(coins)
@@ -202,8 +203,8 @@ def test_no_outcomes_are_granted_more_than_a_coins_variance(by_row):
     """Predictions of 0.02 for outcomes near one half: their own squares would excuse them."""
     p, y = np.full(50, 0.02), np.full(50, 0.5)
     audit = Audit(p, y)
-    audit._sketch.complete = by_row
-    null = audit._null()[0]["cal/2/constant"]
+    audit.sums.sample.complete = by_row
+    null = audit.evidence.null["cal/2/constant"]
     assert null.mean() == pytest.approx(0.02 * 0.98, rel=0.2)
     assert audit.noise("cal", 2).p_value == 0.001
 
@@ -211,14 +212,14 @@ def test_no_outcomes_are_granted_more_than_a_coins_variance(by_row):
 @MODES
 def test_certain_predictions_of_fractional_outcomes_are_impossible(by_row):
     audit = Audit([0.0] * 20 + [0.5] * 20, [0.1] * 20 + [0.4, 0.6] * 10)
-    audit._sketch.complete = by_row
+    audit.sums.sample.complete = by_row
     assert audit.noise("cal", 2).p_value == 0.001
 
 
 @MODES
 def test_exact_predictions_of_fractional_outcomes_leave_nothing_to_chance(by_row):
     audit = Audit([0.25] * 30 + [0.5] * 30, [0.25] * 30 + [0.5] * 30)
-    audit._sketch.complete = by_row
+    audit.sums.sample.complete = by_row
     assert audit.noise("cal", 2) == (0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 999)
     assert audit.test().p_value == 1.0
 
@@ -228,8 +229,8 @@ def test_copies_of_fractional_rows_are_flipped_one_by_one():
     p = np.full(600, 0.5)
     y = rng.choice([0.3, 0.7], 600)
     audit = Audit(p, y)
-    assert len(audit._sketch.rows.p) == 2
-    null = audit._null()[0]["cal/2/constant"]
+    assert len(audit.sums.sample.rows.p) == 2
+    null = audit.evidence.null["cal/2/constant"]
     assert null.mean() == pytest.approx(0.04, rel=0.15)
 
 
@@ -242,7 +243,7 @@ def test_units_of_weights_do_not_matter(weight):
     labels = np.where(p == 0.9, "high", rng.choice(["a", "b"], 500))  # groups that some levels lack
     plain, scaled = (Audit(p, y, groups=labels, weights=unit * relative) for unit in (1.0, weight))
     for audit in (plain, scaled):
-        audit._sketch.complete = False
+        audit.sums.sample.complete = False
     assert scaled.test().p_value == pytest.approx(plain.test().p_value, abs=0.005)
     for key in [("smcal", 2, "linear"), ("mcal", 1, "groups"), ("cal", 2, "constant"), ("sreg", 2, "linear4")]:
         assert scaled.noise(*key).p_value == pytest.approx(plain.noise(*key).p_value, abs=0.005)
@@ -252,7 +253,7 @@ def test_units_of_weights_do_not_matter(weight):
 
 @pytest.mark.parametrize("weight", [1e51, 1e-51, 1e300])
 def test_weights_whose_squares_are_no_numbers_are_refused(weight):
-    with pytest.raises(ValueError, match=r"weights must lie between 1e-50 and 1e\+50, got .* at row 2"):
+    with pytest.raises(ValueError, match=r"weights: given .* at row 2, expected numbers from 1e-50 to 1e\+50"):
         Audit([0.5, 0.5], [0, 1], weights=[1.0, weight])
 
 

@@ -26,10 +26,10 @@ def true_gaps(audit, p, groups, chance):
     level = audit.levels.index(p)
     members = [
         np.ones(len(p), bool),
-        *(groups[c] == name for c, found, _ in audit._observed[0].columns for name in found),
+        *(groups[c] == name for c, found, _ in audit.evidence.design.columns for name in found),
     ]
-    gaps = np.zeros((len(audit._scan.windows), len(members)))
-    for w, (first, last) in enumerate(audit._scan.windows):
+    gaps = np.zeros((len(audit.evidence.scan.windows), len(members)))
+    for w, (first, last) in enumerate(audit.evidence.scan.windows):
         for k, member in enumerate(members):
             rows = member & (level >= first) & (level <= last)
             gaps[w, k] = (chance - p)[rows].mean() if rows.any() else 0.0
@@ -40,14 +40,14 @@ def true_gaps(audit, p, groups, chance):
 def test_intervals_cover_all_true_gaps_and_the_worst_error_at_once(shift):
     p, groups, rng = family()
     chance = np.clip(p + shift * (groups["g"] == "3") + 0.5 * shift * (groups["s"] == "f"), 0.01, 0.99)
-    null = Audit(p, rng.random(len(p)) < p, groups=groups)._null()
+    null = Audit(p, rng.random(len(p)) < p, groups=groups).evidence.null
     together = worst = 0
     for _ in range(REDRAWS):
         audit = Audit(p, rng.random(len(p)) < chance, groups=groups)
-        audit._memory["null"] = null  # it depends on the predictions alone
+        audit.evidence.null = null  # it depends on the predictions alone
         true, verdict = true_gaps(audit, p, groups, chance), audit.verdict()
         covered, spoken_for = True, [abs(true[-1, 0])]
-        for gaps, cells in zip(true, audit._sizes, strict=True):
+        for gaps, cells in zip(true, audit.evidence.sizes, strict=True):
             inside = (cells.low <= gaps) & (gaps <= cells.high)
             covered &= bool(inside[cells.usable].all())
             spoken_for += np.abs(gaps[cells.usable & ((cells.p_value <= ALPHA) | (cells.half <= 0.01))]).tolist()
@@ -60,9 +60,9 @@ def test_intervals_cover_all_true_gaps_and_the_worst_error_at_once(shift):
 def test_interval_leaves_zero_out_exactly_when_the_cell_is_rejected():
     p, groups, rng = family(4000, seed=3)
     audit = Audit(p, rng.random(4000) < p + 0.05 * (groups["g"] == "1"), groups=groups)
-    for cells in audit._sizes:
+    for cells in audit.evidence.sizes:
         np.testing.assert_array_equal(cells.surely[cells.usable] > 0, cells.p_value[cells.usable] <= ALPHA)
-    assert (audit.test().p_value <= ALPHA) == any((cells.surely > 0).any() for cells in audit._sizes)
+    assert (audit.test().p_value <= ALPHA) == any((cells.surely > 0).any() for cells in audit.evidence.sizes)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def standing_still(where, rows=4000, dated=True):
 def test_outcomes_that_stand_still_are_reported_with_the_verdict(where):
     p, y, time = standing_still(where)
     audit = Audit(p, y, time=time)
-    (one,) = stretches(audit._timeline)
+    (one,) = stretches(audit.sums.timeline)
     assert (one.outcome, one.rows) == (1, pytest.approx(400, abs=3))
     bounds = time[where][0], time[where][-1]
     assert abs(np.datetime64(one.first) - bounds[0]) <= np.timedelta64(1, "D")
@@ -128,19 +128,19 @@ def test_outcomes_that_stand_still_are_reported_with_the_verdict(where):
     assert one.first in found["headline"]["warnings"][0]
     assert found["headline"]["warnings"][0] in render(found)
     halves = [Audit(p[k::2], y[k::2], time=time[k::2]) for k in (0, 1)]
-    (merged,) = stretches((halves[0] + halves[1])._timeline)
+    (merged,) = stretches((halves[0] + halves[1]).sums.timeline)
     assert merged[:4] == one[:4]
 
 
 def test_chance_rare_events_and_short_stretches_are_not_reported():
     p, y, time = standing_still(slice(0, 15))
-    assert stretches(Audit(p, y, time=time)._timeline) == []
+    assert stretches(Audit(p, y, time=time).sums.timeline) == []
     rng = np.random.default_rng(2)
     rare = np.full(20_000, 0.004)
-    assert stretches(Audit(rare, rng.random(20_000) < rare, time=np.arange(20_000))._timeline) == []
+    assert stretches(Audit(rare, rng.random(20_000) < rare, time=np.arange(20_000)).sums.timeline) == []
     _, y, time = standing_still(slice(3600, None), dated=False)
     sure = np.where(np.arange(4000) >= 3600, 0.9999, 0.4)
-    assert stretches(Audit(sure, y, time=time)._timeline) == []
+    assert stretches(Audit(sure, y, time=time).sums.timeline) == []
 
 
 def test_log_loss_has_one_rule():

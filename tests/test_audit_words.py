@@ -111,7 +111,7 @@ def test_every_witness_says_the_sign_of_a_plain_shift_and_of_a_trend(quantity, a
     ):
         audit = Audit.from_features(np.full(ROWS, 0.5), drawn(chance), {"x": x}, groups={"side": group})
         witness = audit.witness(quantity, 2, against)
-        said = words.direction(witness, _true_terms(audit, witness))
+        said = words.direction(witness, _true_terms(audit.evidence, witness))
         if witness.names is not None:
             member = group == witness.names[0].split(" = ")[1]
             known = more(np.mean((chance - 0.5)[member]))

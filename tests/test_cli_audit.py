@@ -111,8 +111,8 @@ def test_true_predictions_pass_the_strictest_gate(tmp_path):
         (["--prob", "age", "--target", "y"], "row 1: column 'age': given"),
         (["--prob", "p", "--target", "shift"], "row 1: column 'shift': given"),
         (["--prob", "p", "--target", "y", "--features", "p"], "cannot be a feature"),
-        (["--prob", "p", "--target", "y", "--levels", "0"], "levels must be at least 1"),
-        (["--prob", "p", "--target", "y", "--issued", "p,p"], "--issued needs three columns"),
+        (["--prob", "p", "--target", "y", "--levels", "0"], "levels: given 0, expected at least 1"),
+        (["--prob", "p", "--target", "y", "--issued", "p,p"], "--issued: given 'p,p', expected three columns"),
         (["--prob", "p", "--target", "y", "--weights", "y"], "column 'y': given 0, expected a positive number"),
         (["--prob", "p", "--target", "y", "--time", "town"], "expected a number or an ISO date or time"),
     ],
@@ -173,3 +173,24 @@ def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
             most = max(most, pa.total_allocated_bytes() - before)
     assert seen == rows
     assert most < rows * 4 * 8 / 4
+
+
+def test_saved_audits_of_parts_add_up_to_the_audit_of_the_whole(table, tmp_path):
+    for name, part in (("a", table.slice(0, 4000)), ("b", table.slice(4000)), ("whole", table)):
+        papq.write_table(part, tmp_path / f"{name}.parquet")
+    named = [*NAMED, "--features", "age,town", "--groups", "shift", "--time", "when", "--title", "t"]
+    first, second, json_file = tmp_path / "a.state", tmp_path / "b.state", tmp_path / "whole.json"
+    assert run(tmp_path / "a.parquet", *named, "--state", first).exit_code == 0
+    assert run(tmp_path / "b.parquet", *named, "--state", second, "--like", first).exit_code == 0
+    assert run(tmp_path / "whole.parquet", *named, "--json", json_file, "--like", first).exit_code == 0
+    whole, added = json.loads(json_file.read_text()), (Audit.load(first) + Audit.load(second)).to_dict()
+    assert added["identity"]["data_hash"] == whole["identity"]["data_hash"]
+    assert added["headline"] == whole["headline"]
+
+
+def test_the_state_may_not_replace_what_is_read(files, tmp_path):
+    state = tmp_path / "a.state"
+    assert run(files / "data.csv", *NAMED, "--state", state).exit_code == 0
+    before = state.read_bytes()
+    assert run(files / "data.csv", *NAMED, "--features", "age", "--state", state, "--like", state).exit_code == 2
+    assert state.read_bytes() == before

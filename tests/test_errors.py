@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from swapcal import errors
+from swapcal.losses import swap_omniprediction
 
 LEVELS = np.array([0.0, 0.15, 0.5, 0.8, 1.0])
 
@@ -327,7 +328,7 @@ def test_ridge_regret_is_the_exact_maximum():
 
 
 def test_ridge_must_be_positive():
-    with pytest.raises(ValueError, match="ridge must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"ridge: given 0.0, expected a positive number"):
         errors.ridge_regret(np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1)), 0.0, np.zeros((1, 1)))
 
 
@@ -350,6 +351,54 @@ def test_swap_regret_of_many_draws_equals_one_by_one(radius):
         fresh = (rng.random(60) < 0.5).astype(float)
         draws.append(statistics(p, fresh, X, w)[2])
     levels = np.minimum(LEVELS, radius)
-    together = errors.swap_regret_draws(levels, np.array(draws), G, radius)
+    together = errors.swap_regret(levels, np.array(draws), G, radius)[0].sum(axis=1)
     singly = [errors.swap_regret(levels, g, G, radius)[0].sum() for g in draws]
     np.testing.assert_allclose(together, singly, atol=1e-9)
+
+
+STACKED = {
+    "cal": lambda n, v, A, g, G, S: errors.cal(n, A, 2),
+    "smcal_linear": lambda n, v, A, g, G, S: errors.smcal_linear(n, g, 2),
+    "smcal_affine": lambda n, v, A, g, G, S: errors.smcal_affine(n, A, g, 1),
+    "smcal_groups": lambda n, v, A, g, G, S: errors.smcal_groups(n, S, 1),
+    "mcal_groups": lambda n, v, A, g, G, S: errors.mcal_groups(n, S, 2),
+    "mcal2_linear": lambda n, v, A, g, G, S: (errors.mcal2_linear(n, g)[0], np.abs(errors.mcal2_linear(n, g)[1])),
+    "mcal2_linear_total": lambda n, v, A, g, G, S: errors.mcal2_linear_total(n, g),
+    "mcal1_linear": lambda n, v, A, g, G, S: errors.mcal1_linear(n, g),
+    "mcal2_affine": lambda n, v, A, g, G, S: errors.mcal2_affine(n, A, g),
+    "mcal1_affine": lambda n, v, A, g, G, S: errors.mcal1_affine(n, A, g),
+    "swap_regret": lambda n, v, A, g, G, S: errors.swap_regret(v, g, G),
+    "somni": lambda n, v, A, g, G, S: [part for k, part in enumerate(errors.somni(v, A, g)) if k != 2],
+    "witness_linear": lambda n, v, A, g, G, S: errors.witness_linear(g),
+    "witness_affine": lambda n, v, A, g, G, S: errors.witness_affine(A, g),
+    "witness_groups": lambda n, v, A, g, G, S: errors.witness_groups(S),
+}
+
+
+@pytest.mark.parametrize("error", STACKED.values(), ids=STACKED.keys())
+@pytest.mark.parametrize("empty", [False, True])
+def test_stacked_statistics_give_what_each_set_gives(error, empty):
+    p, y, X, w = sample(5, rows=40, bias=0.3)
+    n, _, _, G = statistics(p, y, X, w)
+    rng = np.random.default_rng(3)
+    g, S = rng.normal(size=(6, *G.shape[:2])), rng.normal(size=(6, len(n), 4))
+    if empty:
+        n, G, g, S = (np.concatenate([part, np.zeros_like(part[..., :1, *[slice(None)] * k])], axis=-1 - k)
+                      for part, k in ((n, 0), (G, 2), (g, 1), (S, 1)))  # fmt: skip
+    v = np.linspace(0.1, 0.9, len(n))
+    together = error(n, v, 2 * g[..., 0], g, G, S)
+    singly = [error(n, v, 2 * one[:, 0], one, G, s) for one, s in zip(g, S, strict=True)]
+    if not isinstance(together, tuple | list):
+        together, singly = (together,), [(one,) for one in singly]
+    for part, parts in zip(together, zip(*singly, strict=True), strict=True):
+        np.testing.assert_allclose(part, np.array(parts), rtol=1e-9, atol=1e-12)
+
+
+def test_the_worst_action_is_the_same_everywhere_also_where_residuals_cancel():
+    X = np.array([[0.5, 0.1], [0.5, -0.1]])
+    found = swap_omniprediction([0.5, 0.5], [0, 1], X)
+    loss, theta = found.attained_by(0)
+    exact = errors.somni(found.levels, found.A, found.g)
+    assert found.A[0] == 0.0
+    assert loss.best_response(0.5) == exact.action[0]
+    np.testing.assert_array_equal(theta, exact.theta[0])

@@ -29,7 +29,7 @@ def draws(n: int) -> dict[str, list]:
         "live": live.run(records, y).p.tolist(),
         "preview": live.preview(records[:5]).p.tolist(),
         "batch": model.issue(Table(columns)).p.tolist(),
-        "audit": [audit._sketch.digest, *map(int, audit._sketch.rows.hashes)],
+        "audit": [audit.sums.sample.digest, *map(int, audit.sums.sample.rows.hashes)],
     }
 
 
@@ -91,7 +91,7 @@ def test_minus_zero_draws_like_zero(learner):
     runs = [Forecaster(3, learner=learner).run(rows, y).p for rows in (X, minus)]
     assert np.array_equal(*runs)
     with_minus = Audit(np.full(50, 0.5), y, minus)
-    assert with_minus._sketch.digest == Audit(np.full(50, 0.5), y, X)._sketch.digest
+    assert with_minus.sums.sample.digest == Audit(np.full(50, 0.5), y, X).sums.sample.digest
 
 
 def test_hash_mode_depends_on_values_only():

@@ -1,6 +1,7 @@
 """Audit: exact errors of anyone's predictions, what attains them, and what chance alone would give."""
 
-from swapcal.audit.core import Audit, Finding
+from swapcal.audit.audit import Audit
+from swapcal.audit.finding import Finding
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.null import Noise
 from swapcal.audit.witness import Term, Witness

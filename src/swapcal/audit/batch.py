@@ -19,6 +19,9 @@ LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
 """Intervals square sums of squared weights: beyond these no sum of them stays a number."""
 
 
+RAW = "raw features go through Audit.from_features"
+
+
 @dataclass(frozen=True)
 class Pseudo:
     """The issued distribution of each row: `high` with probability `weight`, else `low`."""
@@ -67,7 +70,7 @@ class Batch:
         --------
         >>> Batch.check([0.2, 1.2], [0, 1])
         Traceback (most recent call last):
-        ValueError: p must lie in [0, 1], got 1.2 at row 2
+        ValueError: p: given 1.2 at row 2, expected numbers in [0, 1]
         """
         p = probabilities("p", p)
         rows = len(p)
@@ -91,15 +94,15 @@ def vector(name: str, values: Any, rows: int | None = None) -> Array:
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must hold numbers, got {type(values).__name__} ({error})") from error
+        raise TypeError(f"{name}: given {type(values).__name__} ({error}), expected numbers") from error
     if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+        raise ValueError(f"{name}: given shape {array.shape}, expected one dimension")
     if rows is not None and len(array) != rows:
-        raise ValueError(f"{name} must have as many rows as p ({rows}), got {len(array)}")
+        raise ValueError(f"{name}: given {len(array)} rows, expected {rows} like p")
     if not np.isfinite(array.sum()):  # a sum is finite exactly when nothing in it is missing or infinite
         bad = np.flatnonzero(~np.isfinite(array))
         if len(bad):
-            raise ValueError(f"{name} must be finite, got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
+            raise ValueError(f"{name}: given {_first(array, bad)}, expected finite numbers")
     return array
 
 
@@ -108,7 +111,7 @@ def probabilities(name: str, values: Any, rows: int | None = None) -> Array:
     array = vector(name, values, rows)
     if len(array) and (array.min() < 0 or array.max() > 1):
         bad = np.flatnonzero((array < 0) | (array > 1))
-        raise ValueError(f"{name} must lie in [0, 1], got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected numbers in [0, 1]")
     return array
 
 
@@ -119,11 +122,11 @@ def positive(name: str, values: Any, rows: int) -> Array:
     array = vector(name, values, rows)
     if len(array) and array.min() <= 0:
         bad = np.flatnonzero(array <= 0)
-        raise ValueError(f"{name} must be positive, got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected positive numbers")
     if len(array) and (array.min() < LEAST_WEIGHT or array.max() > MOST_WEIGHT):
         bad = np.flatnonzero((array < LEAST_WEIGHT) | (array > MOST_WEIGHT))
-        expected = f"{name} must lie between {LEAST_WEIGHT:g} and {MOST_WEIGHT:g}"
-        raise ValueError(f"{expected}, got {array[bad[0]]} at row {bad[0] + 1}{_more(bad)}")
+        expected = f"numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected {expected}")
     return array
 
 
@@ -133,23 +136,19 @@ def contexts(X: Any, rows: int) -> Array:
         return np.full((rows, 1), 0.5)
     array = np.ascontiguousarray(X, dtype=np.float64)
     if array.ndim != 2 or len(array) != rows or array.shape[1] < 1:
-        raise ValueError(f"X must have shape ({rows}, d), got {array.shape}")
+        raise ValueError(f"X: given shape {array.shape}, expected ({rows}, d)")
     if not np.isfinite(array.sum()) and not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(f"X must be finite, got {array[row, column]} at row {row + 1}, column {column + 1}")
+        raise ValueError(
+            f"X: given {array[row, column]} at row {row + 1}, column {column + 1}, expected finite numbers"
+        )
     if (array[:, 0] != 0.5).any():
         row = int(np.flatnonzero(array[:, 0] != 0.5)[0])
-        raise ValueError(
-            f"the first coordinate of X must be 0.5, got {array[row, 0]} at row {row + 1}; "
-            "raw features go through Audit.from_features"
-        )
+        raise ValueError(f"X: given a first coordinate of {array[row, 0]} at row {row + 1}, expected 0.5; {RAW}")
     squared = np.einsum("td,td->t", array, array)
     if rows and squared.max() > (1 + NORM_SLACK) ** 2:
         row = int(squared.argmax())
-        raise ValueError(
-            f"rows of X must have norm at most 1, got {np.sqrt(squared[row]):.4g} at row {row + 1}; "
-            "raw features go through Audit.from_features"
-        )
+        raise ValueError(f"X: given norm {np.sqrt(squared[row]):.4g} at row {row + 1}, expected at most 1; {RAW}")
     return array
 
 
@@ -164,7 +163,7 @@ def memberships(groups: Any, rows: int) -> dict[str, Categories]:
         found = {"group": categories(groups)}
     for name, column in found.items():
         if len(column.codes) != rows:
-            raise ValueError(f"groups[{name!r}] must have as many rows as p ({rows}), got {len(column.codes)}")
+            raise ValueError(f"groups[{name!r}]: given {len(column.codes)} rows, expected {rows} like p")
     return found
 
 
@@ -180,11 +179,10 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
                 warnings.simplefilter("ignore", UserWarning)  # times with a zone become UTC, as they should
                 stamps = array.astype("datetime64[us]")
         except (TypeError, ValueError) as error:
-            raise TypeError(f"time must hold numbers or ISO dates, got {array.dtype} ({error})") from error
+            raise TypeError(f"time: given {array.dtype} ({error}), expected numbers or ISO dates") from error
         if np.isnat(stamps).any():
-            raise ValueError(
-                f"time must be known, got a missing value at row {np.flatnonzero(np.isnat(stamps))[0] + 1}"
-            )
+            row = int(np.flatnonzero(np.isnat(stamps))[0])
+            raise ValueError(f"time: given a missing value at row {row + 1}, expected known times")
         array = stamps.astype(np.int64) / 1e6
     return vector("time", array, rows), dated
 
@@ -194,7 +192,7 @@ def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
     if not any(given):
         return None
     if not all(given):
-        raise ValueError("an issued distribution needs low, high and weight together")
+        raise ValueError("issued distribution: given a part of it, expected low, high and weight together")
     return Pseudo(
         probabilities("low", low, rows),
         probabilities("high", high, rows),
@@ -202,5 +200,6 @@ def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
     )
 
 
-def _more(bad: NDArray[np.intp]) -> str:
-    return f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+def _first(array: Array, bad: NDArray[np.intp]) -> str:
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return f"{array[bad[0]]} at row {bad[0] + 1}{more}"

@@ -1,26 +1,22 @@
 """Cautions: what a reader must know before trusting the figures."""
 
-from typing import TYPE_CHECKING
-
 from swapcal.audit.constancy import Stretch, stretches
+from swapcal.audit.sums import Sums
 from swapcal.audit.words import points
 from swapcal.kernels import tally as kernel
-
-if TYPE_CHECKING:
-    from swapcal.audit.core import Audit
 
 LARGE_PART = 0.2
 """A tolerance above this part of the rate of the rarer outcome calls large errors small."""
 
 
-def cautions(audit: "Audit", tolerated: float) -> tuple[str, ...]:
+def cautions(sums: Sums, tolerated: float) -> tuple[str, ...]:
     """Return the warnings that belong beside the verdict, the gravest first; `tolerated` errors were called small."""
-    found = [] if audit._timeline is None else [constant(one, audit.rows) for one in stretches(audit._timeline)]
-    impossible = audit._spectrum.impossible
+    found = [] if sums.timeline is None else [constant(one, sums.rows) for one in stretches(sums.timeline)]
+    impossible = sums.histogram.impossible
     if impossible:
         rows = "1 row was" if impossible == 1 else f"{impossible:,} rows were"
         found.append(f"{rows} given probability 0 for what then happened: no chance explains that.")
-    table = audit._tally.table.sum(axis=0)
+    table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
     if tolerated > LARGE_PART * min(rate, 1.0 - rate):
         found.append(

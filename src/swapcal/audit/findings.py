@@ -5,15 +5,18 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from swapcal.audit import pictures, words
+from swapcal.audit import curves, measures, scores, words
+from swapcal.audit.evidence import Evidence
+from swapcal.audit.finding import Finding
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import describe
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.sketch import Rows, hash_names
+from swapcal.audit.sample import hash_names
 from swapcal.audit.verdict import ALPHA, Verdict
 from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel
@@ -25,9 +28,6 @@ from swapcal.report.schema import Quantity as QuantityEntry
 from swapcal.report.schema import Witness as WitnessEntry
 from swapcal.version import __version__
 
-if TYPE_CHECKING:
-    from swapcal.audit.core import Audit, Finding
-
 MOST_GROUPS = 100
 MOST_TERMS = 8
 DENSITY_BINS = 40
@@ -38,60 +38,61 @@ DIGITS = 9
 
 
 def assemble(
-    audit: "Audit",
+    title: str,
+    evidence: Evidence,
     certificate: Mapping[str, Any] | None,
     losses: Sequence[Loss | str],
     created_at: str,
     tolerance: float,
 ) -> Findings:
     """Return everything the report shows."""
-    worst, verdict = audit.findings(5), audit.verdict(tolerance)
+    worst, verdict = evidence.findings(5), evidence.verdict(tolerance)
     found: Findings = {
-        "identity": identity(audit, created_at),
-        "headline": headline(audit, verdict, worst),
-        "quantities": quantities(audit, certificate),
-        "scores": scores(audit),
-        "reliability": pictures.reliability(audit._tally.v, audit._tally.table),
-        "density": density(audit),
-        "groups": groups(audit, tolerance),
-        "groups_examined": len(audit._observed[0].group_names),
+        "identity": identity(title, evidence, created_at),
+        "headline": headline(evidence, verdict, worst),
+        "quantities": quantities(evidence, certificate),
+        "scores": score_entry(evidence),
+        "reliability": curves.reliability(evidence.sums.tally.v, evidence.sums.tally.table),
+        "density": density(evidence),
+        "groups": groups(evidence, tolerance),
+        "groups_examined": len(evidence.design.group_names),
         "witnesses": [
-            *(_group_witness(audit, one) for one in worst),
-            *_pooled_group_witness(audit),
-            *_direction_witnesses(audit),
+            *(_group_witness(evidence, one) for one in worst),
+            *_pooled_group_witness(evidence),
+            *_direction_witnesses(evidence),
         ],
-        "notes": notes(audit),
+        "notes": notes(evidence),
     }
-    if audit._timeline is not None:
-        found["timeline"] = pictures.periods(audit._timeline, audit.seed)
+    if evidence.sums.timeline is not None:
+        found["timeline"] = curves.periods(evidence.sums.timeline, evidence.seed)
         found["timeline_error"] = "calibration error over ten levels"
     if certificate is not None:
-        found["forecaster"] = forecaster(audit, certificate)
+        found["forecaster"] = forecaster(evidence, certificate)
     if losses:
-        found["decisions"] = decisions(audit, losses)
-        if not audit._sketch.complete:
-            share = f"{len(_rows(audit, None).p):,} of {audit.rows:,} rows, chosen by hash"
-            found["notes"] = [*notes(audit), f"Costs and regrets of decisions are measured on {share}."]
+        found["decisions"] = decisions(evidence, losses)
+        if not evidence.sums.sample.complete:
+            share = f"{len(evidence.sums.kept().p):,} of {evidence.sums.rows:,} rows, chosen by hash"
+            found["notes"] = [*notes(evidence), f"Costs and regrets of decisions are measured on {share}."]
     complete: Findings = plain(found)
     return complete
 
 
-def decisions(audit: "Audit", losses: Sequence[Loss | str]) -> list[Decision]:
+def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[Decision]:
     """Return what acting on the predictions cost under each loss, and what the best rule per level would have saved."""
-    rows = _rows(audit, None)
+    rows = evidence.sums.kept()
     named = [loss if isinstance(loss, Loss) else Loss.parse(loss) for loss in losses]
-    level = audit._tally.v[audit.levels.index(rows.p)]
+    level = evidence.sums.tally.v[evidence.sums.levels.index(rows.p)]
     made = decision_rows(named, level, rows.y, rows.X, rows.copies * rows.weights)
     return [Decision(**row) for row in made]
 
 
-def headline(audit: "Audit", verdict: Verdict, worst: "list[Finding]") -> Headline:
+def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Headline:
     """Return the verdict with its sentences."""
     first = worst[0] if worst else None
     return {
         "verdict": verdict.word,
-        "sentence": words.headline(verdict, first, first is not None and _whole(audit, first), audit.rows),
-        "detail": words.size(verdict, _elsewhere(audit, first), audit.ece()),
+        "sentence": words.headline(verdict, first, first is not None and _whole(evidence, first), evidence.sums.rows),
+        "detail": words.size(verdict, _elsewhere(evidence, first), scores.ece(evidence.sums)),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
         "p_value": verdict.p_value,
@@ -104,35 +105,36 @@ def headline(audit: "Audit", verdict: Verdict, worst: "list[Finding]") -> Headli
     }
 
 
-def identity(audit: "Audit", created_at: str) -> Any:
+def identity(title: str, evidence: Evidence, created_at: str) -> Any:
     """Return what was audited, by which program, under which settings."""
+    sums = evidence.sums
     settings = {
-        "levels": f"{len(audit.levels)} ({'values' if audit.levels.values is not None else 'intervals'})",
-        "groups": ", ".join(sorted(audit._group_columns)) or "none",
-        "seed": str(audit.seed),
-        "null": describe(audit._observed[0], audit._sketch.complete),
+        "levels": f"{len(sums.levels)} ({'values' if sums.levels.values is not None else 'intervals'})",
+        "groups": ", ".join(sorted(sums.tally.groups)) or "none",
+        "seed": str(evidence.seed),
+        "null": describe(evidence.design, sums.sample.complete),
     }
-    first, last = audit._timeline.window() if audit._timeline is not None else (None, None)
-    exact = json.dumps([settings, audit.levels.edges, audit.coordinates, SCHEMA_VERSION])
+    first, last = sums.timeline.window() if sums.timeline is not None else (None, None)
+    exact = json.dumps([settings, sums.levels.edges, sums.coordinates, SCHEMA_VERSION])
     return {
-        "title": audit.title,
+        "title": title,
         "swapcal_version": __version__,
         "schema_version": SCHEMA_VERSION,
-        "data_hash": audit._sketch.digest,
+        "data_hash": sums.sample.digest,
         "settings_hash": hashlib.sha256(exact.encode()).hexdigest()[:32],
         "python_version": platform.python_version(),
         "numpy_version": np.__version__,
-        "n": audit.rows,
-        "total_weight": audit.n,
+        "n": sums.rows,
+        "total_weight": sums.n,
         "first_time": first,
         "last_time": last,
         "created_at": created_at,
-        "prediction": audit.reader.prob if audit.reader else "p",
-        "label": audit.reader.target if audit.reader else "y",
+        "prediction": sums.reader.prob if sums.reader else "p",
+        "label": sums.reader.target if sums.reader else "y",
         "settings": settings,
-        "features": list(audit.reader.features) if audit.reader else [c.name for c in audit.coordinates[1:]],
-        "n_levels": int(np.sum(audit._tally.n > 0)),
-        "levelling": audit.levels.describe(),
+        "features": list(sums.reader.features) if sums.reader else [c.name for c in sums.coordinates[1:]],
+        "n_levels": int(np.sum(sums.tally.n > 0)),
+        "levelling": sums.levels.describe(),
     }
 
 
@@ -150,24 +152,24 @@ REPORTED = (
 )
 
 
-def quantities(audit: "Audit", certificate: Mapping[str, Any] | None) -> list[QuantityEntry]:
+def quantities(evidence: Evidence, certificate: Mapping[str, Any] | None) -> list[QuantityEntry]:
     """Return the errors beside their noise floor, and the pseudo errors beside the forecaster's bounds."""
-    keys = [key for key in REPORTED if key[2] != "groups" or audit._group_columns]
-    found = [_quantity(audit, key) for key in keys]
-    if audit._issued is not None or certificate is not None:
-        found += _issued(audit, certificate or {})
+    keys = [key for key in REPORTED if key[2] != "groups" or evidence.sums.tally.groups]
+    found = [_quantity(evidence, key) for key in keys]
+    if evidence.sums.issued is not None or certificate is not None:
+        found += _issued(evidence, certificate or {})
     return found
 
 
-def _quantity(audit: "Audit", key: tuple[str, int, str]) -> QuantityEntry:
-    known, noise = QUANTITIES[key], audit.noise(*key)
-    against = f"{len(audit._observed[0].group_names)} groups" if key[2] == "groups" else known.against
+def _quantity(evidence: Evidence, key: tuple[str, int, str]) -> QuantityEntry:
+    known, noise = QUANTITIES[key], evidence.noise(*key)
+    against = f"{len(evidence.design.group_names)} groups" if key[2] == "groups" else known.against
     entry: QuantityEntry = {
         "name": known.symbol,
         "against": against,
         "meaning": known.meaning,
         "value": noise.value,
-        "mean_value": noise.value / audit.n,
+        "mean_value": noise.value / evidence.sums.n,
         "null_mean": noise.mean,
         "null_low": noise.low,
         "null_high": noise.high,
@@ -178,24 +180,28 @@ def _quantity(audit: "Audit", key: tuple[str, int, str]) -> QuantityEntry:
         "citation": known.citation,
     }
     if key == ("mcal", 1, "linear"):
-        upper = audit.mcal(1)
+        upper = measures.mcal(evidence.sums.tally, 1, "linear")
         entry["upper_value"] = upper[1] if isinstance(upper, tuple) else upper
     return entry
 
 
-def _issued(audit: "Audit", certificate: Mapping[str, Any]) -> list[QuantityEntry]:
+def _issued(evidence: Evidence, certificate: Mapping[str, Any]) -> list[QuantityEntry]:
     meaning = {
         "PSReg": "Swap regret with the issued probabilities as weights: what the certificate bounds.",
         "PSMCal_2": "Swap multicalibration with the issued probabilities as weights; never above PSReg.",
     }
-    values = {"PSReg": ("F_4^lin", audit.psreg()), "PSMCal_2": ("F_1^lin", audit.psmcal(2))}
+    weighted = evidence.sums.weighted
+    values = {
+        "PSReg": ("F_4^lin", measures.sreg(weighted)),
+        "PSMCal_2": ("F_1^lin", measures.smcal(weighted, 2, "linear")),
+    }
     return [
         {
             "name": name,
             "against": against,
             "meaning": meaning[name],
             "value": value,
-            "mean_value": value / audit.n,
+            "mean_value": value / evidence.sums.n,
             "null_mean": None,
             "null_low": None,
             "null_high": None,
@@ -208,7 +214,7 @@ def _issued(audit: "Audit", certificate: Mapping[str, Any]) -> list[QuantityEntr
     ]
 
 
-def forecaster(audit: "Audit", certificate: Mapping[str, Any]) -> Any:
+def forecaster(evidence: Evidence, certificate: Mapping[str, Any]) -> Any:
     """Return what the forecaster proved about itself, from the fields of its certificate by name."""
     pieces = [name for name in ("rounding", "learning", "prior") if name in certificate]
     return {
@@ -217,38 +223,38 @@ def forecaster(audit: "Audit", certificate: Mapping[str, Any]) -> Any:
         "rounds": int(certificate["rounds"]),
         "certificate": certificate["bound"],
         "pieces": [{"name": name, "value": certificate[name]} for name in pieces],
-        "observed": certificate.get("psreg", audit.psreg()),
+        "observed": certificate.get("psreg", measures.sreg(evidence.sums.weighted)),
         "bound": certificate.get("theorem"),
         "citation": "pathwise certificate of the clipped ridge learners",
     }
 
 
-def scores(audit: "Audit") -> Any:
+def score_entry(evidence: Evidence) -> Any:
     """Return the familiar scores."""
-    calibration, refinement = audit.brier_split()
-    table = audit._tally.table.sum(axis=0)
+    calibration, refinement = scores.brier_split(evidence.sums)
+    table = evidence.sums.tally.table.sum(axis=0)
     return {
-        "brier": audit.brier(),
+        "brier": scores.brier(evidence.sums),
         "brier_calibration": calibration,
         "brier_refinement": refinement,
-        "log_loss": audit.log_loss(),
-        "auc": audit.auc()[0],
-        "ece": audit.ece(),
-        "smooth_ece": audit.smooth_ece(),
+        "log_loss": scores.log_loss(evidence.sums),
+        "auc": scores.auc(evidence.sums)[0],
+        "ece": scores.ece(evidence.sums),
+        "smooth_ece": scores.smooth_ece(evidence.sums),
         "mean_p": table[kernel.PREDICTED] / table[kernel.MASS],
         "mean_y": table[kernel.OBSERVED] / table[kernel.MASS],
     }
 
 
-def density(audit: "Audit") -> Any:
+def density(evidence: Evidence) -> Any:
     """Return the histogram of the predictions."""
-    edges, counts = audit._spectrum.density(DENSITY_BINS)
+    edges, counts = evidence.sums.histogram.density(DENSITY_BINS)
     return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
-def groups(audit: "Audit", tolerance: float) -> list[GroupEntry]:
+def groups(evidence: Evidence, tolerance: float) -> list[GroupEntry]:
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
-    rows = sorted(audit.group_table(tolerance), key=_doubt)
+    rows = sorted(evidence.group_table(tolerance), key=_doubt)
     return [
         {
             "name": row.name,
@@ -273,21 +279,21 @@ def _doubt(row: GroupRow) -> tuple[float, float, str]:
     return (2.0 if row.p_value is None else row.p_value), -sure, row.name
 
 
-def notes(audit: "Audit") -> list[str]:
+def notes(evidence: Evidence) -> list[str]:
     """Return the limitations that apply to this audit."""
     found = [
-        audit.levels.describe(),
+        evidence.sums.levels.describe(),
         "The noise floor asks whether the predictions could be the true probabilities of independent "
         "outcomes; outcomes that move together make errors look more certain than they are.",
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
     ]
-    shown = len(audit._observed[0].group_names)
+    shown = len(evidence.design.group_names)
     if shown > MOST_GROUPS:
         found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown} groups; all were tested.")
-    if not audit._sketch.complete:
-        kept = len(audit._sketch.rows.p) if audit._sketch.rows is not None else 0
+    if not evidence.sums.sample.complete:
+        kept = len(evidence.sums.kept().p)
         found.append(f"Curves along a direction and likenesses to groups come from {kept:,} sampled rows.")
-        doubt = audit.auc()[1]
+        doubt = scores.auc(evidence.sums)[1]
         if doubt > 0:
             found.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")
     found.append(f"For the log loss, probabilities are kept {FLOOR:g} away from 0 and 1.")
@@ -305,22 +311,22 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _whole(audit: "Audit", found: "Finding") -> bool:
-    used = np.flatnonzero(audit._tally.n > 0)
+def _whole(evidence: Evidence, found: Finding) -> bool:
+    used = np.flatnonzero(evidence.sums.tally.n > 0)
     return found.levels == (int(used[0]), int(used[-1]))
 
 
-def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
-    scene, _, table = audit._observed
+def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
+    design, table = evidence.design, evidence.groups
     entry: WitnessEntry = {
         "quantity": "scan",
-        "levels": [] if _whole(audit, found) else [float(v) for v in audit._tally.v[list(_span(audit, found))]],
+        "levels": [] if _whole(evidence, found) else evidence.sums.tally.v[_span(evidence, found)].tolist(),
         "direction": [{"name": found.name, "coefficient": 1.0, "unit": None}],
         "gap": found.gap if found.is_group else None,
         "n": found.n,
         "share": None,
         "resembles": [],
-        "sentence": words.finding(found, _whole(audit, found)),
+        "sentence": words.finding(found, _whole(evidence, found)),
         "curve": [],
         "group": found.name,
         "p_value": found.p_value,
@@ -330,53 +336,52 @@ def _group_witness(audit: "Audit", found: "Finding") -> WitnessEntry:
         "axis": "predicted probability",
     }
     if found.name == "all rows":
-        entry["curve"] = pictures.curve_within(audit._tally.table)
+        entry["curve"] = curves.curve_within(evidence.sums.tally.table)
     elif found.is_group:
-        place = scene.group_names.index(found.name)
-        entry["curve"] = pictures.curve_within(table[:, place])
-        entry["resembles"] = _group_likenesses(audit, found.name)
+        place = design.group_names.index(found.name)
+        entry["curve"] = curves.curve_within(table[:, place])
+        entry["resembles"] = _group_likenesses(evidence, found.name)
     else:
-        j = 1 + [c.name for c in audit.coordinates[1:]].index(found.name)
-        rows = _rows(audit, list(_span(audit, found)))
-        coordinate = audit.coordinates[j]
+        j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
+        rows = evidence.sums.kept(_span(evidence, found))
+        coordinate = evidence.sums.coordinates[j]
         raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-        entry["curve"], entry["axis"] = pictures.curve_along(raw, rows), found.name
+        entry["curve"], entry["axis"] = curves.curve_along(raw, rows), found.name
         if coordinate.unit is None and not words.is_indicator(found.name):
-            entry["curve"], entry["axis"] = pictures.by_percentile(entry["curve"]), f"percentile of {found.name}"
-        entry["resembles"] = pictures.likenesses(rows.X[:, j], rows, scene)
+            entry["curve"], entry["axis"] = curves.by_percentile(entry["curve"]), f"percentile of {found.name}"
+        entry["resembles"] = likenesses(rows.X[:, j], rows, design)
     return entry
 
 
-def _group_likenesses(audit: "Audit", name: str) -> Any:
+def _group_likenesses(evidence: Evidence, name: str) -> Any:
     column, category = next(
         (column, category)
-        for column, found, _ in audit._observed[0].columns
+        for column, found, _ in evidence.design.columns
         for category in found
         if f"{column} = {category}" == name
     )
-    rows = audit._sketch.rows
-    assert rows is not None
+    rows = evidence.sums.kept()
     member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
-    alike = pictures.likenesses(member, rows, audit._observed[0], most=4)
+    alike = likenesses(member, rows, evidence.design, most=4)
     return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
 
 
-def _direction_witnesses(audit: "Audit") -> list[WitnessEntry]:
-    if len(audit.coordinates) == 1:
+def _direction_witnesses(evidence: Evidence) -> list[WitnessEntry]:
+    if len(evidence.sums.coordinates) == 1:
         return []
-    found = [audit.witness("smcal", 2), audit.witness("mcal", 2), audit.witness("sreg")]
-    return [_direction_witness(audit, witness) for witness in found if witness.value > 0]
+    found = [_witness(evidence, "smcal", 2), _witness(evidence, "mcal", 2), _witness(evidence, "sreg")]
+    return [_direction_witness(evidence, witness) for witness in found if witness.value > 0]
 
 
-def _pooled_group_witness(audit: "Audit") -> list[WitnessEntry]:
+def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
     """Return the one group that accuses all levels at once."""
-    if not audit._group_columns:
+    if not evidence.sums.tally.groups:
         return []
-    witness = audit.witness("mcal", 2, "groups")
+    witness = _witness(evidence, "mcal", 2, "groups")
     assert witness.names is not None
     name = witness.names[0]
-    scene, _, table = audit._observed
-    sums = table[:, scene.group_names.index(name)]
+    design, table = evidence.design, evidence.groups
+    sums = table[:, design.group_names.index(name)]
     mass = float(sums[:, kernel.MASS].sum())
     gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
     return [
@@ -387,22 +392,22 @@ def _pooled_group_witness(audit: "Audit") -> list[WitnessEntry]:
             "gap": gap,
             "n": mass,
             "share": 1.0,
-            "resembles": _group_likenesses(audit, name),
+            "resembles": _group_likenesses(evidence, name),
             "sentence": (
                 f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
                 f"{words.points(gap)} {words.more(gap)} often than predicted on average."
             ),
-            "curve": pictures.curve_within(sums),
+            "curve": curves.curve_within(sums),
             "group": name,
             "axis": "predicted probability",
         }
     ]
 
 
-def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:
+def _direction_witness(evidence: Evidence, witness: Witness) -> WitnessEntry:
     level = witness.worst
     pooled = witness.quantity.startswith("MCal")
-    rows = _rows(audit, None if pooled else [level])
+    rows = evidence.sums.kept(None if pooled else [level])
     assert witness.theta is not None
     score = np.einsum("td,d->t", rows.X, witness.theta[level])
     share = 1.0 if pooled or witness.value <= 0 else float(witness.contributions[level] / witness.value)
@@ -414,25 +419,25 @@ def _direction_witness(audit: "Audit", witness: Witness) -> WitnessEntry:
             for term in witness.direction()[:MOST_TERMS]
         ],
         "gap": float(witness.gaps[level]),
-        "n": float(audit.n if pooled else witness.n[level]),
+        "n": float(evidence.sums.n if pooled else witness.n[level]),
         "share": share,
-        "resembles": pictures.likenesses(score, rows, audit._observed[0]),
-        "sentence": words.direction(witness, _true_terms(audit, witness), pooled),
-        "curve": pictures.curve_along(score, rows),
+        "resembles": likenesses(score, rows, evidence.design),
+        "sentence": words.direction(witness, _true_terms(evidence, witness), pooled),
+        "curve": curves.curve_along(score, rows),
     }
 
 
-def _elsewhere(audit: "Audit", first: "Finding | None") -> str:
+def _elsewhere(evidence: Evidence, first: Finding | None) -> str:
     """Say where the largest sure error is, unless it is the first finding."""
-    largest = audit.largest()
+    largest = evidence.largest()
     if largest is None or (first is not None and largest[:3] == first[:3]):
         return ""
     if not largest.is_group:
         return f", along {largest.name} ({largest.n:,.0f} rows)"
-    return f", {words.where(largest, _whole(audit, largest))} ({largest.n:,.0f} rows)"
+    return f", {words.where(largest, _whole(evidence, largest))} ({largest.n:,.0f} rows)"
 
 
-def _true_terms(audit: "Audit", witness: Witness) -> list[Term]:
+def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:
     """Terms that carry the direction and whose sign can be said alone.
 
     For a number the sign must hold of the error's trend along it at the level: a coefficient also reflects how far the
@@ -441,25 +446,21 @@ def _true_terms(audit: "Audit", witness: Witness) -> list[Term]:
     level = witness.worst
     if witness.theta is None:
         return witness.direction()
-    names = [c.name for c in audit.coordinates]
+    names = [c.name for c in evidence.sums.coordinates]
     weight = dict(zip(names, np.abs(witness.theta[level]), strict=True))
     heavy = [t for t in witness.direction() if weight[t.name] >= LEAST_PART * max(weight.values())]
     if witness.form == "regret":
         return heavy
-    g, G = audit._tally.g[level], audit._tally.G[level]
+    g, G = evidence.sums.tally.g[level], evidence.sums.tally.G[level]
     trend = dict(zip(names, g - G[0] / max(G[0, 0], 1e-300) * g[0], strict=True))
     sign = witness.orientation(level)
     marks = {name for name in names if words.is_indicator(name) or name == words.CONSTANT}
     return [t for t in heavy if t.name in marks or sign * t.coefficient * trend[t.name] > 0]
 
 
-def _span(audit: "Audit", found: "Finding") -> Any:
-    return [i for i in range(found.levels[0], found.levels[1] + 1) if audit._tally.n[i] > 0]
+def _span(evidence: Evidence, found: Finding) -> list[int]:
+    return [i for i in range(found.levels[0], found.levels[1] + 1) if evidence.sums.tally.n[i] > 0]
 
 
-def _rows(audit: "Audit", levels: list[int] | None) -> Rows:
-    rows = audit._sketch.rows
-    assert rows is not None
-    if levels is None:
-        return rows
-    return rows.take(np.flatnonzero(np.isin(audit.levels.index(rows.p), levels)))
+def _witness(evidence: Evidence, quantity: str, q: int = 2, against: str = "linear") -> Witness:
+    return measures.witness(evidence.sums.tally, evidence.sums.coordinates, quantity, q, against)

@@ -44,11 +44,11 @@ class Levels:
             return cls(_uniform(DEFAULT_LEVELS), ())
         if isinstance(levels, int | np.integer):
             if levels < 1:
-                raise ValueError(f"levels must be at least 1, got {levels}")
+                raise ValueError(f"levels: given {levels}, expected at least 1")
             return cls(_uniform(int(levels)), None)
         edges = np.asarray(levels, dtype=float)
         if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
-            raise ValueError(f"levels must be increasing edges from 0 to 1, got {list(levels)}")
+            raise ValueError(f"levels: given {list(levels)}, expected increasing edges from 0 to 1")
         return cls(tuple(edges.tolist()), None)
 
     def __len__(self) -> int:

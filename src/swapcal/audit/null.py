@@ -11,9 +11,10 @@ from scipy.stats import norm
 
 from swapcal.arrays import Array
 from swapcal.audit.cells import Cells
+from swapcal.audit.design import Design, Residuals
 from swapcal.audit.levels import Levels
-from swapcal.audit.scene import Measure, Residuals, Scene
-from swapcal.audit.sketch import Rows, hash_names
+from swapcal.audit.quantities import Measure
+from swapcal.audit.sample import Rows, hash_names
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -64,7 +65,7 @@ def compare(value: float, null: Array) -> Noise:
 
 
 def simulate(
-    scene: Scene, measures: Mapping[str, Measure], draws: int, seed: int, rows: Rows | None, levels: Levels
+    design: Design, measures: Mapping[str, Measure], draws: int, seed: int, rows: Rows | None, levels: Levels
 ) -> dict[str, Array]:
     """Return each measure's value on every draw.
 
@@ -76,21 +77,21 @@ def simulate(
     """
     found: dict[str, list[Array]] = {name: [] for name in measures}
     rng = np.random.default_rng(seed)
-    source = _summed(scene, draws, rng) if rows is None else _redrawn(scene, draws, rng, rows, levels)
+    source = _summed(design, draws, rng) if rows is None else _redrawn(design, draws, rng, rows, levels)
     for residuals in source:
         for name, measure in measures.items():
-            found[name].append(measure(scene, residuals))
+            found[name].append(measure(design, residuals))
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def describe(scene: Scene, by_row: bool) -> str:
+def describe(design: Design, by_row: bool) -> str:
     """Say how the null is simulated."""
     coins = "outcomes redrawn row by row" if by_row else "residual sums redrawn, binomial for groups, else Gaussian"
     flips = "signs of residuals flipped" if by_row else "spread as observed"
-    count = int(scene.fractional.sum())
+    count = int(design.fractional.sum())
     if not count:
         return coins
-    where = "all levels" if count == int((scene.n > 0).sum()) else f"{count} level{'s' if count > 1 else ''}"
+    where = "all levels" if count == int((design.n > 0).sum()) else f"{count} level{'s' if count > 1 else ''}"
     return f"{coins}; {flips} in {where} with outcomes between 0 and 1"
 
 
@@ -100,28 +101,28 @@ def _chunks(draws: int, entries: int) -> Iterator[int]:
         yield min(size, draws - start)
 
 
-def _summed(scene: Scene, draws: int, rng: np.random.Generator) -> Iterator[Residuals]:
-    slope, root = _given_total(scene)
-    groups, whole = scene.groups.thresholds(), scene.whole.thresholds()
+def _summed(design: Design, draws: int, rng: np.random.Generator) -> Iterator[Residuals]:
+    slope, root = _given_total(design)
+    groups, whole = design.groups.thresholds(), design.whole.thresholds()
     levels, d = slope.shape
-    for size in _chunks(draws, levels * (2 * d + 2 * scene.group_variance.shape[1])):
-        S = scene.groups.draw(size, rng, groups)
-        total = _share_total(scene, S) if scene.columns else scene.whole.draw(size, rng, whole)
+    for size in _chunks(draws, levels * (2 * d + 2 * design.group_variance.shape[1])):
+        S = design.groups.draw(size, rng, groups)
+        total = _share_total(design, S) if design.columns else design.whole.draw(size, rng, whole)
         g = slope * total[:, :, None]
         if d > 1:
-            z = _liveliness(scene.whole, total)[:, :, None] * rng.standard_normal((size, levels, d))
+            z = _liveliness(design.whole, total)[:, :, None] * rng.standard_normal((size, levels, d))
             g += np.matmul(root[None], z[..., None])[..., 0] if d > 64 else np.einsum("lde,ble->bld", root, z)
         yield Residuals(g, S)
 
 
-def _given_total(scene: Scene) -> tuple[Array, Array]:
+def _given_total(design: Design) -> tuple[Array, Array]:
     """Return the regression of g on each level's total, (L, d), and a root of the covariance left, (L, d, d)."""
-    first = scene.H[:, :, 0]
+    first = design.H[:, :, 0]
     constant = first[:, :1]
     slope = first / np.where(constant > 0, constant, 1.0)
     slope[:, 0] = 1.0
-    left = scene.H - slope[:, :, None] * first[:, None, :]
-    values, V = np.linalg.eigh(scene.spread[:, None, None] * left)
+    left = design.H - slope[:, :, None] * first[:, None, :]
+    values, V = np.linalg.eigh(design.spread[:, None, None] * left)
     root = V * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     root[:, 0] = 0.0
     return 0.5 * slope, root
@@ -141,32 +142,32 @@ def _liveliness(whole: Cells, total: Array) -> Array:
     return np.sqrt(np.where(known, variance, 1.0))
 
 
-def _share_total(scene: Scene, S: Array) -> Array:
+def _share_total(design: Design, S: Array) -> Array:
     """Return each level's total (B, L) by the column with most groups; shift the others' sums to it, in place."""
-    finest = max((where for _, _, where in scene.columns), key=lambda where: where.stop - where.start)
+    finest = max((where for _, _, where in design.columns), key=lambda where: where.stop - where.start)
     total: Array = S[:, :, finest].sum(axis=2)
-    for _, _, where in scene.columns:
+    for _, _, where in design.columns:
         if where != finest:
-            variance = scene.group_variance[:, where]
+            variance = design.group_variance[:, where]
             share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
             S[:, :, where] += share * (total - S[:, :, where].sum(axis=2))[:, :, None]
     return total
 
 
-def _redrawn(scene: Scene, draws: int, rng: np.random.Generator, rows: Rows, levels: Levels) -> Iterator[Residuals]:
+def _redrawn(design: Design, draws: int, rng: np.random.Generator, rows: Rows, levels: Levels) -> Iterator[Residuals]:
     level = levels.index(rows.p)
     rows = rows.take(np.argsort(level, kind="stable"))
     level = np.sort(level)
-    ends = np.searchsorted(level, np.arange(len(scene.n) + 1))
-    member = _members(scene, rows, level)
-    flipped = _flipped(scene, rows, level)
-    for size in _chunks(draws, len(level) + scene.H[:, 0].size + member.shape[0]):
+    ends = np.searchsorted(level, np.arange(len(design.n) + 1))
+    member = _members(design, rows, level)
+    flipped = _flipped(design, rows, level)
+    for size in _chunks(draws, len(level) + design.H[:, 0].size + member.shape[0]):
         residual = _residuals(size, rng, rows, flipped)
-        g = np.zeros((size, *scene.H.shape[:2]))
+        g = np.zeros((size, *design.H.shape[:2]))
         for v, (start, stop) in enumerate(pairwise(ends)):
             if stop > start:
                 g[:, v] = residual[:, start:stop] @ rows.X[start:stop]
-        S = np.asarray((member @ residual.T).T).reshape(size, *scene.group_variance.shape)
+        S = np.asarray((member @ residual.T).T).reshape(size, *design.group_variance.shape)
         yield Residuals(g, S)
 
 
@@ -183,30 +184,30 @@ def _residuals(size: int, rng: np.random.Generator, rows: Rows, flipped: Array) 
     return (ones - copies * chance) * step
 
 
-def _flipped(scene: Scene, rows: Rows, level: NDArray[np.int32]) -> Array:
+def _flipped(design: Design, rows: Rows, level: NDArray[np.int32]) -> Array:
     """Return the residual α(y − p) of rows whose sign is to be flipped, not a number for coins.
 
     Where a level's squared residuals add up to more than outcomes with mean p allow, they are scaled down to that.
     Certain predictions leave nothing open: they stay coins.
     """
     residual = rows.weights * (rows.y - rows.p)
-    observed = np.bincount(level, weights=rows.copies * residual**2, minlength=len(scene.n))
-    allowed = 4.0 * scene.spread * scene.H[:, 0, 0]
+    observed = np.bincount(level, weights=rows.copies * residual**2, minlength=len(design.n))
+    allowed = 4.0 * design.spread * design.H[:, 0, 0]
     factor = np.sqrt(np.minimum(allowed / np.where(observed > 0, observed, 1.0), 1.0))
-    uncertain = scene.fractional[level] & (rows.p > 0) & (rows.p < 1)
+    uncertain = design.fractional[level] & (rows.p > 0) & (rows.p < 1)
     return np.where(uncertain, factor[level] * residual, np.nan)
 
 
-def _members(scene: Scene, rows: Rows, level: NDArray[np.int32]) -> csr_matrix:
+def _members(design: Design, rows: Rows, level: NDArray[np.int32]) -> csr_matrix:
     """Sparse (L·K, rows) indicator of level and group."""
-    total = scene.group_variance.shape[1]
+    total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for name, found, where in scene.columns:
+    for name, found, where in design.columns:
         hashes = hash_names(list(found))
         order = np.argsort(hashes)
         code = order[np.searchsorted(hashes[order], rows.labels[name])]
         places.append(level.astype(np.int64) * total + where.start + code)
         who.append(np.arange(len(level)))
     ones = np.ones(sum(map(len, who)))
-    shape = (len(scene.n) * total, len(level))
+    shape = (len(design.n) * total, len(level))
     return csr_matrix((ones, (np.concatenate(places), np.concatenate(who))), shape=shape)

@@ -1,9 +1,10 @@
 """The catalogue of quantities: how each is computed from residuals, and what it means in plain words."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
-from swapcal.audit import scene as measures
-from swapcal.audit.scene import Measure
+from swapcal import errors
+from swapcal.audit.design import Design, Residuals
 
 Against = Literal["linear", "linear4", "affine", "groups"]
 
@@ -15,6 +16,9 @@ CLASSES: dict[str, str] = {
     "constant": "constant",
 }
 """How each class is written in the theorems."""
+
+Measure = Callable[[Design, Residuals], Any]
+"""The error of every draw, (B,)."""
 
 
 class Quantity(NamedTuple):
@@ -28,96 +32,65 @@ class Quantity(NamedTuple):
     citation: str
 
 
-SWAP = "Each level of prediction accused by its own worst function: {}."
-ONE = "All levels accused by one worst function: {}."
-
-QUANTITIES: dict[tuple[str, int, str], Quantity] = {}
-
-
-def _enter(
-    name: str, q: int, against: str, measure: Measure, cheap: bool, symbol: str, meaning: str, citation: str
-) -> None:
-    QUANTITIES[name, q, against] = Quantity(measure, cheap, symbol, CLASSES[against], meaning, citation)
+def _accusation(against: str, cheap: bool, measure: Measure, q: int, *, swap: bool) -> Quantity:
+    """Return SMCal_q if every level is accused by a function of its own, else MCal_q."""
+    gaps = {1: "sum of absolute gaps", 2: "sum of squared gaps, weighted by rows"}[q]
+    if swap:
+        meaning = f"Each level of prediction accused by its own worst function: {gaps}."
+        return Quantity(measure, cheap, f"SMCal_{q}", CLASSES[against], meaning, "definition of swap multicalibration")
+    meaning = f"All levels accused by one worst function: {gaps}."
+    return Quantity(measure, cheap, f"MCal_{q}", CLASSES[against], meaning, "definition of multicalibration")
 
 
-_SUM = {1: "sum of absolute gaps", 2: "sum of squared gaps, weighted by rows"}
-_DEFINITION = "definition of swap multicalibration"
-
-for _q in (2, 1):
-    _enter(
-        "smcal",
-        _q,
-        "linear",
-        measures.smcal_linear(_q),
-        True,
-        f"SMCal_{_q}",
-        SWAP.format(_SUM[_q]),
-        _DEFINITION,
+def _plain(q: int) -> Quantity:
+    gaps = {1: "sum of absolute gaps", 2: "sum of squared gaps, weighted by rows"}[q]
+    meaning = f"Plain calibration, blind to features and groups: {gaps}."
+    return Quantity(
+        lambda s, r: errors.cal(s.n, r.A, q), True, f"Cal_{q}", "constant", meaning, "definition of calibration"
     )
-    _enter(
-        "smcal",
-        _q,
-        "groups",
-        measures.smcal_groups(_q),
+
+
+def _swapped(q: int) -> dict[tuple[str, int, str], Quantity]:
+    measures: dict[str, Measure] = {
+        "linear": lambda s, r: errors.smcal_linear(s.n, r.g, q),
+        "groups": lambda s, r: errors.smcal_groups(s.n, r.S, q),
+        "affine": lambda s, r: errors.smcal_affine(s.n, r.A, r.g, q),
+    }
+    return {("smcal", q, c): _accusation(c, True, measure, q, swap=True) for c, measure in measures.items()}
+
+
+def _pooled(q: int) -> dict[tuple[str, int, str], Quantity]:
+    linear = errors.mcal2_linear_total if q == 2 else lambda n, g: errors.mcal1_linear(n, g).lower
+    affine = errors.mcal2_affine if q == 2 else errors.mcal1_affine
+    measures: dict[str, tuple[bool, Measure]] = {
+        "linear": (q == 2, lambda s, r: linear(s.n, r.g)),
+        "groups": (True, lambda s, r: errors.mcal_groups(s.n, r.S, q)[0]),
+        "affine": (False, lambda s, r: affine(s.n, r.A, r.g)[0]),
+    }
+    return {("mcal", q, c): _accusation(c, *measure, q, swap=False) for c, measure in measures.items()}
+
+
+QUANTITIES: dict[tuple[str, int, str], Quantity] = {
+    **_swapped(2),
+    **_swapped(1),
+    ("sreg", 2, "linear4"): Quantity(
+        lambda s, r: errors.swap_regret(s.v, r.g, s.G)[0].sum(axis=-1),
+        False,
+        "SReg",
+        CLASSES["linear4"],
+        "Squared loss a separate linear correction of every level would have saved.",
+        "definition of contextual swap regret",
+    ),
+    ("somni", 1, "affine"): Quantity(
+        lambda s, r: errors.somni_levels(s.v, r.A, r.g).sum(axis=-1),
         True,
-        f"SMCal_{_q}",
-        SWAP.format(_SUM[_q]),
-        _DEFINITION,
-    )
-    _enter(
-        "smcal",
-        _q,
-        "affine",
-        measures.smcal_affine(_q),
-        True,
-        f"SMCal_{_q}",
-        SWAP.format(_SUM[_q]),
-        _DEFINITION,
-    )
-_enter(
-    "sreg",
-    2,
-    "linear4",
-    measures.sreg,
-    False,
-    "SReg",
-    "Squared loss a separate linear correction of every level would have saved.",
-    "definition of contextual swap regret",
-)
-_enter(
-    "somni",
-    1,
-    "affine",
-    measures.somni,
-    True,
-    "SOmni",
-    "Most that any decision maker with a convex loss could have saved by a separate rule for every level.",
-    "definition of swap omniprediction",
-)
-_DEFINITION_ONE = "definition of multicalibration"
-_enter("mcal", 2, "linear", measures.mcal2_linear, True, "MCal_2", ONE.format(_SUM[2]), _DEFINITION_ONE)
-_enter("mcal", 1, "linear", measures.mcal1_linear, False, "MCal_1", ONE.format(_SUM[1]), _DEFINITION_ONE)
-for _q in (2, 1):
-    _enter(
-        "mcal",
-        _q,
-        "groups",
-        measures.mcal_groups(_q),
-        True,
-        f"MCal_{_q}",
-        ONE.format(_SUM[_q]),
-        _DEFINITION_ONE,
-    )
-_enter("mcal", 2, "affine", measures.mcal2_affine, False, "MCal_2", ONE.format(_SUM[2]), _DEFINITION_ONE)
-_enter("mcal", 1, "affine", measures.mcal1_affine, False, "MCal_1", ONE.format(_SUM[1]), _DEFINITION_ONE)
-for _q in (2, 1):
-    _enter(
-        "cal",
-        _q,
-        "constant",
-        measures.cal(_q),
-        True,
-        f"Cal_{_q}",
-        f"Plain calibration, blind to features and groups: {_SUM[_q]}.",
-        "definition of calibration",
-    )
+        "SOmni",
+        CLASSES["affine"],
+        "Most that any decision maker with a convex loss could have saved by a separate rule for every level.",
+        "definition of swap omniprediction",
+    ),
+    **_pooled(2),
+    **_pooled(1),
+    ("cal", 2, "constant"): _plain(2),
+    ("cal", 1, "constant"): _plain(1),
+}

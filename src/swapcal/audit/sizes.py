@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.audit.scan import Scan
-from swapcal.audit.scene import Residuals
+from swapcal.audit.design import Residuals
+from swapcal.audit.scan_statistic import ScanStatistic
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels import tally as kernel
 
@@ -80,7 +80,7 @@ class Window(NamedTuple):
 class Sizes:
     """All cells of a scan on observed residuals, window by window; the whole range comes last."""
 
-    def __init__(self, scan: Scan, observed: Residuals, overall: Array, groups: Array, null: Null) -> None:
+    def __init__(self, scan: ScanStatistic, observed: Residuals, overall: Array, groups: Array, null: Null) -> None:
         self._scan, self._overall, self._groups, self.null = scan, overall, groups, null
         self._score, self._z = (part[0] for part in scan.scores(observed))
         self._sums = scan.sums(observed)[0]

@@ -39,15 +39,23 @@ class Groups:
 
 
 class Tally:
-    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the group tables."""
+    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the group tables.
+
+    Of G and H the lower triangles are summed.
+    """
 
     def __init__(self, levels: Levels, d: int) -> None:
         self.levels = levels
         self.table: Array = np.zeros((len(levels), kernel.SCALARS))
         self.g: Array = np.zeros((len(levels), d))
-        self._G: Array = np.zeros((len(levels), d, d))
-        self._H: Array = np.zeros((len(levels), d, d))
+        self.lower_G: Array = np.zeros((len(levels), d, d))
+        self.lower_H: Array = np.zeros((len(levels), d, d))
         self.groups: dict[str, Groups] = {}
+
+    def columns(self) -> list[tuple[str, tuple[str, ...], Array]]:
+        """Every group column with its categories and their sums (L, K, SCALARS), in alphabetical order."""
+        found = ((name, *self.groups[name].sorted()) for name in sorted(self.groups))
+        return [(name, tuple(categories), table) for name, categories, table in found]
 
     def add(self, p: Array, y: Array, weights: Array, X: Array, groups: Mapping[str, Categories]) -> None:
         """Add checked rows."""
@@ -55,7 +63,7 @@ class Tally:
         level = self.levels.index(p)
         for name, column in groups.items():
             self._add_group(name, column, level, p, y, weights)
-        sums = (self.table, self.g, self._G, self._H)
+        sums = (self.table, self.g, self.lower_G, self.lower_H)
         half = len(p) // 2 if len(p) >= THREAD_ROWS else 0
         spare = tuple(np.zeros_like(total) for total in sums) if half else ()
         with ThreadPoolExecutor(1) as pool:
@@ -78,7 +86,7 @@ class Tally:
             return
         count = len(levels)
         target = self._targets(levels)
-        for name in ("table", "g", "_G", "_H"):
+        for name in ("table", "g", "lower_G", "lower_H"):
             setattr(self, name, _moved(getattr(self, name), target, count))
         for group in self.groups.values():
             group.table = _moved(group.table, target, count)
@@ -96,8 +104,8 @@ class Tally:
         theirs.refine(levels)
         self.table += theirs.table
         self.g += theirs.g
-        self._G += theirs._G
-        self._H += theirs._H
+        self.lower_G += theirs.lower_G
+        self.lower_H += theirs.lower_H
         for name, group in theirs.groups.items():
             mine = self.groups.setdefault(name, Groups(len(levels)))
             codes = mine.codes(group.names)
@@ -107,7 +115,7 @@ class Tally:
     def copy(self) -> "Tally":
         """Return an independent copy."""
         twin = Tally(self.levels, self.g.shape[1])
-        for name in ("table", "g", "_G", "_H"):
+        for name in ("table", "g", "lower_G", "lower_H"):
             setattr(twin, name, getattr(self, name).copy())
         for name, group in self.groups.items():
             twin.groups[name] = Groups(len(self.levels))
@@ -136,12 +144,12 @@ class Tally:
     @property
     def G(self) -> Array:
         """Σ α x xᵀ per level, symmetric."""
-        return _symmetric(self._G)
+        return _symmetric(self.lower_G)
 
     @property
     def H(self) -> Array:
         """Covariance of g per level if the predictions are true, symmetric."""
-        return _symmetric(self._H)
+        return _symmetric(self.lower_H)
 
 
 def _run(level: Index, p: Array, y: Array, weights: Array, X: Array, rows: slice, sums: tuple[Array, ...]) -> None:

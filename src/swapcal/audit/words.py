@@ -1,47 +1,10 @@
 """Findings in sentences a reader without statistics understands."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
+from swapcal.audit.finding import Finding
 from swapcal.audit.verdict import Verdict
 from swapcal.audit.witness import Term, Witness
-
-
-class Found(Protocol):
-    """What a sentence needs to know of a finding."""
-
-    @property
-    def name(self) -> str:
-        """Group or feature."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Range of predictions."""
-
-    @property
-    def n(self) -> float:
-        """Weight of the rows."""
-
-    @property
-    def gap(self) -> float:
-        """Signed gap."""
-
-    @property
-    def p_value(self) -> float:
-        """Simultaneous p-value."""
-
-    @property
-    def is_group(self) -> bool:
-        """Whether the function is an indicator."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of the gap's simultaneous interval."""
-
-    @property
-    def high(self) -> float:
-        """Upper end of the gap's simultaneous interval."""
-
 
 CONSTANT = "constant"
 """Name of the first coordinate of every context."""
@@ -102,12 +65,11 @@ def chance(p_value: float) -> str:
     return f"p = {p_value:.2g}" if p_value < 0.1 else f"p = {p_value:.2f}"
 
 
-def where(found: Found, whole: bool) -> str:
+def where(found: Finding, whole: bool) -> str:
     """Say which rows a finding is about; `whole` means all levels.
 
     Examples
     --------
-    >>> from swapcal.audit.core import Finding
     >>> where(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.001, True, 0.02, 0.18), whole=False)
     'where sex = f and the prediction is between 0.1 and 0.3'
     """
@@ -124,12 +86,11 @@ def more(gap: float) -> str:
     return "more" if gap > 0 else "less"
 
 
-def error(found: Found) -> str:
+def error(found: Finding) -> str:
     """Say which error a finding is, with its sign and size.
 
     Examples
     --------
-    >>> from swapcal.audit.core import Finding
     >>> error(Finding("age", (0, 2), (0.0, 1.0), 9, -0.1, -5, 0.001, False, -0.18, -0.02))
     'the higher age, the less often outcomes happen than predicted, by 10.0 percentage points per standard deviation'
     """
@@ -146,13 +107,13 @@ def error(found: Found) -> str:
     )
 
 
-def finding(found: Found, whole: bool) -> str:
+def finding(found: Finding, whole: bool) -> str:
     """Say what a finding found; `whole` means that it spans all levels."""
     place = where(found, whole)
     return f"{place[0].upper()}{place[1:]}, {error(found)} ({found.n:,.0f} rows, {chance(found.p_value)})."
 
 
-def headline(verdict: Verdict, worst: Found | None, whole: bool, rows: int) -> str:
+def headline(verdict: Verdict, worst: Finding | None, whole: bool, rows: int) -> str:
     """Say the verdict in one sentence."""
     if verdict.word == "undecided" and not verdict.beyond:
         return f"There are too few data ({rows:,} rows) to tell whether the predictions can be trusted."

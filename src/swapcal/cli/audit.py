@@ -1,6 +1,5 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
-import json as codec
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from swapcal.archive import put_text
 from swapcal.audit import Audit
+from swapcal.audit.audit import json_text
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
 from swapcal.cli.options import listed
@@ -44,6 +44,12 @@ def audit(
         Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Write the audit itself here, for `Audit.load`: audits of parts add up.")
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="Encode features as this saved audit does, so that the two can be added.")
+    ] = None,
     loss: Annotated[
         list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
     ] = None,
@@ -75,7 +81,7 @@ def audit(
     2: could not run; 3: undecided, under --strict.
     """
     with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
-        protect([file], {"--out": out, "--json": json})
+        protect([file, *([] if like is None else [str(like)])], {"--out": out, "--json": json, "--state": state})
         names: dict[str, Any] = {
             "prob": prob,
             "target": target,
@@ -85,8 +91,12 @@ def audit(
             "weights": weights,
             "issued": _three(issued),
         }
-        found = _read(source, names, positive, run, levels=levels, title=title or _name(file), seed=seed)
+        shared = None if like is None else Audit.load(like)
+        settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
+        found = _read(source, names, positive, run, **settings)
         findings = _save(found, loss or [], out, json, tolerance if fail_above is None else fail_above)
+        if state is not None:
+            found.save(state)
         run.kept = "the report is written"
         _show(findings, Output())
     verdict = findings["headline"]["verdict"]
@@ -150,10 +160,9 @@ def _checked(part: Part, names: dict[str, Any], positive: str | None, dialect: D
 def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | None, tolerance: float) -> Findings:
     """Compute the findings once, and write the files asked for."""
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    text = found.to_json(losses=losses, created_at=created, tolerance=tolerance)
-    findings: Findings = codec.loads(text)
+    findings = found.to_dict(losses=losses, created_at=created, tolerance=tolerance)
     if json is not None:
-        put_text(json, text)
+        put_text(json, json_text(findings))
     if out is not None:
         put_text(out, render(findings))
     return findings
@@ -191,7 +200,7 @@ def _three(issued: str | None) -> tuple[str, str, str] | None:
         return None
     names = listed([issued])
     if len(names) != 3:
-        raise ValueError(f"--issued needs three columns low,high,weight, got {issued!r}")
+        raise ValueError(f"--issued: given {issued!r}, expected three columns low,high,weight")
     return names[0], names[1], names[2]
 
 

@@ -1,11 +1,12 @@
 """Multicalibration: one function accuses every level at once."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.errors.swap import TAIL_RADIUS, norms, power_sum, smcal_affine, smcal_linear
+from swapcal.errors.swap import TAIL_RADIUS, Total, norms, plain, power_sum, smcal_affine, smcal_linear
 
 RESTARTS = 16
 """Random starts of the alternating ascent, besides the spectral one and the heaviest levels."""
@@ -14,12 +15,12 @@ RESTARTS = 16
 class Interval(NamedTuple):
     """A value known to lie in [lower, upper]; `theta` attains `lower`."""
 
-    lower: float
-    upper: float
+    lower: Total
+    upper: Total
     theta: Array
 
 
-def mcal2_linear(n: Array, g: Array) -> tuple[float, Array]:
+def mcal2_linear(n: Array, g: Array) -> tuple[Total, Array]:
     """MCal_2 against F_1^lin and the θ that attains it: sup_θ Σ_v ⟨θ,g_v⟩²/n_v.
 
     With M = Σ g gᵀ/n this is max(4 M_11, (4/3) λ_max(M_2:,2:)): a convex function is largest at an extreme
@@ -31,14 +32,20 @@ def mcal2_linear(n: Array, g: Array) -> tuple[float, Array]:
     >>> round(value, 9), np.abs(theta).round(3)
     (24.0, array([0.   , 1.155]))
     """
-    M = _second_moment(n, g)
-    theta = np.zeros(g.shape[1])
-    value, direction = _top_eigenpair(M[1:, 1:])
-    if 4.0 * M[0, 0] >= TAIL_RADIUS**2 * value:
-        theta[0] = 2.0
-        return float(4.0 * M[0, 0]), theta
-    theta[1:] = TAIL_RADIUS * direction
-    return float(TAIL_RADIUS**2 * value), theta
+    head, M = _moments(n, g)
+    value, theta = mcal2_linear_total(n, g), np.zeros((*head.shape, g.shape[-1]))
+    theta[..., 0] = 2.0
+    if M.size:
+        tail = np.asarray(value > head)
+        theta[tail, 0] = 0.0
+        theta[tail, 1:] = TAIL_RADIUS * np.linalg.eigh(M)[1][tail, :, -1]
+    return value, theta
+
+
+def mcal2_linear_total(n: Array, g: Array) -> Total:
+    """MCal_2 against F_1^lin without what attains it: half the work, for many draws."""
+    head, M = _moments(n, g)
+    return plain(np.maximum(head, TAIL_RADIUS**2 * np.linalg.eigvalsh(M)[..., -1]) if M.size else head)
 
 
 def mcal1_linear(n: Array, g: Array) -> Interval:
@@ -53,6 +60,8 @@ def mcal1_linear(n: Array, g: Array) -> Interval:
     >>> found.lower, found.upper
     (4.0, 4.0)
     """
+    if g.ndim > 2:
+        return Interval(*_one_by_one(mcal1_linear, n, g))
     value2, theta2 = mcal2_linear(n, g)
     constant = 2.0 * float(np.abs(g[:, 0]).sum())
     tail = TAIL_RADIUS * _ascend(np.zeros(len(g)), g[:, 1:], theta2[1:])
@@ -62,7 +71,7 @@ def mcal1_linear(n: Array, g: Array) -> Interval:
     return Interval(max(constant, reached), max(upper, constant, reached), theta)
 
 
-def mcal2_affine(n: Array, A: Array, g: Array) -> tuple[float, Array]:
+def mcal2_affine(n: Array, A: Array, g: Array) -> tuple[Total, Array]:
     """MCal_2 against F_res^aff: sup over ‖θ‖ ≤ 1 of Σ_v (A_v + ⟨θ,g_v⟩)²/(4 n_v), exactly.
 
     A convex quadratic on a ball is largest on the sphere, where (μI − M)θ = m with μ ≥ λ_max(M),
@@ -73,6 +82,8 @@ def mcal2_affine(n: Array, A: Array, g: Array) -> tuple[float, Array]:
     >>> mcal2_affine(np.array([1.0]), np.array([2.0]), np.array([[1.0, 0.0]]))
     (2.25, array([1., 0.]))
     """
+    if g.ndim > 2:
+        return _one_by_one(mcal2_affine, n, A, g)
     used = n > 0
     weighted = g[used] / n[used, None]
     theta = _sphere_maximiser(g[used].T @ weighted, weighted.T @ A[used])
@@ -87,6 +98,8 @@ def mcal1_affine(n: Array, A: Array, g: Array) -> Interval:
     >>> mcal1_affine(np.array([4.0]), np.array([2.0]), np.array([[1.0, 0.0]])).lower
     1.5
     """
+    if g.ndim > 2:
+        return Interval(*_one_by_one(mcal1_affine, n, A, g))
     value2, theta2 = mcal2_affine(n, A, g)
     theta = _ascend(A, g, theta2)
     lower = 0.5 * float(np.abs(A + g @ theta).sum())
@@ -94,31 +107,32 @@ def mcal1_affine(n: Array, A: Array, g: Array) -> Interval:
     return Interval(lower, max(lower, upper), theta)
 
 
-def mcal_groups(n: Array, S: Array, q: float) -> tuple[float, int]:
-    """MCal_q against a finite class, with S (L, K) = Σ α f_k(x)(y − v), and the worst function's index.
+def mcal_groups(n: Array, S: Array, q: float) -> tuple[Total, Any]:
+    """MCal_q against a finite class, with S (…, L, K) = Σ α f_k(x)(y − v), and the worst function's index.
 
     Examples
     --------
     >>> mcal_groups(np.array([1.0, 1.0]), np.array([[1.0, 0.0], [0.0, 3.0]]), 2)
     (9.0, 1)
     """
-    values = [power_sum(n, np.abs(S[:, k]), q) for k in range(S.shape[1])]
-    worst = int(np.argmax(values))
-    return values[worst], worst
-
-
-def _second_moment(n: Array, g: Array) -> Array:
     used = n > 0
-    scaled = g[used] / np.sqrt(n[used])[:, None]
-    M: Array = scaled.T @ scaled
-    return M
+    values = np.sum(n[used, None] * np.abs(S[..., used, :] / n[used, None]) ** q, axis=-2)
+    worst = values.argmax(axis=-1)
+    return plain(values.max(axis=-1)), worst if np.ndim(worst) else int(worst)
 
 
-def _top_eigenpair(M: Array) -> tuple[float, Array]:
-    if not len(M):
-        return 0.0, np.zeros(0)
-    values, vectors = np.linalg.eigh(M)
-    return max(float(values[-1]), 0.0), vectors[:, -1]
+def _one_by_one(error: Callable[..., tuple[Any, ...]], n: Array, *stacked: Array) -> tuple[Any, ...]:
+    """Return an error and what attains it for every one of (B, L, …) residual sums: each is its own optimisation."""
+    found = [error(n, *one) for one in zip(*stacked, strict=True)]
+    return tuple(np.array(part) for part in zip(*found, strict=True))
+
+
+def _moments(n: Array, g: Array) -> tuple[Array, Array]:
+    """4 M_11 and M_2:,2:, for M = Σ g gᵀ/n."""
+    used = n > 0
+    scaled = g[..., used, :] / np.sqrt(n[used])[:, None]
+    tail = scaled[..., 1:]
+    return 4.0 * np.sum(scaled[..., 0] ** 2, axis=-1), np.swapaxes(tail, -1, -2) @ tail
 
 
 def _sphere_maximiser(M: Array, m: Array) -> Array:

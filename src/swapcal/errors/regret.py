@@ -33,15 +33,15 @@ def swap_regret(v: Array, g: Array, G: Array, radius: float = 2.0) -> tuple[Arra
     SReg (or PSReg) against F_4^lin is the sum of the gains at radius 2. For fixed θ_1 the other coordinates
     solve a trust-region problem (secular equation in the eigenbasis of G_2:,2:); the value is concave in θ_1,
     so θ_1 is the root of its monotone derivative. Singular G is fine. Cost: one
-    eigendecomposition per level, O(L d³).
+    eigendecomposition per level, O(L d³), however many residual vectors share v and G.
 
     Parameters
     ----------
-    v, g, G : (L,), (L, d), (L, d, d)
+    v, g, G : (L,), (…, L, d), (L, d, d)
 
     Returns
     -------
-    gains, theta : (L,), (L, d)
+    gains, theta : (…, L), (…, L, d)
 
     Examples
     --------
@@ -52,38 +52,14 @@ def swap_regret(v: Array, g: Array, G: Array, radius: float = 2.0) -> tuple[Arra
     >>> gains.round(6), theta.round(6)
     (array([0.9]), array([[1., 0.]]))
     """
-    gains, theta = np.zeros(len(v)), np.zeros_like(g)
-    theta[:, 0] = 2.0 * v
+    draws = g.reshape(-1, *g.shape[-2:])
+    gains, theta = np.zeros(draws.shape[:2]), np.zeros_like(draws)
+    theta[:, :, 0] = 2.0 * v
     for level in np.flatnonzero(G[:, 0, 0] > 0):
-        gain, delta = _solve(float(v[level]), g[None, level], G[level], radius)
-        if gain[0] > 0:  # δ = 0 is feasible and gains 0, so rounding cannot make a level negative
-            gains[level] = gain[0]
-            theta[level] += delta[0]
-    return gains, theta
-
-
-def swap_regret_draws(v: Array, g: Array, G: Array, radius: float = 2.0) -> Array:
-    """Total `swap_regret` for many residual vectors that share v and G: one eigendecomposition per level.
-
-    Parameters
-    ----------
-    v, g, G : (L,), (B, L, d), (L, d, d)
-
-    Returns
-    -------
-    totals : (B,)
-
-    Examples
-    --------
-    >>> G = 10 * np.diag([0.25, 0.0])
-    >>> g = np.array([[[1.5, 0.0]], [[0.0, 0.0]]])
-    >>> swap_regret_draws(np.array([0.2]), g, G[None]).round(6)
-    array([0.9, 0. ])
-    """
-    totals = np.zeros(len(g))
-    for level in np.flatnonzero(G[:, 0, 0] > 0):
-        totals += np.maximum(_solve(float(v[level]), g[:, level], G[level], radius)[0], 0.0)
-    return totals
+        gain, delta = _solve(float(v[level]), draws[:, level], G[level], radius)
+        gains[:, level] = np.maximum(gain, 0.0)  # δ = 0 is feasible and gains 0, so no level is negative
+        theta[:, level] += (gain > 0)[:, None] * delta
+    return gains.reshape(g.shape[:-1]), theta.reshape(g.shape)
 
 
 def ridge_regret(v: Array, g: Array, G: Array, ridge: float, prior: Array) -> tuple[Array, Array]:
@@ -102,7 +78,7 @@ def ridge_regret(v: Array, g: Array, G: Array, ridge: float, prior: Array) -> tu
     (array([0.5]), array([[0.5]]))
     """
     if not ridge > 0:
-        raise ValueError(f"ridge must be positive, got {ridge}")
+        raise ValueError(f"ridge: given {ridge}, expected a positive number")
     start = np.zeros_like(g)
     start[:, 0] = 2.0 * v
     pull = g + ridge * (prior - start)

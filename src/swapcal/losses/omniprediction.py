@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
+from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curve import action_at, stages
 from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError, mix
 from swapcal.losses.profile import profile
-from swapcal.losses.somni import per_level
 
 ROUNDS = 20
 MEMBERS = "members of L^cvx (convex, 1-Lipschitz, values in [−1, 1])"
@@ -61,7 +61,7 @@ def omniprediction(
     paid = np.array([rows.weight @ loss.induced(rows.p, rows.y) for loss in book])
     starts = np.unique(np.linspace(0, len(book) - 1, 5).astype(int))
     gain, choice, theta = max((_alternate(book, paid, rows, int(s)) for s in starts), key=lambda found: found[0])
-    upper = float(per_level(rows.levels, *rows.residual_sums()).sum())
+    upper = float(somni_levels(rows.levels, *rows.residual_sums()).sum())
     return OmnipredictionInterval(gain, upper, book[choice], theta)
 
 

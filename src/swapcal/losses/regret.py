@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
+from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curve import stages
 from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, mix
 from swapcal.losses.matrix import CostMatrix
 from swapcal.losses.profile import profile
-from swapcal.losses.somni import per_level
 
 Progress = Callable[[int, int], None]
 
@@ -171,7 +171,7 @@ def _bound(loss: Loss, rows: LevelRows) -> float | None:
     shape = profile(loss)
     if not (shape.convex and np.isfinite(shape.lipschitz)):
         return None
-    return float(shape.lipschitz * per_level(rows.levels, A, g).sum())
+    return float(shape.lipschitz * somni_levels(rows.levels, A, g).sum())
 
 
 def _matrix_bound(loss: CostMatrix, levels: Array, A: Array, g: Array) -> float:

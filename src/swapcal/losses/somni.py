@@ -6,27 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
+from swapcal.errors import somni, somni_levels, support_affine
 from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError
-
-
-def per_level(levels: Array, A: Array, g: Array) -> Array:
-    """(|A_v| + ‖g_v‖) / (2 max(v, 1 − v)) for each level.
-
-    The supremum of Σ_{p=v} ℓ(k_ℓ(v), y) − ℓ(f(x), y) over losses ℓ in L^cvx (convex, 1-Lipschitz, values in
-    [−1, 1]) and f in F_res^aff, from A_v = Σ(y − v) and g_v = Σ(y − v)x alone.
-
-    Proof. Replace ℓ(·, 0) and ℓ(·, 1) by tangents at k = k_ℓ(v) whose slopes balance,
-    (1 − v)s_0 + v s_1 = 0 (at an end of [0, 1] lower a slope until they do): the comparator only gains and k
-    stays optimal. So s_y = τ(y − v)/max(v, 1 − v),
-    |τ| ≤ 1, and the gain −τ Σ(y − v)(f − k)/max(v, 1 − v) is linear in k: take k in {0, 1}, then the best f.
-
-    Examples
-    --------
-    >>> per_level(np.array([0.2]), np.array([3.0]), np.array([[1.5, 2.0]]))
-    array([3.4375])
-    """
-    return np.asarray((np.abs(A) + np.linalg.norm(g, axis=1)) / (2.0 * np.maximum(levels, 1.0 - levels)))
 
 
 @dataclass(frozen=True)
@@ -49,18 +31,16 @@ class SwapOmniprediction:
     @property
     def multicalibration(self) -> float:
         """SMCal_{F_res,1} = Σ_v (|A_v| + ‖g_v‖)/2, which lies between total/2 and total."""
-        return float((np.abs(self.A) + np.linalg.norm(self.g, axis=1)).sum() / 2.0)
+        return float(support_affine(self.A, self.g).sum())
 
     def attained_by(self, index: int, epsilon: float = 1e-3) -> tuple[Loss, Array]:
         """Loss and comparator θ whose gain at level number `index` tends to `values[index]` as `epsilon` → 0.
 
-        The loss is `steep_loss` with k = 1 if A_v > 0 and k = 0 otherwise; ε > 0 makes k its only best response
+        The loss is `steep_loss` with k = 0 if A_v < 0 and k = 1 otherwise; ε > 0 makes k its only best response
         to v. The gain is at least (1 − ε) values[index] − ε weight[index].
         """
-        v, target = float(self.levels[index]), 1.0 if self.A[index] > 0.0 else 0.0
-        size = float(np.linalg.norm(self.g[index]))
-        theta = -self.g[index] / size if size > 0.0 else np.zeros_like(self.g[index])
-        return steep_loss(v, target, epsilon), theta
+        found = somni(self.levels, self.A, self.g)
+        return steep_loss(float(self.levels[index]), float(found.action[index]), epsilon), found.theta[index]
 
 
 def swap_omniprediction(
@@ -82,7 +62,7 @@ def swap_omniprediction(
     rows = LevelRows.of(p, y, X, weight)
     A, g = rows.residual_sums()
     mass = np.add.reduceat(rows.weight, rows.starts)
-    return SwapOmniprediction(rows.levels, mass, per_level(rows.levels, A, g), A, g)
+    return SwapOmniprediction(rows.levels, mass, somni_levels(rows.levels, A, g), A, g)
 
 
 def steep_loss(v: float, k: float, epsilon: float) -> Loss:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from swapcal.report.formats import clip, count, figure, finite, percent
 from swapcal.report.layout import exhibit, facts, prose, section, table
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import CertificatePiece, Findings, Forecaster
-from swapcal.report.text import clip, count, figure, finite, percent
 
 MOST_PIECES = 20
 """Summands shown at most."""

@@ -1,9 +1,9 @@
 """Decisions: what acting on the forecasts costs, and how much any alternative could save."""
 
+from swapcal.report.formats import figure, finite
 from swapcal.report.layout import given, hidden, prose, section, table
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Decision, Findings
-from swapcal.report.text import figure, finite
 
 MOST_DECISIONS = 30
 """Losses shown at most."""

@@ -2,10 +2,10 @@
 
 import math
 
+from swapcal.report.formats import all_finite, count
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Density
 from swapcal.report.svg import Plot, Scale, drawing, stretched
-from swapcal.report.text import all_finite, count
 
 MOST_BARS = 100
 """Bars at most; neighbours are added up beyond that."""

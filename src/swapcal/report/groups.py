@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from swapcal.report.formats import all_finite, count, decimals, finite, p_value, percent, plural, points
 from swapcal.report.layout import badge, given, hidden, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, Group
-from swapcal.report.text import all_finite, count, decimals, finite, p_value, percent, plural, points
 
 MOST_GROUPS = 150
 """Rows shown at most; miscalibrated groups are kept before others."""

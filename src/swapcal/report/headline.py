@@ -1,10 +1,6 @@
 """Headline: the verdict, its sentences and warnings, one strip that shows it, and the key figures."""
 
-from swapcal.report.layout import SENTENCE_LENGTH, badge, facts, legend, prose, section
-from swapcal.report.markup import Html, join, tag
-from swapcal.report.schema import Findings, Headline, Scores
-from swapcal.report.svg import Plot, Scale, drawing
-from swapcal.report.text import (
+from swapcal.report.formats import (
     all_finite,
     clip,
     count,
@@ -15,6 +11,10 @@ from swapcal.report.text import (
     percent,
     points,
 )
+from swapcal.report.layout import SENTENCE_LENGTH, badge, facts, legend, prose, section
+from swapcal.report.markup import Html, join, tag
+from swapcal.report.schema import Findings, Headline, Scores
+from swapcal.report.svg import Plot, Scale, drawing
 
 MOST_WARNINGS = 5
 """Warnings shown at most."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from swapcal.report.formats import clip, clip_middle, plural
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Verdict
-from swapcal.report.text import clip, clip_middle, plural
 
 NAME_LENGTH = 100
 """Longest name shown in full: a page must stay small and readable whatever the data call their groups."""

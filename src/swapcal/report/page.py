@@ -5,16 +5,17 @@ from importlib import resources
 from typing import Any, cast
 
 from swapcal.report.certificate import certificate
-from swapcal.report.closing import identity, limitations, reading, window
 from swapcal.report.decisions import decisions
-from swapcal.report.floor import floor
+from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
 from swapcal.report.headline import headline, key_figures
+from swapcal.report.identity import identity, window
 from swapcal.report.layout import given, prose
 from swapcal.report.markup import Html, join, tag
+from swapcal.report.noise_floor import noise_floor
+from swapcal.report.reading import limitations, reading
 from swapcal.report.reliability import reliability
 from swapcal.report.schema import Findings
-from swapcal.report.text import clip, plural
 from swapcal.report.timeline import timeline
 from swapcal.report.validation import validate
 from swapcal.report.witnesses import witnesses
@@ -25,7 +26,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Findings], Html]], ...] = (
     ("time", "Time", timeline),
     ("groups", "Groups", groups),
     ("witnesses", "Witnesses", witnesses),
-    ("errors", "Errors", floor),
+    ("errors", "Errors", noise_floor),
     ("decisions", "Decisions", decisions),
     ("certificate", "Certificate", certificate),
     ("reading", "How to read", reading),

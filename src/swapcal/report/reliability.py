@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 
 from swapcal.report.density import density_strip
+from swapcal.report.formats import DASH, axis_decimals, count, decimals, percent, plural, points
 from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, tag
-from swapcal.report.rates import Rate
+from swapcal.report.rate import Rate
 from swapcal.report.schema import Density, Findings, Level
 from swapcal.report.svg import Plot, Scale, covering, drawing, stretched
-from swapcal.report.text import DASH, axis_decimals, count, decimals, percent, plural, points
 
 MOST_LEVELS = 256
 """Levels drawn at most; the ones with most rows are kept."""

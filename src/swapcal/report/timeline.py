@@ -2,12 +2,7 @@
 
 from collections.abc import Sequence
 
-from swapcal.report.layout import exhibit, hidden, legend, prose, section
-from swapcal.report.markup import Html, join
-from swapcal.report.rates import outside
-from swapcal.report.schema import Findings, Period
-from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
-from swapcal.report.text import (
+from swapcal.report.formats import (
     all_finite,
     axis_decimals,
     clip,
@@ -20,6 +15,11 @@ from swapcal.report.text import (
     symbol,
     tick,
 )
+from swapcal.report.layout import exhibit, hidden, legend, prose, section
+from swapcal.report.markup import Html, join
+from swapcal.report.rate import outside
+from swapcal.report.schema import Findings, Period
+from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
 
 MOST_PERIODS = 400
 """Periods drawn at most; the latest are kept."""

@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from swapcal.report.along import along
-from swapcal.report.layout import SENTENCE_LENGTH, facts, given, hidden, prose, section, table
-from swapcal.report.markup import Html, join, tag
-from swapcal.report.schema import Coefficient, Findings, Resemblance, Witness
-from swapcal.report.text import (
+from swapcal.report.direction_curve import direction_curve
+from swapcal.report.formats import (
     all_finite,
     clip,
     count,
@@ -18,6 +15,9 @@ from swapcal.report.text import (
     points,
     symbol,
 )
+from swapcal.report.layout import SENTENCE_LENGTH, facts, given, hidden, prose, section, table
+from swapcal.report.markup import Html, join, tag
+from swapcal.report.schema import Coefficient, Findings, Resemblance, Witness
 
 MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
 """How much of each list is shown."""
@@ -48,7 +48,7 @@ def witnesses(findings: Findings) -> Html:
 def _witness(rank: int, witness: Witness, known: set[str]) -> Html:
     heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
     direction = Html("") if witness.get("group") else _direction(witness["direction"])
-    picture = along(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
+    picture = direction_curve(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
     body = tag("div", picture, tag("div", direction), class_="pair") if picture and direction else None
     return tag(
         "article",

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
+from swapcal.report.formats import all_finite, clip, drawn_symbol, figure, finite, p_value, symbol
 from swapcal.report.layout import exhibit, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, Quantity
 from swapcal.report.svg import Scale
-from swapcal.report.text import all_finite, clip, drawn_symbol, figure, finite, p_value, symbol
 
 MOST_QUANTITIES = 30
 """Quantities shown at most."""
@@ -17,7 +17,7 @@ ROW = 46
 """Height of one quantity in the picture, in pixels."""
 
 
-def floor(findings: Findings) -> Html:
+def noise_floor(findings: Findings) -> Html:
     """Draw and list all errors; nothing when none were computed."""
     everyone = findings.get("quantities") or []
     if not everyone:

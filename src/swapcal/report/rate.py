@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from swapcal.report.formats import count, finite, percent
 from swapcal.report.markup import Html
 from swapcal.report.svg import Plot
-from swapcal.report.text import count, finite, percent
 
 
 def outside(value: float | None, low: float | None, high: float | None) -> bool:

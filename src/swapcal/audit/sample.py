@@ -1,4 +1,4 @@
-"""Sketch: a bounded, mergeable sample of distinct rows, and a fingerprint of all of them."""
+"""Sample: a bounded, mergeable sample of distinct rows, and a fingerprint of all of them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Hashes = NDArray[np.uint64]
 
 ENTRIES = 1 << 21
 MOST_ROWS = 1 << 16
-"""A sketch keeps at most this many distinct rows and about `ENTRIES` numbers."""
+"""A sample keeps at most this many distinct rows and about `ENTRIES` numbers."""
 
 
 class Rows(NamedTuple):
@@ -43,11 +43,11 @@ class Rows(NamedTuple):
         )
 
 
-class Sketch:
+class Sample:
     """The distinct rows with the smallest hashes, and the sums of all hashes.
 
     Which rows are kept depends on the set of rows alone, so merging shards in any order gives the same
-    sketch. While there are no more distinct rows than room, the sketch is the whole data (`complete`).
+    sample. While there are no more distinct rows than room, the sample is the whole data (`complete`).
     """
 
     def __init__(self, d: int) -> None:
@@ -66,16 +66,16 @@ class Sketch:
             new = new.take(np.flatnonzero(hashes <= self.rows.hashes[-1]))
         self._keep(new)
 
-    def merge(self, other: "Sketch") -> None:
-        """Add what another sketch holds."""
+    def merge(self, other: "Sample") -> None:
+        """Add what another sample holds."""
         self.sums = _wrap(self.sums, other.sums)
         self.complete = self.complete and other.complete
         if other.rows is not None:
             self._keep(other.rows)
 
-    def copy(self) -> "Sketch":
+    def copy(self) -> "Sample":
         """Return an independent copy (rows are never changed in place)."""
-        twin = Sketch(1)
+        twin = Sample(1)
         twin.capacity, twin.rows, twin.complete, twin.sums = (
             self.capacity,
             self.rows,

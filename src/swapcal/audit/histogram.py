@@ -1,4 +1,4 @@
-"""Spectrum: a fine histogram of predictions and outcomes, for the familiar scores."""
+"""Histogram: a fine histogram of predictions and outcomes, for the familiar scores."""
 
 import numpy as np
 from scipy.fft import dct, idct
@@ -10,7 +10,7 @@ SMOOTH_CELLS = 2048
 NARROW = 0.25
 
 
-class Spectrum:
+class Histogram:
     """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive.
 
     `impossible` counts the rows whose outcome had been given probability 0.
@@ -26,15 +26,15 @@ class Spectrum:
         self.log_loss += float(add_spectrum(p, y, weights, self.bins))
         self.impossible += int(np.sum((p <= 0.0) & (y > 0.0)) + np.sum((p >= 1.0) & (y < 1.0)))
 
-    def merge(self, other: "Spectrum") -> None:
-        """Add another spectrum."""
+    def merge(self, other: "Histogram") -> None:
+        """Add another histogram."""
         self.bins = self.bins + other.bins
         self.log_loss += other.log_loss
         self.impossible += other.impossible
 
-    def copy(self) -> "Spectrum":
+    def copy(self) -> "Histogram":
         """Return an independent copy."""
-        twin = Spectrum()
+        twin = Histogram()
         twin.bins, twin.log_loss, twin.impossible = self.bins.copy(), self.log_loss, self.impossible
         return twin
 

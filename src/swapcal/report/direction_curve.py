@@ -5,18 +5,18 @@ Bins stand side by side in the order of their scores, because scores of real dir
 
 from collections.abc import Callable, Sequence
 
+from swapcal.report.formats import axis_decimals, figure, percent, points
 from swapcal.report.layout import exhibit, legend
 from swapcal.report.markup import Html
-from swapcal.report.rates import Rate
+from swapcal.report.rate import Rate
 from swapcal.report.schema import CurvePoint
 from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
-from swapcal.report.text import axis_decimals, figure, percent, points
 
 MOST_BINS = 40
 """Bins drawn at most."""
 
 
-def along(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
+def direction_curve(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
     """Draw the rates along the direction, or their differences where rates would hide them."""
     bins = [rate for rate in map(_rate, curve[:MOST_BINS]) if rate is not None]
     if not bins:

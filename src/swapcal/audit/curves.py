@@ -1,30 +1,18 @@
-"""The aggregates behind the report's pictures: curves, densities, periods and likenesses."""
-
-from typing import NamedTuple
+"""The curves of the report: predicted beside observed, over levels, along a score, over time."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
 from swapcal.arrays import Array
-from swapcal.audit.scene import Scene
-from swapcal.audit.sketch import Rows, hash_names
+from swapcal.audit.sample import Rows
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
-from swapcal.report.schema import CurvePoint, Level, Period, Resemblance
+from swapcal.report.schema import CurvePoint, Level, Period
 
 MOST_POINTS = 12
 SCORE_BINS = 8
 PERIOD_DRAWS = 2000
-LEAST_CORRELATION = 0.15
-
-
-class Likeness(NamedTuple):
-    """Name of a group, its column, and the correlation of its indicator with a score."""
-
-    group: str
-    column: str
-    correlation: float
 
 
 def reliability(v: Array, table: Array) -> list[Level]:
@@ -113,50 +101,6 @@ def _points(score: Array, sums: Array) -> list[CurvePoint]:
             "band_high": float(high[i]),
         }
         for i in range(len(sums))
-    ]
-
-
-def likenesses(score: Array, rows: Rows, scene: Scene, most: int = 3) -> list[Resemblance]:
-    """Return the groups whose indicators correlate most with a score on the given rows."""
-    mass = rows.copies * rows.weights
-    total = mass.sum()
-    if total <= 0 or not len(score):
-        return []
-    centred = score - np.dot(mass, score) / total
-    spread = np.sqrt(np.dot(mass, centred**2) / total)
-    found: list[Likeness] = []
-    if spread > 1e-12:
-        for name, categories, _ in scene.columns:
-            found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
-    found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
-    return [
-        {"group": one.group, "correlation": float(np.clip(one.correlation, -1.0, 1.0))}
-        for one in _one_per_column(found)[:most]
-        if abs(one.correlation) >= LEAST_CORRELATION
-    ]
-
-
-def _one_per_column(found: list[Likeness]) -> list[Likeness]:
-    """Keep the likest group of every column: its complement says the same thing again."""
-    kept: dict[str, Likeness] = {}
-    for one in found:
-        kept.setdefault(one.column, one)
-    return list(kept.values())
-
-
-def _column_likenesses(
-    name: str, categories: tuple[str, ...], labels: NDArray[np.uint64], mass: Array, z: Array
-) -> list[Likeness]:
-    hashes = hash_names(list(categories))
-    order = np.argsort(hashes)
-    code = order[np.searchsorted(hashes[order], labels)]
-    share = np.bincount(code, weights=mass, minlength=len(categories))
-    cross = np.bincount(code, weights=mass * z, minlength=len(categories))
-    width = np.sqrt(share * (1.0 - share))
-    return [
-        Likeness(f"{name} = {category}", name, float(cross[k] / width[k]))
-        for k, category in enumerate(categories)
-        if width[k] > 1e-9
     ]
 
 

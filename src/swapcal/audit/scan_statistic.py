@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.audit.scene import Residuals, Scene
+from swapcal.audit.design import Design, Residuals
 from swapcal.kernels.tally import scan_maxima
 
 LEAST_VARIANCE = 10.0
@@ -32,32 +32,32 @@ class Cell(NamedTuple):
     z: float
 
 
-class Scan:
-    """The family of cells of a scene: which functions, which windows, their variances and penalties.
+class ScanStatistic:
+    """The family of cells of a design: which functions, which windows, their variances and penalties.
 
     Functions are numbered: the chosen context coordinates first (the constant is the first of them), then all
     groups.
     """
 
-    def __init__(self, scene: Scene, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
+    def __init__(self, design: Design, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
         self.coordinates = coordinates
-        self.windows = _windows(len(scene.n))
-        constant = self._sum(scene.G[None, :, 0][:, :, coordinates])[0]
+        self.windows = _windows(len(design.n))
+        constant = self._sum(design.G[None, :, 0][:, :, coordinates])[0]
         mean = constant / np.where(constant[:, :1] > 0, constant[:, :1], 1.0)
         mean[:, 0] = 0.0
-        self.squares = self._about(mean, scene.G)
-        self.centre = np.concatenate([mean, np.zeros((len(mean), scene.group_variance.shape[1]))], axis=1)
-        typical = self.squares[-1] / max(float(scene.n.sum()), 1e-300)
-        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(scene.group_variance.shape[1])])
-        coins = self._variance(mean, scene, np.ones_like(scene.spread))
+        self.squares = self._about(mean, design.G)
+        self.centre = np.concatenate([mean, np.zeros((len(mean), design.group_variance.shape[1]))], axis=1)
+        typical = self.squares[-1] / max(float(design.n.sum()), 1e-300)
+        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(design.group_variance.shape[1])])
+        coins = self._variance(mean, design, np.ones_like(design.spread))
         usable = coins >= LEAST_VARIANCE * unit * worth
-        variance = self._variance(mean, scene, scene.spread) if scene.fractional.any() else coins
+        variance = self._variance(mean, design, design.spread) if design.fractional.any() else coins
         self._root, self._penalty = _prices(variance, usable)
 
-    def _variance(self, mean: Array, scene: Scene, spread: Array) -> Array:
+    def _variance(self, mean: Array, design: Design, spread: Array) -> Array:
         """Variance of every cell if outcomes have `spread` (L,) times the variance of coins, (windows, functions)."""
-        contexts = self._about(mean, spread[:, None, None] * scene.H)
-        return np.concatenate([contexts, self._sum((spread[:, None] * scene.group_variance)[None])[0]], axis=1)
+        contexts = self._about(mean, spread[:, None, None] * design.H)
+        return np.concatenate([contexts, self._sum((spread[:, None] * design.group_variance)[None])[0]], axis=1)
 
     def _about(self, mean: Array, M: Array) -> Array:
         """Per window and coordinate, second moments (L, d, d) about a mean in units of the constant."""
@@ -81,9 +81,9 @@ class Scan:
         z = self.sums(r) / self._root
         return np.where(np.isfinite(self._root), np.abs(z) - self._penalty, -np.inf), z
 
-    def measure(self, scene: Scene, r: Residuals) -> Array:
+    def measure(self, design: Design, r: Residuals) -> Array:
         """Largest score of every draw (0 if no cell is usable)."""
-        del scene
+        del design
         best = np.empty(len(r.g))
         for values, part in self._blocks(r):
             found = np.empty(len(r.g))

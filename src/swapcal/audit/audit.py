@@ -1,0 +1,547 @@
+"""Audit: exact errors of anyone's predictions, and every question their sums answer."""
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+
+from swapcal import archive, errors
+from swapcal.archive import put_text
+from swapcal.audit import file, measures, scores, state
+from swapcal.audit.batch import Batch
+from swapcal.audit.encode import Coordinate, Encoder
+from swapcal.audit.evidence import Evidence
+from swapcal.audit.finding import Finding
+from swapcal.audit.findings import assemble
+from swapcal.audit.groups import GroupRow
+from swapcal.audit.levels import Levels
+from swapcal.audit.likeness import likenesses
+from swapcal.audit.null import Noise
+from swapcal.audit.quantities import Against
+from swapcal.audit.reader import Reader
+from swapcal.audit.sums import Sums
+from swapcal.audit.verdict import ALPHA, TOLERANCE, Verdict, checked_tolerance
+from swapcal.audit.witness import Witness
+from swapcal.losses import Loss
+from swapcal.report import Findings, render
+from swapcal.report.schema import Resemblance
+from swapcal.tables.table import Table, is_table
+
+
+class Audit:
+    """Exact errors of predictions p for outcomes y, over contexts X and groups; witnesses; noise floor.
+
+    Everything is kept as sums over rows, so audits of parts add up to the audit of the whole. Predictions
+    with at most 256 distinct values are judged value by value; others fall into 51 intervals of equal width
+    (or `levels`). In either case residuals are y − p with the prediction itself: A = Σα(y − p),
+    g = Σα(y − p)x. Where a formula needs the level's value v (the comparator set of swap regret, the margin
+    of SOmni) it is the level's mean prediction; swap regret is then measured against corrections p + ⟨δ,x⟩
+    with 2v e_1 + δ in the class. Both are the theorems' definitions when every level holds one value.
+
+    Parameters
+    ----------
+    p, y : (rows,) predictions in [0, 1]; outcomes in [0, 1]
+    X : (rows, d) contexts with first coordinate ½ and norm at most 1; raw features go through `from_features`
+    groups : labels per row: a mapping or table of categorical columns, or one column
+    weights : (rows,) positive, default 1
+    low, high, weight : the issued distribution of every row, `high` with probability `weight`, else `low`
+    time : (rows,) numbers or dates
+    names : names of the coordinates of X
+    levels : number of intervals, or their edges from 0 to 1; default as above
+    title, seed : heading of the report; seed of the simulated noise floor
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.choice([0.2, 0.5, 0.8], 3000)
+    >>> nights = rng.random(3000) < 0.3
+    >>> y = rng.random(3000) < p + 0.15 * nights
+    >>> audit = Audit(p, y, groups={"shift": np.where(nights, "night", "day")})
+    >>> audit.findings()[0].name, audit.test().p_value
+    ('shift = night', 0.001)
+    """
+
+    def __init__(
+        self,
+        p: Any,
+        y: Any,
+        X: Any = None,
+        *,
+        groups: Any = None,
+        weights: Any = None,
+        low: Any = None,
+        high: Any = None,
+        weight: Any = None,
+        time: Any = None,
+        names: Sequence[str] | None = None,
+        levels: int | Sequence[float] | None = None,
+        title: str = "Audit",
+        seed: int = 0,
+    ) -> None:
+        batch = Batch.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
+
+    def _hold(self, sums: Sums, title: str, seed: int) -> Self:
+        self.sums, self.title, self.seed = sums, title, seed
+        self._evidence: Evidence | None = None
+        return self
+
+    @classmethod
+    def from_features(
+        cls,
+        p: Any,
+        y: Any,
+        features: Any,
+        *,
+        groups: Any = None,
+        weights: Any = None,
+        low: Any = None,
+        high: Any = None,
+        weight: Any = None,
+        time: Any = None,
+        names: Sequence[str] | None = None,
+        levels: int | Sequence[float] | None = None,
+        title: str = "Audit",
+        seed: int = 0,
+        like: "Audit | None" = None,
+    ) -> Self:
+        """Audit over raw features: a table, a mapping of columns, or a matrix with `names`.
+
+        Numbers are standardised, categories become indicators, and both are scaled into the context set
+        (see `Encoder`); witnesses speak of the features in their own units. Categorical features are also examined as
+        groups. `like` reuses another audit's encoding, which makes the two addable.
+
+        Examples
+        --------
+        >>> audit = Audit.from_features([0.1, 0.9], [0, 1], {"age": [30, 50], "city": ["Rome", "Bari"]})
+        >>> [c.name for c in audit.coordinates]
+        ['constant', 'age', 'city = Bari', 'city = Rome']
+        """
+        table = Table(features if is_table(features) else _matrix(features, names))
+        encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
+        merged = {name: table.raw(name) for name in encoder.categorical()}
+        merged.update(_columns(groups))
+        batch = Batch.check(
+            p,
+            y,
+            encoder.encode(table),
+            groups=merged,
+            weights=weights,
+            low=low,
+            high=high,
+            weight=weight,
+            time=time,
+            marks=encoder.marks(table),
+        )
+        reader = Reader("p", "y", tuple(table.columns), tuple(_columns(groups)), encoder=encoder)
+        sums = Sums.of(batch, tuple(encoder.coordinates), Levels.declare(levels), reader)
+        return cls.__new__(cls)._hold(sums, title, seed)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        prob: str,
+        target: str,
+        features: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        weights: str | None = None,
+        time: str | None = None,
+        issued: tuple[str, str, str] | None = None,
+        levels: int | Sequence[float] | None = None,
+        title: str = "Audit",
+        seed: int = 0,
+        like: "Audit | None" = None,
+    ) -> Self:
+        """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
+
+        `issued` names the columns low, high and weight of the issued distribution. More tables with the same
+        columns go in through `add`.
+
+        Examples
+        --------
+        >>> frame = {"score": [0.1, 0.9], "bought": [0, 1], "age": [30, 50]}
+        >>> audit = Audit.from_frame(frame, prob="score", target="bought", features=["age"])
+        >>> audit.add(frame)
+        >>> audit.n
+        4.0
+        """
+        table = Table(frame)
+        reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
+        reader = reader.learn(table) if like is None else reader.like(like.encoder)
+        assert reader.encoder is not None
+        sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
+        return cls.__new__(cls)._hold(sums, title, seed)
+
+    def add(self, batch: Any = None, /, **columns: Any) -> None:
+        """Add rows: a table with the columns of `from_frame`, or arrays by name as in the constructor.
+
+        A rejected batch leaves the audit as it was.
+
+        Examples
+        --------
+        >>> audit = Audit([0.3], [0])
+        >>> audit.add(p=[0.6], y=[1])
+        >>> audit.n
+        2.0
+        """
+        if batch is not None and not isinstance(batch, Batch):
+            if self.sums.reader is None:
+                raise TypeError(
+                    "batch: given a table, expected arrays by name, as this audit was made: add(p=…, y=…, X=…)"
+                )
+            batch = self.sums.reader.read(Table(batch))
+        elif batch is None:
+            batch = self._from_columns(columns)
+        self.sums.add(batch)
+        self._evidence = None
+
+    def _from_columns(self, columns: dict[str, Any]) -> Batch:
+        if "features" in columns:
+            table = Table(columns.pop("features"))
+            columns |= {"X": self.encoder.encode(table), "marks": self.encoder.marks(table)}
+            merged = {name: table.raw(name) for name in self.encoder.categorical()}
+            merged.update(_columns(columns.get("groups")))
+            columns["groups"] = merged
+        return Batch.check(**columns)
+
+    def __add__(self, other: "Audit") -> Self:
+        """Return the audit of both sets of rows together."""
+        if not isinstance(other, Audit):
+            return NotImplemented
+        return type(self).__new__(type(self))._hold(self.sums + other.sums, self.title, self.seed)
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        return type(self).__new__(type(self))._hold(self.sums.copy(), self.title, self.seed)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the whole audit to one file, atomically; what is loaded adds up and reports as this one does.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> shards = [Audit([0.3, 0.6], [0, 1], groups=["a", "b"]), Audit([0.3], [1], groups=["b"])]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     shards[0].save(f"{folder}/first.audit")
+        ...     whole = Audit.load(f"{folder}/first.audit") + shards[1]
+        >>> whole.n
+        3.0
+        """
+        archive.write(path, file.FILE, *state.state_of(self.sums, self.title, self.seed))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Return the audit saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
+        arrays, settings = archive.read(path, file.FILE)
+        return cls.__new__(cls)._hold(state.sums_of(arrays, settings), settings["title"], settings["seed"])
+
+    @property
+    def n(self) -> float:
+        """Total weight of the rows."""
+        return self.sums.n
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.sums.rows
+
+    @property
+    def levels(self) -> Levels:
+        """The levelling rule in force."""
+        return self.sums.levels
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """What every coordinate of a context means."""
+        return self.sums.coordinates
+
+    @property
+    def reader(self) -> Reader | None:
+        """Which columns hold what; None for an audit of arrays."""
+        return self.sums.reader
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoding of raw features; only audits made from features have one."""
+        if self.sums.reader is None or self.sums.reader.encoder is None:
+            raise ValueError("encoding: given an audit made from contexts, expected one made from features")
+        return self.sums.reader.encoder
+
+    @property
+    def evidence(self) -> Evidence:
+        """The sums beside what chance alone would give."""
+        if self._evidence is None:
+            self._evidence = Evidence(self.sums, self.seed)
+        return self._evidence
+
+    def smcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
+        """SMCal_q: Σ_v sup_f n_v |Σ α f(x)(y − p)/n_v|^q over the class `against`."""
+        return self._scaled(measures.smcal(self.sums.tally, q, against), mean)
+
+    def psmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
+        """PSMCal_q: `smcal` with the issued probabilities as weights (equal to it if none were given)."""
+        return self._scaled(measures.smcal(self.sums.weighted, q, against), mean)
+
+    def mcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
+        """MCal_q: sup_f Σ_v n_v |Σ α f(x)(y − p)/n_v|^q; an interval for q = 1 unless the class is groups."""
+        return self._scaled_ends(measures.mcal(self.sums.tally, q, against), mean)
+
+    def pmcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float | tuple[float, float]:
+        """PMCal_q: `mcal` with the issued probabilities as weights."""
+        return self._scaled_ends(measures.mcal(self.sums.weighted, q, against), mean)
+
+    def cal(self, q: int = 1, *, mean: bool = False) -> float:
+        """Cal_q: Σ_v n_v (|A_v|/n_v)^q."""
+        return self._scaled(float(errors.cal(self.sums.tally.n, self.sums.tally.A, q)), mean)
+
+    def pcal(self, q: int = 1, *, mean: bool = False) -> float:
+        """PCal_q: `cal` with the issued probabilities as weights."""
+        return self._scaled(float(errors.cal(self.sums.weighted.n, self.sums.weighted.A, q)), mean)
+
+    def sreg(self, *, mean: bool = False) -> float:
+        """SReg against F_4^lin: the squared loss that one linear function per level would have saved."""
+        return self._scaled(measures.sreg(self.sums.tally), mean)
+
+    def psreg(self, *, mean: bool = False) -> float:
+        """PSReg against F_4^lin: `sreg` with the issued probabilities as weights."""
+        return self._scaled(measures.sreg(self.sums.weighted), mean)
+
+    def somni(self, *, mean: bool = False) -> float:
+        """SOmni over L^cvx × F_res^aff, exactly."""
+        tally = self.sums.tally
+        return self._scaled(float(errors.somni(tally.v, tally.A, tally.g).total), mean)
+
+    def dsmcal(self, q: int = 2, against: Against = "linear") -> float:
+        """DSMCal_q: `smcal` per row, the distributional error when the rows are a held-out sample."""
+        return self.smcal(q, against, mean=True)
+
+    def dmcal(self, q: int = 2, against: Against = "linear") -> float | tuple[float, float]:
+        """DMCal_q: `mcal` per row, on a held-out sample."""
+        return self.mcal(q, against, mean=True)
+
+    def dsomni(self) -> float:
+        """DSOmni: `somni` per row, on a held-out sample."""
+        return self.somni(mean=True)
+
+    def saerr(self) -> float:
+        """SAErr: `sreg` per row, the swap agnostic error on a held-out sample."""
+        return self.sreg(mean=True)
+
+    def ece(self) -> float:
+        """Return the expected calibration error over the levels: Cal_1 per row."""
+        return scores.ece(self.sums)
+
+    def smooth_ece(self) -> float:
+        """Return the smooth calibration error, from the rows if all are kept, else from the histogram."""
+        return scores.smooth_ece(self.sums)
+
+    def brier(self) -> float:
+        """Return the mean squared error."""
+        return scores.brier(self.sums)
+
+    def brier_split(self) -> tuple[float, float]:
+        """Return the calibration and the refinement part of the Brier score; they add up to it.
+
+        Calibration is what shifting every level by its own mean residual would save.
+        """
+        return scores.brier_split(self.sums)
+
+    def log_loss(self) -> float:
+        """Return the mean log loss in nats, with probabilities kept 10⁻⁶ away from 0 and 1 (`kernels.logloss`)."""
+        return scores.log_loss(self.sums)
+
+    def auc(self) -> tuple[float | None, float]:
+        """Return the area under the ROC curve and how far binning can have moved it.
+
+        None with one class only. Exact, with 0 in the second place, if every distinct prediction is kept.
+        """
+        return scores.auc(self.sums)
+
+    def witness(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Witness:
+        """Return what attains an error: "smcal", "mcal", "sreg" or "somni".
+
+        Examples
+        --------
+        >>> audit = Audit([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2)
+        >>> found = audit.witness("smcal")
+        >>> found.evaluate([0.5] * 4, [1, 1, 0, 1], [[0.5, 0.1]] * 2 + [[0.5, -0.1]] * 2) == audit.smcal()
+        True
+        """
+        return measures.witness(self.sums.tally, self.coordinates, quantity, q, against or "linear")
+
+    def noise(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Noise:
+        """Return the error beside its simulated distribution if the predictions were the truth.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random(2000)
+        >>> found = Audit(p, rng.random(2000) < p).noise("cal", 1)
+        >>> found.low < found.value < found.high
+        True
+        """
+        return self.evidence.noise(quantity, q, against)
+
+    def test(self) -> Noise:
+        """Return the scan: the largest standardised residual over groups, features and prediction ranges.
+
+        One p-value for "the predictions are right", simultaneous over everything looked at.
+        """
+        return self.evidence.test()
+
+    def findings(self, most: int = 10) -> list[Finding]:
+        """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
+
+        The surest comes first: the one that chance is least able to explain.
+        """
+        return self.evidence.findings(most)
+
+    def largest(self) -> Finding | None:
+        """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
+        return self.evidence.largest()
+
+    def verdict(self, tolerance: float = TOLERANCE) -> Verdict:
+        """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random(4000)
+        >>> Audit(p, rng.random(4000) < p).verdict().word
+        'no error found'
+        >>> found = Audit(p, rng.random(4000) < p ** 2).verdict()
+        >>> found.word, 0.1 < found.low < 0.25 < found.high
+        ('miscalibrated', True)
+        """
+        return self.evidence.verdict(checked_tolerance(tolerance))
+
+    def worst_gap(self, alpha: float = ALPHA) -> float:
+        """Return the largest |mean of y − p| of a group and prediction range that chance cannot explain."""
+        return self.evidence.sizes.widest_gap(alpha)
+
+    def resembles(self, witness: Witness, level: int | None = None, most: int = 3) -> list[Resemblance]:
+        """Return the groups whose indicators correlate most with a witness's function, at its worst level.
+
+        From all rows if they are kept, else from the sample's sample of them.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> late = rng.random(2000) < 0.3
+        >>> y = rng.random(2000) < 0.5 + 0.3 * late
+        >>> groups = {"late": np.where(late, "yes", "no")}
+        >>> audit = Audit.from_features(np.full(2000, 0.5), y, {"hours": 3.0 * late}, groups=groups)
+        >>> [(one["group"], round(one["correlation"])) for one in audit.resembles(audit.witness("sreg"), most=1)]
+        [('late = yes', 1)]
+        """
+        if witness.theta is None:
+            return []
+        level = witness.worst if level is None else level
+        rows = self.sums.kept([level])
+        return likenesses(np.einsum("td,d->t", rows.X, witness.theta[level]), rows, self.evidence.design, most)
+
+    def group_table(self, tolerance: float = TOLERANCE) -> list[GroupRow]:
+        """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
+        return self.evidence.group_table(checked_tolerance(tolerance))
+
+    def to_dict(
+        self,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+        tolerance: float = TOLERANCE,
+    ) -> Findings:
+        """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
+
+        Parameters
+        ----------
+        certificate : fields of a forecaster's certificate by name, shown beside the observed errors
+        losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
+        created_at : when the audit was made; equal inputs give equal findings
+        tolerance : largest error called small, as a difference of probabilities; see `verdict`
+        """
+        return assemble(self.title, self.evidence, certificate, losses, created_at, checked_tolerance(tolerance))
+
+    def to_json(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+        tolerance: float = TOLERANCE,
+    ) -> str:
+        """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
+        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        return _written(json_text(found), path)
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+        tolerance: float = TOLERANCE,
+    ) -> str:
+        """Return the report as one self-contained HTML page, and write it if a path is given."""
+        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        return _written(render(found), path)
+
+    def _scaled(self, value: float, mean: bool) -> float:
+        return value / self.n if mean else value
+
+    def _scaled_ends(self, value: float | tuple[float, float], mean: bool) -> float | tuple[float, float]:
+        if isinstance(value, tuple):
+            return self._scaled(value[0], mean), self._scaled(value[1], mean)
+        return self._scaled(value, mean)
+
+
+def json_text(findings: Findings) -> str:
+    """Return findings as JSON, the exact twin of the report."""
+    return json.dumps(findings, indent=1, ensure_ascii=False)
+
+
+def _named(names: Sequence[str] | None, d: int) -> tuple[Coordinate, ...]:
+    """Coordinates of contexts given as such: they are their own unit."""
+    tail = [f"x{j}" for j in range(2, d + 1)] if names is None else list(names)
+    if len(tail) == d:
+        tail = tail[1:]
+    if len(tail) != d - 1:
+        raise ValueError(
+            f"names: given {len(tail)}, expected {d}, one for each coordinate of X, or all but the constant"
+        )
+    return (Coordinate("constant", 0.5, 0.0, None), *(Coordinate(name, 1.0, 0.0, None) for name in tail))
+
+
+def _matrix(features: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    array = np.asarray(features)
+    if array.ndim != 2:
+        raise ValueError(f"features: given shape {array.shape}, expected a table or a (rows, columns) matrix")
+    found = [f"feature {j}" for j in range(array.shape[1])] if names is None else list(names)
+    if len(found) != array.shape[1]:
+        raise ValueError(f"names: given {len(found)}, expected one for each of {array.shape[1]} features")
+    return dict(zip(found, array.T, strict=True))
+
+
+def _columns(groups: Any) -> dict[str, Any]:
+    """Group columns by name, whatever form they came in."""
+    if groups is None:
+        return {}
+    if isinstance(groups, Mapping):
+        return dict(groups)
+    if is_table(groups):
+        table = Table(groups)
+        return {name: table.raw(name) for name in table.columns}
+    return {"group": groups}
+
+
+def _written(text: str, path: str | PathLike[str] | None) -> str:
+    if path is not None:
+        put_text(path, text)
+    return text

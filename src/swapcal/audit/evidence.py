@@ -1,0 +1,171 @@
+"""Evidence: what the sums say against chance: noise floor, scan, findings and verdict."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.arrays import Array
+from swapcal.audit.cautions import cautions
+from swapcal.audit.design import Design, observe
+from swapcal.audit.finding import Finding
+from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
+from swapcal.audit.null import Noise, compare, simulate
+from swapcal.audit.quantities import QUANTITIES, Measure
+from swapcal.audit.scan_statistic import ScanStatistic
+from swapcal.audit.sizes import Null, Sizes, Window, gap_intervals
+from swapcal.audit.sums import Sums
+from swapcal.audit.verdict import ALPHA, Verdict, judged
+from swapcal.kernels import tally as kernel
+
+DRAWS = 999
+SLOW_DRAWS = 199
+"""Null draws of cheap quantities and of those that need an optimisation per draw."""
+
+
+class Evidence:
+    """One set of sums beside what chance alone would give; everything simulated is simulated once, when first asked."""
+
+    def __init__(self, sums: Sums, seed: int) -> None:
+        self.sums, self.seed = sums, seed
+        self.design, self.residuals, self.groups = observe(sums.tally)
+        self._slow: dict[str, Array] = {}
+
+    def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
+        """Return an error beside its simulated distribution if the predictions were the truth."""
+        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine"}
+        q = {"sreg": 2, "somni": 1}.get(quantity, q)
+        key = (quantity, q, plain.get(quantity, against or "linear"))
+        if key not in QUANTITIES:
+            known = ", ".join(sorted({name for name, _, _ in QUANTITIES}))
+            raise ValueError(f"noise floor: given {key}, expected one of {known}, with q of 1 or 2")
+        if key[2] == "groups" and not self.design.columns:
+            raise ValueError("groups: given none, expected groups= or categorical features")
+        known_as = "/".join(map(str, key))
+        if not QUANTITIES[key].cheap and known_as not in self._slow:
+            measure = {known_as: QUANTITIES[key].measure}
+            self._slow |= self._simulate(measure, SLOW_DRAWS, self.design.without_groups())
+        value = float(QUANTITIES[key].measure(self.design, self.residuals)[0])
+        return compare(value, (self.null if QUANTITIES[key].cheap else self._slow)[known_as])
+
+    def test(self) -> Noise:
+        """Return the largest standardised residual over groups, features and prediction ranges, beside its null."""
+        return compare(float(self.scan.measure(self.design, self.residuals)[0]), self.null["scan"])
+
+    def findings(self, most: int = 10) -> list[Finding]:
+        """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
+
+        The surest comes first: the one that chance is least able to explain.
+        """
+        windows: dict[int, Window] = {}
+        found = self._contradictions()
+        for index, function in self.sizes.surest()[:most]:
+            cells = windows.setdefault(index, self.sizes.window(index))
+            found.append(self._finding(cells, function))
+        return found[:most]
+
+    def largest(self) -> Finding | None:
+        """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
+        found = self._contradictions()
+        place = self.sizes.largest()
+        found += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
+        return max(found, key=lambda one: max(one.low, -one.high), default=None)
+
+    def verdict(self, tolerance: float) -> Verdict:
+        """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable."""
+        whole = self.sizes.window(-1)
+        tested = bool(whole.usable[0])
+        certain = self.sums.histogram.impossible > 0
+        low, high = self._worst_error(tolerance, tested)
+        p_value = 0.0 if certain else self.test().p_value
+        beyond = p_value <= ALPHA
+        spread = float(np.sqrt(self.sums.tally.table[:, kernel.VARIANCE].sum())) / self.sums.n
+        groups = whole.half[len(self.scan.coordinates) :]
+        word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
+        return Verdict(
+            word,
+            beyond,
+            p_value,
+            low if beyond else 0.0,
+            high,
+            tolerance,
+            (self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
+            int(np.sum(groups > tolerance)),
+            cautions(self.sums, tolerance if word == "small" else 0.0),
+        )
+
+    def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
+        """Return the interval of the worst error; what the scan cannot test counts by plain intervals of its own."""
+        low, high = self.sizes.worst(tolerance)
+        ends = [(one.low, one.high) for one in self._contradictions()]
+        if not tested:
+            whole = gap_intervals(self.sums.tally.table.sum(axis=0)[None], np.array([self.sizes.null.alone]))
+            ends, high = [*ends, (float(whole[1][0]), float(whole[2][0]))], 0.0
+        return max([low, *(max(a, -b) for a, b in ends)]), max([high, *(max(-a, b) for a, b in ends)])
+
+    def _contradictions(self) -> list[Finding]:
+        """Levels whose predictions of exactly 0 or 1 were contradicted: no simulation draws that, so none tests it."""
+        found = []
+        for k, sums in enumerate(self.sums.tally.table):
+            if impossible(sums):
+                gap, low, high = (
+                    float(part[0]) for part in gap_intervals(sums[None], np.array([self.sizes.null.alone]))[:3]
+                )
+                interval, n = self.sums.levels.bounds(k), float(sums[kernel.MASS])
+                found.append(
+                    Finding("all rows", (k, k), interval, n, gap, np.copysign(np.inf, gap), 0.0, True, low, high)
+                )
+        return found
+
+    def group_table(self, tolerance: float) -> list[GroupRow]:
+        """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
+        return group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+
+    @cached_property
+    def scan(self) -> ScanStatistic:
+        """The family of everything that is looked at."""
+        table = self.sums.tally.table
+        unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
+        return ScanStatistic(self.design, self._scanned(), unit)
+
+    def _scanned(self) -> NDArray[np.intp]:
+        """Coordinates examined one by one: all but the indicators that are groups as well."""
+        prefixes = tuple(f"{name} = " for name in self.sums.tally.groups)
+        names = [coordinate.name for coordinate in self.sums.coordinates]
+        return np.array([j for j, name in enumerate(names) if not name.startswith(prefixes)], dtype=np.intp)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """How large the error of everything looked at is."""
+        return Sizes(self.scan, self.residuals, self.sums.tally.table, self.groups, Null(self.null["scan"]))
+
+    @cached_property
+    def null(self) -> dict[str, Array]:
+        """Null draws of every cheap quantity and of the scan, from one simulation."""
+        cheap = {
+            "/".join(map(str, key)): quantity.measure
+            for key, quantity in QUANTITIES.items()
+            if quantity.cheap and (key[2] != "groups" or self.design.columns)
+        }
+        return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
+
+    def _simulate(self, measures: dict[str, Measure], draws: int, design: Design) -> dict[str, Array]:
+        rows = self.sums.kept() if self.sums.sample.complete else None
+        return simulate(design, measures, draws, self.seed, rows, self.sums.levels)
+
+    def _finding(self, cells: Window, function: int) -> Finding:
+        window = slice(cells.first, cells.last + 1)
+        used = np.flatnonzero(self.sums.tally.n[window] > 0) + cells.first
+        interval = (self.sums.levels.bounds(int(used[0]))[0], self.sums.levels.bounds(int(used[-1]))[1])
+        place = (int(used[0]), int(used[-1]))
+        count = len(self.scan.coordinates)
+        n = float(self.sums.tally.n[window].sum())
+        if function >= count:
+            name = self.design.group_names[function - count]
+            n = float(self.groups[window, function - count, kernel.MASS].sum())
+        else:
+            name = self.sums.coordinates[int(self.scan.coordinates[function])].name if function else "all rows"
+        gap, z, p_value, low, high = (
+            float(part[function]) for part in (cells.value, cells.z, cells.p_value, cells.low, cells.high)
+        )
+        return Finding(name, place, interval, n, gap, z, p_value, function == 0 or function >= count, low, high)

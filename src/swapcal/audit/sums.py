@@ -1,0 +1,164 @@
+"""Sums: everything an audit keeps of its rows, additive."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from swapcal.audit.batch import Batch
+from swapcal.audit.encode import Coordinate
+from swapcal.audit.histogram import Histogram
+from swapcal.audit.levels import Levels
+from swapcal.audit.reader import Reader
+from swapcal.audit.sample import Rows, Sample
+from swapcal.audit.tallies import Tally
+from swapcal.audit.timeline import Timeline
+from swapcal.kernels import tally as kernel
+
+
+@dataclass
+class Sums:
+    """Sums over rows: per level and group, in fine bins, per time; a sample of rows; and what their columns mean.
+
+    `issued` holds the per-level sums with the issued probabilities as weights, None if none were given.
+    """
+
+    coordinates: tuple[Coordinate, ...]
+    reader: Reader | None
+    tally: Tally
+    issued: Tally | None
+    sample: Sample
+    histogram: Histogram
+    timeline: Timeline | None
+
+    @classmethod
+    def of(cls, batch: Batch, coordinates: tuple[Coordinate, ...], levels: Levels, reader: Reader | None) -> Self:
+        """Start with a first batch."""
+        if not len(batch):
+            raise ValueError("rows: given none, expected at least one")
+        d = batch.X.shape[1]
+        sums = cls(
+            coordinates,
+            reader,
+            Tally(levels, d),
+            Tally(levels, d) if batch.pseudo is not None else None,
+            Sample(d),
+            Histogram(),
+            Timeline() if batch.time is not None else None,
+        )
+        sums._absorb(batch)
+        return sums
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch like the first; another leaves the sums as they were."""
+        self._check_like(batch)
+        if len(batch):
+            self._absorb(batch)
+
+    def _check_like(self, batch: Batch) -> None:
+        d = len(self.coordinates)
+        if batch.X.shape[1] != d:
+            raise ValueError(f"X: given {batch.X.shape[1]} columns, expected {d} like the rows before")
+        if set(batch.groups) != set(self.tally.groups):
+            expected, given = sorted(self.tally.groups), sorted(batch.groups)
+            raise ValueError(f"groups: given {given}, expected {expected} like the rows before")
+        if (batch.time is None) != (self.timeline is None):
+            raise ValueError(f"time: given {_some(batch.time)}, expected {_some(self.timeline)} like the rows before")
+        if self.timeline is not None and self.timeline.dated != batch.dated and len(batch):
+            raise ValueError(
+                f"time: given {_times(batch.dated)}, expected {_times(self.timeline.dated)} like the rows before"
+            )
+        if (batch.pseudo is None) != (self.issued is None):
+            raise ValueError(
+                f"issued distribution: given {_some(batch.pseudo)}, expected {_some(self.issued)} like the rows before"
+            )
+
+    def _absorb(self, batch: Batch) -> None:
+        groups = {name: batch.groups[name] for name in self.tally.groups or batch.groups}
+        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups)
+        self.sample.add(batch)
+        self.histogram.add(batch.p, batch.y, batch.weights)
+        if self.timeline is not None and batch.time is not None:
+            self.timeline.add(batch.time, batch.dated, batch.p, batch.y, batch.weights)
+        if self.issued is not None and batch.pseudo is not None:
+            for level, share in (
+                (batch.pseudo.low, 1.0 - batch.pseudo.weight),
+                (batch.pseudo.high, batch.pseudo.weight),
+            ):
+                some = share > 0
+                self.issued.add(level[some], batch.y[some], (share * batch.weights)[some], batch.X[some], {})
+
+    def __add__(self, other: "Sums") -> "Sums":
+        self._check_addable(other)
+        whole = self.copy()
+        whole.tally += other.tally
+        whole.sample.merge(other.sample)
+        whole.histogram.merge(other.histogram)
+        if whole.timeline is not None and other.timeline is not None:
+            whole.timeline.merge(other.timeline)
+        if whole.issued is not None and other.issued is not None:
+            whole.issued += other.issued
+        return whole
+
+    def _check_addable(self, other: "Sums") -> None:
+        if self.coordinates != other.coordinates:
+            raise ValueError(
+                "contexts: given different ones, expected audits over the same to be added; "
+                "make the second with like=, to share the encoding"
+            )
+        if self.levels.edges != other.levels.edges:
+            raise ValueError("levels: given different ones, expected audits with the same levels= to be added")
+        if set(self.tally.groups) != set(other.tally.groups):
+            mine, theirs = sorted(self.tally.groups), sorted(other.tally.groups)
+            raise ValueError(f"groups: given {theirs}, expected {mine} like the audit it is added to")
+        for name, mine_, theirs_ in (
+            ("time", self.timeline, other.timeline),
+            ("issued distribution", self.issued, other.issued),
+        ):
+            if (mine_ is None) != (theirs_ is None):
+                raise ValueError(
+                    f"{name}: given {_some(theirs_)}, expected {_some(mine_)} like the audit it is added to"
+                )
+        if self.timeline is not None and other.timeline is not None and self.timeline.dated != other.timeline.dated:
+            given, expected = _times(other.timeline.dated), _times(self.timeline.dated)
+            raise ValueError(f"time: given {given}, expected {expected} like the audit it is added to")
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        parts = (self.tally, self.issued, self.sample, self.histogram, self.timeline)
+        copies: list[Any] = [None if part is None else part.copy() for part in parts]
+        return type(self)(self.coordinates, self.reader, *copies)
+
+    @property
+    def n(self) -> float:
+        """Total weight of the rows."""
+        return float(self.tally.n.sum())
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.tally.table[:, kernel.ROWS].sum())
+
+    @property
+    def levels(self) -> Levels:
+        """The levelling rule in force."""
+        return self.tally.levels
+
+    @property
+    def weighted(self) -> Tally:
+        """Per-level sums with the issued probabilities as weights; the plain ones if none were given."""
+        return self.issued or self.tally
+
+    def kept(self, levels: list[int] | None = None) -> Rows:
+        """Return the rows of the sample, or those of them at some levels."""
+        rows = self.sample.rows
+        assert rows is not None
+        return rows if levels is None else rows.take(np.flatnonzero(np.isin(self.levels.index(rows.p), levels)))
+
+
+def _some(part: object) -> str:
+    return "none" if part is None else "some"
+
+
+def _times(dated: bool) -> str:
+    return "dates" if dated else "numbers"

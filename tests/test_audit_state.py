@@ -1,0 +1,235 @@
+"""Audits that are saved, loaded and added: bit for bit the same; files that lie are refused."""
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swapcal import Audit
+from swapcal.archive import ArchiveError
+from swapcal.audit.file import FILE
+from tests.test_state_lies import WILD, craft, cut, leaves, parts, put
+
+ROWS = 400
+
+
+def columns(seed: int, n: int = ROWS) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    p = rng.choice([0.1, 0.4, 0.4 + 1e-9, 0.9], n)
+    return {
+        "p": p,
+        "y": (rng.random(n) < p).astype(float),
+        "age": np.where(rng.random(n) < 0.1, np.nan, rng.normal(40, 10, n)),
+        "town": rng.choice(["Rome", "Bari", "Ōta"], n),
+        "sex": rng.choice(["f", "m"], n),
+        "w": rng.choice([0.3, 1.0, 7.0], n),
+        "t": np.datetime64("2024-01-01") + np.sort(rng.integers(0, 10**6, n)) * np.timedelta64(1, "s"),
+        "low": 0.9 * p,
+        "high": 0.1 + 0.9 * p,
+        "share": rng.random(n),
+    }
+
+
+NAMED: dict[str, Any] = {"prob": "p", "target": "y", "features": ["age", "town"], "groups": ["sex"], "weights": "w",
+                         "time": "t", "issued": ("low", "high", "share"), "title": "Lōans", "seed": 7}  # fmt: skip
+
+
+def framed(seed: int, **more: Any) -> Audit:
+    return Audit.from_frame(columns(seed), **NAMED, **more)
+
+
+def plain(seed: int) -> Audit:
+    c = columns(seed)
+    return Audit(c["p"], c["y"], np.column_stack([np.full(ROWS, 0.5), 0.01 * c["w"]]), levels=[0, 0.4, 1])
+
+
+def ranged(seed: int) -> Audit:
+    rng = np.random.default_rng(seed)
+    return Audit(rng.random(ROWS), rng.random(ROWS), groups=rng.choice(list("ab"), ROWS), time=rng.random(ROWS))
+
+
+@pytest.mark.parametrize("made", [framed, plain, ranged])
+def test_a_loaded_audit_reports_adds_and_saves_as_the_one_that_was_saved(tmp_path: Path, made: Any) -> None:
+    audit = made(0)
+    audit.save(tmp_path / "state")
+    loaded = Audit.load(tmp_path / "state")
+    assert loaded.to_json() == audit.to_json()
+    assert loaded.findings() == audit.findings()
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "state").read_bytes()
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+def test_loaded_shards_add_up_as_the_shards_do(tmp_path: Path, monkeypatch: Any, by_row: bool) -> None:
+    if not by_row:
+        monkeypatch.setattr("swapcal.audit.sample.MOST_ROWS", 256)
+    first = framed(0)
+    second = framed(1, like=first)
+    first.save(tmp_path / "first")
+    second.save(tmp_path / "second")
+    loaded = Audit.load(tmp_path / "first")
+    both = loaded + Audit.load(tmp_path / "second")
+    assert both.to_json() == (first + second).to_json()
+    loaded.add(columns(1))
+    first.add(columns(1))
+    assert loaded.to_json() == first.to_json()
+
+
+def test_another_shard_may_be_like_a_loaded_one(tmp_path: Path) -> None:
+    framed(0).save(tmp_path / "state")
+    loaded = Audit.load(tmp_path / "state")
+    assert (loaded + framed(1, like=loaded)).rows == 2 * ROWS
+
+
+def test_values_that_no_shard_shares_become_intervals_after_loading_too(tmp_path: Path) -> None:
+    values = np.linspace(0.0, 1.0, 300)
+    shards = [Audit(values[k::2], (values[k::2] > 0.5).astype(float)) for k in (0, 1)]
+    for k, shard in enumerate(shards):
+        shard.save(tmp_path / f"{k}")
+    both = Audit.load(tmp_path / "0") + Audit.load(tmp_path / "1")
+    assert both.levels.values is None
+    assert both.to_json() == (shards[0] + shards[1]).to_json()
+
+
+@pytest.mark.parametrize("weight", [1e-50, 1e50])
+def test_weights_at_the_ends_of_their_range_and_tiny_shares_can_be_saved(tmp_path: Path, weight: float) -> None:
+    audit = Audit([0.0, 0.3, 1.0], [0, 0.5, 0], weights=np.full(3, weight), low=[0, 0.2, 1.0], high=[0.1, 0.3, 1.0],
+                  weight=[1e-320, 1.0, 1e-170])  # fmt: skip
+    audit.save(tmp_path / "state")
+    assert Audit.load(tmp_path / "state").psmcal() == audit.psmcal()
+
+
+def test_an_older_file_stays_when_saving_fails(tmp_path: Path) -> None:
+    audit = plain(0)
+    audit.save(tmp_path / "state")
+    before = (tmp_path / "state").read_bytes()
+    audit.seed = -1
+    with pytest.raises(ArchiveError, match=r"nothing written.*seed: given -1"):
+        audit.save(tmp_path / "state")
+    assert (tmp_path / "state").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: Any) -> Any:
+    path = tmp_path_factory.mktemp("audit") / "state"
+    framed(0).save(path)
+    return parts(path)
+
+
+def swap(name: str, index: Any, factor: float) -> Any:
+    def lie(arrays: Any, settings: Any) -> None:
+        arrays[name][index] = factor * arrays[name][index]
+
+    return lie
+
+
+LIES: dict[str, Any] = {
+    "a negative seed": put("seed", -1),
+    "a title of numbers": put("title", 3),
+    "a coordinate too few": lambda a, s: s["coordinates"].pop(),
+    "a coordinate in words": put("coordinates", 0, "constant"),
+    "another unit": put("coordinates", 1, 1, 2.0),
+    "a category twice": put("groups", 0, "categories", ["Rome", "Rome", "Bari"]),
+    "a category too few": lambda a, s: s["groups"][0]["categories"].pop(),
+    "another category": put("groups", 0, "categories", 0, "Oslo"),
+    "a group column twice": put("groups", 0, "name", "sex"),
+    "no groups": put("groups", []),
+    "groups in words": put("groups", 0, "town"),
+    "a level too many": lambda a, s: s["levels"]["values"].append(0.95),
+    "levels out of order": put("levels", "values", 0, 0.5),
+    "levels beyond 1": put("levels", "values", 3, 1.5),
+    "levels in words": put("levels", "values", 0, "low"),
+    "levels elsewhere": put("levels", "values", 0, 0.2),
+    "intervals in place of values": put("levels", "values", None),
+    "edges out of order": put("levels", "edges", 1, 0.5),
+    "other edges": put("levels", "edges", [0, 0.5, 1]),
+    "no issued levels": put("issued", {}),
+    "issued sums without levels": put("issued", None),
+    "a time column without times": put("timeline", None),
+    "bins without end": put("timeline", "last", 10**9),
+    "bins that are too narrow": put("timeline", "exponent", -4000),
+    "bins that are too wide": put("timeline", "exponent", 9),
+    "another first time": put("timeline", "low", 0.0),
+    "times of NaN": put("timeline", "high", math.nan),
+    "a time in an empty bin": put("timeline.first", 1, math.nan),
+    "complete without all rows": swap("sample.copies", 0, 2.0),
+    "complete in words": put("complete", "yes"),
+    "half a copy": put("sample.copies", 0, 0.5),
+    "hashes out of order": put("sample.hashes", 0, 2**64 - 1),
+    "an unknown label": put("sample.labels.0", 0, 1),
+    "a prediction of 2": put("sample.p", 0, 2.0),
+    "an outcome below 0": put("sample.y", 0, -1.0),
+    "a weightless row": put("sample.weights", 0, 0.0),
+    "no context": put("sample.X", (0, 0), 0.7),
+    "a context outside the ball": put("sample.X", (0, 1), 5.0),
+    "contexts too narrow": cut("sample.X", 2),
+    "NaN sums": put("tally.table", (0, 0), math.nan),
+    "a negative mass": put("tally.table", (0, 0), -1.0),
+    "half a row": put("tally.table", (0, 7), 3.5),
+    "more mass": swap("tally.table", (0, 0), 2.0),
+    "a residual of something else": swap("tally.table", (0, 3), -1.0),
+    "another g": put("tally.g", (0, 0), 100.0),
+    "a g too long": put("tally.g", (0, 1), 1e9),
+    "a negative square": put("tally.G", (0, 1, 1), -1.0),
+    "an upper triangle": put("tally.G", (0, 0, 1), 1.0),
+    "no sum of squares": put("tally.G", (0, 2, 1), 1e6),
+    "another covariance": swap("tally.H", (0, 0, 0), 2.0),
+    "group sums of other rows": swap("tally.groups.0", (0, 0), 2.0),
+    "issued mass of other rows": swap("issued.table", slice(None), 2.0),
+    "a histogram of other rows": swap("histogram.bins", slice(None), 2.0),
+    "a histogram too short": lambda a, s: a.update({"histogram.bins": a["histogram.bins"][:100]}),
+    "more impossible rows than rows": put("impossible", ROWS + 1),
+    "a negative log loss": put("log_loss", -1.0),
+    "a timeline of other rows": swap("timeline.table", slice(None), 2.0),
+    "other features": put("reader", "features", ["age"]),
+    "an encoding of something else": put("reader", "encoder", {}),
+    "an encoder's column in words": put("reader", "encoder", "columns", 0, "age"),
+    "a negative spread": put("reader", "encoder", "columns", 0, "spread", -1.0),
+    "another centre": put("reader", "encoder", "columns", 0, "centre", 0.0),
+    "an encoder's category twice": put("reader", "encoder", "columns", 1, "names", ["Rome", "Rome", "Bari"]),
+    "a part of the reader missing": lambda a, s: s["reader"].pop("prob"),
+    "two issued columns": put("reader", "issued", ["low", "high"]),
+    "a part too many": put("speed", 1),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_an_audit_that_lies_is_refused(saved: Any, tmp_path: Path, lie: Any) -> None:
+    arrays, told = copy.deepcopy(saved)
+    lie(arrays, told)
+    with pytest.raises(ArchiveError, match="state: "):
+        Audit.load(craft(tmp_path / "state", FILE, arrays, told))
+
+
+def test_the_untouched_audit_loads(saved: Any, tmp_path: Path) -> None:
+    assert Audit.load(craft(tmp_path / "state", FILE, *saved)).rows == ROWS
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_parts_replaced_at_random_never_do_harm(saved: Any, tmp_path_factory: Any, data: Any) -> None:
+    arrays, told = copy.deepcopy(saved)
+    if data.draw(st.booleans()):
+        *steps, last = data.draw(st.sampled_from([path for path in leaves(told) if path]))
+        place = told
+        for step in steps:
+            place = place[step]
+        place[last] = data.draw(WILD)
+    else:
+        flat = arrays[data.draw(st.sampled_from(sorted(name for name in arrays if arrays[name].size)))].reshape(-1)
+        value = data.draw(st.floats() if flat.dtype.kind == "f" else st.integers(-3, 99) | st.just(2**62))
+        with np.errstate(over="ignore"):
+            flat[data.draw(st.integers(0, flat.size - 1))] = np.array(value).astype(flat.dtype)
+    path = craft(tmp_path_factory.getbasetemp() / "wild audit", FILE, arrays, told)
+    try:
+        audit = Audit.load(path)
+    except ArchiveError:
+        return
+    audit.add(columns(1))
+    (audit + audit).verdict()
