@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.kernels.tally import fill
-from swapcal.tables.table import Categories, Table
+from swapcal.tables.categories import Categories
+from swapcal.tables.table import Table
 
 SPREAD = 3.0
 """Numeric features are clipped this many standard deviations from their mean: that bounds the norm."""

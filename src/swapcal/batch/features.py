@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.batch_design import Lookup, look_up, standardise
 from swapcal.kernels.draw import row_marks
-from swapcal.tables.table import Table, text_key
+from swapcal.tables.table import Table
+from swapcal.tables.values import text_key
 
 Name = str | int
 Source = Table | Array

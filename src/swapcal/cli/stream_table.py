@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array
 from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import TIME, Kind, is_text, parsed, settled
-from swapcal.tables.moments import moments
+from swapcal.tables.kinds import TIME, Kind, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
 from swapcal.tables.source import Source
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from swapcal.tables.columns import has_bytes
+from swapcal.tables.values import has_bytes
 
 Id = int | str
 

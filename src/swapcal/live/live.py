@@ -26,8 +26,9 @@ from swapcal.live.file import FILE
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learner import Composition, Records
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Open, Status, stacked
-from swapcal.tables.clock import as_times, check_times, sized, unmasked
+from swapcal.tables.clock import as_times, check_times, sized
 from swapcal.tables.columns import columns_of
+from swapcal.tables.values import unmasked
 
 WINDOW = 4096  # rows looked at for the next arrival of a label; a bound on the work, without effect on results
 # The ticket before anything is known: one half, surely.
@@ -469,7 +470,7 @@ def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
         return [*records]
     columns, n = columns_of(records)
     lists = {
-        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.inverse]
+        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.codes]
         for name, values in columns.items()
     }
     return [{name: column[k] for name, column in lists.items()} for k in range(n)]
