@@ -88,3 +88,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     """The cache of one kernel, stale as soon as any kernel's source changes."""
 
     _impl_class = _Sources
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file._version += STAMP  # looked at before the rest is unpickled, which may name classes now gone
