@@ -6,6 +6,7 @@ from swapcal import archive
 from swapcal.batch.correction import Correction, logit, plan
 from swapcal.batch.model import Model, Settings
 from swapcal.batch.placement import lay_out, prior_of, width_of
+from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
 from swapcal.kernels.batch_design import fill_design
 from swapcal.tables.table import Table, UnknownColumnError
@@ -58,6 +59,17 @@ def test_numeric_groups_become_values_or_bins():
     expected = np.column_stack([category.codes(Q) for category in features.categories])
     assert np.array_equal(features.encode(Q).codes, expected)
     assert expected.tolist()[1] == [-1, -1]
+
+
+def test_huge_numbers_have_a_scale():
+    frozen = Frozen.learn(Table({"x": np.array([1e300, 3e300])}))
+    assert frozen.encode(Table({"x": np.array([3e300, 2e300])})).Z.ravel().tolist() == [1.0, 0.0]
+
+
+def test_truth_values_are_found_however_a_file_spelt_them():
+    for texts in (["False", "True"], ["false", "true"]):
+        assert Category("member", False, texts=texts).codes(Table({"member": [True, False]})).tolist() == [1, 0]
+    assert Category("said", False, texts=["False", "True"]).codes(Table({"said": ["True", "?"]})).tolist() == [1, -1]
 
 
 def test_features_survive_their_manifest():

@@ -23,15 +23,12 @@ def lay_out(features: Frozen, rows: Coded) -> Placement:
     """Return the layout: groups first, then numbers, then other categories, the most frequent ones if room is short."""
     category = np.full((len(features.categories), max([c.size for c in features.categories], default=1)), -1, np.int64)
     numeric = np.full(rows.Z.shape[1], -1, np.int64)
-    width = SCORES
-    groups = set(features.groups)
-    for columns in (sorted(groups), sorted(set(range(len(features.categories))) - groups)):
-        if columns and columns[0] not in groups:
-            width = _place_numbers(numeric, width)
-        width = _place_categories(features, rows, columns, category, width)
-    if numeric.size and numeric[0] < 0:
-        width = _place_numbers(numeric, width)
-    others = len(features.numbers) + len(features.categories) - len(groups)
+    groups = features.groups
+    rest = [j for j in range(len(category)) if j not in groups]
+    width = _place_categories(features, rows, groups, category, SCORES)
+    width = _place_numbers(numeric, width)
+    _place_categories(features, rows, rest, category, width)
+    others = len(features.numbers) + len(rest)
     sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(others) for j in range(len(category))]
     number_size = OTHERS / (3.0 * np.sqrt(max(others, 1)))
     return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))

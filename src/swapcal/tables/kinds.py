@@ -93,11 +93,10 @@ def moments(column: Any, order: str = "iso") -> tuple[Array, NDArray[np.bool_], 
     """
     if pa.types.is_temporal(column.type):
         micros = pc.cast(pc.cast(column, pa.timestamp("us"), safe=False), pa.int64())
-        seconds = np.array(pc.cast(micros, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / 1e6
+        seconds = floats(micros) / 1e6
         return seconds, np.zeros(len(seconds), bool), True
     if not is_text(column.type) and not pa.types.is_dictionary(column.type):
-        numbers = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-        return numbers, np.zeros(len(numbers), bool), False
+        return floats(column), np.zeros(len(column), bool), False
     values, indices = distinct(column)
     patterns = formats(order)
     found = np.array([*(seconds_of(str(value).strip(), patterns) for value in values), np.nan])[indices]
