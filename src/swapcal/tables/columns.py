@@ -136,7 +136,18 @@ def categories_of(name: str, column: Raw) -> Categories:
         raise TypeError(f"column {name!r}: given {dtype}, expected numbers, text, truth values, dates or times")
     if _is_arrow(column):
         return from_arrow(column.to_native())
+    if dtype == nw.String and column.implementation.is_polars():
+        return _looked_up(column)
     return factorise(name, column.to_list())
+
+
+def _looked_up(texts: "nw.Series[Any]") -> Categories:
+    """Let a library that is faster at it than Python find the distinct texts; None, for missing ones, is the last."""
+    distinct = texts.drop_nulls().unique(maintain_order=True).to_list()
+    if not distinct:
+        return Categories(np.zeros(len(texts), np.int32), [None])
+    codes = texts.replace_strict(distinct, list(range(len(distinct))), return_dtype=nw.Int32)
+    return Categories(codes.fill_null(len(distinct)).to_numpy().astype(np.int32), [*distinct, None])
 
 
 def _is_arrow(series: "nw.Series[Any]") -> bool:
