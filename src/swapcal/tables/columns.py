@@ -136,6 +136,8 @@ def categories_of(name: str, column: Raw) -> Categories:
         raise TypeError(f"column {name!r}: given {dtype}, expected numbers, text, truth values, dates or times")
     if _is_arrow(column):
         return from_arrow(column.to_native())
+    if dtype == nw.Boolean and not column.null_count():
+        return from_array(column.to_numpy())
     if dtype == nw.String and column.implementation.is_polars():
         return _looked_up(column)
     return factorise(name, column.to_list())
