@@ -82,6 +82,9 @@ class Column:
         return codes, [MISSING] if missing.all() else [MISSING, SHARED]
 
     def _category_codes(self, values: Categories, learn: bool) -> tuple[NDArray[np.int64], list[int]]:
+        if len(values) == 1:
+            code = self.code_of(values.values[values.codes[0]], learn)
+            return np.array([code]), [code]
         first = np.full(len(values.values), len(values))
         np.minimum.at(first, values.codes, np.arange(len(values)))
         present = [int(place) for place in np.argsort(first, kind="stable") if first[place] < len(values)]
