@@ -4,7 +4,10 @@ from importlib.util import find_spec
 
 NEEDS = {
     "src/swapcal/cli": ("typer", "rich", "pyarrow"),
-    "src/swapcal/tables": ("pyarrow",),
+    **{
+        f"src/swapcal/tables/{name}.py": ("pyarrow",)
+        for name in ("delimited", "jsonl", "kinds", "outcomes", "output", "parquet", "source")
+    },
     "src/swapcal/adapters/sklearn.py": ("sklearn",),
     "src/swapcal/adapters/river.py": ("river",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),

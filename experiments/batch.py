@@ -28,9 +28,9 @@ from batch_tasks import PLANTED, TABLES, Cells, Task, base_models, load
 from swapcal import SwapClassifier, errors
 from swapcal.arrays import Array
 from swapcal.baselines.batch_registry import BATCH
-from swapcal.batch.features import Features
-from swapcal.batch.layout import lay_out
 from swapcal.batch.model import Model, Settings
+from swapcal.batch.placement import lay_out
+from swapcal.features.frozen import Frozen
 from swapcal.kernels.batch_design import fill_contexts
 from swapcal.tables.table import Table
 
@@ -55,7 +55,7 @@ class Scene:
         cells, self.cells_test = Cells.of([X1, X2], task.groups)
         chosen = cells.at_least(PATCHED_ROWS, PATCHED_GROUPS)
         self.G, self.G_test = cells.memberships(chosen), self.cells_test.memberships(chosen)
-        features = Features.learn(Table(X1), task.groups)
+        features = Frozen.learn(Table(X1), task.groups)
         rows = features.encode(Table(X1)), features.encode(Table(X2))
         layout = lay_out(features, rows[0])
         self.F, self.F_test = (_contexts(layout, part, np.zeros(len(part.Z))) for part in rows)

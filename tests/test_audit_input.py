@@ -171,7 +171,7 @@ def test_an_empty_batch_changes_nothing():
 
 
 def test_features_are_checked():
-    with pytest.raises(ValueError, match="feature 'a' must be finite, got inf"):
+    with pytest.raises(ValueError, match="column 'a': given inf in row 1, expected a finite number"):
         Audit.from_features([0.5], [1], {"a": [np.inf]})
     with pytest.raises(ValueError, match=r"features: given shape \(2,\), expected a table or"):
         Audit.from_features([0.5], [1], np.zeros(2))

@@ -192,7 +192,7 @@ LIES: dict[str, Any] = {
     "an encoder's column in words": put("reader", "encoder", "columns", 0, "age"),
     "a negative spread": put("reader", "encoder", "columns", 0, "spread", -1.0),
     "another centre": put("reader", "encoder", "columns", 0, "centre", 0.0),
-    "an encoder's category twice": put("reader", "encoder", "columns", 1, "names", ["Rome", "Rome", "Bari"]),
+    "an encoder's category twice": put("reader", "encoder", "columns", 1, "texts", ["Rome", "Rome", "Bari"]),
     "a part of the reader missing": lambda a, s: s["reader"].pop("prob"),
     "two issued columns": put("reader", "issued", ["low", "high"]),
     "a part too many": put("speed", 1),

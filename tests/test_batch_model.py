@@ -4,9 +4,10 @@ from scipy.special import expit
 
 from swapcal import archive
 from swapcal.batch.correction import Correction, logit, plan
-from swapcal.batch.features import Features
-from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.model import Model, Settings
+from swapcal.batch.placement import lay_out, prior_of, width_of
+from swapcal.features.category import Category
+from swapcal.features.frozen import Frozen
 from swapcal.kernels.batch_design import fill_design
 from swapcal.tables.table import Table, UnknownColumnError
 
@@ -30,7 +31,7 @@ def fitted():
 
 def test_features_are_frozen_at_what_they_learned():
     table = Table({"n": [1.0, 2.0, 3.0, np.nan], "k": ["a", "a", "b", "a"], "many": np.arange(4.0)})
-    features = Features.learn(table, groups=["k"])
+    features = Frozen.learn(table, groups=["k"])
     assert features.names == ["n", "many", "n is missing"]
     found = features.encode(Table({"n": [2.0, np.nan, 900.0], "k": ["a", "z", "b"], "many": [1.5, 1.5, 1.5]}))
     assert found.Z[:, 0].tolist() == [0.0, 0.0, 3.0]
@@ -40,7 +41,7 @@ def test_features_are_frozen_at_what_they_learned():
 
 def test_standard_scores_end_at_three():
     rng = np.random.default_rng(7)
-    features = Features.learn(Table({"x": rng.normal(size=500)}), [])
+    features = Frozen.learn(Table({"x": rng.normal(size=500)}), [])
     Z = features.encode(Table({"x": np.array([-1e9, -5.0, 1.0, 5.0, 1e9])})).Z[:, 0]
     np.testing.assert_array_equal(Z[[0, 1, 3, 4]], [-3, -3, 3, 3])
     assert 0.5 < Z[2] < 2
@@ -48,7 +49,7 @@ def test_standard_scores_end_at_three():
 
 def test_numeric_groups_become_values_or_bins():
     X = np.column_stack([np.arange(1000.0) % 3, np.arange(1000.0)])
-    features = Features.learn(X, groups=[0, 1])
+    features = Frozen.learn(X, groups=[0, 1])
     codes = features.encode(X).codes
     assert sorted(set(codes[:, 0])) == [0, 1, 2]
     assert sorted(set(codes[:, 1])) == list(range(8))
@@ -60,17 +61,28 @@ def test_numeric_groups_become_values_or_bins():
     assert expected.tolist()[1] == [-1, -1]
 
 
+def test_huge_numbers_have_a_scale():
+    frozen = Frozen.learn(Table({"x": np.array([1e300, 3e300])}))
+    assert frozen.encode(Table({"x": np.array([3e300, 2e300])})).Z.ravel().tolist() == [1.0, 0.0]
+
+
+def test_truth_values_are_found_however_a_file_spelt_them():
+    for texts in (["False", "True"], ["false", "true"]):
+        assert Category("member", False, texts=texts).codes(Table({"member": [True, False]})).tolist() == [1, 0]
+    assert Category("said", False, texts=["False", "True"]).codes(Table({"said": ["True", "?"]})).tolist() == [1, -1]
+
+
 def test_features_survive_their_manifest():
     table, *_ = planted(300)
-    features = Features.learn(table, groups=["shop", "day"])
-    again = Features.from_manifest(features.manifest())
+    features = Frozen.learn(table, groups=["shop", "day"])
+    again = Frozen.from_manifest(features.manifest())
     for a, b in zip(features.encode(table), again.encode(table), strict=True):
         assert np.array_equal(a, b)
 
 
 def test_contexts_lie_in_X_and_the_prior_reads_the_score():
     table, _, scores, _, _ = planted(500)
-    features = Features.learn(table, groups=["shop", "day"])
+    features = Frozen.learn(table, groups=["shop", "day"])
     layout = lay_out(features, features.encode(table))
     table, y, scores, _, _ = planted(3000)
     model = Model.fit(table, y, scores, groups=["shop", "day"])
@@ -97,7 +109,7 @@ def leave_out(design, width, given, rows, y, kept):
 
 def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
     table, y, scores, _, _ = planted(1500)
-    features = Features.learn(table, groups=["shop", "day"])
+    features = Frozen.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     design, width = plan(features, rows, given, scored=True)
     folds = np.arange(1500) % 3

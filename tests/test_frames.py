@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.tables.table import MISSING, Table, UnknownColumnError, categories, is_table
+from swapcal.tables.table import Table, UnknownColumnError, categories, is_table
+from swapcal.tables.values import MISSING
 
 DATA = {
     "p": [0.1, 0.5, 0.9, 0.5],
@@ -106,5 +107,25 @@ def test_suggestions_only_when_near():
 
 def test_categories_of_numbers_and_booleans():
     assert categories([3, 1, 3]).names == ["1", "3"]
-    assert categories(np.array([True, False])).names == ["False", "True"]
+    assert categories(np.array([True, False])).names == ["false", "true"]
     assert categories([1.5, np.nan]).names == [MISSING, "1.5"]
+
+
+@pytest.mark.parametrize("name", [*tables(), "mapping"])
+def test_categories_are_spelt_alike_everywhere(name):
+    table = Table(DATA if name == "mapping" else make(name))
+    assert table.categories("member").names == ["false", "true"]
+    assert table.categories("y").names == ["0", "1"]
+    assert table.categories("age").names == [MISSING, "30", "41", "50"]
+    assert table.is_numeric("age")
+
+
+def test_numbers_truth_values_and_times_as_categories():
+    assert categories([1, np.float64(1), "1", True, 0.5]).names == ["0.5", "1", "true"]
+    assert categories(["a", np.nan]).names == [MISSING, "a"]
+    assert categories(np.ma.array([7, 8], mask=[True, False])).names == [MISSING, "8"]
+    moments = np.array(["2024-02-29", "NaT", "2024-02-29T12:30"], "datetime64[ns]")
+    assert categories(moments).names == [MISSING, "2024-02-29", "2024-02-29T12:30:00"]
+    assert categories(np.float32([0.1, 2])).names == ["0.1", "2"]
+    with pytest.raises(TypeError, match="column 'group': given list in row 2, expected a number, text"):
+        categories(np.array([1, [2]], dtype=object))

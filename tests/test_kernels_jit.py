@@ -9,6 +9,7 @@ from pathlib import Path
 import numba
 
 import swapcal
+from swapcal.kernels.experts import put_scores
 from tests.fresh import python
 
 PACKAGE = Path(swapcal.__file__).parent
@@ -80,3 +81,10 @@ def test_kernels_contain_what_they_call():
     called = set().union(*(calls for _, calls in kernels.values())) & set(kernels)
     assert {name for name in called if kernels[name][0] in ENTRIES} == set()
     assert {name for name, (decorator, _) in kernels.items() if decorator == "inlined"} <= called
+
+
+def test_what_another_version_left_in_the_cache_is_not_unpickled(tmp_path, monkeypatch):
+    kept, index = put_scores._cache._cache_file, tmp_path / "index"
+    index.write_bytes(pickle.dumps(numba.__version__) + b"cswapcal.kernels.draw\nNoLongerThere\n.")
+    monkeypatch.setattr(kept, "_index_path", str(index))
+    assert kept._load_index() == {}

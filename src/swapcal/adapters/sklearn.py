@@ -30,9 +30,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from swapcal.batch.features import Name, Source
 from swapcal.batch.model import MODES, Model, Settings
 from swapcal.engine.certificate import Certificate
+from swapcal.features.source import Name, Source
 from swapcal.losses import Decision, Loss, decide
 from swapcal.tables.table import Table, is_table
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.tables.table import Categories, Table, categories, is_table
+from swapcal.tables.categories import Categories
+from swapcal.tables.table import Table, categories, is_table
 
 NORM_SLACK = 1e-9
 """Contexts built in floating point may exceed norm 1 by rounding."""

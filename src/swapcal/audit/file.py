@@ -48,14 +48,8 @@ TIMELINE = {
     "low": real(),
     "high": real(),
 }
-COLUMN = {
-    "name": ANY_TEXT,
-    "centre": real(),
-    "spread": real(0),
-    "missing": TRUTH,
-    "names": optional(TEXTS),
-    "other": TRUTH,
-}
+NUMBER = {"name": ANY_TEXT, "centre": real(), "spread": optional(real(0, above=True)), "missing": TRUTH}
+CATEGORY = {"name": ANY_TEXT, "texts": TEXTS, "other": TRUTH}
 READER = {
     "prob": ANY_TEXT,
     "target": ANY_TEXT,
@@ -157,8 +151,8 @@ def _reader_faults(settings: Settings) -> Iterator[str]:
     if not isinstance(state["encoder"]["columns"], list):
         yield "encoder: given no list, expected one of columns"
     for column in state["encoder"]["columns"]:
-        yield from rule_faults(COLUMN, column)
-        if column["names"] is not None and len(set(column["names"])) != len(column["names"]):
+        yield from rule_faults(CATEGORY if isinstance(column, dict) and "texts" in column else NUMBER, column)
+        if "texts" in column and len(set(column["texts"])) != len(column["texts"]):
             yield f"encoder: given a category twice, in {column['name']!r:.60}"
     reader = reader_of(state)
     assert reader.encoder is not None

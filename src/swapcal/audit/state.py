@@ -1,13 +1,13 @@
 """The sums of an audit as named arrays and plain settings, and back."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
 from swapcal.archive.kind import Arrays, Settings
-from swapcal.audit.encode import Column, Coordinate, Encoder
+from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
@@ -15,6 +15,8 @@ from swapcal.audit.sample import Rows, Sample
 from swapcal.audit.sums import Sums
 from swapcal.audit.tallies import Groups, Tally
 from swapcal.audit.timeline import Span, Timeline
+from swapcal.features.category import Category
+from swapcal.features.number import Number
 
 TIMES = ("table", "first", "last")
 KEPT = ("hashes", "copies", "p", "y", "weights", "X")
@@ -38,7 +40,7 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
         "title": title,
         "seed": int(seed),
         "coordinates": [list(one) for one in sums.coordinates],
-        "reader": None if sums.reader is None else asdict(sums.reader),
+        "reader": None if sums.reader is None else _reader_state(sums.reader),
         "groups": [{"name": name, "categories": group.names} for name, group in sums.tally.groups.items()],
         "levels": asdict(sums.levels),
         "issued": None if sums.issued is None else asdict(sums.issued.levels),
@@ -122,11 +124,27 @@ def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
     return timeline
 
 
+def _reader_state(reader: Reader) -> dict[str, Any]:
+    assert reader.encoder is not None
+    own = {field.name: getattr(reader, field.name) for field in fields(reader)}
+    return own | {"encoder": {"columns": [_column_state(column) for column in reader.encoder.columns]}}
+
+
+def _column_state(column: Number | Category) -> dict[str, Any]:
+    if isinstance(column, Category):
+        return {"name": column.name, "texts": column.texts, "other": column.other >= 0}
+    return column._asdict() | {"spread": None if np.isinf(column.spread) else column.spread}
+
+
+def _column_of(state: Settings) -> Number | Category:
+    if "texts" not in state:
+        return Number(**{**state, "spread": np.inf if state["spread"] is None else state["spread"]})
+    texts = state["texts"]
+    return Category(state["name"], False, texts=texts, other=len(texts) if state["other"] else -1)
+
+
 def reader_of(state: Settings) -> Reader:
     """Return which columns hold what, and the encoding."""
-    columns = [
-        Column(**{**column, "names": None if column["names"] is None else tuple(column["names"])})
-        for column in state["encoder"]["columns"]
-    ]
+    columns = [_column_of(column) for column in state["encoder"]["columns"]]
     found: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
     return Reader(**found | {"encoder": Encoder(tuple(columns))})

@@ -9,7 +9,7 @@ import numpy as np
 from swapcal.arrays import Array, Index
 from swapcal.audit.levels import Levels
 from swapcal.kernels import tally as kernel
-from swapcal.tables.table import Categories
+from swapcal.tables.categories import Categories
 
 THREAD_ROWS = 1 << 15
 """Below this many rows a second thread costs more than it saves."""

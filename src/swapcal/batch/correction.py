@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from swapcal.arrays import Array, Integers
-from swapcal.batch.features import Features, Rows
+from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.batch_design import Design, design_dot, fill_design
 
 BLOCK = 4096
@@ -53,7 +53,7 @@ class Correction:
     design: Design
     coefficients: Array
 
-    def logits(self, given: Array, rows: Rows) -> Array:
+    def logits(self, given: Array, rows: Coded) -> Array:
         """Return corrected log-odds."""
         out, room = np.empty(len(given)), np.empty(len(self.coefficients))
         design_dot(self.design, given, rows.Z, rows.codes, self.coefficients, room, out)
@@ -61,7 +61,7 @@ class Correction:
 
     @classmethod
     def fit(
-        cls, design: Design, width: int, given: Array, rows: Rows, y: Array, weight: Array, folds: Integers
+        cls, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array, folds: Integers
     ) -> tuple["Correction", Array]:
         """Return the correction, and for every row the log-odds it would have without the rows of its fold.
 
@@ -124,7 +124,7 @@ class Scorer:
     base: float
 
     @classmethod
-    def fit(cls, features: Features, rows: Rows, y: Array, weight: Array, folds: Integers) -> tuple["Scorer", Array]:
+    def fit(cls, features: Frozen, rows: Coded, y: Array, weight: Array, folds: Integers) -> tuple["Scorer", Array]:
         """Return the scorer and each row's log-odds without its fold."""
         rate = (float(weight @ y) + 1.0) / (float(weight.sum()) + 2.0)
         constant = logit(np.full(len(y), rate))
@@ -132,13 +132,13 @@ class Scorer:
         correction, honest = Correction.fit(design, width, constant, rows, y, weight, folds)
         return cls(correction, float(constant[0])), honest
 
-    def logits(self, rows: Rows) -> Array:
+    def logits(self, rows: Coded) -> Array:
         """Return log-odds."""
         return self.correction.logits(np.full(len(rows.Z), self.base), rows)
 
 
 class _Problem:
-    def __init__(self, design: Design, width: int, given: Array, rows: Rows, y: Array, weight: Array) -> None:
+    def __init__(self, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array) -> None:
         self.design, self.given, self.rows, self.y, self.weight = design, given, rows, y, weight
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
@@ -197,7 +197,7 @@ class _Problem:
         return np.concatenate([F @ b for _, F in self.blocks(index)])
 
 
-def plan(features: Features, rows: Rows, given: Array, scored: bool) -> tuple[Design, int]:
+def plan(features: Frozen, rows: Coded, given: Array, scored: bool) -> tuple[Design, int]:
     """Return where each regressor goes and how many there are.
 
     Hinges of the logit bend the score; groups get an offset and a slope of their own, and an offset for each
@@ -218,7 +218,7 @@ def plan(features: Features, rows: Rows, given: Array, scored: bool) -> tuple[De
     return Design(knots, numeric, category, slope, left, right, pair, scales), width
 
 
-def _places(features: Features, codes: int, columns: "range | list[int]", width: int) -> tuple[Integers, int]:
+def _places(features: Frozen, codes: int, columns: "range | list[int]", width: int) -> tuple[Integers, int]:
     places = np.full((len(features.categories), codes), -1, np.int64)
     for column in columns:
         size = features.categories[column].size

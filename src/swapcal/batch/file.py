@@ -22,10 +22,10 @@ from swapcal.archive.kind import (
     whole,
 )
 from swapcal.archive.state import State, part
-from swapcal.batch.features import Category
-from swapcal.batch.layout import width_of
+from swapcal.batch.placement import width_of
 from swapcal.engine.certificate import Certificate
-from swapcal.kernels.batch_design import SCALES, Layout
+from swapcal.features.category import Category
+from swapcal.kernels.batch_design import SCALES, Placement
 from swapcal.kernels.linalg import padded
 
 DESIGN: dict[str, Field] = {
@@ -80,7 +80,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
         yield from _design_faults(name, part(state, name).arrays, numbers, sizes)
     layout: dict[str, Any] = part(state, "layout").arrays
     yield from _layout_faults(layout, numbers, sizes, arrays["mixture.pool"].shape[1])
-    yield from _mixture_faults(part(state, "mixture").arrays, width_of(Layout(**layout)))
+    yield from _mixture_faults(part(state, "mixture").arrays, width_of(Placement(**layout)))
     expected = {field.name for field in fields_of(Certificate)}
     if set(settings["certificate"]) != expected:
         yield f"certificate: given {sorted(settings['certificate'])}, expected {sorted(expected)}"

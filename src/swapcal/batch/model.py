@@ -13,14 +13,15 @@ from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
 from swapcal.batch.correction import Correction, Scorer, logit, plan
-from swapcal.batch.features import Features, Name, Rows, Source
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
-from swapcal.batch.layout import lay_out, prior_of, width_of
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
+from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
 from swapcal.engine.certificate import Certificate
-from swapcal.kernels.batch_design import Design, Layout, fill_contexts
+from swapcal.features.frozen import Coded, Frozen
+from swapcal.features.source import Name, Source
+from swapcal.kernels.batch_design import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
 
 Progress = Callable[[int], object]
@@ -106,7 +107,7 @@ class Model:
     True
     """
 
-    def __init__(self, features: Features, scorer: Scorer | None, correction: Correction, layout: Layout) -> None:
+    def __init__(self, features: Frozen, scorer: Scorer | None, correction: Correction, layout: Placement) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
@@ -144,7 +145,7 @@ class Model:
         settings = settings or Settings()
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
-        features = Features.learn(source, groups, columns)
+        features = Frozen.learn(source, groups, columns)
         rows = features.encode(source)
         folds = rng.permutation(len(y)) % min(FOLDS, len(y))
         if scores is None:
@@ -180,7 +181,7 @@ class Model:
 
     def learn(
         self,
-        rows: Rows,
+        rows: Coded,
         y: Array,
         score: Array,
         given: Array,
@@ -273,8 +274,8 @@ class Model:
         manifest = state.manifest
         try:
             places: dict[str, Any] = part(state, "layout").arrays
-            layout = Layout(**places)._replace(number_size=float(places["number_size"]))
-            base, features = manifest["base"], Features.from_manifest(manifest["features"])
+            layout = Placement(**places)._replace(number_size=float(places["number_size"]))
+            base, features = manifest["base"], Frozen.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
             model = cls(features, scorer, _from_state(part(state, "correction")), layout)
             model.notes = manifest["notes"]
@@ -299,13 +300,13 @@ class Model:
         least = 1.0 / (self.rows + 2.0)
         return np.clip(p, least, 1.0 - least, out=p)
 
-    def _given(self, rows: Rows, scores: Array | None) -> Array:
+    def _given(self, rows: Coded, scores: Array | None) -> Array:
         if (scores is None) == (self.scorer is None):
             need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
         return self.scorer.logits(rows) if self.scorer is not None else logit(np.asarray(scores))
 
-    def _contexts(self, rows: Rows, score: Array, given: Array) -> Array:
+    def _contexts(self, rows: Coded, score: Array, given: Array) -> Array:
         X = np.empty((len(score), padded(self.dim)))
         fill_contexts(self.layout, score, given, rows.Z, rows.codes, X)
         return X

@@ -21,8 +21,7 @@ from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
 from swapcal.tables.dialect import Dialect, InputError
-from swapcal.tables.kinds import Kind, floats, probabilities, within
-from swapcal.tables.moments import timed
+from swapcal.tables.kinds import Kind, floats, probabilities, timed, within
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
 from swapcal.tables.source import Part, Source, open_source

@@ -17,8 +17,7 @@ from swapcal.cli.running import Output, Run, running
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import Kind, probabilities
-from swapcal.tables.moments import timed
+from swapcal.tables.kinds import Kind, probabilities, timed
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
 from swapcal.tables.source import Source, open_source

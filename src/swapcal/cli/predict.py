@@ -15,8 +15,7 @@ from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, 
 from swapcal.cli.options import listed
 from swapcal.cli.parts import answer_parts
 from swapcal.cli.running import Run, running
-from swapcal.tables.kinds import Kind
-from swapcal.tables.moments import timed
+from swapcal.tables.kinds import Kind, timed
 from swapcal.tables.output import protect
 from swapcal.tables.source import Part, Source, open_source
 from swapcal.tables.table import Table

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import TIME, Kind, is_text, parsed, settled
-from swapcal.tables.moments import moments
+from swapcal.tables.kinds import TIME, Kind, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
 from swapcal.tables.source import Source
 
@@ -204,7 +202,7 @@ def _check_not_before(
 
 def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
     for name, kind in roles.scores.items():
-        values = np.array(pc.cast(table[name], pa.float64()).to_numpy(zero_copy_only=False))
+        values = floats(table[name])
         wrong = np.isinf(values) | ((kind == "probability") & ((values < 0.0) | (values > 1.0)))
         expected = f"expected a probability in [0, 1] (--score {name}:logit for logits)"
         bad.mark(wrong, f"column {name!r}: given {VALUE}, {expected}", _spelt(pa.array(values)))

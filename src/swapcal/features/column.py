@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.encode import CATEGORICAL, LOGIT, NUMERIC, PROBABILITY
-from swapcal.tables.columns import Factor, Values, text_of
-from swapcal.tables.table import text_key
+from swapcal.tables.categories import Categories, from_array
+from swapcal.tables.columns import Values
+from swapcal.tables.values import text_key, text_of
 
 MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the bucket of all other categories
 NOWHERE, UNSEEN = -1, -2
@@ -45,7 +46,7 @@ class Column:
 
     def checked(self, values: Values) -> tuple[int, Values]:
         """Return (kind, values as that kind needs them) without changing anything, or refuse them."""
-        if isinstance(values, Factor):
+        if isinstance(values, Categories):
             present = next((v for v in values.values if v is not None), None)
             if present is None:
                 return self.kind, np.full(len(values), np.nan)
@@ -54,7 +55,7 @@ class Column:
             return CATEGORICAL, values
         self._check_numbers(values)
         if self.kind == CATEGORICAL:
-            return CATEGORICAL, _categories(values)
+            return CATEGORICAL, from_array(values)
         if self.kind == UNDECIDED and not np.isnan(values).all():
             return NUMERIC, values
         return self.kind, values
@@ -72,7 +73,7 @@ class Column:
 
     def codes_of(self, values: Values, learn: bool) -> tuple[NDArray[np.int64], list[int]]:
         """Return (each row's code, the codes present), learning new categories in order of appearance."""
-        if isinstance(values, Factor):
+        if isinstance(values, Categories):
             return self._category_codes(values, learn)
         missing = np.isnan(values)
         if not missing.any():
@@ -80,12 +81,17 @@ class Column:
         codes = np.where(missing, MISSING, SHARED)
         return codes, [MISSING] if missing.all() else [MISSING, SHARED]
 
-    def _category_codes(self, values: Factor, learn: bool) -> tuple[NDArray[np.int64], list[int]]:
-        present, first = np.unique(values.inverse, return_index=True)
+    def _category_codes(self, values: Categories, learn: bool) -> tuple[NDArray[np.int64], list[int]]:
+        if len(values) == 1:
+            code = self.code_of(values.values[values.codes[0]], learn)
+            return np.array([code]), [code]
+        first = np.full(len(values.values), len(values))
+        np.minimum.at(first, values.codes, np.arange(len(values)))
+        present = [int(place) for place in np.argsort(first, kind="stable") if first[place] < len(values)]
         table = np.zeros(len(values.values), dtype=np.int64)
-        for position in present[np.argsort(first)]:
+        for position in present:
             table[position] = self.code_of(values.values[position], learn)
-        return table[values.inverse], sorted(set(table[present].tolist()))
+        return table[values.codes], sorted(set(table[present].tolist()))
 
     def code_of(self, value: Any, learn: bool = True) -> int:
         """Return a category's code; a new category is remembered while there is room."""
@@ -142,9 +148,3 @@ class Column:
             column.code_of(text)
         column.at = [int(place) for place in entry["at"]]
         return column
-
-
-def _categories(values: NDArray[np.float64]) -> Factor:
-    """Return numbers as categories."""
-    distinct, inverse = np.unique(values, return_inverse=True)
-    return Factor([None if np.isnan(v) else float(v) for v in distinct], inverse.astype(np.int64))

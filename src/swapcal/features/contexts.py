@@ -11,8 +11,8 @@ from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
+from swapcal.features.plain_record import plain_row
 from swapcal.features.product import Product
-from swapcal.features.single import plain_row
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows

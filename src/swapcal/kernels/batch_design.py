@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, lean
 from swapcal.kernels.linalg import dot
@@ -11,8 +9,6 @@ from swapcal.kernels.linalg import dot
 # scales of a design: hinges of the logit, categories, group × logit, group pairs, numbers, the logit's centre
 HINGE, CATEGORY, SLOPE, PAIR, NUMBER, CENTRE = range(6)
 SCALES = 6
-
-NOWHERE = -1
 
 
 class Design(NamedTuple):
@@ -79,7 +75,7 @@ def design_dot(
         out[row] = dot(coefficients, room)
 
 
-class Layout(NamedTuple):
+class Placement(NamedTuple):
     """Where each part of an encoded row goes in its context; -1 means nowhere."""
 
     numeric: Integers
@@ -95,66 +91,19 @@ class Layout(NamedTuple):
 
 
 @lean
-def fill_contexts(layout: Layout, score: Array, given: Array, Z: Array, codes: Integers, out: Array) -> None:
+def fill_contexts(placement: Placement, score: Array, given: Array, Z: Array, codes: Integers, out: Array) -> None:
     """Write contexts: ½, the corrected score, the score given, then features; the sizes keep ‖x‖ ≤ 1."""
     for row in range(len(out)):
         x = out[row]
         for i in range(out.shape[1]):
             x[i] = 0.0
         x[0] = 0.5
-        x[1] = layout.score_sizes[0] * (2.0 * score[row] - 1.0)
-        x[2] = layout.score_sizes[1] * (2.0 * given[row] - 1.0)
-        for j in range(len(layout.numeric)):
-            if layout.numeric[j] >= 0:
-                x[layout.numeric[j]] = layout.number_size * Z[row, j]
+        x[1] = placement.score_sizes[0] * (2.0 * score[row] - 1.0)
+        x[2] = placement.score_sizes[1] * (2.0 * given[row] - 1.0)
+        for j in range(len(placement.numeric)):
+            if placement.numeric[j] >= 0:
+                x[placement.numeric[j]] = placement.number_size * Z[row, j]
         for c in range(codes.shape[1]):
             code = codes[row, c]
-            if code >= 0 and layout.category[c, code] >= 0:
-                x[layout.category[c, code]] = layout.sizes[c]
-
-
-class Lookup(NamedTuple):
-    """Numbers to codes: a column's known values, or edges of its bins, between two starts of one sorted list each."""
-
-    column: Integers
-    known: Array
-    start: Integers
-    binned: Integers
-
-
-@lean
-def look_up(lookup: Lookup, X: Array, codes: Integers) -> None:
-    """Write each row's codes: the bin, or the place of the value among the known ones; -1 if missing or unknown."""
-    for row in range(len(X)):
-        for j in range(len(lookup.column)):
-            value = X[row, lookup.column[j]]
-            first, end = lookup.start[j], lookup.start[j + 1]
-            lo, hi = first, end
-            while lo < hi:
-                mid = (lo + hi) // 2
-                if lookup.known[mid] < value:
-                    lo = mid + 1
-                else:
-                    hi = mid
-            found = lookup.binned[j] == 1 or (lo < end and lookup.known[lo] == value)
-            codes[row, j] = lo - first if found and not np.isnan(value) else NOWHERE
-
-
-@lean
-def standardise(raw: Array, centre: Array, spread: Array, flag: Integers, out: Array) -> int:
-    """Write standard scores clipped to [-3, 3], 0 for a missing value and then 3 in its flag's column.
-
-    Return the first row with an infinite value, or -1.
-    """
-    for row in range(len(raw)):
-        for j in range(raw.shape[1]):
-            value = raw[row, j]
-            if np.isinf(value):
-                return row
-            if np.isnan(value):
-                out[row, j] = 0.0
-            else:
-                out[row, j] = min(3.0, max(-3.0, (value - centre[j]) / spread[j]))
-            if flag[j] >= 0:
-                out[row, flag[j]] = 3.0 if np.isnan(value) else 0.0
-    return -1
+            if code >= 0 and placement.category[c, code] >= 0:
+                x[placement.category[c, code]] = placement.sizes[c]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.tables.columns import has_bytes
+from swapcal.tables.values import has_bytes
 
 Id = int | str
 

@@ -23,8 +23,9 @@ from swapcal.live.file import FILE
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learner import Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status
-from swapcal.tables.clock import as_times, check_maturity, check_times, sized, unmasked
+from swapcal.tables.clock import as_times, check_maturity, check_times, sized
 from swapcal.tables.columns import columns_of
+from swapcal.tables.values import unmasked
 
 ORDERS = ("arrival", "issue")
 PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
@@ -471,7 +472,7 @@ def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
         return [*records]
     columns, n = columns_of(records)
     lists = {
-        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.inverse]
+        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.codes]
         for name, values in columns.items()
     }
     return [{name: column[k] for name, column in lists.items()} for k in range(n)]

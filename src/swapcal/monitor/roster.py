@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.bounds import appearance_share
-from swapcal.tables.table import Categories, Table, categories
+from swapcal.tables.categories import Categories, factorise
+from swapcal.tables.table import Table
 
 ALL = "all rows"
 """Name of the group that holds every row."""
@@ -101,7 +102,7 @@ class Roster:
             if key not in self._spelled:
                 if len(self._spelled) > 10 * self.most:
                     self._spelled.clear()
-                self._spelled[key] = categories([value]).names[0]
+                self._spelled[key] = factorise(name, [value]).names[0]
             return self._spelled[key]
         except TypeError:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None

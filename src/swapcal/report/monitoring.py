@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
+from swapcal.report.formats import clip, count, finite, plural, points
 from swapcal.report.layout import exhibit, facts, given, hidden, legend, prose, section, sentences, table
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.page import POLICY, style
 from swapcal.report.svg import Plot, Scale, drawing, spread, stretched
-from swapcal.report.text import clip, count, finite, plural, points
 
 MOST_GROUPS = 12
 """Groups drawn at most, the strongest first."""

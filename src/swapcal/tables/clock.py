@@ -1,14 +1,51 @@
-"""Times of forecasts and labels as numbers, checked to run forwards."""
+"""Clock: times of any spelling as numbers, checked to run forwards."""
 
-import datetime
 import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.tables.columns import as_number, is_missing
+from swapcal.tables.values import as_number, is_missing, unmasked
+
+# Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
+_DAYS = {"mdy": ("%m{0}%d{0}%y", "%m{0}%d{0}%Y"), "dmy": ("%d{0}%m{0}%y", "%d{0}%m{0}%Y")}
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
+
+
+def formats(order: str) -> list[str]:
+    """Return the strptime formats of dates and times in the given order; none for ISO.
+
+    Examples
+    --------
+    >>> formats("iso"), formats("mdy")[0]
+    ([], '%m/%d/%y')
+    """
+    days = [day.format(mark) for day in _DAYS.get(order, ()) for mark in "/-."]
+    return [day + clock for day in days for clock in _CLOCKS]
+
+
+def seconds_of(text: str, patterns: Sequence[str] = ()) -> float:
+    """Return a date or time, in one of the patterns or in ISO, as seconds since 1970; infinity if it is neither.
+
+    Examples
+    --------
+    >>> seconds_of("1970-01-02"), seconds_of("02/01/70", formats("dmy")), seconds_of("someday")
+    (86400.0, 86400.0, inf)
+    """
+    for pattern in patterns:
+        try:
+            return datetime.strptime(text, pattern).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return math.inf
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def as_times(name: str, values: Any) -> Array:
@@ -18,15 +55,6 @@ def as_times(name: str, values: Any) -> Array:
     if bad.size:
         raise ValueError(f"{name}: given an infinite time in row {bad[0] + 1}, expected a finite one")
     return times
-
-
-def unmasked(values: Any) -> Any:
-    """Return values with None where an array is masked; its data there mean nothing."""
-    if not np.ma.isMaskedArray(values):
-        return values
-    plain = np.array(np.ma.getdata(values), dtype=object)
-    plain[np.ma.getmaskarray(values)] = None
-    return plain
 
 
 def _as_numbers(name: str, array: NDArray[Any]) -> Array:
@@ -44,12 +72,10 @@ def _as_time(name: str, row: int, value: Any) -> float:
     if is_missing(value):
         return math.nan
     if isinstance(value, str):
-        try:
-            value = datetime.datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(
-                f"{name}: given {value!r} in row {row}, expected a number or an ISO date or time"
-            ) from None
+        seconds = seconds_of(value)
+        if math.isinf(seconds):
+            raise ValueError(f"{name}: given {value!r} in row {row}, expected a number or an ISO date or time")
+        return seconds
     number = as_number(value)
     if number is None:
         raise TypeError(f"{name}: given {type(value).__name__} in row {row}, expected a number, date or time")

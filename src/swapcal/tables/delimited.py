@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from swapcal.tables.clock import formats
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.kinds import Kind, not_a
-from swapcal.tables.moments import formats
 from swapcal.tables.opened import Opened
 
 BLOCK = 1 << 24

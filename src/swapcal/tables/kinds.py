@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
+from swapcal.tables.categories import from_arrow
+from swapcal.tables.clock import formats, seconds_of
 from swapcal.tables.dialect import InputError
 
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
@@ -77,16 +79,47 @@ def parsed(column: Any, decimal: str = ".") -> tuple[Array, NDArray[np.bool_]]:
     return numbers[indices], failed[indices]
 
 
-def distinct(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
+def moments(column: Any, order: str = "iso") -> tuple[Array, NDArray[np.bool_], bool]:
+    """Return (numbers, or seconds since 1970; which values are no times; whether they are dates).
+
+    Missing values become NaN.
+
+    Examples
+    --------
+    >>> moments(pa.chunked_array([["1970-01-02", None, "someday"]]))
+    (array([86400.,    nan,    nan]), array([False, False,  True]), True)
+    >>> moments(pa.chunked_array([["02/01/1970"]]), "dmy")[0]
+    array([86400.])
+    """
+    if pa.types.is_temporal(column.type):
+        micros = pc.cast(pc.cast(column, pa.timestamp("us"), safe=False), pa.int64())
+        seconds = floats(micros) / 1e6
+        return seconds, np.zeros(len(seconds), bool), True
+    if not is_text(column.type) and not pa.types.is_dictionary(column.type):
+        return floats(column), np.zeros(len(column), bool), False
+    values, indices = distinct(column)
+    patterns = formats(order)
+    found = np.array([*(seconds_of(str(value).strip(), patterns) for value in values), np.nan])[indices]
+    wrong = np.isinf(found)
+    return np.where(wrong, np.nan, found), wrong, True
+
+
+def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
+    """Return a column of times as numbers or time stamps, or name the first row that holds neither."""
+    times, wrong, dated = moments(column, order)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(f"row {first + row}: column {name!r}: {not_a(Kind.time, column[row].as_py())}")
+    if not dated:
+        return pa.array(times, from_pandas=True)
+    micros = np.where(np.isnan(times), 0.0, times * 1e6).round().astype(np.int64)
+    return pa.array(micros, pa.int64(), mask=np.isnan(times)).cast(pa.timestamp("us"))
+
+
+def distinct(column: Any) -> tuple[list[Any], NDArray[np.int32]]:
     """Return (the distinct values that are present, for each row its position among them, their number if missing)."""
-    encoded = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], encoded.type)
-    if not pa.types.is_dictionary(encoded.type):
-        encoded = encoded.dictionary_encode()
-    values = encoded.dictionary.to_pylist()
-    indices = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
-    return values, indices.astype(np.int64)
+    found = from_arrow(column)
+    return found.values[:-1], found.codes
 
 
 def within(values: Array, name: str, first: int, expected: str, fits: NDArray[np.bool_]) -> Array:

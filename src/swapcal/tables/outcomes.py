@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import distinct
+from swapcal.tables.kinds import distinct, floats
 
 TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
 EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"
@@ -29,7 +28,7 @@ def outcomes(column: Any, positive: str | None = None) -> tuple[Array, NDArray[n
     """
     numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     if numeric and positive is None:
-        y = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        y = floats(column)
     else:
         values, indices = distinct(column)
         y = np.array([*(_outcome(value, positive) for value in values), np.nan])[indices]

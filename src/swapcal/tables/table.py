@@ -1,25 +1,17 @@
-"""Columns of any table as plain arrays: pandas, polars, pyarrow, duckdb relations, or a mapping of arrays."""
+"""Table: the columns of pandas, polars, pyarrow, duckdb relations, or a mapping of arrays, one at a time."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.kernels.draw import row_marks
-
-MISSING = "(missing)"
-"""Name of the category that holds missing values."""
-
-
-class Categories(NamedTuple):
-    """A categorical column: names[codes[i]] is the category of row i."""
-
-    codes: NDArray[np.int32]
-    names: list[str]
+from swapcal.tables.categories import Categories
+from swapcal.tables.columns import categories_of, is_numeric, numbers_of, raw_column
+from swapcal.tables.values import text_key
 
 
 class Table:
@@ -60,32 +52,16 @@ class Table:
 
     def is_numeric(self, name: str) -> bool:
         """Say whether the column holds numbers (booleans are categories)."""
-        column = self._column(name)
-        if isinstance(column, np.ndarray):
-            return column.dtype.kind in "iuf"
-        return bool(column.dtype.is_numeric())
+        return is_numeric(self._column(name))
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return the column as floats; missing values become NaN."""
-        column = self._column(name)
-        try:
-            if isinstance(column, np.ndarray):
-                return column.astype(np.float64)
-            if column.dtype == nw.Boolean or not column.dtype.is_numeric():
-                column = column.cast(nw.Float64)
-            return np.asarray(column.to_numpy(), dtype=np.float64)
-        except (ValueError, TypeError, nw.exceptions.NarwhalsError) as error:
-            raise TypeError(f"column {name!r} must hold numbers, got {_describe(column)}") from error
-        except Exception as error:
-            if type(error).__module__.split(".")[0] in {"polars", "pyarrow"}:
-                raise TypeError(f"column {name!r} must hold numbers, got {_describe(column)}") from error
-            raise
+        return numbers_of(name, self._column(name))
 
     def categories(self, name: str) -> Categories:
         """Return the column as categories in alphabetical order; missing values are one of them."""
         if name not in self._categories:
-            column = self._column(name)
-            self._categories[name] = categories(column) if isinstance(column, np.ndarray) else _factorise(column)
+            self._categories[name] = categories_of(name, self._column(name)).in_order()
         return self._categories[name]
 
     def marks(self, numeric: Sequence[str], texts: Sequence[str] = ()) -> NDArray[np.uint64]:
@@ -105,7 +81,8 @@ class Table:
             numbers[:, j] = self.numbers(name)
         for j, name in enumerate(texts, start=len(numeric)):
             found = self.categories(name)
-            symbols[:, j] = np.array([_symbol(name, text) for text in found.names], np.uint64)[found.codes]
+            keys = [0 if value is None else text_key(name, value) for value in found.values]
+            symbols[:, j] = np.array([*keys, 0], np.uint64)[found.codes]
         salts = np.array([text_key(name) for name in names], np.uint64)
         return row_marks(numbers, salts, symbols, np.zeros(len(names), np.uint64))
 
@@ -117,7 +94,7 @@ class Table:
     def _column(self, name: str) -> Any:
         self.require([name])
         if isinstance(self._data, dict):
-            return np.asarray(self._data[name])
+            return self._data[name]
         return self._data.get_column(name)
 
 
@@ -131,33 +108,16 @@ class UnknownColumnError(ValueError):
         super().__init__(f"no column {name!r}{hint} The columns are {listed}.")
 
 
-def text_key(*words: str) -> int:
-    """Return a 64-bit key of some words, the same in every process and on every machine; never 0.
-
-    Examples
-    --------
-    >>> text_key("a", "b") == text_key("ab")
-    False
-    """
-    text = "\x1f".join(words).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
-
-
 def categories(labels: Any) -> Categories:
-    """Factorise an array of labels (strings, numbers, booleans, objects) in alphabetical order.
+    """Factorise a sequence of labels (text, numbers, truth values, times) in alphabetical order.
 
     Examples
     --------
-    >>> categories(["b", "a", None])
-    Categories(codes=array([2, 1, 0], dtype=int32), names=['(missing)', 'a', 'b'])
+    >>> found = categories(["b", "a", None])
+    >>> found.codes, found.names
+    (array([2, 1, 0], dtype=int32), ['(missing)', 'a', 'b'])
     """
-    array = np.asarray(labels)
-    if array.dtype.kind in "iub":
-        found, codes = np.unique(array, return_inverse=True)
-    else:
-        text = [MISSING if _is_missing(label) else str(label) for label in array.tolist()]
-        found, codes = np.unique(np.array(text, dtype=str), return_inverse=True)
-    return Categories(codes.astype(np.int32), [str(name) for name in found.tolist()])
+    return categories_of("group", raw_column(labels)).in_order()
 
 
 def is_table(value: Any) -> bool:
@@ -176,7 +136,7 @@ def is_table(value: Any) -> bool:
 
 def _open(native: Any) -> Any:
     if isinstance(native, Mapping):
-        data = {str(name): np.asarray(values) for name, values in native.items()}
+        data = {str(name): raw_column(values) for name, values in native.items()}
         if len({len(values) for values in data.values()}) > 1:
             lengths = ", ".join(f"{name}: {len(values)}" for name, values in data.items())
             raise ValueError(f"columns must be equally long, got {lengths}")
@@ -209,27 +169,3 @@ def _collected(frame: "nw.LazyFrame[Any]") -> Any:
 def _is_record_batch(value: Any) -> bool:
     kind = type(value)
     return kind.__module__.split(".")[0] == "pyarrow" and kind.__name__ == "RecordBatch"
-
-
-def _is_missing(label: Any) -> bool:
-    return label is None or (isinstance(label, float) and np.isnan(label)) or str(label) in {"<NA>", "NaT"}
-
-
-def _factorise(column: Any) -> Categories:
-    """Factorise a narwhals series by its own library: dictionary lookups, no Python loop over rows."""
-    text = column if column.dtype == nw.String else column.cast(nw.String)
-    text = text.fill_null(MISSING)
-    names = sorted(text.unique().to_list())
-    if not names:
-        return Categories(np.zeros(0, np.int32), [])
-    codes = text.replace_strict(names, list(range(len(names))), return_dtype=nw.Int32)
-    return Categories(np.asarray(codes.to_numpy(), dtype=np.int32), [str(name) for name in names])
-
-
-def _symbol(name: str, text: str) -> int:
-    """Return the key of a category, 0 if it is the missing one; libraries disagree on how a truth value is spelt."""
-    return 0 if text == MISSING else text_key(name, {"True": "true", "False": "false"}.get(text, text))
-
-
-def _describe(column: Any) -> str:
-    return str(column.dtype)

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.batch.features import Features, Rows
-from swapcal.kernels.batch_design import Layout
+from swapcal.features.frozen import Coded, Frozen
+from swapcal.kernels.batch_design import Placement
 
 SCORE, GIVEN = 0.5, 0.1
 """Sizes of the corrected score's and the given score's coordinates."""
@@ -19,30 +19,27 @@ MOST_COORDINATES = 128
 SCORES = 3
 
 
-def lay_out(features: Features, rows: Rows) -> Layout:
+def lay_out(features: Frozen, rows: Coded) -> Placement:
     """Return the layout: groups first, then numbers, then other categories, the most frequent ones if room is short."""
     category = np.full((len(features.categories), max([c.size for c in features.categories], default=1)), -1, np.int64)
     numeric = np.full(rows.Z.shape[1], -1, np.int64)
-    width = SCORES
-    groups = set(features.groups)
-    for columns in (sorted(groups), sorted(set(range(len(features.categories))) - groups)):
-        if columns and columns[0] not in groups:
-            width = _place_numbers(numeric, width)
-        width = _place_categories(features, rows, columns, category, width)
-    if numeric.size and numeric[0] < 0:
-        width = _place_numbers(numeric, width)
-    others = len(features.numeric) + len(features.categories) - len(groups)
+    groups = features.groups
+    rest = [j for j in range(len(category)) if j not in groups]
+    width = _place_categories(features, rows, groups, category, SCORES)
+    width = _place_numbers(numeric, width)
+    _place_categories(features, rows, rest, category, width)
+    others = len(features.numbers) + len(rest)
     sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(others) for j in range(len(category))]
     number_size = OTHERS / (3.0 * np.sqrt(max(others, 1)))
-    return Layout(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))
+    return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))
 
 
-def width_of(layout: Layout) -> int:
+def width_of(layout: Placement) -> int:
     """Return the number of coordinates of a context."""
     return int(max(layout.numeric.max(initial=SCORES - 1), layout.category.max(initial=SCORES - 1))) + 1
 
 
-def prior_of(layout: Layout) -> Array:
+def prior_of(layout: Placement) -> Array:
     """Return θ with ⟨θ, x⟩ = the corrected score."""
     prior = np.zeros(width_of(layout))
     prior[0], prior[1] = 1.0, 0.5 / layout.score_sizes[0]
@@ -56,7 +53,7 @@ def _place_numbers(numeric: NDArray[np.int64], width: int) -> int:
 
 
 def _place_categories(
-    features: Features, rows: Rows, columns: list[int], category: NDArray[np.int64], width: int
+    features: Frozen, rows: Coded, columns: list[int], category: NDArray[np.int64], width: int
 ) -> int:
     entries = [
         (-int(np.count_nonzero(rows.codes[:, column] == code)), column, code)

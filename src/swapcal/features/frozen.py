@@ -1,0 +1,160 @@
+"""Frozen: a table as standard scores and category codes, learned once and then the same for ever."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.arrays import Array, Integers
+from swapcal.features.category import Category, learn_group, learn_texts
+from swapcal.features.number import Number, learn_number, refuse_infinite
+from swapcal.features.source import Name, Source, columns_of, is_numeric, matrix_of, require
+from swapcal.kernels.coding import Lookup, look_up, standardise
+from swapcal.kernels.draw import row_marks
+from swapcal.tables.table import Table
+from swapcal.tables.values import text_key
+
+
+class Coded(NamedTuple):
+    """Encoded rows: standard scores in [-3, 3] (missing 0, flags of missing values 3) and codes (-1 for none)."""
+
+    Z: Array
+    codes: Integers
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Turn rows of a table into numbers and codes the same way for ever.
+
+    Examples
+    --------
+    >>> table = Table({"age": [20.0, 40.0, np.nan], "sex": ["f", "m", "f"]})
+    >>> frozen = Frozen.learn(table, groups=["sex"])
+    >>> frozen.names, frozen.encode(table).codes.ravel()
+    (['age', 'age is missing'], array([0, 1, 0]))
+    """
+
+    columns: tuple[Number | Category, ...]
+
+    @classmethod
+    def learn(
+        cls,
+        source: Source,
+        groups: Sequence[Name] = (),
+        columns: Sequence[Name] | None = None,
+        *,
+        categories: int = 12,
+        group_categories: int = 48,
+        rare: int = 20,
+    ) -> "Frozen":
+        """Learn scales and categories of the groups and of the other columns (all, by default).
+
+        A column keeps its most frequent categories, so many of a feature and of a group; the others, and those seen
+        less than `rare` times, share one code.
+        """
+        for name in [*groups, *(columns or ())]:
+            require(source, name)
+        rest = [name for name in (columns_of(source) if columns is None else columns) if name not in groups]
+        first = [learn_group(source, name, group_categories, rare) for name in groups]
+        others = [
+            learn_number(source, name) if is_numeric(source, name) else learn_texts(source, name, categories, rare)
+            for name in rest
+        ]
+        binned = [learn_number(source, group.name) for group in first if group.edges]
+        return cls((*first, *others, *binned))
+
+    @cached_property
+    def numbers(self) -> list[Number]:
+        """The columns of numbers, in the order of Z."""
+        return [column for column in self.columns if isinstance(column, Number)]
+
+    @cached_property
+    def categories(self) -> list[Category]:
+        """The columns of categories, in the order of the codes."""
+        return [column for column in self.columns if isinstance(column, Category)]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of Z."""
+        flagged = [f"{number.name} is missing" for number in self.numbers if number.missing]
+        return [*(str(number.name) for number in self.numbers), *flagged]
+
+    @property
+    def groups(self) -> list[int]:
+        """Which columns of the codes are groups."""
+        return [j for j, category in enumerate(self.categories) if category.is_group]
+
+    @cached_property
+    def _flag(self) -> Integers:
+        """Where in Z each number's flag of missing values is, -1 for nowhere."""
+        missing = np.array([number.missing for number in self.numbers], bool)
+        return np.where(missing, len(missing) + np.cumsum(missing) - 1, -1).astype(np.int64)
+
+    @cached_property
+    def _scales(self) -> tuple[Array, Array]:
+        return np.array([n.centre for n in self.numbers], float), np.array([n.spread for n in self.numbers], float)
+
+    def keys(self, source: Source) -> NDArray[np.uint64]:
+        """Return a 64-bit key per row, a function of its values as given: the same in any order, batch or table."""
+        numbered = [category.name for category in self.categories if not category.texts]
+        names = list(dict.fromkeys([*(number.name for number in self.numbers), *numbered]))
+        if isinstance(source, Table):
+            texts = [str(category.name) for category in self.categories if category.texts]
+            return source.marks([str(name) for name in names], texts)
+        salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
+        return row_marks(matrix_of(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
+
+    def encode(self, source: Source) -> Coded:
+        """Return the encoded rows."""
+        if not isinstance(source, Table):
+            self._check_width(source.shape[1])
+        raw = matrix_of(source, [number.name for number in self.numbers])
+        Z = np.empty((len(raw), len(self.names)))
+        if standardise(raw, *self._scales, self._flag, Z) >= 0:
+            for number, values in zip(self.numbers, raw.T, strict=True):
+                refuse_infinite(number.name, values)
+        codes = np.empty((len(raw), len(self.categories)), np.int64)
+        if isinstance(source, Table):
+            for j, category in enumerate(self.categories):
+                codes[:, j] = category.codes(source)
+        else:
+            look_up(self._lookup, source, codes)
+        return Coded(Z, codes)
+
+    def _check_width(self, columns: int) -> None:
+        """Refuse an array that ends before a column that was learned; the kernels do not look."""
+        needed = 1 + max([int(column.name) for column in self.columns], default=-1)
+        if columns < needed:
+            raise ValueError(f"array: given {columns} columns, expected at least {needed}, as when the model was made")
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        """What an array's columns need; they are numbers, so their categories are values or bins."""
+        lists = [category.edges or category.numbers for category in self.categories]
+        return Lookup(
+            np.array([int(category.name) for category in self.categories], np.int64),
+            np.array([value for values in lists for value in values], np.float64),
+            np.cumsum([0, *map(len, lists)]),
+            np.array([bool(category.edges) for category in self.categories], np.int64),
+        )
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the encoder as JSON-able values, for `from_manifest`."""
+        return {
+            "numeric": [number.name for number in self.numbers],
+            "centre": [number.centre for number in self.numbers],
+            "spread": [None if np.isinf(number.spread) else number.spread for number in self.numbers],
+            "flag": self._flag.tolist(),
+            "categories": [vars(category) for category in self.categories],
+        }
+
+    @classmethod
+    def from_manifest(cls, manifest: dict[str, Any]) -> "Frozen":
+        """Rebuild from `manifest`."""
+        spread = [np.inf if value is None else value for value in manifest["spread"]]
+        missing = [place >= 0 for place in manifest["flag"]]
+        numbers = map(Number, manifest["numeric"], manifest["centre"], spread, missing)
+        return cls((*numbers, *(Category(**part) for part in manifest["categories"])))

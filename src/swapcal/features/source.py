@@ -1,0 +1,44 @@
+"""Source: a table with named columns, or an array whose columns are known by number."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from swapcal.arrays import Array
+from swapcal.tables.table import Table
+
+Name = str | int
+Source = Table | Array
+
+
+def columns_of(source: Source) -> list[Name]:
+    """Return the names, or numbers, of all columns."""
+    return list(source.columns) if isinstance(source, Table) else list(range(source.shape[1]))
+
+
+def require(source: Source, name: Name) -> None:
+    """Refuse a column that is not there."""
+    if isinstance(source, Table):
+        source.require([str(name)])
+    elif isinstance(name, bool) or not isinstance(name, (int, np.integer)) or not 0 <= name < source.shape[1]:
+        raise ValueError(f"column {name!r}: not in the array; expected a number from 0 to {source.shape[1] - 1}")
+
+
+def is_numeric(source: Source, name: Name) -> bool:
+    """Say whether a column holds numbers."""
+    return source.is_numeric(str(name)) if isinstance(source, Table) else True
+
+
+def numbers_of(source: Source, name: Name) -> Array:
+    """Return a column as floats."""
+    return source.numbers(str(name)) if isinstance(source, Table) else source[:, int(name)]
+
+
+def matrix_of(source: Source, names: Sequence[Name]) -> Array:
+    """Return columns as floats, side by side."""
+    if not isinstance(source, Table):
+        whole = len(names) == source.shape[1] and source.flags.c_contiguous
+        return source if whole else np.ascontiguousarray(source[:, np.array(names, np.intp)])
+    if not names:
+        return np.empty((len(source), 0))
+    return np.column_stack([source.numbers(str(name)) for name in names])
