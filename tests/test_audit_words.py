@@ -132,3 +132,21 @@ def test_a_level_away_from_the_mean_does_not_lend_its_sign_to_a_trend():
     local = [text for text in found if text.startswith("At predictions near 0.60") and "raised" not in text]
     assert local
     assert all("with higher age" not in text for text in local)
+
+
+def test_weights_are_not_called_rows():
+    rng = np.random.default_rng(0)
+    p, group = rng.random(4000), np.where(rng.random(4000) < 0.3, "a", "b")
+    y = rng.random(4000) < np.clip(p + 0.2 * (group == "a"), 0, 1)
+    audit = Audit(p, y, groups={"g": group}, weights=np.full(4000, 2.5))
+    assert "of 10,000 units of weight" in audit.to_dict()["headline"]["sentence"]
+    assert ">Weight<" in audit.to_html()
+    assert ">Weight<" not in Audit(p, y, groups={"g": group}).to_html()
+
+
+def test_the_outcome_is_no_group_of_its_own():
+    frame = {"p": [0.2, 0.7], "y": [0, 1]}
+    with pytest.raises(ValueError, match="column 'y': given as a feature or group too"):
+        Audit.from_frame(frame, prob="p", target="y", groups=["y"])
+    with pytest.raises(ValueError, match="column 'p': given as prediction and as outcome"):
+        Audit.from_frame(frame, prob="p", target="p")

@@ -224,3 +224,12 @@ def test_refusals(fitted):
         Settings(snapshots=0)
     with pytest.raises(ValueError, match="given inf in row 2, expected a finite number"):
         fitted.mean(Table({"shop": ["a", "b"], "day": ["week", "week"], "x": [0.0, np.inf]}), np.array([0.5, 0.5]))
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e12])
+def test_the_unit_of_a_feature_does_not_matter(scale):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = (rng.random(600) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(float)
+    plain, scaled = Model.fit(X, y).mean(X), Model.fit(X * scale, y).mean(X * scale)
+    assert np.corrcoef(plain, scaled)[0, 1] > 0.999

@@ -110,7 +110,7 @@ def test_true_predictions_pass_the_strictest_gate(tmp_path):
         (["--prob", "p", "--target", "y", "--features", "aeg"], "did you mean 'age'?"),
         (["--prob", "age", "--target", "y"], "row 1: column 'age': given"),
         (["--prob", "p", "--target", "shift"], "row 1: column 'shift': given"),
-        (["--prob", "p", "--target", "y", "--features", "p"], "cannot be a feature"),
+        (["--prob", "p", "--target", "y", "--features", "p"], "given as a feature or group too"),
         (["--prob", "p", "--target", "y", "--levels", "0"], "levels: given 0, expected at least 1"),
         (["--prob", "p", "--target", "y", "--issued", "p,p"], "--issued: given 'p,p', expected three columns"),
         (["--prob", "p", "--target", "y", "--weights", "y"], "column 'y': given 0, expected a positive number"),

@@ -106,6 +106,7 @@ def test_what_cannot_be_watched_is_named_by_its_row(tmp_path):
     assert "row 3: column 't': given nothing, expected a time" in said(path, *NAMED, "--time", "t")
     assert "column 'word'" in said(path, *NAMED, "--time", "word")
     assert "no column 'towns'" in said(path, *NAMED, "--groups", "towns")
+    assert "expected one role a column" in said(path, *NAMED, "--groups", "y")
     for options in (["--time", "t"], ["--groups", "towns"], ["--tolerance", "2"]):
         assert run(path, *NAMED, *options).exit_code == BAD_INPUT
     path.write_text("p,y\n")

@@ -256,7 +256,7 @@ def test_empty_batches_change_nothing() -> None:
         ({"v": "three", "c": "a"}, "column 'v': given 'three', expected a number"),
         ({"v": math.inf, "c": "a"}, "column 'v': given inf in row 1, expected a finite number"),
         ({"v": 1.0, "c": "a", "p": 1.5}, r"score 'p': given 1.5 in row 1, expected a probability"),
-        ([{"v": 1.0}, {"v": "x"}], "column 'v': given 1.0 in row 1 beside 'x', expected one type"),
+        ([{"v": 1.0}, {"v": "x"}], "column 'v': given 'x' in row 2 beside numbers, expected one type"),
         (["text"], "given str in row 1, expected a mapping"),
         (3, "given int, expected a mapping, a list of mappings or a data frame"),
     ],

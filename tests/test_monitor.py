@@ -630,3 +630,14 @@ def test_honest_forecasts_are_rarely_rejected_at_tolerance_zero():
 def test_an_order_that_depends_on_labels_is_not_valid():
     lifetime, _ = false_alarms(20, 4000, 0.0, 0.05, 1e6, labels_first_come_first)
     assert lifetime == 1.0
+
+
+def test_a_category_keeps_its_name_when_a_missing_value_turns_integers_into_floats():
+    monitor = Monitor(groups=["g"]).add({"g": [1, 2]}, [0.5] * 2, [1, 0])
+    monitor.add({"g": np.array([1.0, np.nan])}, [0.5] * 2, [1, 0])
+    assert [group.name if hasattr(group, "name") else group for group in monitor.groups()] == [
+        "all rows",
+        "g = 1",
+        "g = 2",
+        "g = (missing)",
+    ]

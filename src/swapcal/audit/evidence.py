@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.audit.cautions import cautions
+from swapcal.audit.cells import dispersion
 from swapcal.audit.design import Design, observe
 from swapcal.audit.finding import Finding
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
@@ -79,7 +80,8 @@ class Evidence:
         low, high = self._worst_error(tolerance, tested)
         p_value = 0.0 if certain else self.test().p_value
         beyond = p_value <= ALPHA
-        spread = float(np.sqrt(self.sums.tally.table[:, kernel.VARIANCE].sum())) / self.sums.n
+        everyone = self.sums.tally.table.sum(axis=0)
+        spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
         groups = whole.half[len(self.scan.coordinates) :]
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(

@@ -91,7 +91,9 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Head
     first = worst[0] if worst else None
     return {
         "verdict": verdict.word,
-        "sentence": words.headline(verdict, first, first is not None and _whole(evidence, first), evidence.sums.rows),
+        "sentence": words.headline(
+            verdict, first, first is not None and _whole(evidence, first), evidence.sums.n, evidence.sums.unit
+        ),
         "detail": words.size(verdict, _elsewhere(evidence, first), scores.ece(evidence.sums)),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
@@ -326,7 +328,7 @@ def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
         "n": found.n,
         "share": None,
         "resembles": [],
-        "sentence": words.finding(found, _whole(evidence, found)),
+        "sentence": words.finding(found, _whole(evidence, found), evidence.sums.unit),
         "curve": [],
         "group": found.name,
         "p_value": found.p_value,
@@ -422,7 +424,7 @@ def _direction_witness(evidence: Evidence, witness: Witness) -> WitnessEntry:
         "n": float(evidence.sums.n if pooled else witness.n[level]),
         "share": share,
         "resembles": likenesses(score, rows, evidence.design),
-        "sentence": words.direction(witness, _true_terms(evidence, witness), pooled),
+        "sentence": words.direction(witness, _true_terms(evidence, witness), pooled, evidence.sums.unit),
         "curve": curves.curve_along(score, rows),
     }
 
@@ -433,8 +435,8 @@ def _elsewhere(evidence: Evidence, first: Finding | None) -> str:
     if largest is None or (first is not None and largest[:3] == first[:3]):
         return ""
     if not largest.is_group:
-        return f", along {largest.name} ({largest.n:,.0f} rows)"
-    return f", {words.where(largest, _whole(evidence, largest))} ({largest.n:,.0f} rows)"
+        return f", along {largest.name} ({largest.n:,.0f} {evidence.sums.unit})"
+    return f", {words.where(largest, _whole(evidence, largest))} ({largest.n:,.0f} {evidence.sums.unit})"
 
 
 def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:

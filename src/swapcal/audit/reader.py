@@ -31,15 +31,17 @@ class Reader:
         """Return a reader whose encoding is learned from this table."""
         table.require(self.columns)
         for name in (self.prob, self.target):
-            if name in self.features:
-                raise ValueError(f"column {name!r} cannot be a feature: it is the prediction or the outcome")
+            if name in (*self.features, *self.groups):
+                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
+        if self.prob == self.target:
+            raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
         return replace(self, encoder=Encoder.learn(table, self.features))
 
     def like(self, encoder: Encoder) -> "Reader":
         """Return a reader with a given encoding, which must be of the same features."""
         names = tuple(column.name for column in encoder.columns)
         if names != self.features:
-            raise ValueError(f"the shared encoding is of features {list(names)}, got {list(self.features)}")
+            raise ValueError(f"features: given {list(self.features)}, expected {list(names)} as in the shared encoding")
         return replace(self, encoder=encoder)
 
     def read(self, table: Table) -> Batch:

@@ -145,6 +145,11 @@ class Sums:
         return self.tally.levels
 
     @property
+    def unit(self) -> str:
+        """What `n` counts."""
+        return "rows" if self.n == self.rows else "units of weight"
+
+    @property
     def weighted(self) -> Tally:
         """Per-level sums with the issued probabilities as weights; the plain ones if none were given."""
         return self.issued or self.tally

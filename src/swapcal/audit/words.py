@@ -107,16 +107,16 @@ def error(found: Finding) -> str:
     )
 
 
-def finding(found: Finding, whole: bool) -> str:
+def finding(found: Finding, whole: bool, unit: str = "rows") -> str:
     """Say what a finding found; `whole` means that it spans all levels."""
     place = where(found, whole)
-    return f"{place[0].upper()}{place[1:]}, {error(found)} ({found.n:,.0f} rows, {chance(found.p_value)})."
+    return f"{place[0].upper()}{place[1:]}, {error(found)} ({found.n:,.0f} {unit}, {chance(found.p_value)})."
 
 
-def headline(verdict: Verdict, worst: Finding | None, whole: bool, rows: int) -> str:
+def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float, unit: str = "rows") -> str:
     """Say the verdict in one sentence."""
     if verdict.word == "undecided" and not verdict.beyond:
-        return f"There are too few data ({rows:,} rows) to tell whether the predictions can be trusted."
+        return f"There are too few data ({total:,.0f} {unit}) to tell whether the predictions can be trusted."
     if verdict.word == "no error found":
         return (
             "No error beyond chance was found, in any group, for any feature, at any range of predictions "
@@ -124,7 +124,7 @@ def headline(verdict: Verdict, worst: Finding | None, whole: bool, rows: int) ->
         )
     if worst is not None and worst.p_value <= 0.05:
         near, far = sorted((abs(worst.low), abs(worst.high)))
-        interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {rows:,} rows"
+        interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {total:,.0f} {unit}"
         said = f"{where(worst, whole)}, {error(worst)} ({interval})"
     else:
         said = "somewhere, but in no single group or range that can be named"
@@ -142,7 +142,7 @@ def size(verdict: Verdict, place: str, mean: float) -> str:
         if verdict.detectable is None:
             return "With so few rows not even an error in all of them would have been noticed reliably."
         return (
-            f"An error of {points(verdict.detectable)} over all rows would very likely have been noticed; "
+            f"An error of {points(verdict.detectable)} over all rows would have been noticed in four cases of five; "
             "a smaller one, or one of a small group, may be there."
         )
     how = {
@@ -179,10 +179,10 @@ def place_of(name: str) -> str:
     return f"where {name.removesuffix(' missing')} is missing" if name.endswith(" missing") else f"where {name}"
 
 
-def direction(witness: Witness, named: Sequence[Term], pooled: bool = False) -> str:
+def direction(witness: Witness, named: Sequence[Term], pooled: bool = False, unit: str = "rows") -> str:
     """Say what a witness found at its worst level; `named` are the terms to name, each with its own sign."""
     level = witness.worst
-    near = f"near {witness.v[level]:.2f} ({witness.n[level]:,.0f} rows)"
+    near = f"near {witness.v[level]:.2f} ({witness.n[level]:,.0f} {unit})"
     at = f"One direction for all levels; at its worst, {near}" if pooled else f"At predictions {near}"
     sign = witness.orientation(level)
     terms = named[:MOST_NAMED]

@@ -73,6 +73,8 @@ def monitor(
             alpha=alpha,
             level_ranges=level_ranges,
         )
+        if prob == target or {prob, target} & set(fresh.columns()):
+            raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
         _enter(watching, _table(source, prob, target, time, positive, run, watching), prob, target, time)
         if state is not None:

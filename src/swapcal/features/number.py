@@ -8,7 +8,7 @@ from swapcal.arrays import Array
 from swapcal.features.source import Name, Source, numbers_of
 
 HUGE = 1e100
-"""Numbers beyond this are scaled down before they are squared."""
+"""Numbers beyond this, or below its inverse, are scaled before they are squared."""
 
 
 class Number(NamedTuple):
@@ -26,7 +26,7 @@ def learn_number(source: Source, name: Name) -> Number:
     refuse_infinite(name, values)
     present = values[~np.isnan(values)]
     centre, spread = location(present)
-    constant = spread <= 1e-12 * max(1.0, abs(centre))  # rounding leaves a constant a tiny spread
+    constant = spread <= 1e-12 * abs(centre)  # rounding leaves a constant a tiny spread
     return Number(name, centre, np.inf if constant else spread, len(present) < len(values))
 
 
@@ -39,7 +39,7 @@ def refuse_infinite(name: Name, values: Array) -> None:
 
 
 def location(values: Array) -> tuple[float, float]:
-    """Return mean and standard deviation, (0, 0) of nothing; squares of huge numbers must not overflow.
+    """Return mean and standard deviation, (0, 0) of nothing; squares must not overflow, nor vanish.
 
     Examples
     --------
@@ -49,6 +49,6 @@ def location(values: Array) -> tuple[float, float]:
     if not len(values):
         return 0.0, 0.0
     largest = float(np.abs(values).max())
-    unit = 2.0 ** np.floor(np.log2(largest)) if largest > HUGE else 1.0
+    unit = 1.0 if 1 / HUGE < largest < HUGE or not largest else 2.0 ** np.floor(np.log2(largest))
     scaled = values / unit
     return float(unit * scaled.mean()), float(unit * scaled.std())

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 
 from swapcal.report.markup import Html, join, tag
+from swapcal.report.schema import Findings
 
 DASH = "–"
 """Shown for a figure that does not exist."""
@@ -56,6 +57,12 @@ def clip_middle(text: str, length: int) -> str:
     """
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[: length - 1 - half]}…{text[-half:]}"
+
+
+def counted(findings: Findings) -> str:
+    """Return what is counted: rows, or their weight."""
+    identity = findings["identity"]
+    return "Rows" if identity["total_weight"] == identity["n"] else "Weight"
 
 
 def count(value: float | None) -> str:

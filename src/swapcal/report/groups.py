@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from swapcal.report.formats import all_finite, count, decimals, finite, p_value, percent, plural, points
+from swapcal.report.formats import all_finite, count, counted, decimals, finite, p_value, percent, plural, points
 from swapcal.report.layout import badge, given, hidden, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, Group
@@ -24,7 +24,7 @@ def groups(findings: Findings) -> Html:
         "groups",
         "Group by group",
         _lead(everyone, findings.get("groups_examined") or len(everyone)),
-        _table(shown),
+        _table(shown, counted(findings)),
         rest,
     )
 
@@ -75,9 +75,9 @@ def _ends(group: Group) -> list[float]:
     return all_finite([group["low"], group["high"], group["gap"]])
 
 
-def _table(shown: Sequence[Group]) -> Html:
+def _table(shown: Sequence[Group], amount: str) -> Html:
     half = reach(shown)
-    columns = [("Group", "name"), (_axis(half), "glyph"), ("Gap (points)", "number"), ("Rows", "number")]
+    columns = [("Group", "name"), (_axis(half), "glyph"), ("Gap (points)", "number"), (amount, "number")]
     columns += [
         ("Predicted", "number"),
         ("Observed", "number"),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from swapcal.report.density import density_strip
-from swapcal.report.formats import DASH, axis_decimals, count, decimals, percent, plural, points
+from swapcal.report.formats import DASH, axis_decimals, count, counted, decimals, percent, plural, points
 from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, tag
 from swapcal.report.rate import Rate
@@ -31,7 +31,7 @@ def reliability(findings: Findings) -> Html:
         ("ideal", "perfect agreement"),
     )
     rest = hidden(len(shown), len(rates), "level", "those with the fewest rows")
-    parts = [_lead(shown), curves, key, rest, _figures(shown)]
+    parts = [_lead(shown), curves, key, rest, _figures(shown, counted(findings))]
     return section("reliability", "Predicted against observed", *parts)
 
 
@@ -133,9 +133,9 @@ def _gaps(rates: Sequence[Rate]) -> Html:
     return exhibit("Observed minus predicted (percentage points)", picture)
 
 
-def _figures(rates: Sequence[Rate]) -> Html:
+def _figures(rates: Sequence[Rate], amount: str) -> Html:
     places = decimals([rate.p for rate in rates]) + 1
-    names = ("Level", "Rows", "Predicted", "Observed", "Gap (points)", "Chance allows", "Within?")
+    names = ("Level", amount, "Predicted", "Observed", "Gap (points)", "Chance allows", "Within?")
     columns = [(name, "number") for name in names]
     rows = [_figures_row(rate, places) for rate in rates]
     return folded("Show these figures as a table", table("Levels of the reliability curve.", columns, rows))

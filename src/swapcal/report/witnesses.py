@@ -7,6 +7,7 @@ from swapcal.report.formats import (
     all_finite,
     clip,
     count,
+    counted,
     decimals,
     figure,
     finite,
@@ -40,12 +41,12 @@ def witnesses(findings: Findings) -> Html:
         "which allow for everything examined, where it has them, and under “Errors against chance”."
     )
     known = {quantity["name"] for quantity in findings.get("quantities") or []}
-    articles = [_witness(rank, witness, known) for rank, witness in enumerate(shown, start=1)]
+    articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
     rest = hidden(len(shown), len(everyone), "smaller witness", "the surest come first")
     return section("witnesses", "Where the errors sit", lead, *articles, rest)
 
 
-def _witness(rank: int, witness: Witness, known: set[str]) -> Html:
+def _witness(rank: int, witness: Witness, known: set[str], amount: str) -> Html:
     heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
     direction = Html("") if witness.get("group") else _direction(witness["direction"])
     picture = direction_curve(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
@@ -53,20 +54,20 @@ def _witness(rank: int, witness: Witness, known: set[str]) -> Html:
     return tag(
         "article",
         heading,
-        _facts(witness, known),
+        _facts(witness, known, amount),
         body or join([picture, direction]),
         class_="witness",
         aria_labelledby=f"witness-{rank}",
     )
 
 
-def _facts(witness: Witness, known: set[str]) -> Html:
+def _facts(witness: Witness, known: set[str], amount: str) -> Html:
     gap, group = finite(witness["gap"]), witness.get("group")
     pairs: list[tuple[str, str]] = [("Group" if gap is not None else "Along", given(group))] if group else []
     pairs += [
         ("Attains" if witness["quantity"] in known else "Found by", symbol(clip(witness["quantity"], 80))),
         ("At predictions", _interval(witness.get("interval") or []) or _levels(witness["levels"])),
-        ("Rows", count(witness["n"])),
+        (amount, count(witness["n"])),
     ]
     if gap is not None:
         name = "Gap" if group else "Gap along the direction"

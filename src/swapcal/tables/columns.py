@@ -69,10 +69,9 @@ def _listed(name: str, values: list[Any]) -> Values:
     if None not in floats:
         return np.array(floats, dtype=np.float64)
     found = factorise(name, values)
-    for row, (value, number) in enumerate(zip(values, floats, strict=True), 1):
-        if number is not None and not is_missing(value):
-            text = next(v for v, f in zip(values, floats, strict=True) if f is None)
-            raise TypeError(f"column {name!r}: given {value!r} in row {row} beside {text!r}, expected one type")
+    if any(number is not None and not is_missing(value) for value, number in zip(values, floats, strict=True)):
+        row = floats.index(None)
+        raise TypeError(f"column {name!r}: given {values[row]!r} in row {row + 1} beside numbers, expected one type")
     return found
 
 
