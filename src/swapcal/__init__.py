@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from swapcal.live import Live
     from swapcal.losses import Loss, decide
     from swapcal.monitor import Monitor
+    from swapcal.service.client import Client
 
 __all__ = [
     "Audit",
+    "Client",
     "Contexts",
     "Forecast",
     "Forecaster",
@@ -34,6 +36,7 @@ __all__ = [
 
 _HOME = {
     "Audit": "audit",
+    "Client": "service.client",
     "Contexts": "contexts",
     "Forecast": "forecast",
     "Forecaster": "forecaster",
