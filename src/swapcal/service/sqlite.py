@@ -4,13 +4,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from queue import Empty, LifoQueue
 from typing import Any, TypeVar
 
 import apsw
 
 from swapcal.service.event import Event
 from swapcal.service.occupancy import Occupancy
+from swapcal.service.pool import Pool
 from swapcal.service.schema import check_version, definitions
 from swapcal.service.sql import COLUMNS, SqlStore, Statement
 from swapcal.service.store import Conflict, Unavailable, Unreadable
@@ -36,7 +36,7 @@ class SQLiteStore(SqlStore):
         self._path = os.path.abspath(path)
         self._turn = threading.Lock()
         self._writer: apsw.Connection | None = None
-        self._readers: LifoQueue[apsw.Connection] = LifoQueue()
+        self._readers = Pool(lambda: self._connect(VISITING + "PRAGMA query_only = 1;"), _close)
         self._occupancy: Occupancy | None = None
         self._find(create)
         try:
@@ -58,7 +58,7 @@ class SQLiteStore(SqlStore):
 
     def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
         """Return everything stored under these ids, in order."""
-        with self._reader() as reader:
+        with self._translated(), self._readers.lent() as reader:
             rows = reader.executemany(ABOUT, [(forecaster, name) for name in dict.fromkeys(ids)])
             return sorted(map(Event._make, rows), key=lambda event: event.seq)
 
@@ -72,15 +72,13 @@ class SQLiteStore(SqlStore):
         """Give back the file and all connections."""
         with self._turn:
             self._drop_writer()
-        with suppress(Empty):
-            while True:
-                self._readers.get_nowait().close()
+        self._readers.clear()
         if self._occupancy is not None:
             self._occupancy.leave()
             self._occupancy = None
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._reader() as reader:
+        with self._translated(), self._readers.lent() as reader:
             return reader.execute(statement, values).fetchall()
 
     def _write(self, *statements: Statement) -> int:
@@ -106,8 +104,7 @@ class SQLiteStore(SqlStore):
     def _drop_writer(self) -> None:
         """Close the writer, which takes back what was begun: after a failure nothing is known of its state."""
         if self._writer is not None:
-            with suppress(apsw.Error):
-                self._writer.close(True)
+            _close(self._writer)
             self._writer = None
 
     def _connect_writer(self) -> apsw.Connection:
@@ -118,20 +115,6 @@ class SQLiteStore(SqlStore):
         # Fetched, since apsw stops after each statement that answers.
         connection.execute(COMMON + settings).fetchall()
         return connection
-
-    @contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
-        with self._translated():
-            try:
-                reader = self._readers.get_nowait()
-            except Empty:
-                reader = self._connect(VISITING + "PRAGMA query_only = 1;")
-            try:
-                yield reader
-            except BaseException:
-                reader.close(True)
-                raise
-            self._readers.put(reader)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -174,4 +157,10 @@ class SQLiteStore(SqlStore):
                         maker.execute(definition)
                 maker.execute("COMMIT")
             finally:
-                maker.close(True)
+                _close(maker)
+
+
+def _close(connection: apsw.Connection) -> None:
+    """Close at once; what was begun is taken back, and an error then is one of a connection nobody uses any more."""
+    with suppress(apsw.Error):
+        connection.close(True)
