@@ -1,1 +1,1 @@
-"""Live forecasts over HTTP that lose nothing: the service and its client."""
+"""The service: live forecasts over HTTP that lose nothing."""
