@@ -72,6 +72,12 @@ class Evidence:
         found += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
         return max(found, key=lambda one: max(one.low, -one.high), default=None)
 
+    def widest(self, tolerance: float) -> Finding:
+        """Return where the error may be as large as the far end of the verdict's interval."""
+        index, function = self.sizes.widest(tolerance)
+        cells = [*self._contradictions(), self._finding(self.sizes.window(index), function)]
+        return max(cells, key=lambda one: max(-one.low, one.high))
+
     def verdict(self, tolerance: float) -> Verdict:
         """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable."""
         whole = self.sizes.window(-1)

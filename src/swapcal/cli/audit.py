@@ -14,6 +14,7 @@ from rich.table import Table
 from swapcal.archive import put_text
 from swapcal.audit import Audit
 from swapcal.audit.audit import json_text
+from swapcal.audit.quantities import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
 from swapcal.cli.options import listed
@@ -169,15 +170,27 @@ def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | No
 
 def _show(findings: Findings, console: Console) -> None:
     show_headline(findings, console)
-    for witness in (findings.get("witnesses") or [])[:5]:
-        if witness.get("p_value") is not None:
-            console.print(f"  {witness['sentence']}", markup=False, highlight=False)
-    table = Table("quantity", "against", "value", "by chance", "95 % band", "p")
-    for entry in findings.get("quantities") or []:
+    tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
+    if tested and not findings["headline"]["beyond_chance"]:
+        console.print("Nearest to an error:")
+    for witness in tested:
+        console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+    quantities = findings.get("quantities") or []
+    table = Table("error", "against", "value", "by chance", "95 % by chance", "p")
+    for entry in quantities:
         band = f"{_number(entry['null_low'])} to {_number(entry['null_high'])}"
         cells = [_number(entry[key]) for key in ("value", "null_mean")]
         table.add_row(entry["name"], entry["against"], *cells, band, _number(entry["p_value"]))
     console.print(table)
+    console.print(
+        "Sums over the rows. By chance: mean and 95 % band if every prediction were exactly right; "
+        "p: how often chance alone gives as much."
+    )
+    meanings = {entry["name"]: entry["meaning"] for entry in quantities}
+    used = {entry["against"] for entry in quantities}
+    classes = {name: meaning for name, meaning in CLASS_MEANINGS.items() if name in used}
+    for name, meaning in (meanings | classes).items():
+        console.print(f"  {name}: {meaning}", markup=False, highlight=False)
 
 
 def show_headline(findings: Findings, console: Console) -> None:

@@ -129,7 +129,7 @@ def _summary(specifications: list[Specification], totals: Totals) -> Table:
     for index, specification in enumerate(specifications):
         means = [totals.expected[index] / totals.rows]
         means += [totals.realised[index] / totals.known] if totals.known else []
-        table.add_row(specification.name, *(f"{mean:.6g}" for mean in means))
+        table.add_row(specification.name, *(f"{mean + 0.0:.6g}" for mean in means))
     return table
 
 

@@ -34,11 +34,13 @@ def witnesses(findings: Findings) -> Html:
     if not everyone:
         return Html("")
     shown = everyone[:MOST_WITNESSES]
+    beyond = findings["headline"].get("beyond_chance", True)
     lead = prose(
+        "" if beyond else "No error here is beyond chance; these come nearest to one. ",
         "The surest errors over all levels, groups and combinations of features that were examined, the surest "
         "first; each has a witness: the rows on which it is attained. Read a witness as a "
         "pointer to where forecasts and outcomes part ways. How sure one can be is told by its p-value and interval, "
-        "which allow for everything examined, where it has them, and under “Errors against chance”."
+        "which allow for everything examined, where it has them, and under “Errors against chance”.",
     )
     known = {quantity["name"] for quantity in findings.get("quantities") or []}
     articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
