@@ -122,7 +122,7 @@ def numbers_of(name: str, column: Raw) -> Array:
     except Exception as error:
         ours = isinstance(error, ValueError | TypeError | nw.exceptions.NarwhalsError)
         if ours or type(error).__module__.split(".")[0] in {"polars", "pyarrow"}:
-            raise TypeError(f"column {name!r} must hold numbers, got {column.dtype}") from error
+            raise TypeError(f"column {name!r}: given {column.dtype}, expected numbers") from error
         raise
 
 
