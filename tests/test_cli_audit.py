@@ -16,7 +16,7 @@ from swapcal import Audit  # noqa: E402
 from swapcal.cli import audit as command  # noqa: E402
 from swapcal.report import validate  # noqa: E402
 from swapcal.tables import parquet  # noqa: E402
-from swapcal.tables.kinds import Kind  # noqa: E402
+from swapcal.tables.kinds import ReadAs  # noqa: E402
 from swapcal.tables.source import open_source  # noqa: E402
 
 ROWS = 6000
@@ -168,7 +168,7 @@ def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
     papq.write_table(pa.table(columns), tmp_path / "long.parquet", row_group_size=20_000, use_dictionary=False)
     before, seen, most = pa.total_allocated_bytes(), 0, 0
     with open_source(str(tmp_path / "long.parquet")) as source:
-        for part in source.parts(dict.fromkeys(["p", "y", "a", "b"], Kind.number)):
+        for part in source.parts(dict.fromkeys(["p", "y", "a", "b"], ReadAs.number)):
             seen += len(part.table)
             most = max(most, pa.total_allocated_bytes() - before)
     assert seen == rows

@@ -64,7 +64,7 @@ def test_columns_are_the_same_everywhere(name):
     assert table.categories("city").names == [MISSING, "Bari", "Rome"]
     assert table.categories("city").codes.tolist() == [2, 0, 1, 2]
     assert [table.is_numeric(c) for c in DATA] == [True, True, True, False, False]
-    with pytest.raises(TypeError, match="column 'city': given .*, expected numbers"):
+    with pytest.raises(TypeError, match=r"column 'city': given .*, expected numbers"):
         table.numbers("city")
     with pytest.raises(UnknownColumnError, match="no column 'agee'; did you mean 'age'"):
         table.numbers("agee")

@@ -477,7 +477,7 @@ def _without_figures(findings: Any, value: float | None) -> Any:
         ("groups", [group(small=1)], r"findings.groups\[0\].small: given 1 \(int\), expected bool"),
         ("groups", [group(), group(gap="x")], r"findings.groups\[1\].gap: given 'x' \(str\), expected float"),
         ("groups", [{"name": "a"}], r"findings.groups\[0\].n: given nothing, expected float"),
-        ("groups", {"a": 1}, r"findings.groups: given a dict, expected a list of Group"),
+        ("groups", {"a": 1}, r"findings.groups: given a dict, expected a list of GroupEntry"),
         ("identity", {"schema_version": 99}, r"schema_version: given 99, expected at most 2"),
         ("identity", {"n": True}, r"findings.identity.n: given True \(bool\), expected int"),
         ("scores", [1], r"findings.scores: given a list, expected a mapping as in Scores"),

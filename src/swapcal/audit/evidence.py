@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array
 from swapcal.audit.cautions import cautions
 from swapcal.audit.cells import dispersion
-from swapcal.audit.design import Design, observe
+from swapcal.audit.design import FixedDesign, observe
 from swapcal.audit.finding import Finding
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.null import Noise, compare, simulate
@@ -157,7 +157,7 @@ class Evidence:
         }
         return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
 
-    def _simulate(self, measures: dict[str, Measure], draws: int, design: Design) -> dict[str, Array]:
+    def _simulate(self, measures: dict[str, Measure], draws: int, design: FixedDesign) -> dict[str, Array]:
         rows = self.sums.kept() if self.sums.sample.complete else None
         return simulate(design, measures, draws, self.seed, rows, self.sums.levels)
 

@@ -22,10 +22,15 @@ from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.logloss import FLOOR
 from swapcal.losses import Loss, decision_rows
-from swapcal.report.schema import SCHEMA_VERSION, Decision, Findings, Headline
-from swapcal.report.schema import Group as GroupEntry
-from swapcal.report.schema import Quantity as QuantityEntry
-from swapcal.report.schema import Witness as WitnessEntry
+from swapcal.report.schema import (
+    SCHEMA_VERSION,
+    DecisionEntry,
+    Findings,
+    GroupEntry,
+    Headline,
+    QuantityEntry,
+    WitnessEntry,
+)
 from swapcal.version import __version__
 
 MOST_GROUPS = 100
@@ -77,13 +82,13 @@ def assemble(
     return complete
 
 
-def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[Decision]:
+def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[DecisionEntry]:
     """Return what acting on the predictions cost under each loss, and what the best rule per level would have saved."""
     rows = evidence.sums.kept()
     named = [loss if isinstance(loss, Loss) else Loss.parse(loss) for loss in losses]
     level = evidence.sums.tally.v[evidence.sums.levels.index(rows.p)]
     made = decision_rows(named, level, rows.y, rows.X, rows.copies * rows.weights)
-    return [Decision(**row) for row in made]
+    return [DecisionEntry(**row) for row in made]
 
 
 def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Headline:

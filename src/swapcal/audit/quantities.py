@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from swapcal import errors
-from swapcal.audit.design import Design, Residuals
+from swapcal.audit.design import FixedDesign, Residuals
 
 Against = Literal["linear", "linear4", "affine", "groups"]
 
@@ -25,7 +25,7 @@ CLASS_MEANINGS: dict[str, str] = {
 }
 """What each class is, for readers who have not met the theorems."""
 
-Measure = Callable[[Design, Residuals], Any]
+Measure = Callable[[FixedDesign, Residuals], Any]
 """The error of every draw, (B,)."""
 
 

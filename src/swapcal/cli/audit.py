@@ -22,10 +22,10 @@ from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
 from swapcal.tables.dialect import Dialect, InputError
-from swapcal.tables.kinds import Kind, floats, probabilities, timed, within
+from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
-from swapcal.tables.source import Part, Source, open_source
+from swapcal.tables.source import FilePart, Source, open_source
 
 FAILED, UNDECIDED = 1, 3
 
@@ -129,15 +129,15 @@ def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run,
     return found
 
 
-def _kinds(names: dict[str, Any]) -> dict[str, Kind]:
+def _kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
     """Return what each column is read as; numbers that are also groups stay numbers."""
-    kinds = dict.fromkeys(names["groups"], Kind.text) | dict.fromkeys(names["features"], Kind.any)
-    kinds |= {names["time"]: Kind.time} if names["time"] else {}
-    kinds |= {name: Kind.number for name in (names["weights"], *(names["issued"] or ())) if name}
-    return {**kinds, names["target"]: Kind.raw, names["prob"]: Kind.number}
+    kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
+    kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
+    kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
+    return {**kinds, names["target"]: ReadAs.raw, names["prob"]: ReadAs.number}
 
 
-def _checked(part: Part, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
+def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
     table, first = part.table, part.first
     found = checked_outcomes(table[names["target"]], names["target"], first, positive)
