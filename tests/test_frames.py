@@ -157,3 +157,14 @@ def test_an_audit_keeps_texts_that_read_like_names_of_ours_apart():
     groups = {row.name: row.n for row in audit.group_table()}
     assert groups["town = (missing)"] == groups['town = "(missing)"'] == 1
     assert groups['town = "(other)"'] == 2
+
+
+def test_texts_of_pandas_are_what_python_finds():
+    pandas = pytest.importorskip("pandas")
+    texts = ["b", None, "a", "b", float("nan"), "(missing)"] * 30
+    for values in (texts, [*texts, 7, True]):  # narwhals calls both text, by their first rows
+        found, expected = Table(pandas.DataFrame({"c": values})).categories("c"), categories(values)
+        assert found.names == expected.names
+        np.testing.assert_array_equal(found.codes, expected.codes)
+    with pytest.raises(ValueError, match=r"column 'c': given .* in row 181, a lone surrogate"):
+        Table(pandas.DataFrame({"c": [*texts, "\ud800"]})).categories("c")
