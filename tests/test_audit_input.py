@@ -1,9 +1,12 @@
 """Bad input: a clear error that leaves the audit as it was, or a well-defined answer."""
 
+import datetime
+
 import numpy as np
 import pytest
 
 from swapcal import Audit
+from swapcal.audit.batch import Batch
 from swapcal.kernels.logloss import FLOOR
 
 GOOD = {"p": [0.2, 0.8], "y": [0, 1]}
@@ -32,7 +35,8 @@ GOOD = {"p": [0.2, 0.8], "y": [0, 1]}
             {"low": [0.1, 0.2], "high": [0.2, 3], "weight": [0, 1]},
             r"high: given 3.0 at row 2, expected",
         ),
-        ({"time": [1.0, np.nan]}, "time: given nan at row 2, expected finite numbers"),
+        ({"time": [1.0, np.nan]}, "time: given a missing value at row 2, expected known times"),
+        ({"time": ["2020", "later"]}, "time: given 'later' in row 2, expected a number or an ISO date or time"),
         ({"time": np.array(["2020-01-01", "NaT"], dtype="datetime64[D]")}, "missing value at row 2"),
         ({"levels": 0}, "levels: given 0, expected at least 1"),
         ({"levels": [0.0, 0.5]}, "increasing edges from 0 to 1"),
@@ -45,7 +49,7 @@ def test_rejected_with_what_was_given_and_where(change, message):
         Audit(**{**GOOD, **change})
 
 
-@pytest.mark.parametrize("change", [{"p": ["a", "b"]}, {"time": ["soon", "later"]}, {"y": [None, {}]}])
+@pytest.mark.parametrize("change", [{"p": ["a", "b"]}, {"y": [None, {}]}])
 def test_wrong_types_are_type_errors(change):
     with pytest.raises(TypeError, match="expected numbers"):
         Audit(**{**GOOD, **change})
@@ -177,5 +181,26 @@ def test_features_are_checked():
         Audit.from_features([0.5], [1], np.zeros(2))
     with pytest.raises(ValueError, match="names: given 1, expected one for each of 2 features"):
         Audit.from_features([0.5], [1], np.zeros((1, 2)), names=["a"])
-    with pytest.raises(ValueError, match="columns must be equally long"):
+    with pytest.raises(ValueError, match="columns: given lengths a: 1, b: 2, expected one length"):
         Audit.from_features([0.5], [1], {"a": [1], "b": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        ["1970-01-02", "1970-01-02T12:00+01:00", "1970-02"],
+        np.array(["1970-01-02", "1970-01-02T11:00", "1970-02"], "datetime64[m]"),
+        [datetime.date(1970, 1, 2), datetime.datetime(1970, 1, 2, 11, tzinfo=datetime.UTC), datetime.date(1970, 2, 1)],
+    ],
+    ids=["text", "numpy", "objects"],
+)
+def test_times_are_read_by_the_one_clock(time):
+    batch = Batch.check([0.5] * 3, [0, 1, 1], time=time)
+    assert batch.dated
+    assert batch.time.tolist() == [86400.0, 86400.0 + 11 * 3600, 31 * 86400.0]
+
+
+def test_numbers_among_objects_are_no_dates():
+    batch = Batch.check([0.5] * 2, [0, 1], time=np.array([7, 8.5], object))
+    assert not batch.dated
+    assert batch.time.tolist() == [7.0, 8.5]

@@ -5,7 +5,8 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit import words
-from swapcal.audit.findings import _true_terms
+from swapcal.audit.findings import _true_terms, plain
+from swapcal.report import render
 
 ROWS = 20_000
 SIGNS = pytest.mark.parametrize("sign", [1, -1], ids=["more", "less"])
@@ -150,3 +151,37 @@ def test_the_outcome_is_no_group_of_its_own():
         Audit.from_frame(frame, prob="p", target="y", groups=["y"])
     with pytest.raises(ValueError, match="column 'p': given as prediction and as outcome"):
         Audit.from_frame(frame, prob="p", target="p")
+
+
+def test_what_chance_explains_is_not_told_as_a_fact():
+    rng = np.random.default_rng(0)
+    p, town, age = rng.random(3000), rng.choice(["Bari", "Rome"], 3000), rng.normal(40, 10, 3000)
+    found = Audit.from_features(p, drawn(p, seed=5), {"town": town, "age": age}).to_dict()
+    assert found["headline"]["verdict"] == "no error found"
+    for witness in found["witnesses"]:
+        assert "by chance" in witness["sentence"], witness["sentence"]
+    assert "No error here is beyond chance; these come nearest to one." in render(found)
+
+
+def test_errors_beyond_chance_are_told_as_facts():
+    p = np.full(3000, 0.5)
+    found = Audit(p, drawn(p + 0.2)).to_dict()
+    assert "by chance" not in found["witnesses"][0]["sentence"]
+    assert "No error here is beyond chance" not in render(found)
+
+
+def test_undecided_says_where_the_far_end_comes_from():
+    rng = np.random.default_rng(0)
+    p, busy = rng.choice([0.2, 0.5], 200_000, p=[0.98, 0.02]), rng.random(200_000)
+    audit = Audit.from_features(p, drawn(p + 0.003 + 0.05 * (p == 0.5), seed=5), {"busy": busy})
+    verdict, detail = audit.verdict(0.04), audit.to_dict(tolerance=0.04)["headline"]["detail"]
+    assert verdict.word == "undecided"
+    widest = audit.evidence.widest(0.04)
+    assert max(-widest.low, widest.high) == verdict.high
+    assert f"It may reach {words.points(verdict.high)} where the prediction is 0.5 (" in detail
+
+
+def test_nothing_is_minus_zero():
+    p = np.repeat([0.0, 1.0], 50)
+    assert "-0.0," not in Audit(p, p, groups=np.tile(["a", "b"], 50)).to_json()
+    assert str(plain({"gap": np.float64(-0.0)})) == "{'gap': 0.0}"

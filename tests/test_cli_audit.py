@@ -16,7 +16,7 @@ from swapcal import Audit  # noqa: E402
 from swapcal.cli import audit as command  # noqa: E402
 from swapcal.report import validate  # noqa: E402
 from swapcal.tables import parquet  # noqa: E402
-from swapcal.tables.kinds import Kind  # noqa: E402
+from swapcal.tables.kinds import ReadAs  # noqa: E402
 from swapcal.tables.source import open_source  # noqa: E402
 
 ROWS = 6000
@@ -168,7 +168,7 @@ def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
     papq.write_table(pa.table(columns), tmp_path / "long.parquet", row_group_size=20_000, use_dictionary=False)
     before, seen, most = pa.total_allocated_bytes(), 0, 0
     with open_source(str(tmp_path / "long.parquet")) as source:
-        for part in source.parts(dict.fromkeys(["p", "y", "a", "b"], Kind.number)):
+        for part in source.parts(dict.fromkeys(["p", "y", "a", "b"], ReadAs.number)):
             seen += len(part.table)
             most = max(most, pa.total_allocated_bytes() - before)
     assert seen == rows
@@ -194,3 +194,21 @@ def test_the_state_may_not_replace_what_is_read(files, tmp_path):
     before = state.read_bytes()
     assert run(files / "data.csv", *NAMED, "--features", "age", "--state", state, "--like", state).exit_code == 2
     assert state.read_bytes() == before
+
+
+def test_the_terminal_explains_its_table(files):
+    found = run(files / "data.csv", *NAMED, "--features", "age", "--groups", "shift").stdout
+    said = " ".join(found.split())
+    for name in ("SMCal_2", "MCal_1", "SReg", "SOmni", "Cal_1", "F_1^lin", "F_4^lin", "F_res^aff", "constant"):
+        assert f"{name}: " in said, name
+    assert "By chance: mean and 95 % band if every prediction were exactly right" in said
+    assert "Nearest to an error" not in said
+
+
+def test_findings_within_chance_are_announced_as_such(tmp_path):
+    rng = np.random.default_rng(3)
+    p = rng.random(2000).round(3)
+    pacsv.write_csv(pa.table({"p": p, "y": (rng.random(2000) < p).astype(int)}), tmp_path / "true.csv")
+    found = run(tmp_path / "true.csv", *NAMED).stdout
+    assert found.startswith("no error found")
+    assert "Nearest to an error:" in found

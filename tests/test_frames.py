@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
+from swapcal.features.frozen import Frozen
 from swapcal.tables.table import Table, UnknownColumnError, categories, is_table
 from swapcal.tables.values import MISSING
 
@@ -63,7 +64,7 @@ def test_columns_are_the_same_everywhere(name):
     assert table.categories("city").names == [MISSING, "Bari", "Rome"]
     assert table.categories("city").codes.tolist() == [2, 0, 1, 2]
     assert [table.is_numeric(c) for c in DATA] == [True, True, True, False, False]
-    with pytest.raises(TypeError, match="column 'city' must hold numbers"):
+    with pytest.raises(TypeError, match=r"column 'city': given .*, expected numbers"):
         table.numbers("city")
     with pytest.raises(UnknownColumnError, match="no column 'agee'; did you mean 'age'"):
         table.numbers("agee")
@@ -87,16 +88,16 @@ def test_mapping_of_columns():
     assert table.is_numeric("a")
     assert not table.is_numeric("b")
     assert table.categories("b").names == [MISSING, "x"]
-    with pytest.raises(TypeError, match="column 'b' must hold numbers"):
+    with pytest.raises(TypeError, match="column 'b': given object, expected numbers"):
         table.numbers("b")
-    with pytest.raises(ValueError, match="equally long, got a: 1, b: 2"):
+    with pytest.raises(ValueError, match="columns: given lengths a: 1, b: 2, expected one length"):
         Table({"a": [1], "b": [1, 2]})
     assert len(Table({})) == 0
 
 
 def test_what_is_no_table_is_refused():
     assert not is_table(3)
-    with pytest.raises(TypeError, match=r"expected a pandas, polars or pyarrow table.*got int"):
+    with pytest.raises(TypeError, match="table: given int, expected a pandas, polars or pyarrow table"):
         Table(3)
 
 
@@ -129,3 +130,41 @@ def test_numbers_truth_values_and_times_as_categories():
     assert categories(np.float32([0.1, 2])).names == ["0.1", "2"]
     with pytest.raises(TypeError, match="column 'group': given list in row 2, expected a number, text"):
         categories(np.array([1, [2]], dtype=object))
+
+
+def test_text_that_reads_like_a_missing_value_is_a_category_of_its_own():
+    texts = ["(missing)", None, "(other)", '"(missing)"', "Rome"]
+    found = categories(texts)
+    assert len(set(found.names)) == 5
+    assert found.names[found.codes[1]] == MISSING
+    assert [found.names[code] for code in found.codes[[0, 2]]] == ['"(missing)"', '"(other)"']
+    assert categories(found.values).names == found.names  # naming what was named changes nothing
+
+
+@pytest.mark.parametrize("rows", [1, 500], ids=["looked up one by one", "factorised"])
+def test_frozen_categories_tell_texts_from_missing_values(rows):
+    column = Frozen.learn(Table({"town": ["(missing)", None, "Rome"] * 9}), columns=["town"]).columns[0]
+    codes = {text: column.codes(Table({"town": np.array([text] * rows, object)}))[0] for text in ("(missing)", None)}
+    assert codes["(missing)"] != codes[None]
+    assert min(codes.values()) >= 0
+
+
+def test_an_audit_keeps_texts_that_read_like_names_of_ours_apart():
+    town = ["(missing)", None, *(f"town {k:02}" for k in range(40)), "(other)", "(other)"]
+    audit = Audit.from_features(np.full(len(town), 0.5), np.arange(len(town)) % 2, {"town": town})
+    names = [coordinate.name for coordinate in audit.coordinates]
+    assert len(set(names)) == len(names)
+    groups = {row.name: row.n for row in audit.group_table()}
+    assert groups["town = (missing)"] == groups['town = "(missing)"'] == 1
+    assert groups['town = "(other)"'] == 2
+
+
+def test_texts_of_pandas_are_what_python_finds():
+    pandas = pytest.importorskip("pandas")
+    texts = ["b", None, "a", "b", float("nan"), "(missing)"] * 30
+    for values in (texts, [*texts, 7, True]):  # narwhals calls both text, by their first rows
+        found, expected = Table(pandas.DataFrame({"c": values})).categories("c"), categories(values)
+        assert found.names == expected.names
+        np.testing.assert_array_equal(found.codes, expected.codes)
+    with pytest.raises(ValueError, match=r"column 'c': given .* in row 181, a lone surrogate"):
+        Table(pandas.DataFrame({"c": [*texts, "\ud800"]})).categories("c")

@@ -1,6 +1,5 @@
 """Batch: one lot of rows, checked once, ready to be added."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.tables.categories import Categories
+from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.table import Table, categories, is_table
 
 NORM_SLACK = 1e-9
@@ -172,20 +172,11 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     """Return times as numbers (dates as seconds since 1970) and whether they were dates."""
     if values is None:
         return None, False
-    array = np.asarray(values)
-    dated = array.dtype.kind not in "iufb"
-    if dated:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # times with a zone become UTC, as they should
-                stamps = array.astype("datetime64[us]")
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"time: given {array.dtype} ({error}), expected numbers or ISO dates") from error
-        if np.isnat(stamps).any():
-            row = int(np.flatnonzero(np.isnat(stamps))[0])
-            raise ValueError(f"time: given a missing value at row {row + 1}, expected known times")
-        array = stamps.astype(np.int64) / 1e6
-    return vector("time", array, rows), dated
+    found = as_times("time", values)
+    lost = np.flatnonzero(np.isnan(found))
+    if lost.size:
+        raise ValueError(f"time: given a missing value at row {lost[0] + 1}, expected known times")
+    return vector("time", found, rows), are_dates(values)
 
 
 def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from swapcal.arrays import Array
-from swapcal.audit.sample import Rows
+from swapcal.audit.sample import KeptRows
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
 from swapcal.report.schema import CurvePoint, Level, Period
@@ -52,7 +52,7 @@ def curve_within(table: Array) -> list[CurvePoint]:
     return _points(used[:, kernel.PREDICTED] / used[:, kernel.MASS], used)
 
 
-def curve_along(score: Array, rows: Rows) -> list[CurvePoint]:
+def curve_along(score: Array, rows: KeptRows) -> list[CurvePoint]:
     """Prediction and frequency in bins of equal weight along a score."""
     if not len(score):
         return []
@@ -75,7 +75,7 @@ def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
     return [{**point, "score": float(at)} for point, at in zip(curve, middle, strict=True)]
 
 
-def _binned(bins: NDArray[np.int32], rows: Rows, score: Array) -> tuple[Array, Array]:
+def _binned(bins: NDArray[np.int32], rows: KeptRows, score: Array) -> tuple[Array, Array]:
     mass = rows.copies * rows.weights
     sums = np.zeros((SCORE_BINS, kernel.SCALARS))
     columns = {

@@ -23,7 +23,7 @@ class Residuals(NamedTuple):
         return 2.0 * self.g[..., 0]
 
 
-class Design(NamedTuple):
+class FixedDesign(NamedTuple):
     """Masses, mean predictions and covariances per level, and the distribution of every group's residual sum.
 
     No outcome enters, except the spread of fractional ones: `H` and `group_variance` are those of coins with the
@@ -47,13 +47,13 @@ class Design(NamedTuple):
         """Names of all groups, column by column."""
         return [f"{name} = {category}" for name, found, _ in self.columns for category in found]
 
-    def without_groups(self) -> "Design":
+    def without_groups(self) -> "FixedDesign":
         """Return the design for measures that look at contexts only: cheaper to simulate."""
         none = slice(0, 0)
         return self._replace(group_variance=self.group_variance[:, none], columns=(), groups=self.groups.narrow(none))
 
 
-def observe(tally: Tally) -> tuple[Design, Residuals, Array]:
+def observe(tally: Tally) -> tuple[FixedDesign, Residuals, Array]:
     """Split a tally into its design, its observed residuals (B = 1) and the group table (L, K, SCALARS)."""
     columns, tables, start = [], [np.zeros((len(tally.levels), 0, kernel.SCALARS))], 0
     for name, found, table in tally.columns():
@@ -62,7 +62,7 @@ def observe(tally: Tally) -> tuple[Design, Residuals, Array]:
         start += len(found)
     groups = np.concatenate(tables, axis=1)
     spread, fractional = dispersion(tally.table), tally.table[:, kernel.FRACTIONAL] > 0
-    design = Design(
+    design = FixedDesign(
         tally.n,
         tally.v,
         tally.G,

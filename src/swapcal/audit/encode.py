@@ -13,6 +13,7 @@ from swapcal.features.frozen import Frozen
 from swapcal.features.number import Number
 from swapcal.kernels.tally import fill
 from swapcal.tables.table import Table
+from swapcal.tables.values import OTHER
 
 SPREAD = 3.0
 """Numeric features are clipped this many standard deviations from their mean: that bounds the norm."""
@@ -69,7 +70,7 @@ class Encoder:
 
     def _meanings(self, column: Number | Category) -> list[Coordinate]:
         if isinstance(column, Category):
-            return [Coordinate(label, self.share, 0.0, None) for label in column.labels(other="= (other)")]
+            return [Coordinate(label, self.share, 0.0, None) for label in column.labels(other=f"= {OTHER}")]
         name = str(column.name)
         numeric = Coordinate(name, self._factor(column), column.centre, f"per unit of {name}")
         return [numeric, *([Coordinate(f"{name} missing", self.share, 0.0, None)] if column.missing else [])]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array
 from swapcal.audit.cautions import cautions
 from swapcal.audit.cells import dispersion
-from swapcal.audit.design import Design, observe
+from swapcal.audit.design import FixedDesign, observe
 from swapcal.audit.finding import Finding
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.null import Noise, compare, simulate
@@ -71,6 +71,12 @@ class Evidence:
         place = self.sizes.largest()
         found += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
         return max(found, key=lambda one: max(one.low, -one.high), default=None)
+
+    def widest(self, tolerance: float) -> Finding:
+        """Return where the error may be as large as the far end of the verdict's interval."""
+        index, function = self.sizes.widest(tolerance)
+        cells = [*self._contradictions(), self._finding(self.sizes.window(index), function)]
+        return max(cells, key=lambda one: max(-one.low, one.high))
 
     def verdict(self, tolerance: float) -> Verdict:
         """Return what the audit concludes: beyond chance or not, how large, and whether that is tolerable."""
@@ -151,7 +157,7 @@ class Evidence:
         }
         return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
 
-    def _simulate(self, measures: dict[str, Measure], draws: int, design: Design) -> dict[str, Array]:
+    def _simulate(self, measures: dict[str, Measure], draws: int, design: FixedDesign) -> dict[str, Array]:
         rows = self.sums.kept() if self.sums.sample.complete else None
         return simulate(design, measures, draws, self.seed, rows, self.sums.levels)
 

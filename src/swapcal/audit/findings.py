@@ -22,10 +22,15 @@ from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.logloss import FLOOR
 from swapcal.losses import Loss, decision_rows
-from swapcal.report.schema import SCHEMA_VERSION, Decision, Findings, Headline
-from swapcal.report.schema import Group as GroupEntry
-from swapcal.report.schema import Quantity as QuantityEntry
-from swapcal.report.schema import Witness as WitnessEntry
+from swapcal.report.schema import (
+    SCHEMA_VERSION,
+    DecisionEntry,
+    Findings,
+    GroupEntry,
+    Headline,
+    QuantityEntry,
+    WitnessEntry,
+)
 from swapcal.version import __version__
 
 MOST_GROUPS = 100
@@ -77,13 +82,13 @@ def assemble(
     return complete
 
 
-def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[Decision]:
+def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[DecisionEntry]:
     """Return what acting on the predictions cost under each loss, and what the best rule per level would have saved."""
     rows = evidence.sums.kept()
     named = [loss if isinstance(loss, Loss) else Loss.parse(loss) for loss in losses]
     level = evidence.sums.tally.v[evidence.sums.levels.index(rows.p)]
     made = decision_rows(named, level, rows.y, rows.X, rows.copies * rows.weights)
-    return [Decision(**row) for row in made]
+    return [DecisionEntry(**row) for row in made]
 
 
 def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Headline:
@@ -94,7 +99,9 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Head
         "sentence": words.headline(
             verdict, first, first is not None and _whole(evidence, first), evidence.sums.n, evidence.sums.unit
         ),
-        "detail": words.size(verdict, _elsewhere(evidence, first), scores.ece(evidence.sums)),
+        "detail": words.size(
+            verdict, _elsewhere(evidence, first), _widest(evidence, verdict), scores.ece(evidence.sums)
+        ),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
         "p_value": verdict.p_value,
@@ -303,14 +310,16 @@ def notes(evidence: Evidence) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value with numpy scalars as Python's and non-finite numbers as None."""
+    """Return the value with numpy scalars as Python's, non-finite numbers as None, and minus zero as zero."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None
+    return value
 
 
 def _whole(evidence: Evidence, found: Finding) -> bool:
@@ -371,8 +380,12 @@ def _group_likenesses(evidence: Evidence, name: str) -> Any:
 def _direction_witnesses(evidence: Evidence) -> list[WitnessEntry]:
     if len(evidence.sums.coordinates) == 1:
         return []
-    found = [_witness(evidence, "smcal", 2), _witness(evidence, "mcal", 2), _witness(evidence, "sreg")]
-    return [_direction_witness(evidence, witness) for witness in found if witness.value > 0]
+    found = [(name, _witness(evidence, name)) for name in ("smcal", "mcal", "sreg")]
+    return [
+        _direction_witness(evidence, witness, evidence.noise(name, 2).p_value)
+        for name, witness in found
+        if witness.value > 0
+    ]
 
 
 def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
@@ -395,9 +408,10 @@ def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
             "n": mass,
             "share": 1.0,
             "resembles": _group_likenesses(evidence, name),
-            "sentence": (
+            "sentence": words.hedged(
                 f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
-                f"{words.points(gap)} {words.more(gap)} often than predicted on average."
+                f"{words.points(gap)} {words.more(gap)} often than predicted on average.",
+                evidence.noise("mcal", 2, "groups").p_value,
             ),
             "curve": curves.curve_within(sums),
             "group": name,
@@ -406,7 +420,7 @@ def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
     ]
 
 
-def _direction_witness(evidence: Evidence, witness: Witness) -> WitnessEntry:
+def _direction_witness(evidence: Evidence, witness: Witness, p_value: float) -> WitnessEntry:
     level = witness.worst
     pooled = witness.quantity.startswith("MCal")
     rows = evidence.sums.kept(None if pooled else [level])
@@ -424,7 +438,9 @@ def _direction_witness(evidence: Evidence, witness: Witness) -> WitnessEntry:
         "n": float(evidence.sums.n if pooled else witness.n[level]),
         "share": share,
         "resembles": likenesses(score, rows, evidence.design),
-        "sentence": words.direction(witness, _true_terms(evidence, witness), pooled, evidence.sums.unit),
+        "sentence": words.hedged(
+            words.direction(witness, _true_terms(evidence, witness), pooled, evidence.sums.unit), p_value
+        ),
         "curve": curves.curve_along(score, rows),
     }
 
@@ -434,9 +450,19 @@ def _elsewhere(evidence: Evidence, first: Finding | None) -> str:
     largest = evidence.largest()
     if largest is None or (first is not None and largest[:3] == first[:3]):
         return ""
-    if not largest.is_group:
-        return f", along {largest.name} ({largest.n:,.0f} {evidence.sums.unit})"
-    return f", {words.where(largest, _whole(evidence, largest))} ({largest.n:,.0f} {evidence.sums.unit})"
+    return f", {_place(evidence, largest)}"
+
+
+def _widest(evidence: Evidence, verdict: Verdict) -> str:
+    """Say where the error may be largest, if that leaves the verdict undecided."""
+    if verdict.word != "undecided" or not verdict.beyond:
+        return ""
+    return _place(evidence, evidence.widest(verdict.tolerance))
+
+
+def _place(evidence: Evidence, found: Finding) -> str:
+    place, rows = words.where(found, _whole(evidence, found)), f"({found.n:,.0f} {evidence.sums.unit})"
+    return f"{place} {rows}" if found.is_group else f"along {found.name}, {place} {rows}"
 
 
 def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.audit.design import Design
-from swapcal.audit.sample import Rows, hash_names
+from swapcal.audit.design import FixedDesign
+from swapcal.audit.sample import KeptRows, hash_names
 from swapcal.report.schema import Resemblance
 
 LEAST_CORRELATION = 0.15
@@ -21,7 +21,7 @@ class Likeness(NamedTuple):
     correlation: float
 
 
-def likenesses(score: Array, rows: Rows, design: Design, most: int = 3) -> list[Resemblance]:
+def likenesses(score: Array, rows: KeptRows, design: FixedDesign, most: int = 3) -> list[Resemblance]:
     """Return the groups whose indicators correlate most with a score on the given rows."""
     mass = rows.copies * rows.weights
     total = mass.sum()

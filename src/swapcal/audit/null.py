@@ -11,10 +11,10 @@ from scipy.stats import norm
 
 from swapcal.arrays import Array
 from swapcal.audit.cells import Cells
-from swapcal.audit.design import Design, Residuals
+from swapcal.audit.design import FixedDesign, Residuals
 from swapcal.audit.levels import Levels
 from swapcal.audit.quantities import Measure
-from swapcal.audit.sample import Rows, hash_names
+from swapcal.audit.sample import KeptRows, hash_names
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -65,7 +65,7 @@ def compare(value: float, null: Array) -> Noise:
 
 
 def simulate(
-    design: Design, measures: Mapping[str, Measure], draws: int, seed: int, rows: Rows | None, levels: Levels
+    design: FixedDesign, measures: Mapping[str, Measure], draws: int, seed: int, rows: KeptRows | None, levels: Levels
 ) -> dict[str, Array]:
     """Return each measure's value on every draw.
 
@@ -84,7 +84,7 @@ def simulate(
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def describe(design: Design, by_row: bool) -> str:
+def describe(design: FixedDesign, by_row: bool) -> str:
     """Say how the null is simulated."""
     coins = "outcomes redrawn row by row" if by_row else "residual sums redrawn, binomial for groups, else Gaussian"
     flips = "signs of residuals flipped" if by_row else "spread as observed"
@@ -101,7 +101,7 @@ def _chunks(draws: int, entries: int) -> Iterator[int]:
         yield min(size, draws - start)
 
 
-def _summed(design: Design, draws: int, rng: np.random.Generator) -> Iterator[Residuals]:
+def _summed(design: FixedDesign, draws: int, rng: np.random.Generator) -> Iterator[Residuals]:
     slope, root = _given_total(design)
     groups, whole = design.groups.thresholds(), design.whole.thresholds()
     levels, d = slope.shape
@@ -115,7 +115,7 @@ def _summed(design: Design, draws: int, rng: np.random.Generator) -> Iterator[Re
         yield Residuals(g, S)
 
 
-def _given_total(design: Design) -> tuple[Array, Array]:
+def _given_total(design: FixedDesign) -> tuple[Array, Array]:
     """Return the regression of g on each level's total, (L, d), and a root of the covariance left, (L, d, d)."""
     first = design.H[:, :, 0]
     constant = first[:, :1]
@@ -142,7 +142,7 @@ def _liveliness(whole: Cells, total: Array) -> Array:
     return np.sqrt(np.where(known, variance, 1.0))
 
 
-def _share_total(design: Design, S: Array) -> Array:
+def _share_total(design: FixedDesign, S: Array) -> Array:
     """Return each level's total (B, L) by the column with most groups; shift the others' sums to it, in place."""
     finest = max((where for _, _, where in design.columns), key=lambda where: where.stop - where.start)
     total: Array = S[:, :, finest].sum(axis=2)
@@ -154,7 +154,9 @@ def _share_total(design: Design, S: Array) -> Array:
     return total
 
 
-def _redrawn(design: Design, draws: int, rng: np.random.Generator, rows: Rows, levels: Levels) -> Iterator[Residuals]:
+def _redrawn(
+    design: FixedDesign, draws: int, rng: np.random.Generator, rows: KeptRows, levels: Levels
+) -> Iterator[Residuals]:
     level = levels.index(rows.p)
     rows = rows.take(np.argsort(level, kind="stable"))
     level = np.sort(level)
@@ -171,7 +173,7 @@ def _redrawn(design: Design, draws: int, rng: np.random.Generator, rows: Rows, l
         yield Residuals(g, S)
 
 
-def _residuals(size: int, rng: np.random.Generator, rows: Rows, flipped: Array) -> Array:
+def _residuals(size: int, rng: np.random.Generator, rows: KeptRows, flipped: Array) -> Array:
     """Redraw α(y − p) of every row: a coin's where `flipped` (rows,) is not a number, else ± that."""
     copies = rows.copies.astype(np.int64)
     coin = np.isnan(flipped)
@@ -184,7 +186,7 @@ def _residuals(size: int, rng: np.random.Generator, rows: Rows, flipped: Array) 
     return (ones - copies * chance) * step
 
 
-def _flipped(design: Design, rows: Rows, level: NDArray[np.int32]) -> Array:
+def _flipped(design: FixedDesign, rows: KeptRows, level: NDArray[np.int32]) -> Array:
     """Return the residual α(y − p) of rows whose sign is to be flipped, not a number for coins.
 
     Where a level's squared residuals add up to more than outcomes with mean p allow, they are scaled down to that.
@@ -198,7 +200,7 @@ def _flipped(design: Design, rows: Rows, level: NDArray[np.int32]) -> Array:
     return np.where(uncertain, factor[level] * residual, np.nan)
 
 
-def _members(design: Design, rows: Rows, level: NDArray[np.int32]) -> csr_matrix:
+def _members(design: FixedDesign, rows: KeptRows, level: NDArray[np.int32]) -> csr_matrix:
     """Sparse (L·K, rows) indicator of level and group."""
     total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from swapcal import errors
-from swapcal.audit.design import Design, Residuals
+from swapcal.audit.design import FixedDesign, Residuals
 
 Against = Literal["linear", "linear4", "affine", "groups"]
 
@@ -17,7 +17,15 @@ CLASSES: dict[str, str] = {
 }
 """How each class is written in the theorems."""
 
-Measure = Callable[[Design, Residuals], Any]
+CLASS_MEANINGS: dict[str, str] = {
+    "F_1^lin": "Linear functions of the features, between −1 and 1.",
+    "F_4^lin": "Linear functions of the features, between −2 and 2.",
+    "F_res^aff": "Linear functions of the features, between 0 and 1.",
+    "constant": "One function: 1 for every row.",
+}
+"""What each class is, for readers who have not met the theorems."""
+
+Measure = Callable[[FixedDesign, Residuals], Any]
 """The error of every draw, (B,)."""
 
 

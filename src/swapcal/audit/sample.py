@@ -18,7 +18,7 @@ MOST_ROWS = 1 << 16
 """A sample keeps at most this many distinct rows and about `ENTRIES` numbers."""
 
 
-class Rows(NamedTuple):
+class KeptRows(NamedTuple):
     """Distinct rows with how often each occurred; `labels[name]` holds hashed category names."""
 
     hashes: Hashes
@@ -29,10 +29,10 @@ class Rows(NamedTuple):
     X: Array
     labels: Mapping[str, Hashes]
 
-    def take(self, index: NDArray[np.intp]) -> "Rows":
+    def take(self, index: NDArray[np.intp]) -> "KeptRows":
         """Return some of the rows."""
         labels = {name: values[index] for name, values in self.labels.items()}
-        return Rows(
+        return KeptRows(
             self.hashes[index],
             self.copies[index],
             self.p[index],
@@ -52,7 +52,7 @@ class Sample:
 
     def __init__(self, d: int) -> None:
         self.capacity = int(np.clip(ENTRIES // (d + 4), 256, MOST_ROWS))
-        self.rows: Rows | None = None
+        self.rows: KeptRows | None = None
         self.complete = True
         self.sums = (0, 0)
 
@@ -61,7 +61,7 @@ class Sample:
         labels = {name: hash_names(c.names)[c.codes] for name, c in batch.groups.items()}
         hashes, sums = _hash_batch(batch, labels)
         self.sums = _wrap(self.sums, sums)
-        new = Rows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, labels)
+        new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, labels)
         if self.rows is not None and not self.complete:
             new = new.take(np.flatnonzero(hashes <= self.rows.hashes[-1]))
         self._keep(new)
@@ -89,7 +89,7 @@ class Sample:
         """Fingerprint of all rows, whatever their order and split."""
         return f"{self.sums[0]:016x}{self.sums[1]:016x}"
 
-    def _keep(self, new: Rows) -> None:
+    def _keep(self, new: KeptRows) -> None:
         rows = new if self.rows is None else _stacked(self.rows, new)
         _, first, place = np.unique(rows.hashes, return_index=True, return_inverse=True)
         copies: Array = np.bincount(place, weights=rows.copies, minlength=len(first)).astype(np.float64)
@@ -135,8 +135,8 @@ def _wrap(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     return (a[0] + b[0]) % 2**64, (a[1] + b[1]) % 2**64
 
 
-def _stacked(a: Rows, b: Rows) -> Rows:
-    return Rows(
+def _stacked(a: KeptRows, b: KeptRows) -> KeptRows:
+    return KeptRows(
         np.concatenate([a.hashes, b.hashes]),
         np.concatenate([a.copies, b.copies]),
         np.concatenate([a.p, b.p]),

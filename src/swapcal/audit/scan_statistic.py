@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
-from swapcal.audit.design import Design, Residuals
+from swapcal.audit.design import FixedDesign, Residuals
 from swapcal.kernels.tally import scan_maxima
 
 LEAST_VARIANCE = 10.0
@@ -39,7 +39,7 @@ class ScanStatistic:
     groups.
     """
 
-    def __init__(self, design: Design, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
+    def __init__(self, design: FixedDesign, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
         self.coordinates = coordinates
         self.windows = _windows(len(design.n))
         constant = self._sum(design.G[None, :, 0][:, :, coordinates])[0]
@@ -54,7 +54,7 @@ class ScanStatistic:
         variance = self._variance(mean, design, design.spread) if design.fractional.any() else coins
         self._root, self._penalty = _prices(variance, usable)
 
-    def _variance(self, mean: Array, design: Design, spread: Array) -> Array:
+    def _variance(self, mean: Array, design: FixedDesign, spread: Array) -> Array:
         """Variance of every cell if outcomes have `spread` (L,) times the variance of coins, (windows, functions)."""
         contexts = self._about(mean, spread[:, None, None] * design.H)
         return np.concatenate([contexts, self._sum((spread[:, None] * design.group_variance)[None])[0]], axis=1)
@@ -81,7 +81,7 @@ class ScanStatistic:
         z = self.sums(r) / self._root
         return np.where(np.isfinite(self._root), np.abs(z) - self._penalty, -np.inf), z
 
-    def measure(self, design: Design, r: Residuals) -> Array:
+    def measure(self, design: FixedDesign, r: Residuals) -> Array:
         """Largest score of every draw (0 if no cell is usable)."""
         del design
         best = np.empty(len(r.g))

@@ -76,6 +76,15 @@ class Window(NamedTuple):
         """Largest size of error inside the interval."""
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 
+    @property
+    def beyond(self) -> Flags:
+        """Which errors chance does not explain."""
+        return self.usable & (self.p_value <= ALPHA)
+
+    def spoken_for(self, tolerance: float) -> Flags:
+        """Tell which errors can be told from the tolerance or from chance."""
+        return self.beyond | (self.usable & (self.half <= tolerance))
+
 
 class Sizes:
     """All cells of a scan on observed residuals, window by window; the whole range comes last."""
@@ -142,11 +151,15 @@ class Sizes:
         """
         low, high = 0.0, float(min(1.0, self.window(-1).at_most[0]))
         for cells in self:
-            beyond = cells.usable & (cells.p_value <= ALPHA)
-            spoken_for = beyond | (cells.usable & (cells.half <= tolerance))
-            low = max(low, float(cells.surely[beyond].max(initial=0.0)))
-            high = max(high, float(cells.at_most[spoken_for].max(initial=0.0)))
+            low = max(low, float(cells.surely[cells.beyond].max(initial=0.0)))
+            high = max(high, float(cells.at_most[cells.spoken_for(tolerance)].max(initial=0.0)))
         return low, high
+
+    def widest(self, tolerance: float) -> tuple[int, int]:
+        """Return (window, function) of the cell whose interval reaches as far as that of the worst error."""
+        reach = [np.where(cells.spoken_for(tolerance), cells.at_most, 0.0) for cells in self]
+        index, function = np.unravel_index(int(np.argmax(reach)), (len(reach), len(reach[0])))
+        return int(index), int(function)
 
     def widest_gap(self, alpha: float) -> float:
         """Return the largest |gap| of a group and range of predictions whose p-value is at most `alpha`."""

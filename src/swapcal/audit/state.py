@@ -11,7 +11,7 @@ from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
-from swapcal.audit.sample import Rows, Sample
+from swapcal.audit.sample import KeptRows, Sample
 from swapcal.audit.sums import Sums
 from swapcal.audit.tallies import Groups, Tally
 from swapcal.audit.timeline import Span, Timeline
@@ -95,7 +95,7 @@ def _sample_of(arrays: Arrays, settings: Settings) -> Sample:
     """Return the rows kept as they were."""
     sample = Sample(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sample.labels.{k}"] for k, group in enumerate(settings["groups"])}
-    sample.rows = Rows(**{name: arrays[f"sample.{name}"] for name in KEPT}, labels=labels)
+    sample.rows = KeptRows(**{name: arrays[f"sample.{name}"] for name in KEPT}, labels=labels)
     sample.complete = settings["complete"]
     first, second = (int(part) for part in arrays["sample.sums"])
     sample.sums = (first, second)

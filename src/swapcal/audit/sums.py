@@ -10,7 +10,7 @@ from swapcal.audit.encode import Coordinate
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
-from swapcal.audit.sample import Rows, Sample
+from swapcal.audit.sample import KeptRows, Sample
 from swapcal.audit.tallies import Tally
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
@@ -154,7 +154,7 @@ class Sums:
         """Per-level sums with the issued probabilities as weights; the plain ones if none were given."""
         return self.issued or self.tally
 
-    def kept(self, levels: list[int] | None = None) -> Rows:
+    def kept(self, levels: list[int] | None = None) -> KeptRows:
         """Return the rows of the sample, or those of them at some levels."""
         rows = self.sample.rows
         assert rows is not None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from swapcal.audit.finding import Finding
-from swapcal.audit.verdict import Verdict
+from swapcal.audit.verdict import ALPHA, Verdict
 from swapcal.audit.witness import Term, Witness
 
 CONSTANT = "constant"
@@ -108,9 +108,27 @@ def error(found: Finding) -> str:
 
 
 def finding(found: Finding, whole: bool, unit: str = "rows") -> str:
-    """Say what a finding found; `whole` means that it spans all levels."""
+    """Say what a finding found; `whole` means that it spans all levels.
+
+    Examples
+    --------
+    >>> finding(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.6, True, -0.02, 0.18), whole=True)
+    'Where sex = f, outcomes happen 10.0 percentage points more often than predicted, as by chance (9 rows, p = 0.60).'
+    """
     place = where(found, whole)
-    return f"{place[0].upper()}{place[1:]}, {error(found)} ({found.n:,.0f} {unit}, {chance(found.p_value)})."
+    beyond = "" if found.p_value <= ALPHA else ", as by chance"
+    return f"{place[0].upper()}{place[1:]}, {error(found)}{beyond} ({found.n:,.0f} {unit}, {chance(found.p_value)})."
+
+
+def hedged(sentence: str, p_value: float) -> str:
+    """Say of an error that chance explains that it does.
+
+    Examples
+    --------
+    >>> hedged("Outcomes happen more often than predicted.", 0.4)
+    'Outcomes happen more often than predicted. As much error is usual by chance (p = 0.40).'
+    """
+    return sentence if p_value <= ALPHA else f"{sentence} As much error is usual by chance ({chance(p_value)})."
 
 
 def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float, unit: str = "rows") -> str:
@@ -122,7 +140,7 @@ def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float,
             "No error beyond chance was found, in any group, for any feature, at any range of predictions "
             f"({chance(verdict.p_value)})."
         )
-    if worst is not None and worst.p_value <= 0.05:
+    if worst is not None and worst.p_value <= ALPHA:
         near, far = sorted((abs(worst.low), abs(worst.high)))
         interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {total:,.0f} {unit}"
         said = f"{where(worst, whole)}, {error(worst)} ({interval})"
@@ -132,10 +150,11 @@ def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float,
     return f"The predictions are {start.get(verdict.word, 'wrong beyond chance')}: {said}."
 
 
-def size(verdict: Verdict, place: str, mean: float) -> str:
+def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:
     """Say how large the worst error is, against the tolerance, or what would have been noticed.
 
-    `place` says where the largest sure error is, empty if the headline has said it; `mean` is the ECE.
+    `place` says where the largest sure error is, empty if the headline has said it; `widest` where an error may be
+    largest, asked for where the data do not decide; `mean` is the ECE.
     """
     allowed = f"the tolerance of {points(verdict.tolerance)}"
     if verdict.word == "no error found" or (verdict.detectable is None and not verdict.beyond):
@@ -152,7 +171,8 @@ def size(verdict: Verdict, place: str, mean: float) -> str:
     }[verdict.word]
     size = f"at least {points(verdict.low)}" if verdict.word == "miscalibrated" else span(verdict.low, verdict.high)
     usual = f"On average over the levels the error is {points(mean)}, noise included."
-    return f"The worst error is {size} with 95 % confidence{place}: {how}. {usual}"
+    open_end = f" It may reach {points(verdict.high)} {widest}: more rows there would decide." if widest else ""
+    return f"The worst error is {size} with 95 % confidence{place}: {how}.{open_end} {usual}"
 
 
 def is_indicator(name: str) -> bool:

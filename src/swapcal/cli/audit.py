@@ -14,6 +14,7 @@ from rich.table import Table
 from swapcal.archive import put_text
 from swapcal.audit import Audit
 from swapcal.audit.audit import json_text
+from swapcal.audit.quantities import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
 from swapcal.cli.options import listed
@@ -21,10 +22,10 @@ from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
 from swapcal.tables.dialect import Dialect, InputError
-from swapcal.tables.kinds import Kind, floats, probabilities, timed, within
+from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
-from swapcal.tables.source import Part, Source, open_source
+from swapcal.tables.source import FilePart, Source, open_source
 
 FAILED, UNDECIDED = 1, 3
 
@@ -128,15 +129,15 @@ def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run,
     return found
 
 
-def _kinds(names: dict[str, Any]) -> dict[str, Kind]:
+def _kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
     """Return what each column is read as; numbers that are also groups stay numbers."""
-    kinds = dict.fromkeys(names["groups"], Kind.text) | dict.fromkeys(names["features"], Kind.any)
-    kinds |= {names["time"]: Kind.time} if names["time"] else {}
-    kinds |= {name: Kind.number for name in (names["weights"], *(names["issued"] or ())) if name}
-    return {**kinds, names["target"]: Kind.raw, names["prob"]: Kind.number}
+    kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
+    kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
+    kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
+    return {**kinds, names["target"]: ReadAs.raw, names["prob"]: ReadAs.number}
 
 
-def _checked(part: Part, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
+def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
     table, first = part.table, part.first
     found = checked_outcomes(table[names["target"]], names["target"], first, positive)
@@ -169,15 +170,27 @@ def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | No
 
 def _show(findings: Findings, console: Console) -> None:
     show_headline(findings, console)
-    for witness in (findings.get("witnesses") or [])[:5]:
-        if witness.get("p_value") is not None:
-            console.print(f"  {witness['sentence']}", markup=False, highlight=False)
-    table = Table("quantity", "against", "value", "by chance", "95 % band", "p")
-    for entry in findings.get("quantities") or []:
+    tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
+    if tested and not findings["headline"]["beyond_chance"]:
+        console.print("Nearest to an error:")
+    for witness in tested:
+        console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+    quantities = findings.get("quantities") or []
+    table = Table("error", "against", "value", "by chance", "95 % by chance", "p")
+    for entry in quantities:
         band = f"{_number(entry['null_low'])} to {_number(entry['null_high'])}"
         cells = [_number(entry[key]) for key in ("value", "null_mean")]
         table.add_row(entry["name"], entry["against"], *cells, band, _number(entry["p_value"]))
     console.print(table)
+    console.print(
+        "Sums over the rows. By chance: mean and 95 % band if every prediction were exactly right; "
+        "p: how often chance alone gives as much."
+    )
+    meanings = {entry["name"]: entry["meaning"] for entry in quantities}
+    used = {entry["against"] for entry in quantities}
+    classes = {name: meaning for name, meaning in CLASS_MEANINGS.items() if name in used}
+    for name, meaning in (meanings | classes).items():
+        console.print(f"  {name}: {meaning}", markup=False, highlight=False)
 
 
 def show_headline(findings: Findings, console: Console) -> None:

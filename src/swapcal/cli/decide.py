@@ -17,10 +17,10 @@ from swapcal.cli.running import Run, running
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
-from swapcal.tables.kinds import Kind, floats, probabilities
+from swapcal.tables.kinds import ReadAs, floats, probabilities
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
-from swapcal.tables.source import Part, Source, open_source
+from swapcal.tables.source import FilePart, Source, open_source
 
 
 def decide(
@@ -67,11 +67,11 @@ class Columns:
     keep: tuple[str, ...]
     positive: str | None = None
 
-    def kinds(self, specifications: list[Specification]) -> dict[str, Kind]:
+    def kinds(self, specifications: list[Specification]) -> dict[str, ReadAs]:
         """Return what each column is read as."""
         referred = [name for specification in specifications for name in specification.columns]
-        raw = dict.fromkeys([*self.keep, *([self.target] if self.target else [])], Kind.raw)
-        return {**raw, **dict.fromkeys([*referred, self.prob], Kind.number)}
+        raw = dict.fromkeys([*self.keep, *([self.target] if self.target else [])], ReadAs.raw)
+        return {**raw, **dict.fromkeys([*referred, self.prob], ReadAs.number)}
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Totals:
 def _run(source: Source, out: str, columns: Columns, specifications: list[Specification], run: Run) -> Totals:
     totals = Totals(np.zeros(len(specifications)), np.zeros(len(specifications)))
 
-    def answer(part: Part) -> pa.Table:
+    def answer(part: FilePart) -> pa.Table:
         try:
             return _decide_part(part, columns, specifications, totals)
         except LossError as error:
@@ -97,7 +97,7 @@ def _run(source: Source, out: str, columns: Columns, specifications: list[Specif
     return totals
 
 
-def _decide_part(part: Part, columns: Columns, specifications: list[Specification], totals: Totals) -> pa.Table:
+def _decide_part(part: FilePart, columns: Columns, specifications: list[Specification], totals: Totals) -> pa.Table:
     table = part.table
     p = probabilities(table[columns.prob], columns.prob, part.first)
     y = _outcomes(part, columns)
@@ -115,7 +115,7 @@ def _decide_part(part: Part, columns: Columns, specifications: list[Specificatio
     return pa.table(found)
 
 
-def _outcomes(part: Part, columns: Columns) -> Array:
+def _outcomes(part: FilePart, columns: Columns) -> Array:
     if columns.target is None:
         return np.full(len(part.table), np.nan)
     return checked_outcomes(part.table[columns.target], columns.target, part.first, columns.positive)
@@ -129,7 +129,7 @@ def _summary(specifications: list[Specification], totals: Totals) -> Table:
     for index, specification in enumerate(specifications):
         means = [totals.expected[index] / totals.rows]
         means += [totals.realised[index] / totals.known] if totals.known else []
-        table.add_row(specification.name, *(f"{mean:.6g}" for mean in means))
+        table.add_row(specification.name, *(f"{mean + 0.0:.6g}" for mean in means))
     return table
 
 

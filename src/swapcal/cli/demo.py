@@ -115,7 +115,7 @@ def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
         for name in sorted(set(values.tolist())):
             rows = values == name
             if rows.sum() >= SMALL_GROUP:
-                gaps = (f"{100 * np.mean(y[rows] - p[rows]):+.1f}" for p in (before, after))
+                gaps = (f"{round(100 * float(np.mean(y[rows] - p[rows])), 1) + 0.0:+.1f}" for p in (before, after))
                 errors = (f"{_ece(p[rows], y[rows]):.1%}" for p in (before, after))
                 shown.add_row(f"{column} {name}", f"{rows.sum():,}", f"{y[rows].mean():.1%}", *gaps, *errors)
         shown.add_section()

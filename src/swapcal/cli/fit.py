@@ -15,7 +15,7 @@ from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, plain, s
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
-from swapcal.cli.stream_table import Roles, Stream, read_stream
+from swapcal.cli.stream_table import Roles, StreamTable, read_stream
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect
@@ -76,7 +76,7 @@ def fit(
         run.say(str(model.certificate))
 
 
-def _fit(stream: Stream, roles: Roles, settings: Settings, run: Run) -> Model:
+def _fit(stream: StreamTable, roles: Roles, settings: Settings, run: Run) -> Model:
     labelled = ~np.isnan(stream.y)
     y = stream.y[labelled]
     if len(y) < 2 or y.min() == y.max():

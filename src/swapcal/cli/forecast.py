@@ -22,7 +22,7 @@ from swapcal.cli import STOPPED, options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running, stoppable
-from swapcal.cli.stream_table import Roles, Stream, read_stream
+from swapcal.cli.stream_table import Roles, StreamTable, read_stream
 from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
@@ -99,7 +99,7 @@ def forecast(
 
 
 @dataclass
-class Tally:
+class RunningScores:
     """Sums over the labelled rows so far, and what a report needs."""
 
     names: tuple[str, ...]
@@ -158,9 +158,9 @@ def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
     return live
 
 
-def run_stream(live: Live, stream: Stream, out: str | None, run: Run, *, keep: bool) -> Tally:
+def run_stream(live: Live, stream: StreamTable, out: str | None, run: Run, *, keep: bool) -> RunningScores:
     """Forecast and learn piece by piece, writing as it goes, until the end or Ctrl-C."""
-    tally, start = Tally(("issued", "mean", *live.experts)), clock.perf_counter()
+    tally, start = RunningScores(("issued", "mean", *live.experts)), clock.perf_counter()
     with bar(run.console, "forecasting") as shown, table_writer(out) as write, stoppable() as stopping:
         for first, encoded in _encoded_ahead(live, stream, stopping):
             cut = slice(first, first + PIECE)
@@ -177,7 +177,7 @@ def run_stream(live: Live, stream: Stream, out: str | None, run: Run, *, keep: b
     return tally
 
 
-def _encoded_ahead(live: Live, stream: Stream, stopping: Callable[[], bool]) -> Iterator[tuple[int, Encoded]]:
+def _encoded_ahead(live: Live, stream: StreamTable, stopping: Callable[[], bool]) -> Iterator[tuple[int, Encoded]]:
     """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
 
     Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
@@ -193,13 +193,13 @@ def _encoded_ahead(live: Live, stream: Stream, stopping: Callable[[], bool]) -> 
             yield first, encoded
 
 
-def _rows(stream: Stream, trace: Trace, cut: slice) -> pa.Table:
+def _rows(stream: StreamTable, trace: Trace, cut: slice) -> pa.Table:
     shown = {name: column.slice(cut.start, len(trace)) for name, column in stream.shown.items()}
     made = {name: getattr(trace.forecast, name) for name in ("p", "mean", "low", "high", "weight")}
     return pa.table({"row": stream.rows[cut], **shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})
 
 
-def _kept(stream: Stream, tally: Tally, out: str | None, state: Path | None) -> str:
+def _kept(stream: StreamTable, tally: RunningScores, out: str | None, state: Path | None) -> str:
     """Say what an interrupted run leaves behind, and how to go on."""
     last = int(stream.rows[tally.rows - 1]) if tally.rows else 0
     text = f"swapcal forecast: stopped after row {last:,} of {int(stream.rows[-1]):,}"
@@ -208,7 +208,7 @@ def _kept(stream: Stream, tally: Tally, out: str | None, state: Path | None) -> 
     return f"{text}; {', '.join(kept) or 'nothing was written'}"
 
 
-def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Roles, file: str) -> None:
+def write_report(path: Path, live: Live, stream: StreamTable, tally: RunningScores, roles: Roles, file: str) -> None:
     """Audit the issued forecasts over every coordinate and group, and render the findings."""
     from swapcal.audit import Audit  # half the time of importing this command, and only reports need it
 
@@ -225,7 +225,7 @@ def write_report(path: Path, live: Live, stream: Stream, tally: Tally, roles: Ro
     put_text(path, render(audit.to_dict(certificate=live.certificate().as_dict())))
 
 
-def _times(stream: Stream, roles: Roles, known: NDArray[np.bool_]) -> Any:
+def _times(stream: StreamTable, roles: Roles, known: NDArray[np.bool_]) -> Any:
     """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
     if stream.time is None or roles.time is None:
         return None
@@ -240,7 +240,7 @@ def _stacked(parts: list[Array]) -> Array:
     return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
 
 
-def _group_columns(live: Live, stream: Stream, roles: Roles, known: NDArray[np.bool_]) -> dict[str, Any] | None:
+def _group_columns(live: Live, stream: StreamTable, roles: Roles, known: NDArray[np.bool_]) -> dict[str, Any] | None:
     """Return the declared groups, or else every categorical column with few categories."""
     names = roles.groups or [
         name for name in live.contexts.categorical if len(pc.unique(stream.features[name])) <= GROUPS_SHOWN
@@ -250,7 +250,7 @@ def _group_columns(live: Live, stream: Stream, roles: Roles, known: NDArray[np.b
     return groups or None
 
 
-def show_summary(run: Run, live: Live, stream: Stream, tally: Tally) -> None:
+def show_summary(run: Run, live: Live, stream: StreamTable, tally: RunningScores) -> None:
     """Print what was done, how good it was, and what was left out."""
     brier, logs = tally.brier(), tally.log_loss()
     best = 2 + int(np.argmin(brier[3:])) + 1

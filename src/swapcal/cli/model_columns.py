@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from swapcal.tables.kinds import Kind, floats, probabilities, within
+from swapcal.tables.kinds import ReadAs, floats, probabilities, within
 
 SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
 """Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column."""
@@ -37,7 +37,7 @@ def types_of(table: pa.Table) -> dict[str, str]:
     }
 
 
-def kind_of(noted: str) -> Kind:
+def kind_of(noted: str) -> ReadAs:
     """Return what to read a column as, given its type in the file that was fitted.
 
     Examples
@@ -46,8 +46,8 @@ def kind_of(noted: str) -> Kind:
     ['number', 'time', 'truth', 'text']
     """
     if noted.startswith(("timestamp", "date", "time")):
-        return Kind.time
-    return {"double": Kind.number, "bool": Kind.truth}.get(noted, Kind.text)
+        return ReadAs.time
+    return {"double": ReadAs.number, "bool": ReadAs.truth}.get(noted, ReadAs.text)
 
 
 def scores_of(column: Any, name: str, kind: str, first: int) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from swapcal.cli.running import Output, Run, running
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import Kind, probabilities, timed
+from swapcal.tables.kinds import ReadAs, probabilities, timed
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
 from swapcal.tables.source import Source, open_source
@@ -101,10 +101,10 @@ def _table(
     source: Source, prob: str, target: str, time: str | None, positive: str | None, run: Run, watching: Monitor
 ) -> Table:
     """Return the columns that are needed, rows with an outcome only, in order of time."""
-    kinds = dict.fromkeys(watching.columns(), Kind.text) | ({time: Kind.time} if time else {})
+    kinds = dict.fromkeys(watching.columns(), ReadAs.text) | ({time: ReadAs.time} if time else {})
     parts, rows = [], 0
     with bar(run.console, "reading") as shown:
-        for part in source.parts({**kinds, target: Kind.raw, prob: Kind.number}):
+        for part in source.parts({**kinds, target: ReadAs.raw, prob: ReadAs.number}):
             table = part.table
             found = checked_outcomes(table[target], target, part.first, positive)
             probabilities(table[prob], prob, part.first)

@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run
-from swapcal.tables.kinds import Kind
+from swapcal.tables.kinds import ReadAs
 from swapcal.tables.output import table_writer
-from swapcal.tables.source import Part, Source
+from swapcal.tables.source import FilePart, Source
 
 
 def answer_parts(
-    source: Source, kinds: Mapping[str, Kind], out: str, doing: str, run: Run, answer: Callable[[Part], pa.Table]
+    source: Source, kinds: Mapping[str, ReadAs], out: str, doing: str, run: Run, answer: Callable[[FilePart], pa.Table]
 ) -> int:
     """Write the answer to each part of the file; return the number of rows."""
     rows = 0

@@ -15,9 +15,9 @@ from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, 
 from swapcal.cli.options import listed
 from swapcal.cli.parts import answer_parts
 from swapcal.cli.running import Run, running
-from swapcal.tables.kinds import Kind, timed
+from swapcal.tables.kinds import ReadAs, timed
 from swapcal.tables.output import protect
-from swapcal.tables.source import Part, Source, open_source
+from swapcal.tables.source import FilePart, Source, open_source
 from swapcal.tables.table import Table
 
 
@@ -58,10 +58,10 @@ def predict(
 
 def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], seed: int, run: Run) -> int:
     rng = np.random.default_rng(seed)
-    kinds = dict.fromkeys(keep, Kind.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
-    kinds |= {model.notes[SCORE]: Kind.number} if model.notes.get(SCORE) else {}
+    kinds = dict.fromkeys(keep, ReadAs.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
+    kinds |= {model.notes[SCORE]: ReadAs.number} if model.notes.get(SCORE) else {}
 
-    def answer(part: Part) -> pa.Table:
+    def answer(part: FilePart) -> pa.Table:
         try:
             found = _predict_part(model, part, kinds, source.dialect.dates, mode, rng)
         except (ValueError, TypeError) as error:
@@ -74,12 +74,12 @@ def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], se
 
 
 def _predict_part(
-    model: Model, part: Part, kinds: dict[str, Kind], order: str, mode: Mode, rng: np.random.Generator
+    model: Model, part: FilePart, kinds: dict[str, ReadAs], order: str, mode: Mode, rng: np.random.Generator
 ) -> dict[str, Any]:
     scores = _scores(model, part)
     features = part.table.select(list(model.notes[TYPES]))
     for name in features.column_names:
-        if kinds[name] is Kind.time:
+        if kinds[name] is ReadAs.time:
             column = timed(features[name], name, part.first, order)
             features = features.set_column(features.column_names.index(name), name, column)
     table = Table(plain(features))
@@ -89,7 +89,7 @@ def _predict_part(
     return model.issue(table, scores, keys)._asdict()
 
 
-def _scores(model: Model, part: Part) -> Array | None:
+def _scores(model: Model, part: FilePart) -> Array | None:
     name = model.notes.get(SCORE)
     if name is None:
         return None

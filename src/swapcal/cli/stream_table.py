@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array
 from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import TIME, Kind, floats, is_text, moments, parsed, settled
+from swapcal.tables.kinds import TIME, ReadAs, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
 from swapcal.tables.source import Source
 
@@ -77,7 +77,7 @@ class Bad:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamTable:
     """Usable rows in order."""
 
     features: pa.Table
@@ -99,14 +99,14 @@ class Stream:
             run.say(f"skipped {count:,} of {total:,} rows ({count / total:.1%}): {reason}", "yellow")
 
 
-def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | None = None) -> Stream:
+def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | None = None) -> StreamTable:
     """Read and check a whole file."""
     source.require(roles.named())
     texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
-    kinds = {**dict.fromkeys(roles.special(), Kind.raw), **dict.fromkeys(roles.drop, Kind.raw)}
-    table, rows, ragged, complaint = source.whole({**kinds, **dict.fromkeys(texts, Kind.text)})
+    kinds = {**dict.fromkeys(roles.special(), ReadAs.raw), **dict.fromkeys(roles.drop, ReadAs.raw)}
+    table, rows, ragged, complaint = source.whole({**kinds, **dict.fromkeys(texts, ReadAs.text)})
     for name in dict.fromkeys([*roles.groups, *roles.categorical]):
-        column = settled(table[name], name, Kind.text, 1)  # categories are text whatever the format of the file
+        column = settled(table[name], name, ReadAs.text, 1)  # categories are text whatever the format of the file
         table = table.set_column(table.column_names.index(name), name, column)
     bad = Bad(rows, ragged, complaint)
     table = _numbers_where_meant(table, roles, bad, source.dialect.decimal)
@@ -125,14 +125,14 @@ def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | Non
     return _kept(table, roles, bad, y, [time, label_time, matures])
 
 
-def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array | None]) -> Stream:
+def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array | None]) -> StreamTable:
     keep = bad.keep
     if not keep.all():
         table = table.filter(pa.array(keep))
     shown = {name: table[name] for name in roles.special()}
     time, label_time, matures = (None if each is None else each[keep] for each in moments)
     features = table.drop_columns([*dict.fromkeys([*roles.special(), *roles.drop])])
-    return Stream(
+    return StreamTable(
         features,
         bad.rows[keep],
         y[keep],

@@ -7,6 +7,7 @@ import numpy as np
 from swapcal.arrays import Integers
 from swapcal.features.source import Name, Source, is_numeric, numbers_of
 from swapcal.tables.table import Table
+from swapcal.tables.values import group_name
 
 BINS = 8
 """Parts of equal mass into which a numeric group with many values is cut."""
@@ -47,7 +48,7 @@ class Category:
         if len(source) <= FEW_ROWS:
             values = source.raw(str(self.name)).tolist()
             if all(isinstance(value, str) for value in values):
-                return np.array([code_of.get(value, self.other) for value in values], np.int64)
+                return np.array([code_of.get(group_name(value), self.other) for value in values], np.int64)
         found = source.categories(str(self.name))
         table = np.array([code_of.get(text, self.other) for text in found.names], np.int64)
         return table[found.codes] if len(table) else np.zeros(0, np.int64)

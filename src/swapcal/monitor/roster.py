@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from swapcal.bounds import appearance_share
 from swapcal.tables.categories import Categories, factorise
 from swapcal.tables.table import Table
+from swapcal.tables.values import OTHER
 
 ALL = "all rows"
 """Name of the group that holds every row."""
-OTHER = "(other)"
-"""Category of what appears once a column is full."""
 
 Column = tuple[str, ...]
 Index = NDArray[np.int64]

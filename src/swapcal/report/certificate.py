@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from swapcal.report.formats import clip, count, figure, finite, percent
 from swapcal.report.layout import exhibit, facts, prose, section, table
 from swapcal.report.markup import Html, join, tag
-from swapcal.report.schema import CertificatePiece, Findings, Forecaster
+from swapcal.report.schema import CertificatePiece, Findings, ForecasterEntry
 
 MOST_PIECES = 20
 """Summands shown at most."""
@@ -25,7 +25,7 @@ def certificate(findings: Findings) -> Html:
 _SIZES = (("Levels", "levels"), ("Dimensions", "dims"), ("Labels learned from", "rounds"))
 
 
-def _lead(forecaster: Forecaster) -> Html:
+def _lead(forecaster: ForecasterEntry) -> Html:
     citation = forecaster.get("citation")
     text = (
         "These predictions were issued by a forecaster that bounds its own error as it runs. The "
@@ -35,7 +35,7 @@ def _lead(forecaster: Forecaster) -> Html:
     return prose(text + (f" Its a-priori counterpart: {clip(citation, 200)}." if citation else ""))
 
 
-def _bars(forecaster: Forecaster) -> Html:
+def _bars(forecaster: ForecasterEntry) -> Html:
     named = [
         ("Observed", forecaster.get("observed"), "observed"),
         ("Certificate", forecaster["certificate"], "promised"),

@@ -3,7 +3,7 @@
 from swapcal.report.formats import figure, finite
 from swapcal.report.layout import given, hidden, prose, section, table
 from swapcal.report.markup import Html, join, tag
-from swapcal.report.schema import Decision, Findings
+from swapcal.report.schema import DecisionEntry, Findings
 
 MOST_DECISIONS = 30
 """Losses shown at most."""
@@ -27,7 +27,7 @@ def decisions(findings: Findings) -> Html:
     return section("decisions", "Decisions", lead, table(caption, columns, list(map(_row, shown))), rest)
 
 
-def _row(decision: Decision) -> list[str]:
+def _row(decision: DecisionEntry) -> list[str]:
     cost = finite(decision.get("alternative_cost"))
     note = tag("span", f" at {figure(cost)}", class_="note") if cost is not None else ""
     alternative = join([given(decision["alternative"]), note]) if decision["alternative"] else "–"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from swapcal.report.formats import all_finite, count, counted, decimals, finite, p_value, percent, plural, points
 from swapcal.report.layout import badge, given, hidden, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
-from swapcal.report.schema import Findings, Group
+from swapcal.report.schema import Findings, GroupEntry
 
 MOST_GROUPS = 150
 """Rows shown at most; miscalibrated groups are kept before others."""
@@ -29,7 +29,7 @@ def groups(findings: Findings) -> Html:
     )
 
 
-def kept(everyone: Sequence[Group]) -> list[Group]:
+def kept(everyone: Sequence[GroupEntry]) -> list[GroupEntry]:
     """Keep the rows that matter when there are too many, in their order.
 
     >>> kept([])
@@ -41,13 +41,13 @@ def kept(everyone: Sequence[Group]) -> list[Group]:
     return [everyone[i] for i in sorted(order[:MOST_GROUPS])]
 
 
-def _left_out(everyone: Sequence[Group], shown: Sequence[Group]) -> str:
+def _left_out(everyone: Sequence[GroupEntry], shown: Sequence[GroupEntry]) -> str:
     bad = sum(g["verdict"] == "miscalibrated" for g in everyone)
     bad -= sum(g["verdict"] == "miscalibrated" for g in shown)
     return f"{count(bad)} of them miscalibrated" if bad else "none of them miscalibrated"
 
 
-def _lead(everyone: Sequence[Group], examined: int) -> Html:
+def _lead(everyone: Sequence[GroupEntry], examined: int) -> Html:
     bad = sum(g["verdict"] == "miscalibrated" for g in everyone)
     listed = f", the {count(len(everyone))} most doubtful listed" if examined > len(everyone) else ""
     text = (
@@ -59,7 +59,7 @@ def _lead(everyone: Sequence[Group], examined: int) -> Html:
     return prose(text)
 
 
-def reach(shown: Sequence[Group]) -> float:
+def reach(shown: Sequence[GroupEntry]) -> float:
     """Half-width of the shared axis: four in five intervals and every finding fit, a few wide ones are cut.
 
     >>> reach([])
@@ -71,11 +71,11 @@ def reach(shown: Sequence[Group]) -> float:
     return max([1.15 * max(found, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
 
 
-def _ends(group: Group) -> list[float]:
+def _ends(group: GroupEntry) -> list[float]:
     return all_finite([group["low"], group["high"], group["gap"]])
 
 
-def _table(shown: Sequence[Group], amount: str) -> Html:
+def _table(shown: Sequence[GroupEntry], amount: str) -> Html:
     half = reach(shown)
     columns = [("Group", "name"), (_axis(half), "glyph"), ("Gap (points)", "number"), (amount, "number")]
     columns += [
@@ -99,7 +99,7 @@ def _axis(half: float) -> Html:
     return join(["95 % interval", scale])
 
 
-def _row(group: Group, half: float, rates: int, gaps: int) -> list[str]:
+def _row(group: GroupEntry, half: float, rates: int, gaps: int) -> list[str]:
     dagger = tag("abbr", "†", title="too few rows to be tested") if group["small"] else ""
     return [
         join([given(group["name"]), dagger]),
@@ -114,7 +114,7 @@ def _row(group: Group, half: float, rates: int, gaps: int) -> list[str]:
     ]
 
 
-def glyph(group: Group, half: float) -> Html:
+def glyph(group: GroupEntry, half: float) -> Html:
     """Draw one group's interval; ends beyond the axis become arrow heads."""
     gap, low, high = (finite(group[key]) for key in ("gap", "low", "high"))
     shapes = [tag("line", x1=WIDTH / 2, x2=WIDTH / 2, y1=0, y2=HEIGHT, class_="zero")]

@@ -49,7 +49,7 @@ def coordinate(value: float) -> str:
     ('1.5', '0', '3')
     """
     if not math.isfinite(value):
-        raise ValueError(f"a drawing coordinate is {value}; expected a finite number")
+        raise ValueError(f"coordinate: given {value}, expected a finite number")
     rounded = round(value, 2) + 0.0  # adding zero turns -0.0 into 0.0
     return f"{rounded:.2f}".rstrip("0").rstrip(".")
 

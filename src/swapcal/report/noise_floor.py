@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from swapcal.report.formats import all_finite, clip, drawn_symbol, figure, finite, p_value, symbol
 from swapcal.report.layout import exhibit, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
-from swapcal.report.schema import Findings, Quantity
+from swapcal.report.schema import Findings, QuantityEntry
 from swapcal.report.svg import Scale
 
 MOST_QUANTITIES = 30
@@ -32,7 +32,7 @@ def noise_floor(findings: Findings) -> Html:
     return section("errors", "Errors against chance", lead, _picture(shown), _table(shown), rest)
 
 
-def _judged(quantity: Quantity) -> bool:
+def _judged(quantity: QuantityEntry) -> bool:
     high = finite(quantity["null_high"])
     return finite(quantity["value"]) is not None and high is not None and high > 0
 
@@ -51,7 +51,7 @@ def _log(multiple: float) -> float:
     return math.log2(max(multiple, STEEPEST))
 
 
-def _picture(quantities: Sequence[Quantity]) -> Html:
+def _picture(quantities: Sequence[QuantityEntry]) -> Html:
     rows = [q for q in quantities if _judged(q)]
     if not rows:
         return Html("")
@@ -68,7 +68,7 @@ def _picture(quantities: Sequence[Quantity]) -> Html:
     return exhibit("Each error as a multiple of the top of its noise band", frame, _key(rows))
 
 
-def _key(rows: Sequence[Quantity]) -> Html:
+def _key(rows: Sequence[QuantityEntry]) -> Html:
     entries = [("band", "chance, 95 %"), ("floor", "mean of chance"), ("observed", "within chance")]
     entries.append(("beyond", "beyond chance"))
     if any(all_finite([q["bound"], q["certificate"]]) for q in rows):
@@ -102,7 +102,7 @@ def _across(scale: Scale, position: float) -> str:
     return coordinate(100 * scale.at(position)) + "%"
 
 
-def _row(index: int, quantity: Quantity, scale: Scale) -> Html:
+def _row(index: int, quantity: QuantityEntry, scale: Scale) -> Html:
     high = quantity["null_high"]
     value = ratio(quantity["value"], high) or 0.0
     low, mean = ratio(quantity["null_low"], high) or 0.0, ratio(quantity["null_mean"], high)
@@ -126,11 +126,11 @@ def _row(index: int, quantity: Quantity, scale: Scale) -> Html:
     return join(shapes)
 
 
-def _name(quantity: Quantity) -> Html:
+def _name(quantity: QuantityEntry) -> Html:
     return drawn_symbol(clip(f"{quantity['name']} · {quantity['against']}", 44))
 
 
-def _promises(quantity: Quantity) -> list[float]:
+def _promises(quantity: QuantityEntry) -> list[float]:
     return all_finite(ratio(x, quantity["null_high"]) for x in (quantity["certificate"], quantity["bound"]))
 
 
@@ -143,7 +143,7 @@ def _mark(x: str, y: float, beyond: bool) -> Html:
     return tag("svg", shape, x=x, y=y, class_="beyond" if beyond else "observed")
 
 
-def _table(quantities: Sequence[Quantity]) -> Html:
+def _table(quantities: Sequence[QuantityEntry]) -> Html:
     promised = any(all_finite([q["bound"], q["certificate"]]) for q in quantities)
     columns = [("Error", "name"), ("Observed", "number"), ("Per row", "number"), ("Chance, mean", "number")]
     columns += [("Chance, 95 %", "number"), ("p", "number"), ("Detectable from", "number")]
@@ -153,7 +153,7 @@ def _table(quantities: Sequence[Quantity]) -> Html:
     return table(caption, columns, rows, style="quantities")
 
 
-def _cells(quantity: Quantity, promised: bool) -> list[str]:
+def _cells(quantity: QuantityEntry, promised: bool) -> list[str]:
     upper = finite(quantity.get("upper_value"))
     observed = figure(quantity["value"]) + (f" to {figure(upper)}" if upper is not None else "")
     low, high = figure(quantity["null_low"]), figure(quantity["null_high"])
@@ -168,7 +168,7 @@ def _cells(quantity: Quantity, promised: bool) -> list[str]:
     return cells + ([figure(quantity["certificate"]), figure(quantity["bound"])] if promised else [])
 
 
-def _term(quantity: Quantity) -> Html:
+def _term(quantity: QuantityEntry) -> Html:
     citation = quantity.get("citation")
     meaning = clip(quantity["meaning"], 300) + (f" ({clip(citation, 120)})" if citation else "")
     name = join([symbol(clip(quantity["name"], 80)), " against ", symbol(clip(quantity["against"], 80))])

@@ -90,7 +90,7 @@ class Headline(TypedDict):
     """Groups too small for their error to be told from the tolerance."""
 
 
-class Quantity(TypedDict):
+class QuantityEntry(TypedDict):
     """One error of the theory, beside what chance alone would give on the same rows."""
 
     name: str
@@ -191,7 +191,7 @@ class Period(TypedDict):
     """Upper end of the error's 95 % band under the null."""
 
 
-class Group(TypedDict):
+class GroupEntry(TypedDict):
     """One row of the group table."""
 
     name: str
@@ -255,7 +255,7 @@ class CurvePoint(TypedDict):
     """Upper end of the same band."""
 
 
-class Witness(TypedDict):
+class WitnessEntry(TypedDict):
     """Where an error sits: recomputing the error on this direction gives the reported supremum."""
 
     quantity: str
@@ -290,7 +290,7 @@ class Witness(TypedDict):
     """Range [low, high] of predictions it lives on, when it is a window of levels."""
 
 
-class Decision(TypedDict):
+class DecisionEntry(TypedDict):
     """What acting on the predictions costs under one loss."""
 
     loss: str
@@ -316,7 +316,7 @@ class CertificatePiece(TypedDict):
     """Its amount; the pieces add up to `Forecaster.certificate`."""
 
 
-class Forecaster(TypedDict):
+class ForecasterEntry(TypedDict):
     """What a swapcal forecaster says about the predictions it issued."""
 
     levels: int
@@ -344,7 +344,7 @@ class Findings(TypedDict):
     """What was audited."""
     headline: Headline
     """The answer."""
-    quantities: NotRequired[list[Quantity] | None]
+    quantities: NotRequired[list[QuantityEntry] | None]
     """Errors of the theory beside their noise floor; the most telling first."""
     scores: NotRequired[Scores | None]
     """Familiar scores."""
@@ -356,15 +356,15 @@ class Findings(TypedDict):
     """Error over time, in order."""
     timeline_error: NotRequired[str]
     """What `Period.error` is, for example ``SMCal_2 per row``; default "error"."""
-    groups: NotRequired[list[Group] | None]
+    groups: NotRequired[list[GroupEntry] | None]
     """Group table, in the order to be shown."""
     groups_examined: NotRequired[int]
     """How many groups were tested, when `groups` holds only the most doubtful."""
-    witnesses: NotRequired[list[Witness] | None]
+    witnesses: NotRequired[list[WitnessEntry] | None]
     """Worst witnesses, worst first."""
-    decisions: NotRequired[list[Decision] | None]
+    decisions: NotRequired[list[DecisionEntry] | None]
     """Costs of acting on the predictions."""
-    forecaster: NotRequired[Forecaster | None]
+    forecaster: NotRequired[ForecasterEntry | None]
     """Certificate of the forecaster that issued the predictions."""
     notes: NotRequired[list[str] | None]
     """Limitations and remarks, one sentence each."""

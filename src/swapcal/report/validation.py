@@ -22,12 +22,12 @@ def validate(findings: object) -> None:
     >>> validate({"headline": {}})
     Traceback (most recent call last):
     ...
-    ValueError: findings.identity is missing; expected Identity
+    ValueError: findings.identity: given nothing, expected Identity
     """
     _check(findings, Findings, "findings")
     version = findings["identity"]["schema_version"]  # type: ignore[index]
     if version > SCHEMA_VERSION:
-        raise ValueError(f"findings.identity.schema_version is {version}; expected at most {SCHEMA_VERSION}")
+        raise ValueError(f"findings.identity.schema_version: given {version}, expected at most {SCHEMA_VERSION}")
 
 
 def _check(value: object, expected: Any, path: str) -> None:
@@ -48,7 +48,7 @@ def _check(value: object, expected: Any, path: str) -> None:
 
 def _require(holds: bool, value: object, expected: str, path: str) -> None:
     if not holds:
-        raise ValueError(f"{path} is {value!r:.60} ({type(value).__name__}); expected {expected}")
+        raise ValueError(f"{path}: given {value!r:.60} ({type(value).__name__}), expected {expected}")
 
 
 @cache
@@ -62,24 +62,24 @@ def _fields(schema: Any) -> tuple[tuple[str, Any, bool], ...]:
 
 def _check_fields(value: object, schema: Any, path: str) -> None:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{path} is a {type(value).__name__}; expected a mapping as in {schema.__name__}")
+        raise ValueError(f"{path}: given a {type(value).__name__}, expected a mapping as in {schema.__name__}")
     for key, hint, required in _fields(schema):
         if key in value:
             _check(value[key], hint, f"{path}.{key}")
         elif required:
-            raise ValueError(f"{path}.{key} is missing; expected {_name(hint)}")
+            raise ValueError(f"{path}.{key}: given nothing, expected {_name(hint)}")
 
 
 def _check_items(value: object, item: Any, path: str) -> None:
     if not isinstance(value, list):
-        raise ValueError(f"{path} is a {type(value).__name__}; expected a list of {_name(item)}")
+        raise ValueError(f"{path}: given a {type(value).__name__}, expected a list of {_name(item)}")
     for i, entry in enumerate(value):
         _check(entry, item, f"{path}[{i}]")
 
 
 def _check_entries(value: object, item: Any, path: str) -> None:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{path} is a {type(value).__name__}; expected a mapping to {_name(item)}")
+        raise ValueError(f"{path}: given a {type(value).__name__}, expected a mapping to {_name(item)}")
     for key, entry in value.items():
         _check(entry, item, f"{path}[{key!r}]")
 

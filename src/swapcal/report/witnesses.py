@@ -18,7 +18,7 @@ from swapcal.report.formats import (
 )
 from swapcal.report.layout import SENTENCE_LENGTH, facts, given, hidden, prose, section, table
 from swapcal.report.markup import Html, join, tag
-from swapcal.report.schema import Coefficient, Findings, Resemblance, Witness
+from swapcal.report.schema import Coefficient, Findings, Resemblance, WitnessEntry
 
 MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
 """How much of each list is shown."""
@@ -34,11 +34,13 @@ def witnesses(findings: Findings) -> Html:
     if not everyone:
         return Html("")
     shown = everyone[:MOST_WITNESSES]
+    beyond = findings["headline"].get("beyond_chance", True)
     lead = prose(
+        "" if beyond else "No error here is beyond chance; these come nearest to one. ",
         "The surest errors over all levels, groups and combinations of features that were examined, the surest "
         "first; each has a witness: the rows on which it is attained. Read a witness as a "
         "pointer to where forecasts and outcomes part ways. How sure one can be is told by its p-value and interval, "
-        "which allow for everything examined, where it has them, and under “Errors against chance”."
+        "which allow for everything examined, where it has them, and under “Errors against chance”.",
     )
     known = {quantity["name"] for quantity in findings.get("quantities") or []}
     articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
@@ -46,7 +48,7 @@ def witnesses(findings: Findings) -> Html:
     return section("witnesses", "Where the errors sit", lead, *articles, rest)
 
 
-def _witness(rank: int, witness: Witness, known: set[str], amount: str) -> Html:
+def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> Html:
     heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
     direction = Html("") if witness.get("group") else _direction(witness["direction"])
     picture = direction_curve(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
@@ -61,7 +63,7 @@ def _witness(rank: int, witness: Witness, known: set[str], amount: str) -> Html:
     )
 
 
-def _facts(witness: Witness, known: set[str], amount: str) -> Html:
+def _facts(witness: WitnessEntry, known: set[str], amount: str) -> Html:
     gap, group = finite(witness["gap"]), witness.get("group")
     pairs: list[tuple[str, str]] = [("Group" if gap is not None else "Along", given(group))] if group else []
     pairs += [
@@ -81,7 +83,7 @@ def _facts(witness: Witness, known: set[str], amount: str) -> Html:
     return facts(pairs, "compact")
 
 
-def _ends(witness: Witness, gap: float) -> str:
+def _ends(witness: WitnessEntry, gap: float) -> str:
     low, high, places = finite(witness.get("gap_low")), finite(witness.get("gap_high")), max(1, decimals([gap]))
     return "" if low is None or high is None else f" ({points(low, places)} to {points(high, places)})"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.tables.values import MISSING, has_bytes, is_missing, text_of
+from swapcal.tables.values import MISSING, group_name, has_bytes, is_missing, text_of
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Categories:
 
     @cached_property
     def names(self) -> list[str]:
-        """Each value as it is spelt."""
-        return [MISSING if value is None else text_of(value) for value in self.values]
+        """What each value is called."""
+        return [MISSING if value is None else group_name(text_of(value)) for value in self.values]
 
     def in_order(self) -> "Categories":
         """Return the categories that occur, each once, in alphabetical order.
@@ -35,7 +35,7 @@ class Categories:
         ['(missing)', '1', 'b']
         """
         present = np.flatnonzero(np.bincount(self.codes, minlength=len(self.values)))
-        texts = {self.names[k]: None if self.values[k] is None else self.names[k] for k in present}
+        texts = {self.names[k]: None if self.values[k] is None else text_of(self.values[k]) for k in present}
         place = {text: rank for rank, text in enumerate(sorted(texts))}
         rank = np.array([place.get(name, -1) for name in self.names], np.int32)
         return Categories(rank[self.codes] if len(rank) else self.codes, [texts[text] for text in place])

@@ -1,8 +1,10 @@
 """Clock: times of any spelling as numbers, checked to run forwards."""
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from swapcal.tables.values import as_number, is_missing, unmasked
 
 # Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
 _DAYS = {"mdy": ("%m{0}%d{0}%y", "%m{0}%d{0}%Y"), "dmy": ("%d{0}%m{0}%y", "%d{0}%m{0}%Y")}
+_SHORT = re.compile(r"\d{4}(-\d\d)?")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 
 
@@ -35,6 +38,8 @@ def seconds_of(text: str, patterns: Sequence[str] = ()) -> float:
     --------
     >>> seconds_of("1970-01-02"), seconds_of("02/01/70", formats("dmy")), seconds_of("someday")
     (86400.0, 86400.0, inf)
+    >>> seconds_of("1970"), seconds_of("1970-02") / 86400
+    (0.0, 31.0)
     """
     for pattern in patterns:
         try:
@@ -42,7 +47,7 @@ def seconds_of(text: str, patterns: Sequence[str] = ()) -> float:
         except ValueError:
             continue
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(f"{text}-01-01"[:10] if _SHORT.fullmatch(text) else text)
     except ValueError:
         return math.inf
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -57,6 +62,20 @@ def as_times(name: str, values: Any) -> Array:
     return times
 
 
+def are_dates(values: Any) -> bool:
+    """Tell whether times are dates or times of day rather than numbers.
+
+    Examples
+    --------
+    >>> are_dates([1.5, 2]), are_dates(["2024-02-29"]), are_dates(np.array([3, None], object))
+    (False, True, False)
+    """
+    array = np.asarray(unmasked(values))
+    if array.dtype.kind != "O":
+        return array.dtype.kind not in "iuf"
+    return any(not isinstance(value, Real) for value in array.flat if not is_missing(value))
+
+
 def _as_numbers(name: str, array: NDArray[Any]) -> Array:
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
@@ -65,7 +84,12 @@ def _as_numbers(name: str, array: NDArray[Any]) -> Array:
         return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
     if array.ndim != 1:
         raise ValueError(f"{name}: given shape {array.shape}, expected one per record")
-    return np.array([_as_time(name, row, value) for row, value in enumerate(array.tolist(), 1)], np.float64)
+    values = array.tolist()
+    if array.dtype.kind == "U":
+        known = {text: seconds_of(text) for text in set(values)}
+        if math.inf not in known.values():
+            return np.array([known[text] for text in values], np.float64)
+    return np.array([_as_time(name, row, value) for row, value in enumerate(values, 1)], np.float64)
 
 
 def _as_time(name: str, row: int, value: Any) -> float:

@@ -1,6 +1,7 @@
 """Columns: records of any shape, one column at a time, as floats (missing is NaN) or as categories."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -115,14 +116,15 @@ def numbers_of(name: str, column: Raw) -> Array:
     """Return a column as contiguous floats; missing values become NaN."""
     try:
         if not isinstance(column, np.ndarray):
-            return np.ascontiguousarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+            floats = column if column.dtype == nw.Float64 else column.cast(nw.Float64)  # some libraries would copy
+            return np.ascontiguousarray(floats.to_numpy(), dtype=np.float64)
         if column.dtype.kind == "O":
             return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)
         return column.astype(np.float64)
     except Exception as error:
         ours = isinstance(error, ValueError | TypeError | nw.exceptions.NarwhalsError)
         if ours or type(error).__module__.split(".")[0] in {"polars", "pyarrow"}:
-            raise TypeError(f"column {name!r} must hold numbers, got {column.dtype}") from error
+            raise TypeError(f"column {name!r}: given {column.dtype}, expected numbers") from error
         raise
 
 
@@ -139,16 +141,22 @@ def categories_of(name: str, column: Raw) -> Categories:
         return from_array(column.to_numpy())
     if dtype == nw.String and column.implementation.is_polars():
         return _looked_up(column)
+    if dtype == nw.String and column.implementation.is_pandas():
+        with suppress(UnicodeEncodeError):  # a lone surrogate, whose row is named below
+            codes, distinct = column.to_native().factorize()
+            if all(isinstance(text, str) for text in distinct):  # narwhals has looked at some rows only
+                return Categories(np.where(codes < 0, len(distinct), codes).astype(np.int32), [*distinct, None])
     return factorise(name, column.to_list())
 
 
 def _looked_up(texts: "nw.Series[Any]") -> Categories:
     """Let a library that is faster at it than Python find the distinct texts; None, for missing ones, is the last."""
-    distinct = texts.drop_nulls().unique(maintain_order=True).to_list()
+    distinct = sorted(text for text in texts.unique().to_list() if text is not None)
     if not distinct:
         return Categories(np.zeros(len(texts), np.int32), [None])
     codes = texts.replace_strict(distinct, list(range(len(distinct))), return_dtype=nw.Int32)
-    return Categories(codes.fill_null(len(distinct)).to_numpy().astype(np.int32), [*distinct, None])
+    codes = codes.fill_null(len(distinct)) if codes.null_count() else codes
+    return Categories(np.asarray(codes.to_numpy(), np.int32), [*distinct, None])
 
 
 def _is_arrow(series: "nw.Series[Any]") -> bool:

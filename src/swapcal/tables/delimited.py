@@ -11,7 +11,7 @@ import pyarrow.csv as pacsv
 
 from swapcal.tables.clock import formats
 from swapcal.tables.dialect import Dialect, InputError
-from swapcal.tables.kinds import Kind, not_a
+from swapcal.tables.kinds import ReadAs, not_a
 from swapcal.tables.opened import Opened
 
 BLOCK = 1 << 24
@@ -21,7 +21,12 @@ RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 UNREADABLE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+).*?: invalid value '(.*)'", re.S
 )
-TYPES = {Kind.number: pa.float64(), Kind.text: pa.string(), Kind.raw: pa.string(), Kind.truth: pa.bool_()}
+TYPES = {
+    ReadAs.number: pa.float64(),
+    ReadAs.text: pa.string(),
+    ReadAs.raw: pa.string(),
+    ReadAs.truth: pa.bool_(),
+}
 
 
 class Ragged(NamedTuple):
@@ -43,7 +48,7 @@ class Delimited:
             raise InputError(f"--decimal: given {dialect.decimal!r}, but {opened.name} is separated by it too")
         self.columns = next(_records(text, self.delimiter), [])
 
-    def parts(self, kinds: Mapping[str, Kind]) -> Iterator[tuple[pa.Table, float | None]]:
+    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[tuple[pa.Table, float | None]]:
         """Yield tables of the named columns; types not asked for are those of the first mebibyte."""
         convert = self._convert({**self._guessed(kinds), **_declared(kinds)}, list(kinds))
         try:
@@ -55,9 +60,9 @@ class Delimited:
         except pa.ArrowException as error:
             raise self._explained(error) from None
 
-    def whole(self, kinds: Mapping[str, Kind], ragged: list[Ragged]) -> pa.Table:
+    def whole(self, kinds: Mapping[str, ReadAs], ragged: list[Ragged]) -> pa.Table:
         """Return all rows of the right width, the others going to `ragged`; types are those of all values."""
-        declared = {name: kind for name, kind in _declared(kinds).items() if kinds[name] is not Kind.raw}
+        declared = {name: kind for name, kind in _declared(kinds).items() if kinds[name] is not ReadAs.raw}
 
         def handle(row: Any) -> str:
             ragged.append(Ragged(int(row.number) - 1, row.actual_columns, row.expected_columns))
@@ -92,7 +97,7 @@ class Delimited:
             timestamp_parsers=None if order == "iso" else [*formats(order), pacsv.ISO8601],
         )
 
-    def _guessed(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    def _guessed(self, kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
         """Return types wide enough for what may follow the first rows."""
         head = self._opened.head
         if not self._opened.is_whole:
@@ -115,7 +120,7 @@ class Delimited:
             return InputError(self.complaint(Ragged(place - 1, given, expected)))
         if unreadable := UNREADABLE.search(text):
             column, number, kind, value = unreadable.groups()
-            wanted = _KINDS.get(kind, Kind.any)
+            wanted = _KINDS.get(kind, ReadAs.any)
             return InputError(
                 f"{self._place(int(number or 0) - 1)}column {self.columns[int(column)]!r}: {not_a(wanted, value)}"
             )
@@ -168,7 +173,13 @@ def _scanned(stream: Any, delimiter: str, stop: Callable[[int], bool]) -> Scan |
     return Scan(begins, True)
 
 
-_KINDS = {"double": Kind.number, "int64": Kind.number, "bool": Kind.truth, "timestamp": Kind.time, "date32": Kind.time}
+_KINDS = {
+    "double": ReadAs.number,
+    "int64": ReadAs.number,
+    "bool": ReadAs.truth,
+    "timestamp": ReadAs.time,
+    "date32": ReadAs.time,
+}
 
 
 def detected(text: str, otherwise: str) -> str:
@@ -195,7 +206,7 @@ def _records(text: str, delimiter: str) -> Iterator[list[str]]:
         return
 
 
-def _declared(kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def _declared(kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
     return {name: TYPES[kind] for name, kind in kinds.items() if kind in TYPES}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import Kind
+from swapcal.tables.kinds import ReadAs
 from swapcal.tables.opened import Opened
 
 ROWS = 1 << 16
@@ -23,14 +23,14 @@ class JsonLines:
         self._first = self._some()
         self.columns = _keys(self._first)
 
-    def parts(self, kinds: Mapping[str, Kind]) -> Iterator[tuple[pa.Table, float | None]]:
+    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[tuple[pa.Table, float | None]]:
         """Yield tables of the named columns; a key that is absent is a missing value."""
         rows = self._first
         while rows:
             yield self._table(rows, list(kinds)), self._opened.share()
             rows = self._some()
 
-    def whole(self, kinds: Mapping[str, Kind], ragged: list[Any]) -> pa.Table:
+    def whole(self, kinds: Mapping[str, ReadAs], ragged: list[Any]) -> pa.Table:
         """Return all rows, over all keys."""
         rows = self._first
         while more := self._some():

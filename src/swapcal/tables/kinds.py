@@ -17,7 +17,7 @@ from swapcal.tables.dialect import InputError
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
 
 
-class Kind(StrEnum):
+class ReadAs(StrEnum):
     """What a column is read as; `raw`: as a text file spells or another stores it; `any`: as what it looks like."""
 
     number = "number"
@@ -28,14 +28,14 @@ class Kind(StrEnum):
     any = "any"
 
 
-def settled(column: Any, name: str, kind: Kind, first: int) -> Any:
+def settled(column: Any, name: str, kind: ReadAs, first: int) -> Any:
     """Return a column as the kind asked for, or name the first row (numbered from `first`) that cannot be."""
-    wanted = {Kind.number: pa.float64(), Kind.text: pa.string(), Kind.truth: pa.bool_()}.get(kind)
+    wanted = {ReadAs.number: pa.float64(), ReadAs.text: pa.string(), ReadAs.truth: pa.bool_()}.get(kind)
     if wanted is None or column.type == wanted:
         return column
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
-    if is_text(column.type) and kind is Kind.number:
+    if is_text(column.type) and kind is ReadAs.number:
         numbers, wrong = parsed(column)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -53,20 +53,20 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def not_a(kind: Kind, text: Any) -> str:
+def not_a(kind: ReadAs, text: Any) -> str:
     """Say that a value is not what was expected, with the option that would read it."""
-    hint = " (--decimal , reads decimal commas)" if kind is Kind.number and COMMAS.fullmatch(str(text)) else ""
+    hint = " (--decimal , reads decimal commas)" if kind is ReadAs.number and COMMAS.fullmatch(str(text)) else ""
     return f"given {text!r}, expected {_EXPECTED[kind]}{hint}"
 
 
 TIME = "a number or an ISO date or time (--dates mdy or dmy reads others)"
 _EXPECTED = {
-    Kind.number: "a number",
-    Kind.text: "text",
-    Kind.truth: "true or false",
-    Kind.time: TIME,
-    Kind.any: "a value like those in the rows before",
-    Kind.raw: "a value",
+    ReadAs.number: "a number",
+    ReadAs.text: "text",
+    ReadAs.truth: "true or false",
+    ReadAs.time: TIME,
+    ReadAs.any: "a value like those in the rows before",
+    ReadAs.raw: "a value",
 }
 
 
@@ -109,7 +109,7 @@ def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
     times, wrong, dated = moments(column, order)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"row {first + row}: column {name!r}: {not_a(Kind.time, column[row].as_py())}")
+        raise InputError(f"row {first + row}: column {name!r}: {not_a(ReadAs.time, column[row].as_py())}")
     if not dated:
         return pa.array(times, from_pandas=True)
     micros = np.where(np.isnan(times), 0.0, times * 1e6).round().astype(np.int64)

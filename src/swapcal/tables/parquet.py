@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import Kind
+from swapcal.tables.kinds import ReadAs
 from swapcal.tables.opened import Opened
 
 ROWS = 1 << 17
@@ -26,7 +26,7 @@ class Parquet:
             raise InputError(f"{opened.name}: cannot be read ({error})") from None
         self.columns = list(self._file.schema_arrow.names)
 
-    def parts(self, kinds: Mapping[str, Kind]) -> Iterator[tuple[pa.Table, float | None]]:
+    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[tuple[pa.Table, float | None]]:
         """Yield tables of the named columns."""
         total, seen = max(1, self._file.metadata.num_rows), 0
         try:
@@ -36,7 +36,7 @@ class Parquet:
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self._name}: cannot be read ({error})") from None
 
-    def whole(self, kinds: Mapping[str, Kind], ragged: list[Any]) -> pa.Table:
+    def whole(self, kinds: Mapping[str, ReadAs], ragged: list[Any]) -> pa.Table:
         """Return all rows."""
         try:
             return self._file.read()

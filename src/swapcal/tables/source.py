@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from swapcal.tables.delimited import Delimited, Ragged
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.jsonl import JsonLines
-from swapcal.tables.kinds import COMMAS, Kind, is_text, settled
+from swapcal.tables.kinds import COMMAS, ReadAs, is_text, settled
 from swapcal.tables.opened import Opened
 from swapcal.tables.parquet import Parquet
 from swapcal.tables.table import UnknownColumnError
@@ -21,7 +21,7 @@ from swapcal.tables.table import UnknownColumnError
 LOOKED_AT = 1000  # values of a text column examined for decimal commas
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Some rows of a file in order: a table, the number of its first row (from 1), the share read so far if known."""
 
     table: pa.Table
@@ -55,7 +55,7 @@ class Source:
             if self.columns.count(name) > 1:
                 raise InputError(f"{self.name}: two columns are called {name!r}, expected different names")
 
-    def parts(self, kinds: Mapping[str, Kind]) -> Iterator[Part]:
+    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[FilePart]:
         """Yield the named columns, each as its kind, some rows at a time: the file may be larger than memory."""
         self.require(list(kinds))
         first = 1
@@ -63,14 +63,14 @@ class Source:
             if not len(table):
                 continue
             columns = {name: settled(table[name], name, kind, first) for name, kind in kinds.items()}
-            part = Part(pa.table(columns), first, share)
-            self._refuse_commas(part.table, [name for name, kind in kinds.items() if kind is Kind.any])
+            part = FilePart(pa.table(columns), first, share)
+            self._refuse_commas(part.table, [name for name, kind in kinds.items() if kind is ReadAs.any])
             yield part
             first += len(table)
         if first == 1:
             raise InputError(f"{self.name} has no rows")
 
-    def whole(self, kinds: Mapping[str, Kind]) -> Whole:
+    def whole(self, kinds: Mapping[str, ReadAs]) -> Whole:
         """Return all columns; those named as their kind, the others as what their values are."""
         self.require([*kinds, *self.columns])
         ragged: list[Ragged] = []
@@ -79,7 +79,7 @@ class Source:
             raise InputError(f"{self.name} has no rows")
         left_out = np.array([misfit.row for misfit in ragged], np.int64)
         rows = np.delete(np.arange(1, 1 + len(table) + len(left_out)), left_out - 1)
-        self._refuse_commas(table, [name for name in table.column_names if kinds.get(name, Kind.any) is Kind.any])
+        self._refuse_commas(table, [name for name in table.column_names if kinds.get(name, ReadAs.any) is ReadAs.any])
         return Whole(table, rows, len(ragged), self._format.complaint(ragged[0]) if ragged else "")
 
     def _refuse_commas(self, table: pa.Table, names: Sequence[str]) -> None:

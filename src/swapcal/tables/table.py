@@ -139,7 +139,7 @@ def _open(native: Any) -> Any:
         data = {str(name): raw_column(values) for name, values in native.items()}
         if len({len(values) for values in data.values()}) > 1:
             lengths = ", ".join(f"{name}: {len(values)}" for name, values in data.items())
-            raise ValueError(f"columns must be equally long, got {lengths}")
+            raise ValueError(f"columns: given lengths {lengths}, expected one length")
         return data
     if _is_record_batch(native):
         import pyarrow as pa
@@ -151,8 +151,8 @@ def _open(native: Any) -> Any:
     if isinstance(frame, nw.DataFrame):
         return frame
     raise TypeError(
-        "expected a pandas, polars or pyarrow table, a duckdb relation or a mapping of columns, "
-        f"got {type(native).__name__}"
+        f"table: given {type(native).__name__}, expected a pandas, polars or pyarrow table, a duckdb relation "
+        "or a mapping of columns"
     )
 
 

@@ -12,6 +12,9 @@ import numpy as np
 MISSING = "(missing)"
 """Name of the category that holds missing values."""
 
+OTHER = "(other)"
+"""Name of the category that holds all values without one of their own."""
+
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -66,6 +69,17 @@ def text_of(value: Any) -> str:
         return moment.isoformat().removesuffix("T00:00:00")
     number = as_number(value) if isinstance(value, numbers.Real) else None
     return str(int(number)) if number is not None and number.is_integer() else str(value)
+
+
+def group_name(text: str) -> str:
+    """Return what a text is called beside the names for missing and other values: quoted if it reads like them.
+
+    Examples
+    --------
+    >>> [group_name(text) for text in ("Rome", "(missing)", '"(missing)"')]
+    ['Rome', '"(missing)"', '""(missing)""']
+    """
+    return f'"{text}"' if text.strip('"') in (MISSING, OTHER) else text
 
 
 def text_key(*words: str) -> int:
