@@ -10,6 +10,8 @@ NEEDS = {
     },
     "src/swapcal/adapters/sklearn.py": ("sklearn",),
     "src/swapcal/adapters/river.py": ("river",),
+    "src/swapcal/service": ("apsw", "msgspec", "starlette", "typer", "pyarrow"),
+    "src/swapcal/service/postgres.py": ("psycopg",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),
     "tests/test_contexts.py": ("pandas", "polars", "pyarrow"),
     "src/swapcal/rates/store.py": ("pyarrow",),

@@ -1,0 +1,1 @@
+"""The service: live forecasts over HTTP that lose nothing."""

@@ -1,0 +1,114 @@
+"""What SQLite and PostgreSQL do in the same words: reading the log, keeping snapshots and tokens."""
+
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from swapcal.service.event import Event
+from swapcal.service.store import Conflict, Snapshot, TokenRow, Unreadable
+
+COLUMNS = "forecaster, seq, kind, id, time, body"
+PAGE = 500
+"""Events read at a time: a reader holds neither many of them nor a transaction open."""
+PIECE = 1 << 20
+"""Bytes of a snapshot written at a time."""
+ENDLESS = 2**63 - 1
+
+Statement = tuple[str, Sequence[Any]]
+
+
+class SqlStore(ABC):
+    """A store whose statements have `?` for each value."""
+
+    @abstractmethod
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+
+    @abstractmethod
+    def _write(self, *statements: Statement) -> int:
+        """Execute statements in one durable transaction; return how many rows the last one changed."""
+
+    def forecasters(self) -> dict[str, bytes]:
+        """Return the settings of each forecaster by name: the body of its first event."""
+        return dict(self._read("SELECT forecaster, body FROM events WHERE kind = 'made' ORDER BY time, forecaster"))
+
+    def events(self, forecaster: str, after: int = 0, until: int | None = None) -> Iterator[Event]:
+        """Yield the events after one number, up to and with another, in order and without keeping them."""
+        query = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT {PAGE}"
+        end = ENDLESS if until is None else until
+        while page := self._read(query, (forecaster, after, end)):
+            yield from map(Event._make, page)
+            after = page[-1][1]
+
+    def last(self, forecaster: str) -> int:
+        """Return the number of its last event; 0 if there is none."""
+        return int(self._read("SELECT COALESCE(MAX(seq), 0) FROM events WHERE forecaster = ?", (forecaster,))[0][0])
+
+    def keep_snapshot(self, forecaster: str, seq: int, content: bytes) -> None:
+        """Write a snapshot, read it again and compare; it is listed only when that went well."""
+        if any(kept.seq == seq for kept in self.snapshots(forecaster)):
+            return
+        self._write(("DELETE FROM snapshot_pieces WHERE forecaster = ? AND seq = ?", (forecaster, seq)))
+        for piece, start in enumerate(range(0, len(content), PIECE)):
+            values = (forecaster, seq, piece, content[start : start + PIECE])
+            self._write(("INSERT INTO snapshot_pieces (forecaster, seq, piece, content) VALUES (?, ?, ?, ?)", values))
+        digest = _digest(content)
+        if _digest(self._pieces(forecaster, seq)) != digest:
+            raise Unreadable(f"store: the snapshot of {forecaster!r} at event {seq} was not read as it was written")
+        listed = self._write(
+            (
+                "INSERT INTO snapshots (forecaster, seq, digest, size, made_at) "
+                "SELECT forecaster, seq, ?, ?, ? FROM events WHERE forecaster = ? AND seq = ?",
+                (digest, len(content), time.time(), forecaster, seq),
+            )
+        )
+        if not listed:
+            raise Conflict(f"store: given a snapshot of {forecaster!r} at event {seq}, which is not in the log")
+
+    def snapshots(self, forecaster: str) -> list[Snapshot]:
+        """Return the snapshots that are kept, newest first."""
+        query = "SELECT seq, digest, size, made_at FROM snapshots WHERE forecaster = ? ORDER BY seq DESC"
+        return [Snapshot._make(row) for row in self._read(query, (forecaster,))]
+
+    def snapshot(self, forecaster: str, seq: int) -> bytes:
+        """Return a snapshot; raises `Unreadable` unless it is what was written."""
+        listed = self._read("SELECT digest FROM snapshots WHERE forecaster = ? AND seq = ?", (forecaster, seq))
+        content = self._pieces(forecaster, seq)
+        if not listed or _digest(content) != listed[0][0]:
+            found = "is damaged" if listed else "is not there"
+            raise Unreadable(f"store: the snapshot of {forecaster!r} at event {seq} {found}")
+        return content
+
+    def drop_snapshots(self, forecaster: str, keep: int) -> None:
+        """Remove all snapshots but the newest few."""
+        if keep < 1:
+            raise ValueError(f"keep: given {keep}, expected at least 1")
+        for old in reversed(self.snapshots(forecaster)[keep:]):
+            # Pieces of writes that were cut short go with the next newer snapshot.
+            self._write(
+                ("DELETE FROM snapshots WHERE forecaster = ? AND seq = ?", (forecaster, old.seq)),
+                ("DELETE FROM snapshot_pieces WHERE forecaster = ? AND seq <= ?", (forecaster, old.seq)),
+            )
+
+    def keep_token(self, token: TokenRow) -> None:
+        """Add a token; raises `Conflict` if there is one of that name."""
+        self._write(("INSERT INTO tokens (name, digest, scopes, created, revoked) VALUES (?, ?, ?, ?, ?)", token))
+
+    def tokens(self) -> list[TokenRow]:
+        """Return all tokens, also the revoked ones, oldest first."""
+        rows = self._read("SELECT name, digest, scopes, created, revoked FROM tokens ORDER BY created, name")
+        return [TokenRow._make(row) for row in rows]
+
+    def revoke_token(self, name: str, at: float) -> bool:
+        """Revoke a token; False if there is none of that name or it is revoked."""
+        return bool(self._write(("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (at, name))))
+
+    def _pieces(self, forecaster: str, seq: int) -> bytes:
+        query = "SELECT content FROM snapshot_pieces WHERE forecaster = ? AND seq = ? ORDER BY piece"
+        return b"".join(row[0] for row in self._read(query, (forecaster, seq)))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()

@@ -1,0 +1,156 @@
+"""The store: where the log, the snapshots and the tokens are kept."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from swapcal.service.event import Event
+
+SCHEMA_VERSION = 1
+"""Of the tables; kept in `meta`."""
+
+
+class StoreError(OSError):
+    """The store could not do what was asked."""
+
+
+class Unavailable(StoreError):  # noqa: N818
+    """Nothing was written, or it is not known: read again what the store holds before going on."""
+
+
+class Conflict(StoreError):  # noqa: N818
+    """Nothing was written: another learner was there first, or what is unique was given twice."""
+
+
+class Occupied(StoreError):  # noqa: N818
+    """Another process is the learner of this store."""
+
+
+class Unreadable(StoreError):  # noqa: N818
+    """What is there is not a store of this version, or a snapshot is not what was written."""
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that is kept: the state after the event `seq`."""
+
+    seq: int
+    digest: bytes
+    size: int
+    made_at: float
+
+
+class TokenRow(NamedTuple):
+    """A token that was created; `digest` is all that is known of its secret."""
+
+    name: str
+    digest: bytes
+    scopes: str
+    created: float
+    revoked: float | None
+
+
+class Store(Protocol):
+    """What SQLite and PostgreSQL both do. All calls block; every call may raise `Unavailable`.
+
+    Reads have connections of their own and never wait for the writer. Only a learner's store appends.
+    """
+
+    def forecasters(self) -> dict[str, bytes]:
+        """Return the settings of each forecaster by name: the body of its first event."""
+
+    def claim(self, forecaster: str) -> bool:
+        """Become the only learner of a forecaster, which need not exist yet; False while another process is.
+
+        After `Unavailable` from `append` claim again, and only then read: a claim is granted once whatever an earlier
+        connection had begun is finished, one way or the other.
+        """
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write all events or none, durably; their forecasters must be claimed.
+
+        Raises
+        ------
+        Unavailable
+            Disk full, database gone, claim lost: nothing was written, or it is not known.
+        Conflict
+            A number or an id was taken: nothing was written.
+        """
+
+    def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
+        """Return everything stored under these ids, in order."""
+
+    def events(self, forecaster: str, after: int = 0, until: int | None = None) -> Iterator[Event]:
+        """Yield the events after one number, up to and with another, in order and without keeping them."""
+
+    def last(self, forecaster: str) -> int:
+        """Return the number of its last event; 0 if there is none."""
+
+    def keep_snapshot(self, forecaster: str, seq: int, content: bytes) -> None:
+        """Write a snapshot, read it again and compare; it is listed only when that went well."""
+
+    def snapshots(self, forecaster: str) -> list[Snapshot]:
+        """Return the snapshots that are kept, newest first."""
+
+    def snapshot(self, forecaster: str, seq: int) -> bytes:
+        """Return a snapshot; raises `Unreadable` unless it is what was written."""
+
+    def drop_snapshots(self, forecaster: str, keep: int) -> None:
+        """Remove all snapshots but the newest few."""
+
+    def keep_token(self, token: TokenRow) -> None:
+        """Add a token; raises `Conflict` if there is one of that name."""
+
+    def tokens(self) -> list[TokenRow]:
+        """Return all tokens, also the revoked ones, oldest first."""
+
+    def revoke_token(self, name: str, at: float) -> bool:
+        """Revoke a token; False if there is none of that name or it is revoked."""
+
+    def ping(self) -> None:
+        """Return if the store can be read, and a learner's also written to; raise `Unavailable` otherwise."""
+
+    def close(self) -> None:
+        """Give back the claims and all connections."""
+
+
+def open_store(url: str, *, learner: bool = False, create: bool = False) -> Store:
+    """Open the store at a path (SQLite) or at postgresql://... (PostgreSQL).
+
+    Parameters
+    ----------
+    url : str
+        Path of a SQLite file, or a PostgreSQL address as libpq reads it.
+    learner : bool
+        Whether events will be appended. Of one SQLite file only one process at a time may be the learner.
+    create : bool
+        Whether to make the store if it is not there.
+
+    Raises
+    ------
+    Occupied
+        Another process is the learner of this SQLite file.
+    Unreadable
+        There is no store, or one of another version.
+    Unavailable
+        The file or database cannot be reached.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = open_store(f"{folder}/forecasts.db", learner=True, create=True)
+    ...     claimed = store.claim("flights")
+    ...     store.append([Event("flights", 1, "made", "", 0.0, b"{}")])
+    ...     print(claimed, store.forecasters())
+    ...     store.close()
+    True {'flights': b'{}'}
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        from swapcal.service.sqlite import SQLiteStore
+
+        return SQLiteStore(url, learner=learner, create=create)
+    if scheme not in ("postgresql", "postgres"):
+        raise ValueError(f"store: given {scheme}://…, expected the path of a file or postgresql://…")
+    from swapcal.service.postgres import PostgresStore
+
+    return PostgresStore(url, learner=learner, create=create)

@@ -1,0 +1,148 @@
+"""The store: what every database must do alike, and what is SQLite's own."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("apsw")
+
+import apsw
+
+from swapcal.service.event import Event
+from swapcal.service.store import Conflict, Occupied, Unavailable, Unreadable, open_store
+from tests.store_checks import StoreChecks, forecast, made
+
+
+class TestSQLite(StoreChecks):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return str(tmp_path / "forecasts.db")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "forecasts.db")
+
+
+def test_commits_are_on_disk_and_readers_do_not_wait(path):
+    store = open_store(path, learner=True, create=True)
+    assert store._transaction(lambda writer: writer.pragma("synchronous")) == 2
+    assert store._read("PRAGMA journal_mode") == [("wal",)]
+    assert store._read("PRAGMA auto_vacuum") == [(2,)]
+    assert store._read("PRAGMA busy_timeout") == [(5000,)]
+    with store._turn:
+        writer = store._writer
+        writer.execute("BEGIN IMMEDIATE")
+        assert store.forecasters() == {}
+        writer.execute("ROLLBACK")
+    store.close()
+
+
+def test_a_second_learner_is_refused_and_a_reader_is_not(path):
+    first = open_store(path, learner=True, create=True)
+    first.append([made("a")])
+    with pytest.raises(Occupied, match=r"another process \(number \d+\) is learning"):
+        open_store(path, learner=True)
+    reader = open_store(path)
+    assert reader.forecasters() == {"a": b"{}"}
+    assert not reader.claim("a")
+    with pytest.raises(Conflict, match="learner=True"):
+        reader.append([forecast("a", 2, "x")])
+    first.close()
+    second = open_store(path, learner=True)
+    assert second.claim("a")
+    second.close()
+    reader.close()
+
+
+DYING = """
+import os, sys
+from swapcal.service.event import Event
+from swapcal.service.store import open_store
+store = open_store(sys.argv[1], learner=True, create=True)
+store.append([Event("a", 1, "made", "", 0.0, b"{}"), Event("a", 2, "forecast", "x", 1.0, b"{}")])
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_was_appended_outlives_a_killed_learner_whose_lock_is_free_at_once(path):
+    assert subprocess.run([sys.executable, "-c", DYING, path], check=False).returncode == -9
+    store = open_store(path, learner=True)
+    assert store.last("a") == 2
+    store.close()
+
+
+def test_a_newer_schema_is_refused(path):
+    open_store(path, create=True).close()
+    connection = apsw.Connection(path)
+    connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema'")
+    connection.close()
+    with pytest.raises(Unreadable, match="version 2, expected version 1: it was written by a newer swapcal"):
+        open_store(path)
+
+
+def test_what_is_no_store_is_refused(path, tmp_path):
+    with pytest.raises(Unreadable, match="does not exist"):
+        open_store(path)
+    assert not Path(path).exists()
+    Path(path).write_text("id,y\n" * 1000)
+    with pytest.raises(Unreadable, match="no SQLite file"):
+        open_store(path, create=True)
+    other = tmp_path / "other.db"
+    connection = apsw.Connection(str(other))
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    with pytest.raises(Unreadable, match="without our tables"):
+        open_store(str(other), learner=True, create=True)
+    with pytest.raises(Unavailable, match="cannot be made"):
+        open_store(str(tmp_path / "nowhere" / "a.db"), create=True)
+    with pytest.raises(ValueError, match=r"given mysql://…, expected the path"):
+        open_store("mysql://host/database")
+
+
+def test_a_full_disk_writes_nothing_and_is_survived(path):
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a")])
+    pages = store._transaction(lambda writer: writer.pragma("page_count"))
+    store._transaction(lambda writer: writer.pragma("max_page_count", pages + 4))
+    with pytest.raises(Unavailable, match="full"):
+        store.append([Event("a", seq, "forecast", str(seq), 1.0, b"x" * 1000) for seq in range(2, 50)])
+    assert store.last("a") == 1
+    store.append([Event("a", seq, "forecast", str(seq), 1.0, b"x" * 1000) for seq in range(2, 50)])
+    assert store.last("a") == 49
+    store.close()
+
+
+def test_a_store_is_private(path):
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a")])
+    for file in Path(path).parent.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+    store.close()
+
+
+def test_threads_read_while_another_appends(path):
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a")])
+    wrong: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seqs = [event.seq for event in store.events("a")]
+            if seqs != list(range(1, len(seqs) + 1)):
+                wrong.append(seqs)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for seq in range(2, 200):
+        store.append([forecast("a", seq, str(seq))])
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    store.close()
