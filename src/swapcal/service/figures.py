@@ -101,6 +101,10 @@ class Figures:
         """Return the mean outcome."""
         return self._mean(ONES)
 
+    def mean_forecast(self) -> float:
+        """Return the mean of the mean forecasts whose outcome is learned."""
+        return self._mean(SUM_MEAN)
+
     def brier_base_rate(self) -> float:
         """Return what always forecasting the base rate would have scored, in hindsight."""
         rate = self.base_rate()

@@ -243,6 +243,10 @@ class Ward:
             self.seq, self.now = run[-1].seq, now
         return found
 
+    def explain(self, id: str) -> Any:
+        """Return why an open forecast is what it is."""
+        return None
+
     def _again(self, answers: Sequence[Any], events: Sequence[Event]) -> list[Any]:
         for answer, event in zip(answers, events, strict=True):
             if isinstance(answer, Exception):
