@@ -63,6 +63,8 @@ class Agenda:
         if self.learner.models:
             self.flush()
             self._teach(slot, y)
+        elif len(self._order) >= WINDOW:
+            self.flush()
 
     def _expect_late(self, late: int) -> None:
         if late:

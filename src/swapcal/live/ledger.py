@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.archive.state import State
+from swapcal.inputs import in_row
 from swapcal.live.ids import Id, packed, unpacked
 
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
@@ -259,6 +260,36 @@ class Ledger:
         if id not in self.labelled:
             raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")
         self._compare(id, y, self.labelled[id])
+        return None
+
+    def find_all(self, events: Sequence[tuple[Id, float, float]]) -> list[int | None]:
+        """Return what `find` would for each (id, label, time), those before it delivered; raise before any is."""
+        found: list[int | None] = []
+        said: dict[Id, float] = {}
+        passed = (-math.inf, FREE)
+        try:
+            for id, y, time in events:
+                if id in said:
+                    self._compare(id, y, said[id])
+                    found.append(None)
+                    continue
+                slot = self._find_after(passed, id, y, time)
+                found.append(slot)
+                said[id] = y
+                if slot is not None and time == time:
+                    passed = max(passed, (time, self.issued[slot]))
+        except ValueError as error:
+            raise in_row(len(found), error) from None
+        return found
+
+    def _find_after(self, passed: tuple[float, int], id: Id, y: float, time: float) -> int | None:
+        """Do as `find`, once all that was to arrive before `passed` has."""
+        slot = self.opened.get(id)
+        if slot is None or self.arrived[slot] or not (self.due[slot], self.issued[slot]) < passed:
+            return self.find(id, y, time)
+        if self._is_late(slot, self.due[slot]):
+            raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
+        self._compare(id, y, self.y[slot])
         return None
 
     def _compare(self, id: Id, y: float, known: float) -> None:
