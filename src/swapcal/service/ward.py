@@ -17,7 +17,7 @@ from swapcal.service.settings import Settings, from_body
 
 SERVICE, GIVEN = "service", "given"
 """Whose clock maturity and lifetimes go by: the service's, or that of the times given with forecasts."""
-LEARNED, HELD = "learned", "held"
+ISSUED = Issued.__struct_fields__
 REFUSALS = (ValueError, TypeError, OverflowError)
 
 
@@ -177,23 +177,28 @@ class Ward:
     def outcome(self, labels: Sequence[Label], now: float) -> "list[str | Exception]":
         """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
         self.advance(now)
-        found: list[Exception | None] = []
-        for label in labels:
-            opened = self.opened.get(label.id)
-            try:
-                if opened is None:
-                    raise ValueError(f"id: given {label.id!r}, expected an open forecast")
-                self.live.label(label.id, label.y, self._arrival(label, opened, now))
-            except REFUSALS as error:
-                found.append(error)
-                continue
-            self.figures.wait(now - opened.accepted)
-            found.append(None)
+        try:
+            return [*self._deliver(labels, now)]
+        except REFUSALS as error:
+            if len(labels) > 1:
+                return [state for label in labels for state in self.outcome([label], now)]
+            return [error]
+
+    def _deliver(self, labels: Sequence[Label], now: float) -> list[str]:
+        """Deliver all outcomes, or none."""
+        opened = [self.opened.get(label.id) for label in labels]
+        times = []
+        for label, one in zip(labels, opened, strict=True):
+            if one is None:
+                raise ValueError(f"id: given {label.id!r}, expected an open forecast")
+            times.append(self._arrival(label, one, now))
+        timed = None if all(time is None for time in times) else [math.nan if t is None else t for t in times]
+        states = self.live.label_many([label.id for label in labels], [label.y for label in labels], time=timed)
+        for one in opened:
+            assert one is not None, "checked above"
+            self.figures.wait(now - one.accepted)
         self._settle(now)
-        return [
-            (HELD if label.id in self.opened else LEARNED) if error is None else error
-            for label, error in zip(labels, found, strict=True)
-        ]
+        return states
 
     def _arrival(self, label: Label, opened: Opened, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
@@ -244,8 +249,9 @@ class Ward:
         return found
 
     def explain(self, id: str) -> Any:
-        """Return why an open forecast is what it is."""
-        return None
+        """Return why an open forecast is what it is: named contributions, and the sentence for people."""
+        found = self.live.explain(id)
+        return {**found.to_dict(), "words": str(found)}
 
     def _again(self, answers: Sequence[Any], events: Sequence[Event]) -> list[Any]:
         for answer, event in zip(answers, events, strict=True):
@@ -256,8 +262,15 @@ class Ward:
 
 def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) -> list[Issued]:
     """Forecast drafts that have a moment each, or none of them; all or nothing."""
-    made = [live.forecast(d.record, d.id, m, d.matures) for d, m in zip(drafts, moments, strict=True)]
-    return [Issued(one.p, one.mean, one.low, one.high, one.weight) for one in made]
+    time = None if moments[0] is None else moments
+    matures = [math.nan if draft.matures is None else draft.matures for draft in drafts]
+    made = live.forecast_many(
+        [draft.record for draft in drafts],
+        [draft.id for draft in drafts],
+        time=time,
+        matures=None if all(map(math.isnan, matures)) else matures,
+    )
+    return [Issued(*row) for row in zip(*(getattr(made, name).tolist() for name in ISSUED), strict=True)]
 
 
 def fresh_ward(made: Event) -> Ward:

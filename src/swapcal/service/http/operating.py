@@ -28,10 +28,10 @@ async def healthz(call: Call) -> Response:
 async def readyz(call: Call) -> Response:
     """Answer 200 if forecasts and outcomes would be taken now."""
     desk = call.office.desk
-    if not desk.alive:
-        raise unavailable("The service is starting or stopping.")
     if desk.standing_by:
         raise unavailable(f"Standing by: forecasters {', '.join(desk.standing_by)} are not this process's now.")
+    if not desk.ready:
+        raise unavailable("The service is starting or stopping.")
     try:
         await run_in_threadpool(desk.store.ping)
     except StoreError:

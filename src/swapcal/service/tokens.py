@@ -1,3 +1,0 @@
-from swapcal.service.store import TokenRow
-def scopes_of(token: str, rows: list[TokenRow]) -> "frozenset[str] | None":
-    return None
