@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo test test-portable check bench bench-streams bench-batch decisions monitoring rates soak clean help
+.PHONY: setup demo test test-portable test-systems check bench bench-streams bench-batch decisions monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -28,6 +28,11 @@ $(VENV)/.bench: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	@touch $@
 
+$(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
+	$(BIN)/python -m pip install --quiet -e ".[systems]"
+	PATH="$(abspath $(BIN)):$$PATH" sh tests/systems/prepare.sh
+	@touch $@
+
 demo: $(VENV)/.demo     ## stream a demonstration and write its report
 	$(BIN)/swapcal demo
 
@@ -43,6 +48,9 @@ test-portable: $(VENV)/.dev     ## every test as an old processor computes, anot
 	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" $(BIN)/python -m pytest -n auto
 	OPENBLAS_CORETYPE=Haswell $(BIN)/python -m pytest -n auto
 	$(BIN)/python -m pytest -m cold tests
+
+test-systems: test-portable $(VENV)/.systems     ## test-portable, then real databases, browsers, kills and full disks
+	$(BIN)/python -m pytest -m systems -rs tests/systems
 
 check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .

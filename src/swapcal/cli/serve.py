@@ -23,7 +23,9 @@ WAIT = 600.0
 
 def serve(
     store: Annotated[str, typer.Option(help="Path of a SQLite file, made if it is not there; or postgresql://…")],
-    host: Annotated[str, typer.Option(help="Address to listen on; tokens are needed unless it is loopback.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; tokens are needed unless it is loopback.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
     forecasters: Annotated[
         Path | None, typer.Option(help="TOML file: [[forecaster]] tables to be made, and perhaps [limits].")
@@ -33,7 +35,9 @@ def serve(
         typer.Option("--tokens/--no-tokens", help="Need tokens also on loopback (behind a proxy); or not there."),
     ] = None,
     snapshot_events: Annotated[int, typer.Option(help="Take a snapshot after so many events.", min=1)] = 20_000,
-    snapshot_seconds: Annotated[float, typer.Option(help="Or after so many seconds, if anything came.", min=0.1)] = 300.0,
+    snapshot_seconds: Annotated[
+        float, typer.Option(help="Or after so many seconds, if anything came.", min=0.1)
+    ] = 300.0,
     limit: Annotated[
         list[str] | None, typer.Option(help="name=value; body, rows, columns, open, queue, …; repeatable.")
     ] = None,
@@ -113,4 +117,6 @@ def _limits(given: dict[str, Any]) -> Limits:
         return msgspec.convert(given, Limits, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(Limits.__struct_fields__)
-        raise ValueError(f"limits: {str(error).replace('`', '')}; expected positive numbers for some of {known}") from None
+        raise ValueError(
+            f"limits: {str(error).replace('`', '')}; expected positive numbers for some of {known}"
+        ) from None

@@ -82,4 +82,3 @@ def _times(times: tuple[float, ...]) -> Any:
 def created_at() -> str:
     """Return now as reports say it."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-

@@ -3,14 +3,14 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from queue import Empty, LifoQueue
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 import apsw
 
 from swapcal.service.event import Event
 from swapcal.service.occupancy import Occupancy
+from swapcal.service.pool import Pool
 from swapcal.service.schema import check_version, definitions
 from swapcal.service.sql import COLUMNS, SqlStore, Statement
 from swapcal.service.store import Conflict, Unavailable, Unreadable
@@ -20,10 +20,12 @@ BUSY = 5_000
 """Milliseconds to wait for a command that is writing a token or pruning."""
 COMMON = f"PRAGMA busy_timeout = {BUSY}; PRAGMA trusted_schema = 0; PRAGMA cache_size = -16384;"
 # The two of macOS: there a plain fsync leaves the data in the drive's cache.
-WRITING = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
+WRITING = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
 LEARNING = f"PRAGMA journal_size_limit = {64 << 20};"
 VISITING = "PRAGMA wal_autocheckpoint = 0;"
 INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+STEP = 200
+"""Pages given back at a time."""
 ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id = ?"
 
 Result = TypeVar("Result")
@@ -36,7 +38,7 @@ class SQLiteStore(SqlStore):
         self._path = os.path.abspath(path)
         self._turn = threading.Lock()
         self._writer: apsw.Connection | None = None
-        self._readers: LifoQueue[apsw.Connection] = LifoQueue()
+        self._readers = Pool(lambda: self._connect(VISITING + "PRAGMA query_only = 1;"), _close)
         self._occupancy: Occupancy | None = None
         self._find(create)
         try:
@@ -58,9 +60,45 @@ class SQLiteStore(SqlStore):
 
     def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
         """Return everything stored under these ids, in order."""
-        with self._reader() as reader:
+        with self._translated(), self._readers.lent() as reader:
             rows = reader.executemany(ABOUT, [(forecaster, name) for name in dict.fromkeys(ids)])
             return sorted(map(Event._make, rows), key=lambda event: event.seq)
+
+    def shrink(self) -> None:
+        """Give back the space that was pruned, page by page, so that a learner never waits long."""
+        while self._read("PRAGMA freelist_count") != [(0,)]:
+            self._transaction(lambda writer: writer.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall())
+        with self._turn, self._translated():
+            if self._writer is not None:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def backup(self, path: str) -> None:
+        """Write a copy that is as the store was at one moment, to a new file, while everything goes on."""
+        if os.path.exists(path):
+            raise Unreadable(f"backup: given {path}, which exists, expected the name of a new file")
+        part = f"{path}.part"
+        try:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise Unavailable(f"backup: {part} cannot be made: {error.strerror}") from None
+        try:
+            self._copy(part)
+            os.rename(part, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            raise
+        _sync(os.path.dirname(os.path.abspath(path)))
+
+    def _copy(self, part: str) -> None:
+        with self._translated(), closing(self._connect(VISITING)) as connection:
+            connection.execute("VACUUM INTO ?", (part,))
+        _sync(part)
+        with self._translated(), closing(apsw.Connection(part)) as copy:
+            if copy.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                raise Unreadable(f"backup: {part} was not read as it was written")
 
     def ping(self) -> None:
         """Return if the store can be read, and a learner's also written to."""
@@ -72,22 +110,21 @@ class SQLiteStore(SqlStore):
         """Give back the file and all connections."""
         with self._turn:
             self._drop_writer()
-        with suppress(Empty):
-            while True:
-                self._readers.get_nowait().close()
+        self._readers.clear()
         if self._occupancy is not None:
             self._occupancy.leave()
             self._occupancy = None
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._reader() as reader:
+        with self._translated(), self._readers.lent() as reader:
             return reader.execute(statement, values).fetchall()
 
     def _write(self, *statements: Statement) -> int:
         def work(writer: apsw.Connection) -> int:
+            before = writer.total_changes()
             for statement, values in statements:
                 writer.execute(statement, tuple(values))
-            return writer.changes()
+            return writer.total_changes() - before
 
         return self._transaction(work)
 
@@ -106,8 +143,7 @@ class SQLiteStore(SqlStore):
     def _drop_writer(self) -> None:
         """Close the writer, which takes back what was begun: after a failure nothing is known of its state."""
         if self._writer is not None:
-            with suppress(apsw.Error):
-                self._writer.close(True)
+            _close(self._writer)
             self._writer = None
 
     def _connect_writer(self) -> apsw.Connection:
@@ -118,20 +154,6 @@ class SQLiteStore(SqlStore):
         # Fetched, since apsw stops after each statement that answers.
         connection.execute(COMMON + settings).fetchall()
         return connection
-
-    @contextmanager
-    def _reader(self) -> Iterator[apsw.Connection]:
-        with self._translated():
-            try:
-                reader = self._readers.get_nowait()
-            except Empty:
-                reader = self._connect(VISITING + "PRAGMA query_only = 1;")
-            try:
-                yield reader
-            except BaseException:
-                reader.close(True)
-                raise
-            self._readers.put(reader)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -166,7 +188,7 @@ class SQLiteStore(SqlStore):
     def _make(self) -> None:
         with self._translated():
             # Incremental: pruning gives space back in small steps, without copying the file.
-            maker = self._connect("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;" + WRITING)
+            maker = self._connect("PRAGMA auto_vacuum = INCREMENTAL;" + WRITING)
             try:
                 maker.execute("BEGIN IMMEDIATE")
                 if not maker.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
@@ -174,4 +196,21 @@ class SQLiteStore(SqlStore):
                         maker.execute(definition)
                 maker.execute("COMMIT")
             finally:
-                maker.close(True)
+                _close(maker)
+
+
+def _sync(path: str) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    if os.name != "posix" and os.path.isdir(path):
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _close(connection: apsw.Connection) -> None:
+    """Close at once; what was begun is taken back, and an error then is one of a connection nobody uses any more."""
+    with suppress(apsw.Error):
+        connection.close(True)

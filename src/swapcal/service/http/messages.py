@@ -10,7 +10,9 @@ from swapcal.service.settings import Name, Settings
 from swapcal.tables.clock import seconds_of
 
 Id = Annotated[str | int, Meta(description="1 to 256 characters; an integer is its decimal digits")]
-Moment = Annotated[float | str | None, Meta(description="a number, or a date and time in ISO 8601 (seconds since 1970)")]
+Moment = Annotated[
+    float | str | None, Meta(description="a number, or a date and time in ISO 8601 (seconds since 1970)")
+]
 Outcome = Annotated[float, Meta(ge=0, le=1)] | bool
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Record = dict[str, str | int | float | bool | None]

@@ -78,5 +78,7 @@ class Office:
             async with asyncio.timeout(self.limits.answer):
                 return await promise
         except TimeoutError:
-            words = f"No answer within {self.limits.answer:g} s; it may still be done: the same request again will tell."
+            words = (
+                f"No answer within {self.limits.answer:g} s; it may still be done: the same request again will tell."
+            )
             raise unavailable(words, retry=5.0) from None

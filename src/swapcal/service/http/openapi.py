@@ -42,9 +42,7 @@ def components() -> dict[str, Any]:
     """Return the schemas of all messages by name."""
     types = [offer_type for offer in OFFERS for offer_type in (*offer.takes, *offer.gives) if offer_type is not None]
     types += [m.Problem, m.ForecastIn, m.OutcomeRowIn, m.ForecastOut, m.OutcomeOut, Settings]
-    _, found = msgspec.json.schema_components(
-        [*dict.fromkeys(types)], schema_hook=_raw, ref_template=REFERENCE
-    )
+    _, found = msgspec.json.schema_components([*dict.fromkeys(types)], schema_hook=_raw, ref_template=REFERENCE)
     _spell_out_rows(found)
     return found
 

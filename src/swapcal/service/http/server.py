@@ -54,7 +54,9 @@ class Server(uvicorn.Server):
         pages: Sequence[BaseRoute] = (),
     ) -> None:
         if tokens is False and not is_loopback(host):
-            raise ValueError(f"tokens: given none for host {host!r}, expected them unless the host is a loopback address")
+            raise ValueError(
+                f"tokens: given none for host {host!r}, expected them unless the host is a loopback address"
+            )
         required = not is_loopback(host) if tokens is None else tokens
         self.desk = desk
         self.socket = _bound(host, port)
