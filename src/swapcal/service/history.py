@@ -68,7 +68,9 @@ def audit(store: Store, settings: Settings, span: Span, most: int = 1_000_000) -
     columns = dict(zip(Past._fields, zip(*rows, strict=True), strict=True))
     by_group = zip(*columns["groups"], strict=True)
     groups = {name: [*values] for name, values in zip(settings.groups, by_group, strict=True)}
-    numbers = {name: np.array(columns[name], np.float64) for name in ("p", "y", "low", "high", "weight")}
+    numbers: dict[str, Any] = {
+        name: np.array(columns[name], np.float64) for name in ("p", "y", "low", "high", "weight")
+    }
     return Audit(**numbers, groups=groups or None, time=_times(columns["time"]), title=settings.name)
 
 

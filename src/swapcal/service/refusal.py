@@ -29,7 +29,7 @@ KINDS = {
 }
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 (not every refusal is an error)
     """A request that was refused; nothing has changed.
 
     Parameters

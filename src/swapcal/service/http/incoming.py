@@ -12,7 +12,7 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 LINES = (NDJSON, "application/ndjson", "application/jsonl")
 
 
-class Gone(Exception):
+class Gone(Exception):  # noqa: N818 (no error of ours)
     """The client went away."""
 
 

@@ -41,7 +41,7 @@ class _Collected:
 def exposition(desk: Desk, statuses: Mapping[str, Status]) -> bytes:
     """Return all metrics as text."""
     registry = CollectorRegistry()
-    registry.register(_Collected(desk, statuses))  # type: ignore[arg-type]
+    registry.register(_Collected(desk, statuses))
     return generate_latest(registry)
 
 

@@ -49,7 +49,7 @@ class Offer(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in the document."""
-        return self.handler.__name__  # type: ignore[attr-defined,no-any-return]
+        return self.handler.__name__
 
     @property
     def shown_path(self) -> str:

@@ -1,5 +1,6 @@
 """Reading: forecasters, forecasts, status, certificates, audits, decisions; and previews, which store nothing."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -107,13 +108,10 @@ def _shown(id: str, docket: Docket, waits: bool, parked: bool, explanation: Any)
         return ForecastShown(id, "parked" if parked else "lapsed", outcome=_outcome_shown(docket))
     body = bodies.forecast_body(docket.forecast.body)
     outcome = _outcome_shown(docket)
-    if waits:
-        state = "open" if outcome is None else "held"
-    else:
-        state = "unlabelled" if outcome is None else "learned"
+    states = {(True, False): "open", (True, True): "held", (False, False): "unlabelled", (False, True): "learned"}
     return ForecastShown(
         id,
-        state,
+        states[waits, outcome is not None],
         seq=docket.forecast.seq,
         accepted=docket.forecast.time,
         record=bodies.record_of(body.record),
@@ -204,10 +202,15 @@ async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
     query = call.request.query_params
     span = history.Span(_moment(query, "since"), _moment(query, "until"))
     settings, office = await _settings(call), call.office
-    if office.auditing.locked():
-        raise unavailable("Another audit is being made.", retry=5.0)
-    async with office.auditing:
+    try:
+        async with asyncio.timeout(office.limits.answer):
+            await office.auditing.acquire()
+    except TimeoutError:
+        raise unavailable("Another audit is being made.", retry=10.0) from None
+    try:
         return await run_in_threadpool(lambda: present(history.audit(office.store, settings, span)))
+    finally:
+        office.auditing.release()
 
 
 def _moment(query: Mapping[str, str], name: str) -> float | None:
