@@ -152,3 +152,64 @@ class StoreChecks:
         assert again.claim("a")
         assert again.last("a") == 1
         again.close()
+
+    def test_pruning_removes_settled_ids_as_a_whole_and_says_so_first(self, store):
+        store.append([made("a"), made("b"), forecast("b", 2, "settled"), outcome("b", 3, "settled")])
+        store.append(
+            [
+                forecast("a", 2, "settled"),
+                forecast("a", 3, "waiting"),
+                outcome("a", 4, "settled"),
+                Event("a", 5, "tick", "", 5.0, b""),
+                forecast("a", 6, "straddles"),
+                outcome("a", 7, "parked"),
+                Event("a", 8, "correction", "settled", 8.0, b""),
+                forecast("a", 9, "corrected late"),
+                outcome("a", 10, "corrected late"),
+                forecast("a", 11, "after"),
+                outcome("a", 12, "straddles"),
+                Event("a", 13, "correction", "corrected late", 13.0, b""),
+            ]
+        )
+        store.keep_snapshot("a", 5, b"old")
+        store.keep_snapshot("a", 11, b"new")
+        assert store.pruned("a") == 1
+        assert store.loss("a", 11) == (4, 1, 2.0, 8.0, 1)
+        assert store.loss("a", 11, waiting=True) == (6, 2, 2.0, 8.0, 0)
+        assert sum(store.prune("a", 11)) == 4
+        assert [event.seq for event in store.events("a")] == [1, 3, 6, 7, 9, 10, 11, 12, 13]
+        assert store.about("a", ["settled"]) == []
+        assert [kept.seq for kept in store.snapshots("a")] == [11]
+        assert store.pruned("a") == 11
+        assert store.loss("a", 11) == (0, 0, None, None, 1)
+        assert sum(store.prune("a", 11, waiting=True)) == 2
+        assert [event.seq for event in store.events("a")] == [1, 6, 9, 10, 11, 12, 13]
+        assert sum(store.prune("a", 3)) == 0
+        assert store.pruned("a") == 11
+        assert (store.last("a"), store.last("b"), store.pruned("b")) == (13, 3, 1)
+        store.shrink()
+
+    def test_pruning_needs_a_snapshot_that_can_be_read(self, store):
+        store.append([made("a"), forecast("a", 2, "x"), outcome("a", 3, "x"), forecast("a", 4, "y")])
+        store.keep_snapshot("a", 3, b"state")
+        with pytest.raises(Conflict, match="before event 4, expected a snapshot after"):
+            next(store.prune("a", 4))
+        store._write(("UPDATE snapshot_pieces SET content = ?", (b"hole",)))
+        with pytest.raises(Unreadable, match="damaged"):
+            next(store.prune("a", 3))
+        assert store.last("a") == 4
+        assert len([*store.events("a")]) == 4
+
+    def test_pruning_many_goes_in_steps_and_frees_space(self, store):
+        many = 3 * PAGE
+        ids = [str(number) for number in range(many)]
+        store.append([made("a"), *(forecast("a", 2 + k, known) for k, known in enumerate(ids))])
+        store.append([outcome("a", 2 + many + k, known) for k, known in enumerate(ids)])
+        last = store.last("a")
+        store.keep_snapshot("a", last, b"state")
+        steps = [*store.prune("a", last)]
+        assert len(steps) == 6
+        assert max(steps) <= 2 * PAGE
+        assert sum(steps) == 2 * many - 2
+        store.shrink()
+        assert [event.seq for event in store.events("a")] == [1, 1 + many, last]

@@ -146,3 +146,39 @@ def test_threads_read_while_another_appends(path):
         reader.join()
     assert not wrong
     store.close()
+
+
+def test_pruned_space_is_given_back_to_the_disk(path):
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a"), *(Event("a", seq, "tick", "", 1.0, b"x" * 2000) for seq in range(2, 2002))])
+    store.keep_snapshot("a", 2001, b"state")
+    store.shrink()
+    before = Path(path).stat().st_size
+    assert sum(store.prune("a", 2001)) == 1999
+    store.shrink()
+    assert Path(path).stat().st_size < before / 4
+    store.close()
+
+
+def test_a_backup_of_a_store_in_use_is_a_store(path, tmp_path):
+    store = open_store(path, learner=True, create=True)
+    store.append([made("a"), forecast("a", 2, "x")])
+    store.keep_snapshot("a", 2, b"state")
+    copy = str(tmp_path / "copy.db")
+    open_store(path).backup(copy)
+    store.append([forecast("a", 3, "y")])
+    with pytest.raises(Unreadable, match="which exists, expected the name of a new file"):
+        store.backup(copy)
+    with pytest.raises(Unavailable, match="cannot be made"):
+        store.backup(str(tmp_path / "nowhere" / "copy.db"))
+    assert Path(copy).stat().st_mode & 0o077 == 0
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith("copy")) == ["copy.db"]
+    restored = open_store(copy, learner=True)
+    assert [event.seq for event in restored.events("a")] == [1, 2]
+    assert restored.snapshot("a", 2) == b"state"
+    restored.append([forecast("a", 3, "z")])
+    assert restored.last("a") == 3
+    assert restored._read("PRAGMA journal_mode") == [("wal",)]
+    assert restored._read("PRAGMA auto_vacuum") == [(2,)]
+    restored.close()
+    store.close()

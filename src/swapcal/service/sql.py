@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from swapcal.service.event import Event
-from swapcal.service.store import Conflict, Snapshot, TokenRow, Unreadable
+from swapcal.service.store import Conflict, Loss, Snapshot, TokenRow, Unreadable
 
 COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500
@@ -15,6 +15,14 @@ PAGE = 500
 PIECE = 1 << 20
 """Bytes of a snapshot written at a time."""
 ENDLESS = 2**63 - 1
+
+_SAME = "SELECT 1 FROM events AS other WHERE other.forecaster = one.forecaster AND other.id = one.id AND other."
+PASSED = f"(id = '' OR NOT EXISTS ({_SAME}seq >= ?))"
+SETTLED = f"(id = '' OR (EXISTS ({_SAME}kind = 'forecast') AND EXISTS ({_SAME}kind = 'outcome')))"
+REMOVE_IDS = f"""DELETE FROM events WHERE forecaster = ? AND id IN (SELECT id FROM events AS one
+    WHERE forecaster = ? AND seq >= ? AND seq < ? AND id <> '' AND NOT EXISTS ({_SAME}seq > one.seq))"""
+"""Removes ids as a whole: those whose last event is within a span."""
+REMOVE_SETTLED = f"{REMOVE_IDS[:-1]} AND {SETTLED})"
 
 Statement = tuple[str, Sequence[Any]]
 
@@ -28,7 +36,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _write(self, *statements: Statement) -> int:
-        """Execute statements in one durable transaction; return how many rows the last one changed."""
+        """Execute statements in one durable transaction; return how many rows they changed."""
 
     def forecasters(self) -> dict[str, bytes]:
         """Return the settings of each forecaster by name: the body of its first event."""
@@ -104,6 +112,42 @@ class SqlStore(ABC):
     def revoke_token(self, name: str, at: float) -> bool:
         """Revoke a token; False if there is none of that name or it is revoked."""
         return bool(self._write(("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (at, name))))
+
+    def pruned(self, forecaster: str) -> int:
+        """Return the number from which on no event was removed: 1 if none ever was."""
+        found = self._read("SELECT value FROM meta WHERE name = ?", (f"pruned/{forecaster}",))
+        return int(found[0][0]) if found else 1
+
+    def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Loss:
+        """Return what `prune` would remove."""
+        counts = "COUNT(*), COALESCE(SUM(CASE WHEN kind = 'forecast' THEN 1 ELSE 0 END), 0), MIN(time), MAX(time)"
+        query = f"SELECT {counts} FROM events AS one WHERE forecaster = ? AND seq > 1 AND seq < ? AND {PASSED}"
+        whole, settled = (self._read(query + also, (forecaster, before, before))[0] for also in ("", f" AND {SETTLED}"))
+        events, forecasts, oldest, newest = whole if waiting else settled
+        return Loss(events, int(forecasts), oldest, newest, int(whole[1]) - int(forecasts))
+
+    def prune(self, forecaster: str, before: int, *, waiting: bool = False) -> Iterator[int]:
+        """Remove what happened before an event, a little at a time; yield how many events went each time."""
+        useful = [kept.seq for kept in self.snapshots(forecaster) if kept.seq >= before]
+        if not useful:
+            raise Conflict(
+                f"store: given {forecaster!r} to prune before event {before}, expected a snapshot after that"
+            )
+        self.snapshot(forecaster, useful[0])
+        self._write(
+            (
+                "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (f"pruned/{forecaster}", str(max(before, self.pruned(forecaster)))),
+            ),
+            ("DELETE FROM snapshots WHERE forecaster = ? AND seq < ?", (forecaster, before)),
+            ("DELETE FROM snapshot_pieces WHERE forecaster = ? AND seq < ?", (forecaster, before)),
+        )
+        for start in range(2, before, PAGE):
+            span = (forecaster, start, min(start + PAGE, before))
+            yield self._write(
+                (REMOVE_IDS if waiting else REMOVE_SETTLED, (forecaster, *span)),
+                ("DELETE FROM events WHERE forecaster = ? AND seq >= ? AND seq < ? AND id = ''", span),
+            )
 
     def _pieces(self, forecaster: str, seq: int) -> bytes:
         query = "SELECT content FROM snapshot_pieces WHERE forecaster = ? AND seq = ? ORDER BY piece"

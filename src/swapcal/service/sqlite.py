@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -20,10 +20,12 @@ BUSY = 5_000
 """Milliseconds to wait for a command that is writing a token or pruning."""
 COMMON = f"PRAGMA busy_timeout = {BUSY}; PRAGMA trusted_schema = 0; PRAGMA cache_size = -16384;"
 # The two of macOS: there a plain fsync leaves the data in the drive's cache.
-WRITING = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
+WRITING = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
 LEARNING = f"PRAGMA journal_size_limit = {64 << 20};"
 VISITING = "PRAGMA wal_autocheckpoint = 0;"
 INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+STEP = 200
+"""Pages given back at a time."""
 ABOUT = f"SELECT {COLUMNS} FROM events WHERE forecaster = ? AND id = ?"
 
 Result = TypeVar("Result")
@@ -62,6 +64,42 @@ class SQLiteStore(SqlStore):
             rows = reader.executemany(ABOUT, [(forecaster, name) for name in dict.fromkeys(ids)])
             return sorted(map(Event._make, rows), key=lambda event: event.seq)
 
+    def shrink(self) -> None:
+        """Give back the space that was pruned, page by page, so that a learner never waits long."""
+        while self._read("PRAGMA freelist_count") != [(0,)]:
+            self._transaction(lambda writer: writer.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall())
+        with self._turn, self._translated():
+            if self._writer is not None:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def backup(self, path: str) -> None:
+        """Write a copy that is as the store was at one moment, to a new file, while everything goes on."""
+        if os.path.exists(path):
+            raise Unreadable(f"backup: given {path}, which exists, expected the name of a new file")
+        part = f"{path}.part"
+        try:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise Unavailable(f"backup: {part} cannot be made: {error.strerror}") from None
+        try:
+            self._copy(part)
+            os.rename(part, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            raise
+        _sync(os.path.dirname(os.path.abspath(path)))
+
+    def _copy(self, part: str) -> None:
+        with self._translated(), closing(self._connect(VISITING)) as connection:
+            connection.execute("VACUUM INTO ?", (part,))
+        _sync(part)
+        with self._translated(), closing(apsw.Connection(part)) as copy:
+            if copy.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                raise Unreadable(f"backup: {part} was not read as it was written")
+
     def ping(self) -> None:
         """Return if the store can be read, and a learner's also written to."""
         self._read("SELECT value FROM meta")
@@ -83,9 +121,10 @@ class SQLiteStore(SqlStore):
 
     def _write(self, *statements: Statement) -> int:
         def work(writer: apsw.Connection) -> int:
+            before = writer.total_changes()
             for statement, values in statements:
                 writer.execute(statement, tuple(values))
-            return writer.changes()
+            return writer.total_changes() - before
 
         return self._transaction(work)
 
@@ -149,7 +188,7 @@ class SQLiteStore(SqlStore):
     def _make(self) -> None:
         with self._translated():
             # Incremental: pruning gives space back in small steps, without copying the file.
-            maker = self._connect("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;" + WRITING)
+            maker = self._connect("PRAGMA auto_vacuum = INCREMENTAL;" + WRITING)
             try:
                 maker.execute("BEGIN IMMEDIATE")
                 if not maker.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
@@ -158,6 +197,17 @@ class SQLiteStore(SqlStore):
                 maker.execute("COMMIT")
             finally:
                 _close(maker)
+
+
+def _sync(path: str) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    if os.name != "posix" and os.path.isdir(path):
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _close(connection: apsw.Connection) -> None:

@@ -48,6 +48,16 @@ class TokenRow(NamedTuple):
     revoked: float | None
 
 
+class Loss(NamedTuple):
+    """What pruning would remove, and what it would leave before the boundary because no outcome has come."""
+
+    events: int
+    forecasts: int
+    oldest: float | None
+    newest: float | None
+    waiting: int
+
+
 class Store(Protocol):
     """What SQLite and PostgreSQL both do. All calls block; every call may raise `Unavailable`.
 
@@ -104,6 +114,31 @@ class Store(Protocol):
 
     def revoke_token(self, name: str, at: float) -> bool:
         """Revoke a token; False if there is none of that name or it is revoked."""
+
+    def pruned(self, forecaster: str) -> int:
+        """Return the number from which on no event was removed: 1 if none ever was."""
+
+    def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Loss:
+        """Return what `prune` would remove."""
+
+    def prune(self, forecaster: str, before: int, *, waiting: bool = False) -> Iterator[int]:
+        """Remove what happened before an event, a little at a time; yield how many events went each time.
+
+        An id goes as a whole: when all its events are before the boundary, and its outcome is among them unless
+        `waiting` is set. The first event stays. What removed events did to the state is in the snapshots: there must
+        be one that can be read at the boundary or after it, and those before it go.
+
+        Raises
+        ------
+        Conflict
+            There is no such snapshot.
+        """
+
+    def shrink(self) -> None:
+        """Give back the space that was pruned, as far as that goes without stopping a learner."""
+
+    def backup(self, path: str) -> None:
+        """Write a copy that is as the store was at one moment, to a new file, while everything goes on."""
 
     def ping(self) -> None:
         """Return if the store can be read, and a learner's also written to; raise `Unavailable` otherwise."""
