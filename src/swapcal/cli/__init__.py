@@ -8,7 +8,20 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite", "token")
+COMMANDS = (
+    "demo",
+    "decide",
+    "forecast",
+    "audit",
+    "monitor",
+    "fit",
+    "predict",
+    "rates",
+    "cite",
+    "token",
+    "prune",
+    "backup",
+)
 
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
