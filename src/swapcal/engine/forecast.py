@@ -1,5 +1,6 @@
 """The ticket: what was forecast, and what is needed to learn from the label later."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,21 @@ class Mark:
         return self
 
 
+class Why:
+    """Who can explain a forecast; not copied to other processes, where nobody is."""
+
+    __slots__ = ("explain",)
+
+    def __init__(self, explain: "Callable[[int], Any] | None" = None) -> None:
+        self.explain = explain
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> "tuple[type[Why], tuple[()]]":
+        return Why, ()
+
+
 class Forecast:
     """One forecast (attributes are floats) or many (attributes are arrays of shape (n,)).
 
@@ -39,7 +55,7 @@ class Forecast:
     each with a label of its own. Where a label might arrive twice, `Live` tells by ids.
     """
 
-    __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_tickets")
+    __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_tickets", "_why")
 
     def __init__(
         self,
@@ -57,6 +73,7 @@ class Forecast:
         self._owner = owner
         self._single = single
         self._mark = Mark(learned)
+        self._why = Why()
 
     def _column(self, column: int) -> Any:
         if self._single:
@@ -89,6 +106,22 @@ class Forecast:
     def weight(self) -> Any:
         """The probability of `high`."""
         return self._column(T_WEIGHT)
+
+    def explained_by(self, explain: "Callable[[int], Any]") -> Self:
+        """Let `explain` answer for each row; returns the forecast."""
+        self._why = Why(explain)
+        return self
+
+    def explain(self, row: int = 0) -> Any:
+        """Return the mean as a sum of named contributions; of many forecasts that of one row, counted from 0.
+
+        `Live` can explain its open forecasts and its previews; see `swapcal.live.explanation.Explanation`.
+        """
+        if self._why.explain is None:
+            raise ValueError("explain: given a forecast that nobody can explain, expected one that `Live` keeps open")
+        if not 0 <= row < len(self._tickets):
+            raise IndexError(f"row: given {row}, expected one of {len(self._tickets)} rows, counted from 0")
+        return self._why.explain(row)
 
     @property
     def learned(self) -> bool:

@@ -30,6 +30,9 @@ from swapcal.kernels.state import (
     LEVELS,
     ONS_LEARNER,
     RIDGE_LEARNER,
+    T_SLOT_HIGH,
+    T_SLOT_LOW,
+    T_WEIGHT,
     UPDATES,
     VAW_LEARNER,
 )
@@ -295,6 +298,17 @@ class Forecaster:
         For callers that keep tickets in arrays of their own; nothing is checked.
         """
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)))
+
+    def behind(self, ticket: Array, x: Array) -> tuple[Array, float]:
+        """Return (θ, c) with mean = ⟨θ, x⟩ + c as the ticket's two learners are now, c being what clipping adds.
+
+        The learners may have moved since the ticket was issued, and then so has the mean.
+        """
+        slots = ticket[[T_SLOT_LOW, T_SLOT_HIGH]].astype(np.int64)
+        shares = np.array([1.0 - ticket[T_WEIGHT], ticket[T_WEIGHT]])
+        theta = self._state.theta[slots, : len(x)]
+        wishes = theta @ x
+        return shares @ theta, float(shares @ (np.clip(wishes, 0.0, 1.0) - wishes))
 
     @property
     def owner(self) -> str:

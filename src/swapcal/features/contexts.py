@@ -145,6 +145,10 @@ class Contexts:
         """The columns treated as categories."""
         return tuple(name for name, column in self._columns.items() if column.kind == CATEGORICAL)
 
+    def places(self, column: str) -> list[int]:
+        """Return the coordinates that a column's values have, or had."""
+        return sorted({place for place in self._columns[column].at if place >= 0})
+
     @guarded
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
         """Encode a mapping, a list of mappings or a data frame; see `Encoded`.
@@ -160,6 +164,13 @@ class Contexts:
             self._encode_piece(*columns_of(piece, self._ignored), learn) for piece in self._pieces(records, learn)
         ]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
+
+    @guarded
+    def check(self, records: Any) -> None:
+        """Raise what `encode` would raise for the same records, and change nothing."""
+        if isinstance(records, dict) and plain_row(records, self._columns, self._ignored) is not None:
+            return
+        self._checked(*columns_of(records, self._ignored), not self.frozen, self._declared())
 
     def _encode_plain(self, records: Any) -> Encoded | None:
         """Encode one record that holds nothing new; None if it needs the long way."""

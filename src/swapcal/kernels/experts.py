@@ -436,6 +436,17 @@ def run_experts(
 
 
 @jit
+def share_blend(bank: Bank, shares: Array) -> None:
+    """Write each member's share of the blend's log-odds (2 + EXPERTS + scores,), as they are now."""
+    shares[:] = 0.0
+    shares[STACK] = 1.0
+    if bank.counts[KNOWN] > 0.0:
+        for member in range(bank.merits.shape[0]):
+            shares[member] = trust(bank, member) * np.exp(bank.merits[member])
+        shares /= shares.sum()
+
+
+@jit
 def put_scores(probabilities: Array, weights: Array, X: Array) -> None:
     """Write the probabilities into the coordinates after the constant: the blend's as it is, others stabilised.
 

@@ -1,13 +1,15 @@
 """`Agenda`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from swapcal.archive.state import State
-from swapcal.kernels.state import TICKET
+from swapcal.arrays import Array, Integers
+from swapcal.kernels.state import T_MEAN, T_P, TICKET
+from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows
 from swapcal.live.ledger import Ledger
 
@@ -28,6 +30,7 @@ class Agenda:
         self.table = _blank(learner, 0, 0, 0)
         self.records: dict[int, Mapping[str, Any]] = {}
         """of open forecasts, for outside models"""
+        self.watcher: Callable[[Learned], None] | None = None
         self._order: list[int] = []
         self._labels: list[float] = []
         self._fresh: dict[int, None] = {}
@@ -60,6 +63,8 @@ class Agenda:
         if self.learner.models:
             self.flush()
             self._teach(slot, y)
+        elif len(self._order) >= WINDOW:
+            self.flush()
 
     def _expect_late(self, late: int) -> None:
         if late:
@@ -81,14 +86,25 @@ class Agenda:
         self._reserve(self.table.x.shape[1], self.table.keys.shape[1])
         if self._batch is not None:
             _copy(self._batch, slice(first, last), self.table, slots, (*KEPT, "scores", "draws"))
-        self.learner.play(self.table, np.array(self._order, np.int64), np.array(self._labels))
+        order, labels = np.array(self._order, np.int64), np.array(self._labels)
+        self.learner.play(self.table, order, labels)
         if self._batch is not None:
             _copy(self.table, slots, self._batch, slice(first, last), ("x", "judged", "ticket"))
         self._first = last
         self._order.clear()
         self._labels.clear()
         self._fresh.clear()
+        if self.watcher is not None:
+            self._tell(self.watcher, order, labels)
         self.ledger.reuse()
+
+    def _tell(self, watcher: "Callable[[Learned], None]", order: Integers, labels: Array) -> None:
+        """Say what was learned while the rows are still in their slots."""
+        known = ~np.isnan(labels)
+        slots = order[known]
+        if slots.size:
+            ticket, ids = self.table.ticket[slots], [self.ledger.ids[slot] for slot in slots.tolist()]
+            watcher(Learned(ids, labels[known], ticket[:, T_P], ticket[:, T_MEAN], self.table.judged[slots]))
 
     def finish(self) -> None:
         """Play the events collected; no rows of the batch are left."""

@@ -28,9 +28,12 @@ from swapcal.kernels.experts import (
     PRIOR,
     RATES,
     SAID,
+    SAID_BASE,
+    SAID_STACK,
     Bank,
     Workspace,
     run_experts,
+    share_blend,
 )
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
@@ -160,6 +163,24 @@ class Experts:
             self._work = _work(keys.shape[1], self.memory_width)
         run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._work)
 
+    def heard(self, memory: Array) -> Array:
+        """Return the users' scores behind one forecast, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
+        return _chance(memory[1 + EXPERTS : 1 + EXPERTS + self.scores])
+
+    def base_rate(self, memory: Array) -> float:
+        """Return the rate of the labels known when a row was forecast; ½ before the first."""
+        return float(_chance(memory[len(self._bank.weights) + SAID_BASE]))
+
+    def members(self, memory: Array) -> list[tuple[float, float]]:
+        """Return what the blend pools: each member's share now, and what it said of a row.
+
+        In order: the stack of all others, the experts, the users' scores, the base rate.
+        """
+        shares, inputs = np.zeros(len(self._bank.merits)), len(self._bank.weights)
+        share_blend(self._bank, shares)
+        said = _chance(memory[[inputs + SAID_STACK, *range(1, inputs), inputs + SAID_BASE]])
+        return [*zip(shares.tolist(), said.tolist(), strict=True)]
+
     def to_state(self) -> State:
         """Return the state; the tables keep only rows that have learned something."""
         arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
@@ -179,6 +200,10 @@ class Experts:
         for name in DENSE:
             getattr(experts._bank, name)[:] = arrays[name]
         return experts
+
+
+def _chance(log_odds: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-np.asarray(log_odds)))
 
 
 def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.archive.state import State
+from swapcal.inputs import in_row
 from swapcal.live.ids import Id, packed, unpacked
 
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
@@ -261,6 +262,36 @@ class Ledger:
         self._compare(id, y, self.labelled[id])
         return None
 
+    def find_all(self, events: Sequence[tuple[Id, float, float]]) -> list[int | None]:
+        """Return what `find` would for each (id, label, time), those before it delivered; raise before any is."""
+        found: list[int | None] = []
+        said: dict[Id, float] = {}
+        passed = (-math.inf, FREE)
+        try:
+            for id, y, time in events:
+                if id in said:
+                    self._compare(id, y, said[id])
+                    found.append(None)
+                    continue
+                slot = self._find_after(passed, id, y, time)
+                found.append(slot)
+                said[id] = y
+                if slot is not None and time == time:
+                    passed = max(passed, (time, self.issued[slot]))
+        except ValueError as error:
+            raise in_row(len(found), error) from None
+        return found
+
+    def _find_after(self, passed: tuple[float, int], id: Id, y: float, time: float) -> int | None:
+        """Do as `find`, once all that was to arrive before `passed` has."""
+        slot = self.opened.get(id)
+        if slot is None or self.arrived[slot] or not (self.due[slot], self.issued[slot]) < passed:
+            return self.find(id, y, time)
+        if self._is_late(slot, self.due[slot]):
+            raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
+        self._compare(id, y, self.y[slot])
+        return None
+
     def _compare(self, id: Id, y: float, known: float) -> None:
         if known != y:
             raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {known:g}")
@@ -341,6 +372,13 @@ class Ledger:
         self.labelled.update(zip(ids, y, strict=True))
         while len(self.labelled) > REMEMBERED:
             self.labelled.popitem(last=False)
+
+    def release(self) -> list[Id]:
+        """Forget which ids are labelled or have expired; return the latter, in order."""
+        expired = [*self.expired]
+        self.labelled.clear()
+        self.expired.clear()
+        return expired
 
     def status(self) -> Status:
         """Return coverage and delays so far."""

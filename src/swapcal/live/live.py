@@ -3,7 +3,7 @@
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -17,17 +17,23 @@ from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
+from swapcal.kernels.state import TICKET
 from swapcal.live.agenda import Agenda
+from swapcal.live.attribution import explain_row
 from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
+from swapcal.live.explanation import Explanation
 from swapcal.live.file import FILE
+from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
 from swapcal.live.ids import Id, checked_id
+from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows, equal_stretches
-from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status
+from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.tables.clock import as_times, check_maturity, check_times, sized
 from swapcal.tables.columns import columns_of
 from swapcal.tables.values import unmasked
 
 ORDERS = ("arrival", "issue")
+LEARNED, HELD, REPEATED = "learned", "held", "repeated"
 PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
 
 Records = Sequence[Mapping[str, Any]] | None
@@ -42,7 +48,11 @@ class Moments(NamedTuple):
 
     def cut(self, a: int, b: int) -> "Moments":
         """Return those of some rows."""
-        return Moments(*(None if each is None else each[a:b] for each in self))
+        return self.some(slice(a, b))
+
+    def some(self, rows: Any) -> "Moments":
+        """Return those of the rows that an index picks."""
+        return Moments(*(None if each is None else each[rows] for each in self))
 
 
 @dataclass(frozen=True)
@@ -169,6 +179,34 @@ class Live:
         return self._ledger.status()
 
     @guarded
+    def is_open(self, id: Id) -> bool:
+        """Tell whether a forecast still waits: for its label, or for its label to be learned."""
+        return checked_id(id) in self._ledger.opened
+
+    @guarded
+    def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
+        """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
+
+        Not part of the state; what `run` and `trace` learn at once is not told.
+        """
+        self._agenda.watcher = watcher
+
+    @guarded
+    def release(self) -> list[Id]:
+        """Forget the ids that are settled, for callers who keep them; return those that expired since the last time.
+
+        Without this a million labelled ids, and as many expired ones, are remembered to recognise duplicates.
+
+        Examples
+        --------
+        >>> live = Live(max_open=1)
+        >>> _ = live.forecast({"price": 3.0}, id="first"), live.forecast({"price": 4.0}, id="second")
+        >>> live.release(), live.is_open("second")
+        (['first'], True)
+        """
+        return self._ledger.release()
+
+    @guarded
     def certificate(self) -> Certificate:
         """Return the engine's exact errors so far with their bounds; see `Forecaster.certificate`."""
         if self._learner.forecaster is None:
@@ -190,18 +228,89 @@ class Live:
             cancellation is known at once, a stay when it ends). A label that comes earlier is held until then: labels
             that come early are no fair sample of all.
         """
-        if not isinstance(record, Mapping):
-            raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
         name, mark = checked_id(id), _fingerprint(record)
         slot = self._issued_before(name, mark)
         if slot is None:
-            given = (None if each is None else [each] for each in (time, matures))
-            moments = self._moments(next(given), None, next(given), 1)
+            moments = self._moments(alone(time), None, alone(matures), 1)
             batch = self._learner.rows(self.contexts.encode(record), [name], 0)
             self._go_through(batch, [record], np.array([math.nan]), [name], moments, [mark])
             slot = self._ledger.opened[name]
         row = self._agenda.table
-        return self._learner.forecast(row.ticket[[slot]], row.x[[slot], : row.dims[slot]], single=True)
+        issued = self._learner.forecast(row.ticket[[slot]], row.x[[slot], : row.dims[slot]], single=True)
+        return issued.explained_by(lambda _: self.explain(name))
+
+    @guarded
+    def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
+        """Issue the forecasts of many records at once: the same as `forecast` one by one, bit for bit, and faster.
+
+        If any row is refused, the error names it and nothing is issued; `check` tells beforehand which rows to leave
+        out. (Only what one row of the batch makes of the next can still surprise: text where the first has a number.)
+
+        Parameters
+        ----------
+        records : n mappings, or a data frame
+        ids : n names; one that is open with the same record is answered by its open forecast
+        time, matures : as in `forecast`, one for all rows or one per row
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> forecasts = live.forecast_many([{"price": 3.0}, {"price": 4.0}], ["a", "b"])
+        >>> forecasts.p.shape
+        (2,)
+        >>> live.label_many(["b", "a", "b"], [1, 0, 1])
+        ['learned', 'learned', 'repeated']
+        """
+        n = _rows(records)
+        names, mappings = listed_ids(ids, n), _as_mappings(records)
+        answers = self._answers(names, mappings)
+        fresh = [row for row, answer in enumerate(answers) if answer == row]
+        tickets = np.zeros((len(names), TICKET))
+        for row, answer in enumerate(answers):
+            if answer < 0:
+                tickets[row] = self._agenda.table.ticket[self._ledger.opened[names[row]]]
+        if fresh:
+            tickets[fresh] = self._issue([*zip(names, mappings, strict=True)], fresh, time, matures)
+        tickets = tickets[[row if answer < 0 else answer for row, answer in enumerate(answers)]]
+        return self._learner.forecast(tickets).explained_by(lambda row: self.explain(names[row]))
+
+    def _issue(self, events: "list[tuple[Id, Mapping[str, Any]]]", fresh: list[int], time: Any, matures: Any) -> Array:
+        """Open the rows `fresh` of a batch and return their tickets."""
+        n = len(events)
+        given = [
+            None if each is None else of_fresh(name, each, n, fresh)
+            for name, each in (("time", time), ("matures", matures))
+        ]
+        moments = self._moments(given[0], None, given[1], n)
+        if len(fresh) < n:
+            self.contexts.check([record for _, record in events])  # for the row's number, if one is refused
+        names, records = [events[row][0] for row in fresh], [events[row][1] for row in fresh]
+        batch = self._learner.rows(self.contexts.encode(records), names, 0)
+        marks = [_fingerprint(record) for record in records]
+        self._go_through(batch, records, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
+        return batch.ticket
+
+    def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast."""
+        asked: dict[Id, tuple[int, int]] = {}
+        answers: list[int] = []
+        try:
+            for row, (name, record) in enumerate(zip(names, records, strict=True)):
+                mark = _fingerprint(record)
+                first, known = asked.setdefault(name, (row, mark))
+                if known != mark:
+                    raise ConflictingLabelError(_taken(name))
+                answers.append(first if self._issued_before(name, mark) is None else -1)
+        except (TypeError, ValueError) as error:
+            raise inputs.in_row(len(answers), error) from None
+        return answers
+
+    @guarded
+    def check(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> None:
+        """Raise what `forecast` would raise with these arguments now, except by models; change nothing."""
+        if self._issued_before(checked_id(id), _fingerprint(record)) is None:
+            self._moments(alone(time), None, alone(matures), 1)
+            self.contexts.check(record)
 
     @guarded
     def preview(self, records: Any) -> Forecast:
@@ -211,7 +320,29 @@ class Live:
         if learner.models and learner.forecaster is not None:
             for k, record in enumerate(_as_mappings(records)):
                 learner.consult(rows, k, record)
-        return learner.preview(rows)
+        return learner.preview(rows).explained_by(lambda row: explain_row(learner, rows, row))
+
+    @guarded
+    def explain(self, id: Id) -> Explanation:
+        """Return the mean forecast of an open id as a sum of named contributions; see `Explanation`.
+
+        A closed forecast can no longer be explained: its context is not kept.
+
+        Examples
+        --------
+        >>> live = Live(groups=["shop"])
+        >>> issued = live.run([{"shop": "ab"[k % 2]} for k in range(400)], [k % 2 for k in range(400)])
+        >>> forecast = live.forecast({"shop": "b"}, id="next")
+        >>> live.explain("next").terms[0].name
+        'shop = b'
+        """
+        name = checked_id(id)
+        slot = self._ledger.opened.get(name)
+        if slot is None:
+            known = self._ledger.knows(name)
+            given = "whose forecast is closed: its context is no longer kept" if known else "which was never forecast"
+            raise UnknownIdError(f"explain: given id {name!r}, {given}; expected an open forecast")
+        return explain_row(self._learner, self._agenda.table, slot)
 
     @guarded
     def label(self, id: Id, y: float, time: Any = None) -> bool:
@@ -226,10 +357,41 @@ class Live:
         slot = self._ledger.find(checked_id(id), value, when)
         if slot is None:
             return False
-        for due in self._ledger.deliver(slot, value, when):
-            self._agenda.learn(due)
+        self._deliver(slot, value, when)
         self._agenda.flush()
         return True
+
+    @guarded
+    def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None) -> list[str]:
+        """Learn many labels, in order: the same as `label` one by one, bit for bit, and faster.
+
+        Returns what became of each when it came: "learned", "held" until its maturity or its turn, or "repeated". If
+        any is refused, the error names its row and nothing is learned.
+
+        Parameters
+        ----------
+        ids : n ids
+        y : (n,) labels in [0, 1]
+        time : when they came, one for all or one per label
+        """
+        names = listed_ids(ids)
+        n = len(names)
+        labels = each_label(y, n)
+        times = np.full(n, math.nan) if time is None else sized(as_times("time", spread(time, n)), "time", n)
+        events = [*zip(names, labels, times.tolist(), strict=True)]
+        outcomes = []
+        for slot, (_, label, when) in zip(self._ledger.find_all(events), events, strict=True):
+            outcomes.append(REPEATED if slot is None else self._deliver(slot, label, when))
+        self._agenda.flush()
+        return outcomes
+
+    def _deliver(self, slot: int, y: float, time: float) -> str:
+        """Let a label arrive; say whether it is among those learned now."""
+        outcome = HELD
+        for due in self._ledger.deliver(slot, y, time):
+            outcome = LEARNED if due == slot else outcome
+            self._agenda.learn(due)
+        return outcome
 
     def run(
         self,
@@ -344,20 +506,15 @@ class Live:
         """Return the slot of this very event, if it is open; refuse an id that is taken by another."""
         slot = self._ledger.opened.get(id)
         if self._ledger.knows(id) and (slot is None or self._ledger.fingerprint[slot] != mark):
-            raise ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
+            raise ConflictingLabelError(_taken(id))
         return slot
 
     def _new_ids(self, ids: "Sequence[Id] | None", n: int) -> "list[Id] | None":
         if ids is None:
             return None
-        if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
-            raise TypeError(f"ids: given {type(ids).__name__}, expected a list of ids")
-        names = list(ids)
-        if len(names) != n:
-            raise ValueError(f"ids: given {len(names)}, expected {n}, one per record")
+        names = listed_ids(ids, n)
         seen: set[Id] = set()
-        for row, given in enumerate(names):
-            id = names[row] = checked_id(given)
+        for row, id in enumerate(names):
             if id in seen or self._ledger.knows(id):
                 raise ConflictingLabelError(f"ids: given {id!r} again in row {row + 1}, expected each id once")
             seen.add(id)
@@ -431,7 +588,13 @@ def _limits(max_open: Any, expires: Any, lifetime: Any) -> Limits:
     return Limits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
 
 
+def _taken(id: Id) -> str:
+    return f"id: given {id!r}, which already names another forecast; expected a new one"
+
+
 def _fingerprint(record: Mapping[str, Any]) -> int:
+    if not isinstance(record, Mapping):
+        raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
     text = repr(sorted((str(name), repr(value)) for name, value in record.items()))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "little")
 

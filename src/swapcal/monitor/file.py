@@ -60,8 +60,8 @@ def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
 FILE = Kind("monitor", 1, RULES, lambda manifest: FIELDS_OF_FILE, faults)
 
 
-def save(monitor: "Monitor", path: "str | os.PathLike[str]") -> None:
-    """Write a monitor's state."""
+def state_of(monitor: "Monitor") -> archive.State:
+    """Return a monitor as arrays and a manifest."""
     book, history, groups = monitor._live_book(), monitor._history, monitor._roster.groups
     arrays = {
         "bets": book.bets,
@@ -81,12 +81,25 @@ def save(monitor: "Monitor", path: "str | os.PathLike[str]") -> None:
         "stride": history.stride,
         "groups": [[monitor.settings.columns.index(group.column), list(group.category)] for group in groups],
     }
-    archive.write(path, FILE, arrays, settings)
+    return archive.State(arrays, settings)
+
+
+def save(monitor: "Monitor", path: "str | os.PathLike[str]") -> None:
+    """Write a monitor's state."""
+    archive.write(path, FILE, *state_of(monitor))
 
 
 def load(cls: "type[Monitor]", path: "str | os.PathLike[str]") -> "Monitor":
     """Read a monitor's state, checking that its parts fit together."""
-    arrays, plain = archive.read(path, FILE)
+    try:
+        return restored(cls, archive.read(path, FILE))
+    except archive.ArchiveError as error:
+        raise archive.ArchiveError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def restored(cls: "type[Monitor]", state: archive.State) -> "Monitor":
+    """Return the monitor that `state_of` described, checking that its parts fit together."""
+    arrays, plain = state
     try:
         monitor = cls.__new__(cls)
         monitor._open(Settings.from_dict(plain["settings"]))
@@ -100,7 +113,7 @@ def load(cls: "type[Monitor]", path: "str | os.PathLike[str]") -> "Monitor":
         monitor._book.notes[:cells] = arrays["notes"]
         monitor._history = _history(arrays, plain["stride"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise archive.ArchiveError(f"{path}: the parts of this monitor do not fit together ({error})") from None
+        raise archive.ArchiveError(f"the parts of this monitor do not fit together ({error})") from None
     return monitor
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swapcal.archive.state import State
 from swapcal.arrays import Array
 from swapcal.kernels.play import CUSUM, LANES, SUM
 from swapcal.kernels.wealth import (
@@ -328,6 +329,15 @@ class Monitor:
         if not isinstance(other, Monitor):
             return NotImplemented
         return joining.beside(self, other)
+
+    def to_state(self) -> State:
+        """Return the whole state as `save` writes it."""
+        return file.state_of(self)
+
+    @classmethod
+    def from_state(cls, state: State) -> "Monitor":
+        """Rebuild from `to_state`."""
+        return file.restored(cls, state)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the state to a file, whole or not at all; `load` continues bit for bit."""

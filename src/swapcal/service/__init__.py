@@ -1,1 +1,37 @@
-"""The service: live forecasts over HTTP that lose nothing."""
+"""The service: live forecasts over HTTP that lose nothing.
+
+`Desk` is one queue and one learning thread over a `Store`; `Server` puts it on a port. They load on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swapcal.service.desk import Desk
+    from swapcal.service.http.server import Server
+    from swapcal.service.limits import Limits
+    from swapcal.service.refusal import Refusal
+    from swapcal.service.settings import Settings
+    from swapcal.service.store import Store, open_store
+    from swapcal.service.ward import Ward
+
+__all__ = ["Desk", "Limits", "Refusal", "Server", "Settings", "Store", "Ward", "open_store"]
+
+_HOME = {
+    "Desk": "desk",
+    "Limits": "limits",
+    "Refusal": "refusal",
+    "Server": "http.server",
+    "Settings": "settings",
+    "Store": "store",
+    "Ward": "ward",
+    "open_store": "store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'swapcal.service' has no attribute {name!r}")
+    value = getattr(import_module(f"swapcal.service.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

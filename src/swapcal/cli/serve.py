@@ -1,0 +1,122 @@
+"""`swapcal serve`: live forecasts over HTTP, from a file or a database that loses nothing."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from swapcal.cli.running import Run, running
+from swapcal.service.desk import Desk
+from swapcal.service.http.server import Server
+from swapcal.service.jobs import Make
+from swapcal.service.limits import Limits
+from swapcal.service.logs import JsonLog
+from swapcal.service.refusal import Refusal
+from swapcal.service.settings import Settings, from_table
+from swapcal.service.store import open_store
+
+WAIT = 600.0
+"""Seconds to wait for forecasters of the file to be made: the log may have to be replayed first."""
+
+
+def serve(
+    store: Annotated[str, typer.Option(help="Path of a SQLite file, made if it is not there; or postgresql://…")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; tokens are needed unless it is loopback.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
+    forecasters: Annotated[
+        Path | None, typer.Option(help="TOML file: [[forecaster]] tables to be made, and perhaps [limits].")
+    ] = None,
+    tokens: Annotated[
+        bool | None,
+        typer.Option("--tokens/--no-tokens", help="Need tokens also on loopback (behind a proxy); or not there."),
+    ] = None,
+    snapshot_events: Annotated[int, typer.Option(help="Take a snapshot after so many events.", min=1)] = 20_000,
+    snapshot_seconds: Annotated[
+        float, typer.Option(help="Or after so many seconds, if anything came.", min=0.1)
+    ] = 300.0,
+    limit: Annotated[
+        list[str] | None, typer.Option(help="name=value; body, rows, columns, open, queue, …; repeatable.")
+    ] = None,
+    log: Annotated[str, typer.Option(help="JSON lines on standard error: all, notable or none.")] = "notable",
+) -> None:
+    """Serve forecasts over HTTP; outcomes whenever they come.
+
+    A 2xx is sent after the event is on disk. Ready when /readyz answers 200; the addresses are in /openapi.json. The
+    first line on standard output is where it listens. SIGTERM or Ctrl-C: requests in hand are finished, snapshots
+    taken, exit code 0. Exit code 2: could not start.
+    """
+    with running("serve") as run:
+        run.kept = "everything that was acknowledged is in the store"
+        made, limits = _configured(forecasters, limit or [])
+        tell = JsonLog(log)
+        desk = Desk(
+            open_store(store, learner=True, create=True),
+            limits=limits,
+            every=snapshot_events,
+            seconds=snapshot_seconds,
+            log=tell,
+        )
+        try:
+            server = Server(desk, host, port, tokens=tokens, log=tell)
+        except BaseException:
+            desk.store.close()
+            raise
+        print(f"swapcal serves {store_name(store)} on {server.url}", flush=True)
+        server.serve_until_stopped(lambda: _make(desk, made, run))
+
+
+def _make(desk: Desk, made: list[Settings], run: Run) -> None:
+    """Make the forecasters of the file; one with other settings stops the service before it begins."""
+    for settings in made:
+        try:
+            desk.call(lambda promise, own=settings: Make(promise, own), WAIT)  # type: ignore[misc]
+        except Refusal as refusal:
+            raise ValueError(refusal.detail) from None
+
+
+def store_name(url: str) -> str:
+    """Return a store's address without what may be secret.
+
+    Examples
+    --------
+    >>> store_name("postgresql://me:secret@host/db"), store_name("forecasts.db")
+    ('a PostgreSQL database', 'forecasts.db')
+    """
+    return "a PostgreSQL database" if "://" in url else url
+
+
+def _configured(path: Path | None, limit: list[str]) -> tuple[list[Settings], Limits]:
+    content: dict[str, Any] = {}
+    if path is not None:
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: given what is no TOML ({error}), expected TOML") from None
+        if extra := content.keys() - {"forecaster", "limits"}:
+            raise ValueError(f"{path}: given {', '.join(sorted(extra))}, expected [[forecaster]] and [limits]")
+    tables = content.get("forecaster", [])
+    if not isinstance(tables, list):
+        raise ValueError(f"{path}: given [forecaster], expected [[forecaster]]")
+    made = [from_table(table, f"{path}, forecaster {number}") for number, table in enumerate(tables, 1)]
+    return made, _limits({**content.get("limits", {}), **dict(_pair(one) for one in limit)})
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--limit: given {text!r}, expected name=value")
+    return name.strip(), value.strip()
+
+
+def _limits(given: dict[str, Any]) -> Limits:
+    try:
+        return msgspec.convert(given, Limits, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(Limits.__struct_fields__)
+        raise ValueError(
+            f"limits: {str(error).replace('`', '')}; expected positive numbers for some of {known}"
+        ) from None

@@ -1,0 +1,138 @@
+"""Attribution: from a row as it was forecast to the contributions that its mean is the sum of."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swapcal.arrays import Array
+from swapcal.features import Contexts
+from swapcal.kernels.encode import ENTRIES
+from swapcal.kernels.experts import put_scores
+from swapcal.kernels.state import T_MEAN, T_P
+from swapcal.live.experts import expert_names
+from swapcal.live.explanation import Explanation, Member, Term
+from swapcal.live.learner import BANK, Learner, Rows
+
+ORDERS = 4  # in which columns are revealed, each also backwards
+MANY = 64  # columns, of which one order must do
+NEGLIGIBLE = 1e-13  # of a probability: rounding, not a contribution
+
+Name = tuple[str, str]
+"""of a term, and its kind"""
+
+CONSTANT: Name = ("calibration of all forecasts", "constant")
+BOUNDS: Name = ("held between 0 and 1", "bounds")
+SINCE: Name = ("labels learned since it was issued", "since")
+
+
+def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
+    """Return a forecast's mean as a sum of contributions over the base rate.
+
+    The engine's mean is linear in the coordinates but for clipping. Opinions (the blend, experts, models) count from
+    the base rate: one that says the base rate contributes nothing. What the blend contributes is shared among the
+    record's columns by revealing them one after the other, in several orders, forwards and backwards: the steps of
+    every order add up to the whole, so their means do.
+    """
+    engine, ticket = learner.forecaster, rows.ticket[row]
+    p, mean = float(ticket[T_P]), float(ticket[T_MEAN])
+    if engine is None:
+        return Explanation(p, mean, mean, (), mean, ())
+    x = rows.x[row, : min(rows.x.shape[1], engine.dim)]
+    theta, clipped = engine.behind(ticket, x)
+    base, weights = learner.experts.base_rate(rows.memory[row]), learner.contexts.reserved_weights
+    neutral = _neutral(base, weights, len(x))
+    own, per_point = theta * (x - neutral), 2.0 * weights[0] * theta[1]
+    steps, nothing = _revealed(learner, rows, row, base)
+    names = _named_columns(learner.contexts, x)
+    amounts: dict[Name, float] = defaultdict(float)
+    for player, step in steps.items():
+        amounts[names.get(player, (player, "model"))] += per_point * step
+    for place, name in _named_places(learner, names, len(x)):
+        amounts[name] += own[place]
+    amounts[CONSTANT] += float(theta[0] * x[0] + theta @ neutral) - base + per_point * (nothing - base)
+    amounts[BOUNDS] += clipped
+    amounts[SINCE] += mean - math.fsum([base, *amounts.values()])
+    terms = [Term(name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE]
+    terms.sort(key=lambda term: (-abs(term.amount), term.name))
+    return Explanation(p, mean, base, tuple(terms), float(rows.judged[row, 0]), _members(learner, rows.memory[row]))
+
+
+def _neutral(base: float, weights: Array, dim: int) -> Array:
+    """Return the coordinates of opinions that all say the base rate."""
+    x = np.zeros((1, max(dim, 1 + len(weights))))
+    put_scores(np.full((1, len(weights)), base), weights, x)
+    return x[0, :dim]
+
+
+def _named_columns(contexts: Contexts, x: Array) -> dict[str, Name]:
+    """Return what to call each column: by the coordinate that its value has, if it has one."""
+    names = {}
+    for column in contexts.columns:
+        kind = "group" if column in contexts.settings["groups"] else "feature"
+        kind = "score" if column in contexts.settings["scores"] else kind
+        shown = (contexts.names[place] for place in contexts.places(column) if place < len(x) and x[place] != 0.0)
+        names[column] = (next(shown, column), kind)
+    return names
+
+
+def _named_places(learner: Learner, columns: dict[str, Name], dim: int) -> Iterator[tuple[int, Name]]:
+    """Yield each coordinate after the blend's with the term that it belongs to."""
+    contexts = learner.contexts
+    owners = {place: columns[column] for column in columns for place in contexts.places(column)}
+    models = 1 + len(contexts.reserved_weights)
+    for place, name in enumerate(contexts.names[:dim]):
+        if 1 < place < 1 + BANK:
+            yield place, (f"expert {name}", "expert")
+        elif place > 1:
+            yield place, owners.get(place, (name, "model" if place < models else "product"))
+
+
+def _revealed(learner: Learner, rows: Rows, row: int, base: float) -> tuple[dict[str, float], float]:
+    """Return how far each column and model moves the blend, and where the blend stands without all of them."""
+    columns, models = learner.contexts.columns, [*learner.models]
+    present = np.flatnonzero(rows.keys[row].reshape(-1, ENTRIES).any(axis=1)).tolist()
+    players = [*(columns[j] for j in present), *models]
+    orders = _orders(len(players))
+    shown = np.array([_reveal(order) for order in orders]).reshape(-1, len(players))
+    keys, values = _masked(rows.keys[row], shown, present), _masked(rows.values[row], shown, present)
+    heard = learner.experts.heard(rows.memory[row])
+    given = np.full((len(shown), len(heard)), base)
+    for s, name in enumerate([*learner.contexts.settings["scores"], *models]):
+        if name in players:
+            given[shown[:, players.index(name)], s] = heard[s]
+    paths = learner.experts.forecast(keys, values, given)[1][:, 0].reshape(len(orders), -1)
+    steps = np.zeros(len(players))
+    for order, path in zip(orders, paths, strict=True):
+        steps[order] += np.diff(path) / len(orders)
+    return dict(zip(players, steps.tolist(), strict=True)), float(paths[0, 0])
+
+
+def _reveal(order: list[int]) -> NDArray[np.bool_]:
+    """Return what is shown (n + 1, n): nothing, then one more in each row, in the given order."""
+    turn = np.argsort(order)
+    return turn[None, :] < np.arange(len(order) + 1)[:, None]
+
+
+def _masked(entries: NDArray[Any], shown: NDArray[np.bool_], present: list[int]) -> NDArray[Any]:
+    """Return a row's entries once for each row of `shown`, 0 for the columns that are not."""
+    kept = np.zeros((len(shown), len(entries) // ENTRIES), bool)
+    kept[:, present] = shown[:, : len(present)]
+    return np.where(np.repeat(kept, ENTRIES, axis=1), entries, entries.dtype.type(0))
+
+
+def _orders(n: int) -> list[list[int]]:
+    """Return orders in which to go through n things; each is there backwards too."""
+    starts = sorted({k * n // ORDERS for k in range(ORDERS if n <= MANY else 1)})
+    forwards = [[*range(start, n), *range(start)] for start in starts]
+    return forwards + [order[::-1] for order in forwards]
+
+
+def _members(learner: Learner, memory: Array) -> tuple[Member, ...]:
+    scores = [*learner.contexts.settings["scores"], *learner.models]
+    names = ["stack of all experts and scores", *expert_names()[1:], *scores, "base rate"]
+    pooled = zip(names, learner.experts.members(memory), strict=True)
+    return tuple(sorted((Member(name, *each) for name, each in pooled), key=lambda member: -member.share))

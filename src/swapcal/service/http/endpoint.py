@@ -1,0 +1,115 @@
+"""`Endpoint`: what every request goes through: admission, refusals as problems, one line in the log."""
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from swapcal.service.http.incoming import Gone, in_lines, read_body
+from swapcal.service.http.office import Office
+from swapcal.service.http.problems import problem_response
+from swapcal.service.refusal import Refusal, unavailable
+from swapcal.service.store import StoreError
+
+PLAIN = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+
+class Call:
+    """One request."""
+
+    __slots__ = ("office", "receive", "request", "scope")
+
+    def __init__(self, office: Office, scope: Scope, receive: Receive) -> None:
+        self.office = office
+        self.scope = scope
+        self.receive = receive
+        self.request = Request(scope)
+
+    @property
+    def forecaster(self) -> str:
+        """The forecaster's name in the address."""
+        return str(self.scope["path_params"]["name"])
+
+    @property
+    def id(self) -> str:
+        """The id in the address."""
+        return str(self.scope["path_params"]["id"])
+
+    def in_lines(self) -> bool:
+        """Tell whether the body is NDJSON."""
+        return in_lines(self.scope)
+
+    async def body(self) -> bytes:
+        """Return the body."""
+        return await read_body(self.scope, self.receive, self.office.limits)
+
+    async def json(self) -> bytes:
+        """Return a body that must be JSON."""
+        if self.in_lines():
+            raise Refusal("media", "content-type: given NDJSON, expected application/json here")
+        return await self.body()
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Endpoint:
+    """An ASGI application for one address.
+
+    Parameters
+    ----------
+    office : Office
+        Where the work is done.
+    handler : callable
+        From a call to a response; may raise `Refusal`.
+    needed : str, optional
+        The scope a token must have; none where anybody may come in.
+    """
+
+    def __init__(self, office: Office, handler: Handler, needed: str | None) -> None:
+        self.office = office
+        self.handler = handler
+        self.needed = needed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        began = time.perf_counter()
+        try:
+            response = await self._answered(scope, receive)
+        except Gone:
+            return
+        response.headers.update(PLAIN)
+        await response(scope, receive, send)
+        if self.office.log.tells("request"):
+            took = round(time.perf_counter() - began, 6)
+            facts = {"method": scope["method"], "path": scope["path"], "status": response.status_code}
+            self.office.log("request", **facts, seconds=took)
+
+    async def _answered(self, scope: Scope, receive: Receive) -> Response:
+        try:
+            if self.needed is not None:
+                await self.office.gate.admit(scope, self.needed)
+            return await self.handler(Call(self.office, scope, receive))
+        except Gone:
+            raise
+        except Refusal as refusal:
+            return self._refused("refused", scope, refusal, refusal.detail)
+        except StoreError as error:
+            return self._refused("store unavailable", scope, unavailable("The store cannot be reached."), str(error))
+        except Exception as error:
+            words = "A fault of the service; it is in the log."
+            return self._refused("fault", scope, Refusal("internal", words), repr(error))
+
+    def _refused(self, event: str, scope: Scope, refusal: Refusal, why: str) -> Response:
+        """Return the problem, and tell the log; both name the request alike."""
+        name = secrets.token_hex(8)
+        facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
+        self.office.log(event, **facts, request=name, why=why)
+        return problem_response(refusal, name)

@@ -1,0 +1,135 @@
+"""`Server`: the service on a port, until it is told to stop."""
+
+import contextlib
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import uvicorn
+from starlette.routing import BaseRoute
+
+from swapcal.service.desk import Desk
+from swapcal.service.http.app import application
+from swapcal.service.http.office import Office
+from swapcal.service.http.protocol import protocol
+from swapcal.service.http.security import Gate, is_loopback
+from swapcal.service.logs import JsonLog
+
+IDLE = 75
+"""Seconds a connection may wait between requests."""
+GRACE = 20
+"""Seconds for requests in hand when the service is told to stop."""
+TURNS = 0.001
+"""Seconds after which the learning thread lets the event loop have its turn; the default of 5 ms shows in answers."""
+
+
+class Server(uvicorn.Server):
+    """Serves a desk over HTTP.
+
+    Parameters
+    ----------
+    desk : Desk
+        Not started; `run` starts and closes it.
+    host, port : str, int
+        Where to listen; port 0 takes a free one.
+    tokens : bool, optional
+        Whether tokens are needed; by default, unless the host is a loopback address.
+    log : JsonLog
+        Where to tell of requests.
+    pages : routes
+        Of the dashboard.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tokens: bool | None = None,
+        log: JsonLog | None = None,
+        pages: Sequence[BaseRoute] = (),
+    ) -> None:
+        if tokens is False and not is_loopback(host):
+            raise ValueError(
+                f"tokens: given none for host {host!r}, expected them unless the host is a loopback address"
+            )
+        required = not is_loopback(host) if tokens is None else tokens
+        self.desk = desk
+        self.socket = _bound(host, port)
+        self.log = JsonLog("none") if log is None else log
+        office = Office(desk, Gate(desk.store, required=required), self.log)
+        config = uvicorn.Config(
+            application(office, pages),
+            http=protocol(desk.limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=IDLE,
+            timeout_graceful_shutdown=GRACE,
+        )
+        super().__init__(config)
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached."""
+        host, port = self.socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def serve_until_stopped(self, first: Callable[[], None] = lambda: None) -> None:
+        """Do something first, listen until SIGTERM or Ctrl-C, then finish what is in hand and take snapshots."""
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(TURNS)
+        try:
+            self.desk.start()
+            first()
+            self.run(sockets=[self.socket])
+        finally:
+            sys.setswitchinterval(before)
+            self.log("stopping")
+            self.desk.close()
+            self.socket.close()
+            self.log("stopped")
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal, without raising it again afterwards: a service that was told to stop ends well."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def in_background(self) -> Iterator[str]:
+        """Serve from a thread while the block runs; gives the address."""
+        thread = threading.Thread(target=self.serve_until_stopped, name="server")
+        thread.start()
+        try:
+            while not (self.started and self.desk.ready) and thread.is_alive():
+                time.sleep(0.005)
+            yield self.url
+        finally:
+            self.should_exit = True
+            thread.join()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise OSError(error.errno, f"host, port: given {host}:{port}, which cannot be had: {error.strerror}") from None
+    return found

@@ -1,0 +1,49 @@
+"""Recovery: a ward from its newest snapshot that can be read, and the log since."""
+
+import itertools
+import time
+from typing import NamedTuple
+
+from swapcal.archive import ArchiveError
+from swapcal.service.snapshot import restored
+from swapcal.service.store import Store, Unreadable
+from swapcal.service.ward import Ward, fresh_ward
+
+PAGE = 4096
+
+
+class Recovered(NamedTuple):
+    """A ward that is as the log says, and what it took."""
+
+    ward: Ward
+    snapshot: int
+    """number of the event that the snapshot was taken after; 0 without one"""
+    replayed: int
+    seconds: float
+
+
+def recover(store: Store, name: str) -> Recovered:
+    """Return a forecaster's ward: its newest readable snapshot, and every later event."""
+    began = time.perf_counter()
+    ward = _from_snapshot(store, name)
+    snapshot = 0 if ward is None else ward.seq
+    events = store.events(name, after=snapshot)
+    if ward is None:
+        first = next(events, None)
+        if first is None or first.seq != 1:
+            raise Unreadable(f"store: the log of {name!r} has lost its first events, and no snapshot can be read")
+        ward = fresh_ward(first)
+    while page := [*itertools.islice(events, PAGE)]:
+        if page[0].seq != ward.seq + 1 or page[-1].seq != ward.seq + len(page):
+            raise Unreadable(f"store: the log of {name!r} has a gap after event {ward.seq}")
+        ward.apply(page)
+    return Recovered(ward, snapshot, ward.seq - snapshot, time.perf_counter() - began)
+
+
+def _from_snapshot(store: Store, name: str) -> Ward | None:
+    for kept in store.snapshots(name):
+        try:
+            return restored(store.snapshot(name, kept.seq))
+        except (Unreadable, ArchiveError):
+            continue
+    return None

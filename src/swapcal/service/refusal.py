@@ -1,0 +1,78 @@
+"""`Refusal`: why a request is not done, in a form that HTTP, logs and tests all understand."""
+
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """One kind of refusal: its status code and its title."""
+
+    status: int
+    title: str
+
+
+KINDS = {
+    "malformed": Kind(400, "The request cannot be read"),
+    "unauthorized": Kind(401, "A token is needed"),
+    "forbidden": Kind(403, "The token does not allow this"),
+    "unknown": Kind(404, "There is no such thing"),
+    "method": Kind(405, "This cannot be done here"),
+    "slow": Kind(408, "The request took too long to arrive"),
+    "conflict": Kind(409, "Something else is known already"),
+    "expired": Kind(410, "The forecast has expired"),
+    "large": Kind(413, "The request is too large"),
+    "media": Kind(415, "The request is in another format"),
+    "host": Kind(421, "The request is for another host"),
+    "invalid": Kind(422, "The request does not make sense"),
+    "many": Kind(429, "Too many wait already"),
+    "internal": Kind(500, "A fault of the service"),
+    "unavailable": Kind(503, "Not now"),
+}
+
+
+class Refusal(Exception):  # noqa: N818 (not every refusal is an error)
+    """A request that was refused; nothing has changed.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    detail : str
+        What was given and what was expected.
+    retry : float, optional
+        Seconds after which to try again, where that helps.
+    more
+        Further facts, such as both values of a conflict.
+
+    Examples
+    --------
+    >>> refusal = Refusal("conflict", "y: given 0, expected 1 as before", given=0, known=1)
+    >>> refusal.status, refusal.more
+    (409, {'given': 0, 'known': 1})
+    """
+
+    def __init__(self, kind: str, detail: str, *, retry: float | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.retry = retry
+        self.more = more
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return KINDS[self.kind].status
+
+    @property
+    def title(self) -> str:
+        """What kind of refusal it is, in words."""
+        return KINDS[self.kind].title
+
+    def problem(self) -> dict[str, Any]:
+        """Return the problem details of RFC 9457."""
+        about = {"type": f"urn:swapcal:{self.kind}", "title": self.title, "status": self.status}
+        return {**about, "detail": self.detail, **self.more}
+
+
+def unavailable(why: str, retry: float = 1.0) -> Refusal:
+    """Return the refusal of what may work later."""
+    return Refusal("unavailable", why, retry=retry)

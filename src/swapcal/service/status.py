@@ -1,0 +1,114 @@
+"""`Status`: how a forecaster is doing, in numbers and in a sentence."""
+
+from typing import Any
+
+import msgspec
+
+from swapcal.monitor.summary import sentence
+from swapcal.service.figures import DELAYS
+from swapcal.service.ward import Ward
+
+
+class Brier(msgspec.Struct, frozen=True):
+    """Mean squared errors so far; null before the first label."""
+
+    forecast: float
+    """of the mean forecasts"""
+    issued: float
+    """of the issued levels"""
+    best_expert: float
+    best_expert_name: str
+    base_rate: float
+
+
+class Delay(msgspec.Struct, frozen=True):
+    """Seconds from a forecast to its outcome, as accepted by the service."""
+
+    mean: float
+    largest: float
+    up_to: list[float]
+    counts: list[int]
+    """outcomes that took at most so long, each counted once; the last took longer"""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a forecaster is doing.
+
+    Forecasts are labelled, open or expired. Held is the part of the open ones whose outcome is here and waits for its
+    maturity or its turn. Parked outcomes wait for their forecasts; lapsed ones have waited too long.
+    """
+
+    name: str
+    seq: int
+    time: float
+    """of the last event"""
+    forecasts: int
+    labels: int
+    open: int
+    held: int
+    expired: int
+    parked: int
+    lapsed: int
+    corrections: int
+    coverage: float
+    base_rate: float
+    mean_forecast: float
+    brier: Brier
+    delay: Delay
+    alarms: int
+    alarmed: bool
+    sentence: str
+    reliability: list[dict[str, float]]
+    over_time: list[dict[str, float]]
+
+
+def describe(ward: Ward) -> Status:
+    """Return a forecaster's status; of the learning thread."""
+    live, figures, alarms = ward.live.status(), ward.figures, ward.monitor.alarms()
+    name, best = figures.best_expert()
+    rejected = ward.monitor.test().rejected
+    counts = [int(count) for count in figures.delays]
+    return Status(
+        name=ward.name,
+        seq=ward.seq,
+        time=ward.now,
+        forecasts=live.forecasts,
+        labels=live.labels,
+        open=live.open,
+        held=live.held,
+        expired=live.expired,
+        parked=len(ward.parked),
+        lapsed=ward.lapsed,
+        corrections=ward.corrections,
+        coverage=live.coverage,
+        base_rate=figures.base_rate(),
+        mean_forecast=figures.mean_forecast(),
+        brier=Brier(figures.brier(), figures.brier_issued(), best, name, figures.brier_base_rate()),
+        delay=Delay(figures.mean_delay(), float(figures.delay[1]), [*DELAYS], counts),
+        alarms=len(alarms),
+        alarmed=bool(alarms) or rejected,
+        sentence=sentence(ward.monitor, len(alarms), rejected),
+        reliability=figures.curve(),
+        over_time=figures.over_time(),
+    )
+
+
+def alarms(ward: Ward) -> dict[str, Any]:
+    """Return who is off, since when and by how much; of the learning thread."""
+    found = ward.monitor.summary(ward.name)
+    return {name: found[name] for name in ("rows", "alarmed", "sentence", "alarms", "lifetime", "sizes", "history")}
+
+
+def certificate(ward: Ward) -> dict[str, Any]:
+    """Return the errors of the issued forecasts and what bounds them, with a sentence; of the learning thread."""
+    if not ward.live.status().labels:
+        words = "No outcome has been learned yet, so there is nothing to certify."
+        return {"rounds": 0, "holds": None, "sentence": words, "words": words}
+    found = ward.live.certificate()
+    rate, bound = (found.psreg / found.rounds) ** 0.5, (found.bound / found.rounds) ** 0.5
+    words = (
+        f"After {found.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
+        f"would have changed the forecasts by {100 * rate:.1f} points (root mean square); "
+        f"whatever the outcomes had been, it could not have been more than {100 * bound:.1f} points."
+    )
+    return {**found.as_dict(), "holds": found.holds(), "sentence": words, "words": str(found)}

@@ -1,0 +1,290 @@
+"""`Ward`: one forecaster in the service; its state follows from the events of its log, and from nothing else."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal.live import Learned, Live
+from swapcal.monitor import Monitor
+from swapcal.service import bodies
+from swapcal.service.bodies import PARKED, Issued
+from swapcal.service.event import CORRECTION, FORECAST, MADE, OUTCOME, Event
+from swapcal.service.figures import Figures
+from swapcal.service.settings import Settings, from_body
+
+SERVICE, GIVEN = "service", "given"
+"""Whose clock maturity and lifetimes go by: the service's, or that of the times given with forecasts."""
+ISSUED = Issued.__struct_fields__
+REFUSALS = (ValueError, TypeError, OverflowError)
+
+
+class Draft(NamedTuple):
+    """A forecast that is asked for."""
+
+    id: str
+    record: dict[str, Any]
+    time: float | None = None
+    matures: float | None = None
+
+
+class Label(NamedTuple):
+    """An outcome for a forecast that was made."""
+
+    id: str
+    y: float
+    time: float | None = None
+
+
+class Opened(NamedTuple):
+    """What is kept of a forecast until its outcome is learned."""
+
+    accepted: float
+    moment: float | None
+    """on the learner's clock"""
+    groups: tuple[Any, ...]
+
+
+class Early(NamedTuple):
+    """An outcome that waits for its forecast."""
+
+    y: float
+    time: float | None
+    accepted: float
+
+
+class Ward:
+    """`Live`, `Monitor`, running figures and early outcomes of one forecaster.
+
+    Forecasts and outcomes go in one after the other; many at once give the same result as one by one. `apply` takes
+    them from the log again. What is refused leaves everything as it was.
+
+    Examples
+    --------
+    >>> ward = Ward(Settings(name="shop", groups=["city"]))
+    >>> ward.forecast([Draft("a", {"city": "Rome"})], now=10.0)[0].mean
+    0.5
+    >>> ward.outcome([Label("a", 1.0)], now=12.0), ward.figures.labels, ward.figures.mean_delay()
+    (['learned'], 1, 2.0)
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._hold(settings, settings.live(), settings.monitor())
+        self.figures = Figures(self.live.experts)
+
+    def _hold(self, settings: Settings, live: Live, monitor: Monitor) -> None:
+        self.settings = settings
+        self.live = live
+        self.monitor = monitor
+        self.seq = 0
+        """number of the last event"""
+        self.now = -math.inf
+        """time of the last event"""
+        self.clock: str | None = None
+        """whose clock counts; decided by the first forecast that needs one"""
+        self.latest = -math.inf
+        """the learner's clock: the latest moment of a forecast"""
+        self.lapsed = 0
+        """early outcomes given up"""
+        self.corrections = 0
+        self.parked: dict[str, Early] = {}
+        self.opened: dict[str, Opened] = {}
+        self._news: list[Learned] = []
+        live.watch(self._news.append)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.settings.name
+
+    @property
+    def model(self) -> str:
+        """What issues the next forecast: labels learned so far tell models of one log apart."""
+        return f"{self.live.status().labels}"
+
+    def advance(self, now: float) -> None:
+        """Give up early outcomes that have waited too long."""
+        while self.parked:
+            id, early = next(iter(self.parked.items()))
+            if now - early.accepted <= self.settings.parked_for:
+                break
+            del self.parked[id]
+            self.lapsed += 1
+
+    def park(self, id: str, y: float, time: float | None, now: float) -> None:
+        """Keep an outcome for a forecast that has not come."""
+        self.advance(now)
+        self.parked[id] = Early(y, time, now)
+
+    def forecast(self, drafts: Sequence[Draft], now: float) -> "list[Issued | Exception]":
+        """Issue forecasts for ids that have none; a draft that is refused has its reason as its answer."""
+        self.advance(now)
+        answers: list[Issued | Exception] = []
+        for run in self._alike(drafts, now):
+            answers += self._issued(run, now)
+        return answers
+
+    def _alike(self, drafts: Sequence[Draft], now: float) -> Iterator[list[Draft]]:
+        """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both."""
+        for _, run in itertools.groupby(drafts, lambda draft: draft.time is None and draft.matures is None):
+            yield [*run]
+
+    def _issued(self, drafts: list[Draft], now: float) -> "list[Issued | Exception]":
+        if len(drafts) > 1:
+            try:
+                return [*self._issue(drafts, now)]
+            except REFUSALS:
+                return [answer for draft in drafts for answer in self._issued([draft], now)]
+        try:
+            return [*self._issue(drafts, now)]
+        except REFUSALS as error:
+            return [error]
+
+    def _issue(self, drafts: list[Draft], now: float) -> list[Issued]:
+        clock, moments = self._moments(drafts, now)
+        issued = issue(self.live, drafts, moments)
+        self.clock = clock
+        wanted = self.monitor.columns()
+        for draft, moment in zip(drafts, moments, strict=True):
+            self.parked.pop(draft.id, None)
+            groups = tuple(draft.record.get(name) for name in wanted)
+            self.opened[draft.id] = Opened(now, moment, groups)
+            if moment is not None:
+                self.latest = moment
+        self._settle(now)
+        return issued
+
+    def _moments(self, drafts: list[Draft], now: float) -> tuple[str | None, list[float | None]]:
+        """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""
+        clock, latest = self.clock, self.latest
+        moments: list[float | None] = []
+        for draft in drafts:
+            if clock is None and draft.time is not None:
+                clock = GIVEN
+            elif clock is None and (draft.matures is not None or self.settings.lifetime is not None):
+                clock = SERVICE
+            if draft.time is None and clock != SERVICE:
+                if draft.matures is not None:
+                    raise ValueError("matures: given without time, expected both, as earlier forecasts had a time")
+                moments.append(None)
+                continue
+            latest = max(latest, now if draft.time is None else draft.time)
+            moments.append(latest)
+        return clock, moments
+
+    def outcome(self, labels: Sequence[Label], now: float) -> "list[str | Exception]":
+        """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
+        self.advance(now)
+        try:
+            return [*self._deliver(labels, now)]
+        except REFUSALS as error:
+            if len(labels) > 1:
+                return [state for label in labels for state in self.outcome([label], now)]
+            return [error]
+
+    def _deliver(self, labels: Sequence[Label], now: float) -> list[str]:
+        """Deliver all outcomes, or none."""
+        opened = [self.opened.get(label.id) for label in labels]
+        times = []
+        for label, one in zip(labels, opened, strict=True):
+            if one is None:
+                raise ValueError(f"id: given {label.id!r}, expected an open forecast")
+            times.append(self._arrival(label, one, now))
+        timed = None if all(time is None for time in times) else [math.nan if t is None else t for t in times]
+        states = self.live.label_many([label.id for label in labels], [label.y for label in labels], time=timed)
+        for one in opened:
+            assert one is not None, "checked above"
+            self.figures.wait(now - one.accepted)
+        self._settle(now)
+        return states
+
+    def _arrival(self, label: Label, opened: Opened, now: float) -> float | None:
+        """Return when an outcome came by the learner's clock, not before its forecast."""
+        when = now if label.time is None and self.clock == SERVICE else label.time
+        if when is None or opened.moment is None:
+            return when
+        return max(when, opened.moment)
+
+    def _settle(self, now: float) -> None:
+        """Enter what was learned into monitor and figures, in order; forget what is settled."""
+        for learned in self._news:
+            self.figures.learn(learned, now)
+            self._watch(learned, now)
+            for id in learned.ids:
+                del self.opened[str(id)]
+        self._news.clear()
+        for id in self.live.release():
+            del self.opened[str(id)]
+
+    def _watch(self, learned: Learned, now: float) -> None:
+        wanted, rows = self.monitor.columns(), [self.opened[str(id)].groups for id in learned.ids]
+        clock = np.full(len(rows), round(now * 1e6), dtype="datetime64[us]")
+        if len(rows) == 1:
+            record = dict(zip(wanted, rows[0], strict=True))
+            self.monitor.add(record, float(learned.mean[0]), float(learned.y[0]), clock[0])
+            return
+        columns = {name: [row[k] for row in rows] for k, name in enumerate(wanted)}
+        self.monitor.add(columns, learned.mean, learned.y, clock)
+
+    def apply(self, events: Sequence[Event]) -> list[Issued]:
+        """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
+        found: list[Issued] = []
+        for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
+            run = [*same]
+            if kind == FORECAST:
+                found += self._again(self.forecast([_draft(event) for event in run], now), run)
+            elif kind == OUTCOME:
+                self._again(self.outcome([_label(event) for event in run], now), run)
+            elif kind == PARKED:
+                for event in run:
+                    body = bodies.parked_body(event.body)
+                    self.park(event.id, body.y, body.time, now)
+            elif kind == CORRECTION:
+                self.corrections += len(run)
+            elif kind != MADE:
+                raise ValueError(f"log: given event {run[0].seq} of kind {kind!r}, expected one that is known")
+            self.seq, self.now = run[-1].seq, now
+        return found
+
+    def explain(self, id: str) -> Any:
+        """Return why an open forecast is what it is: named contributions, and the sentence for people."""
+        found = self.live.explain(id)
+        return {**found.to_dict(), "words": str(found)}
+
+    def _again(self, answers: Sequence[Any], events: Sequence[Event]) -> list[Any]:
+        for answer, event in zip(answers, events, strict=True):
+            if isinstance(answer, Exception):
+                raise ValueError(f"log: given event {event.seq}, which is refused now: {answer}") from answer
+        return [*answers]
+
+
+def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) -> list[Issued]:
+    """Forecast drafts that have a moment each, or none of them; all or nothing."""
+    time = None if moments[0] is None else moments
+    matures = [math.nan if draft.matures is None else draft.matures for draft in drafts]
+    made = live.forecast_many(
+        [draft.record for draft in drafts],
+        [draft.id for draft in drafts],
+        time=time,
+        matures=None if all(map(math.isnan, matures)) else matures,
+    )
+    return [Issued(*row) for row in zip(*(getattr(made, name).tolist() for name in ISSUED), strict=True)]
+
+
+def fresh_ward(made: Event) -> Ward:
+    """Return the ward that a first event describes, before any other."""
+    ward = Ward(from_body(made.body))
+    ward.apply([made])
+    return ward
+
+
+def _draft(event: Event) -> Draft:
+    body = bodies.forecast_body(event.body)
+    return Draft(event.id, bodies.record_of(body.record), body.time, body.matures)
+
+
+def _label(event: Event) -> Label:
+    body = bodies.outcome_body(event.body)
+    return Label(event.id, body.y, body.time)

@@ -1,0 +1,156 @@
+"""Explanations: they add up to the mean, name what matters, and say when they cannot."""
+
+import copy
+import json
+import math
+import pickle
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from swapcal import Forecaster, Live
+from swapcal.live import UnknownIdError
+from swapcal.live.explanation import Explanation
+
+
+def stream(n: int, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:
+    rng = np.random.default_rng(seed)
+    rows = [
+        {
+            "shop": "abcde"[rng.integers(5)],
+            "price": None if rng.random() < 0.1 else float(rng.normal()),
+            "noise": int(rng.integers(4)),
+            "score": float(rng.random()),
+        }
+        for _ in range(n)
+    ]
+    chances = [0.1 + 0.5 * (row["shop"] == "a") + 0.3 * row["score"] for row in rows]
+    return rows, (rng.random(n) < chances).astype(float).tolist()
+
+
+def missing_to_sum(why: Explanation) -> float:
+    return abs(why.mean - math.fsum([why.base, *(term.amount for term in why.terms)]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"groups": ["shop"], "scores": ["score"]},
+        {"products": [("shop", "price")], "fourier": 3},
+        {"categories": 2, "max_dim": 22},
+    ],
+)
+def test_contributions_add_up_to_the_mean(settings: dict[str, Any]) -> None:
+    rows, y = stream(400)
+    live = Live(**settings)
+    for k, row in enumerate(rows):
+        forecast = live.forecast(row, k)
+        if k % 7 == 0:
+            why = forecast.explain()
+            assert missing_to_sum(why) < 1e-12
+            assert (why.mean, why.p) == (forecast.mean, forecast.p)
+            assert "since" not in {term.kind for term in why.terms}
+        if k > 20:
+            live.label(k - 20, y[k - 20])
+
+
+def test_the_largest_contribution_is_what_the_outcome_depends_on() -> None:
+    rows, y = stream(3000)
+    live = Live(groups=["shop"], scores=["score"])
+    live.run(rows, y)
+    sizes: dict[str, list[float]] = {"group": [], "score": [], "feature": []}
+    for row in rows[:60]:
+        why = live.preview([row]).explain()
+        assert missing_to_sum(why) < 1e-12
+        for kind, seen in sizes.items():
+            seen.append(max((abs(term.amount) for term in why.terms if term.kind == kind), default=0.0))
+        amounts = [abs(term.amount) for term in why.terms]
+        assert amounts == sorted(amounts, reverse=True)
+    assert np.mean(sizes["group"]) > 3 * np.mean(sizes["feature"])
+    assert np.mean(sizes["score"]) > np.mean(sizes["feature"])
+    named = [term.name for term in live.preview([rows[0] | {"price": None}]).explain().terms]
+    assert f"shop = {rows[0]['shop']}" in named
+    assert "price is missing" in named
+
+
+def test_the_blend_is_what_its_members_pool() -> None:
+    rows, y = stream(500)
+    live = Live(scores=["score"])
+    live.run(rows, y)
+    why = live.preview(rows[:1]).explain()
+    log_odds = sum(member.share * math.log(member.said / (1.0 - member.said)) for member in why.members)
+    assert sum(member.share for member in why.members) == pytest.approx(1.0)
+    assert 1.0 / (1.0 + math.exp(-log_odds)) == pytest.approx(why.blend, abs=1e-9)
+
+
+def test_labels_learned_meanwhile_are_a_term_of_their_own() -> None:
+    rows, y = stream(300)
+    live = Live()
+    live.run(rows[:200], y[:200])
+    forecast = live.forecast(rows[200], "open")
+    live.run(rows[201:], [1.0] * 99)
+    why = live.explain("open")
+    assert missing_to_sum(why) < 1e-12
+    assert why.mean == forecast.mean
+    assert "since" in {term.kind for term in why.terms}
+
+
+def test_clipping_is_a_term_of_its_own() -> None:
+    live = Live(ridge=1e-6)
+    rows = [{"a": k % 2, "b": (k // 2) % 2} for k in range(600)]
+    live.run(rows, [float(row["a"]) for row in rows])
+    kinds = set()
+    for row in rows[:4]:
+        why = live.preview([row]).explain()
+        assert missing_to_sum(why) < 1e-12
+        kinds |= {term.kind for term in why.terms}
+    assert "bounds" in kinds
+
+
+def test_what_cannot_be_explained_is_said() -> None:
+    rows, _ = stream(3)
+    live = Live()
+    assert live.preview(rows).explain(1).terms == ()
+    forecast = live.forecast(rows[0], "a")
+    many = live.forecast_many(rows[1:], ["b", "c"])
+    assert many.explain(1) == live.explain("c")
+    live.label("a", 1)
+    with pytest.raises(UnknownIdError, match=r"given id 'a', whose forecast is closed: its context is no longer kept"):
+        forecast.explain()
+    with pytest.raises(UnknownIdError, match="never forecast"):
+        live.explain("z")
+    with pytest.raises(IndexError, match="expected one of 2 rows"):
+        many.explain(2)
+    with pytest.raises(ValueError, match="nobody can explain"):
+        Forecaster(1).predict([0.5]).explain()
+    assert copy.deepcopy(many).explain(0) == many.explain(0)
+    with pytest.raises(ValueError, match="nobody can explain"):
+        pickle.loads(pickle.dumps(many)).explain()
+
+
+def test_an_explanation_survives_a_restart(tmp_path: Any) -> None:
+    rows, y = stream(100)
+    live = Live(scores=["score"])
+    live.run(rows, y)
+    live.forecast(rows[0], "open")
+    live.save(tmp_path / "state")
+    kept, read = live.explain("open"), Live.load(tmp_path / "state").explain("open")
+    assert [term.name for term in kept.terms] == [term.name for term in read.terms]
+    assert [term.amount for term in kept.terms] == pytest.approx([term.amount for term in read.terms], abs=1e-12)
+
+
+def test_words_and_chart() -> None:
+    rows, y = stream(300)
+    live = Live(groups=["shop"])
+    live.run([row | {"shop": f"<{row['shop']}>"} for row in rows], y)
+    why = live.preview([rows[0] | {"shop": "<a>"}]).explain()
+    text, chart = str(why), why.svg()
+    assert f"forecast {why.mean:.4f}" in text
+    assert "shop = <a>" in text
+    assert "the blend of the experts says" in text
+    drawn = ElementTree.fromstring(chart)
+    assert len([e for e in drawn.iter() if e.tag.endswith("rect")]) == min(12, len(why.terms))
+    assert json.loads(json.dumps(why.to_dict()))["terms"][0]["name"] == why.terms[0].name

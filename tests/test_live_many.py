@@ -1,0 +1,150 @@
+"""Many forecasts and many labels at once: the same as one by one, and all or nothing."""
+
+import copy
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from swapcal import Live
+from swapcal.live import ConflictingLabelError, ExpiredIdError, UnknownIdError
+from swapcal.live.live import HELD, LEARNED, REPEATED
+
+
+def records(n: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {"shop": "abcde"[rng.integers(1 + min(4, k // 10))], "price": float(rng.normal()), "q": int(rng.integers(4))}
+        | ({"late": float(k)} if k > n // 2 else {})
+        for k in range(n)
+    ]
+
+
+def outcomes(rows: list[dict[str, Any]], seed: int = 1) -> list[float]:
+    rng = np.random.default_rng(seed)
+    return [float(rng.random() < 0.3 + 0.4 * (row["shop"] == "a")) for row in rows]
+
+
+def same(left: Live, right: Live) -> bool:
+    a, b = left.to_state(), right.to_state()
+    ours, theirs = ({k: v for k, v in s.manifest.items() if k != "forecaster"} for s in (a, b))
+    return ours == theirs and all(np.array_equal(a.arrays[k], b.arrays[k], equal_nan=True) for k in a.arrays)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"groups": ["shop"], "max_open": 7}, {"expires": 9}, {"order": "issue", "patience": 4}, {"lifetime": 11.0}],
+)
+def test_many_at_once_equal_one_by_one(settings: dict[str, Any]) -> None:
+    rows, n = records(60), 60
+    y, one, many = outcomes(rows), Live(**settings), Live(**settings)
+    times = np.arange(n, dtype=float)
+    matures = np.where(np.arange(n) % 3, np.nan, times + 4.0)
+    for a in range(0, n, 12):
+        part = range(a, a + 12)
+        singles = [one.forecast(rows[k], k, times[k], matures[k]) for k in part]
+        stacked = many.forecast_many(rows[a : a + 12], [*part], time=times[a : a + 12], matures=matures[a : a + 12])
+        for column in ("p", "mean", "low", "high", "weight"):
+            assert [getattr(f, column) for f in singles] == getattr(stacked, column).tolist()
+        chosen = [k for k in part if k % 5 and k in one._ledger.opened]
+        for k in chosen:
+            one.label(k, y[k], a + 11.5)
+        many.label_many(chosen, [y[k] for k in chosen], time=a + 11.5)
+        assert same(one, many)
+
+
+def test_each_label_says_what_became_of_it() -> None:
+    live = Live()
+    live.forecast_many(records(3), ["a", "b", "c"], time=1, matures=[2, 9, np.nan])
+    assert live.label_many(["a", "b", "c", "a"], [1, 0, 1, 1], time=3) == [LEARNED, HELD, LEARNED, REPEATED]
+    assert live.label_many(["b", "c"], [0, 1], time=4) == [REPEATED, REPEATED]
+    assert (live.status().held, live.status().labels) == (1, 2)
+
+
+def test_asking_again_is_answered_by_the_open_forecast() -> None:
+    rows, live = records(4), Live()
+    first = live.forecast_many(rows[:2], ["a", "b"], time=[5, 6])
+    again = live.forecast_many([rows[2], rows[0], rows[3], rows[2]], ["c", "a", "d", "c"], time=[7, 5, 8, 7])
+    assert again.p[1] == first.p[0]
+    assert again.p[3] == again.p[0]
+    assert live.status().forecasts == 4
+    assert live.forecast_many(rows[:2], ["a", "b"], time=[5, 6]) == first
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda live: live.forecast_many([{"price": 1.0}, {"price": "x"}], ["n", "m"]), TypeError, "column 'price'"),
+        (lambda live: live.forecast_many([{}, {}], ["n", "a"]), ConflictingLabelError, "row 2: id: given 'a'"),
+        (lambda live: live.forecast_many([{}, {"q": 1}], ["n", "n"]), ConflictingLabelError, "row 2: id: given 'n'"),
+        (lambda live: live.forecast_many([{}, 3], ["n", "m"]), TypeError, "row 2: record: given int"),
+        (lambda live: live.forecast_many([{}], ["n", "m"]), ValueError, "ids: given 2, expected 1"),
+        (lambda live: live.forecast_many([{}, {}], ["n", 1.5]), TypeError, "row 2: id: given float"),
+        (lambda live: live.forecast_many({}, []), TypeError, "records: given one mapping"),
+        (lambda live: live.forecast_many([{}, {}], ["n", "m"], time=[9, 3]), ValueError, "3 in row 2 after 9"),
+        (lambda live: live.forecast_many([records(3)[0], {"price": np.inf}], ["a", "m"]), ValueError, "in row 2"),
+        (lambda live: live.label_many(["a", "x"], [1, 1]), UnknownIdError, "row 2: label: given id 'x'"),
+        (lambda live: live.label_many(["a", "a"], [1, 0]), ConflictingLabelError, "row 2: label: given 0 for id 'a'"),
+        (lambda live: live.label_many(["a", "b"], [1, 2]), ValueError, "row 2: label: given 2"),
+        (lambda live: live.label_many(["a", "b"], [1]), ValueError, "y: given 1, expected 2"),
+        (lambda live: live.label_many(["a", "b"], "01"), TypeError, "y: given str"),
+    ],
+)
+def test_one_bad_row_is_named_and_nothing_changes(call: Any, error: Any, message: str) -> None:
+    live = Live()
+    live.forecast_many(records(3), ["a", "b", "c"], time=[1, 2, 3])
+    before = copy.deepcopy(live)
+    with pytest.raises(error, match=re.escape(message)):
+        call(live)
+    assert same(before, live)
+
+
+def test_a_batch_sees_the_labels_that_fall_due_while_it_is_learned() -> None:
+    rows = records(4)
+    live = Live(lifetime=5.0)
+    live.run(rows, [1, 0, 1, 1], ids=["a", "b", "c", "d"], time=[0, 0, 0, 0], label_time=[2, 3, 9, 1])
+    before = copy.deepcopy(live)
+    with pytest.raises(ConflictingLabelError, match="row 2: label: given 0 for id 'a', which was labelled 1"):
+        live.label_many(["b", "a"], [0, 0], time=4)
+    with pytest.raises(ExpiredIdError, match="row 2"):
+        live.label_many(["b", "c"], [0, 1], time=[4, 8])
+    assert same(before, live)
+    assert live.label_many(["b", "a"], [0, 1], time=4) == [LEARNED, REPEATED]
+
+
+def test_check_tells_beforehand_and_changes_nothing() -> None:
+    rows, live = records(3), Live(groups=["shop"])
+    with pytest.raises(ValueError, match="declared but absent"):
+        live.check({"price": 1.0}, "a")
+    live.forecast_many(rows, ["a", "b", "c"], time=[1, 2, 3])
+    before = copy.deepcopy(live)
+    live.check(rows[0], "a")
+    live.check(rows[0], "d", 3)
+    live.check({"shop": "new", "more": 3.0}, "d", 4)
+    for arguments in (({"price": "x"}, "d"), (rows[0], "d", 2), (rows[0], "b", 4), (rows[0], 1.5), (3, "d")):
+        with pytest.raises((TypeError, ValueError)):
+            live.check(*arguments)  # type: ignore[arg-type]
+    assert same(before, live)
+
+
+def test_outside_models_are_asked_and_taught_as_one_by_one() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.heard: list[Any] = []
+
+        def forecast(self, record: Any, keys: Any, values: Any) -> float:
+            return 0.25 + 0.5 * (record["shop"] == "a")
+
+        def learn(self, record: Any, keys: Any, values: Any, y: float) -> None:
+            self.heard.append((record["price"], y))
+
+    rows, models = records(20), [Model(), Model()]
+    y, (one, many) = outcomes(rows), [Live(models={"mine": model}) for model in models]
+    singles = [one.forecast(row, k).p for k, row in enumerate(rows)]
+    assert many.forecast_many(rows, range(20)).p.tolist() == singles  # type: ignore[arg-type]
+    for k in range(20):
+        one.label(k, y[k])
+    many.label_many([*range(20)], y)
+    assert models[0].heard == models[1].heard
+    assert same(one, many)
