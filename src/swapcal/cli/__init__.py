@@ -47,14 +47,21 @@ def _app() -> Any:
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
     app.callback()(_about)
     for name in _wanted(sys.argv):
-        _add(app, name, _command(name))
+        _add(app, name)
     if len(sys.argv) == 1 or "--help" in sys.argv:
         _die_of_closed_pipes()
     return app
 
 
-def _add(app: Any, name: str, command: Any) -> None:
-    """Add a command, or one that has commands of its own."""
+def _add(app: Any, name: str) -> None:
+    """Add a command, or one that has commands of its own; in a list of all, one that lacks an extra says which."""
+    try:
+        command = _command(name)
+    except ModuleNotFoundError as error:
+        if name in sys.argv[1:2]:
+            raise
+        app.command(name, help=advice(error).capitalize())(_about)
+        return
     if not callable(getattr(command, "add_typer", None)):
         app.command(name, help=_flowing(command.__doc__))(command)
         return
