@@ -60,7 +60,8 @@ def _add(app: Any, name: str) -> None:
     except ModuleNotFoundError as error:
         if name in sys.argv[1:2]:
             raise
-        app.command(name, help=advice(error).capitalize())(_about)
+        needed = advice(error).capitalize().replace("[", r"\[")  # not rich's markup
+        app.command(name, help=needed)(_about)
         return
     if not callable(getattr(command, "add_typer", None)):
         app.command(name, help=_flowing(command.__doc__))(command)
