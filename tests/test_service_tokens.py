@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("pyarrow")
 
 from typer.testing import CliRunner
 
+from swapcal import cli
 from swapcal.cli import BAD_INPUT, token
 from swapcal.service import tokens
 from swapcal.service.store import open_store
@@ -109,3 +111,20 @@ def test_listing_makes_no_store(path, tmp_path):
     assert result.exit_code == BAD_INPUT
     assert "does not exist" in result.stderr
     assert not [*tmp_path.iterdir()]
+
+
+def test_without_the_extra_the_list_of_commands_says_what_to_install(monkeypatch):
+    def importing(name):
+        if name == "swapcal.cli.serve":
+            raise ModuleNotFoundError("No module named 'apsw'", name="apsw")
+        return import_module(name)
+
+    monkeypatch.setattr(cli, "import_module", importing)
+    monkeypatch.setattr(cli.sys, "argv", ["swapcal", "--help"])
+    monkeypatch.setattr(cli, "_die_of_closed_pipes", lambda: None)
+    shown = CliRunner().invoke(cli._app(), ["--help"], env={"COLUMNS": "200"}).output
+    assert 'This command needs apsw: pip install "swapcal[service]"' in shown
+    assert "Create, list and revoke" in shown
+    monkeypatch.setattr(cli.sys, "argv", ["swapcal", "serve"])
+    with pytest.raises(ModuleNotFoundError):
+        cli._app()

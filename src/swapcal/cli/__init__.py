@@ -8,7 +8,9 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite", "serve", "token")
+MODELS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite")
+SERVICE = ("serve", "token", "replay", "export", "prune", "backup")
+COMMANDS = MODELS + SERVICE
 
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
@@ -45,14 +47,22 @@ def _app() -> Any:
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
     app.callback()(_about)
     for name in _wanted(sys.argv):
-        _add(app, name, _command(name))
+        _add(app, name)
     if len(sys.argv) == 1 or "--help" in sys.argv:
         _die_of_closed_pipes()
     return app
 
 
-def _add(app: Any, name: str, command: Any) -> None:
-    """Add a command, or one that has commands of its own."""
+def _add(app: Any, name: str) -> None:
+    """Add a command, or one that has commands of its own; in a list of all, one that lacks an extra says which."""
+    try:
+        command = _command(name)
+    except ModuleNotFoundError as error:
+        if name in sys.argv[1:2]:
+            raise
+        needed = advice(error).capitalize().replace("[", r"\[")  # not rich's markup
+        app.command(name, help=needed)(_about)
+        return
     if not callable(getattr(command, "add_typer", None)):
         app.command(name, help=_flowing(command.__doc__))(command)
         return

@@ -1,6 +1,6 @@
 """Options: those that mean the same in every command, once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -53,6 +53,9 @@ Store = Annotated[
         metavar="PATH|URL",
     ),
 ]
+Forecaster = Annotated[
+    list[str] | None, typer.Option(help="Names of forecasters, comma-separated; repeatable; default: all.")
+]
 Positive = Annotated[
     str | None, typer.Option(help="Value of the target that counts as 1, all others as 0.", rich_help_panel=READING)
 ]
@@ -81,6 +84,23 @@ def listed(values: Sequence[str] | None, columns: Sequence[str] = ()) -> list[st
     for value in values or ():
         names += [value] if value in columns else [name.strip() for name in value.split(",")]
     return list(dict.fromkeys(name for name in names if name))
+
+
+def chosen(values: Sequence[str] | None, known: Iterable[str]) -> list[str]:
+    """Return the forecasters that were named, or all; refuse one that is unknown.
+
+    Examples
+    --------
+    >>> chosen(["flights"], ["flights", "shops"]), chosen(None, ["flights", "shops"])
+    (['flights'], ['flights', 'shops'])
+    """
+    known = list(known)
+    for name in listed(values):
+        if name not in known:
+            raise ValueError(
+                f"--forecaster: given {name!r}, expected one of {', '.join(known) or 'none: there are none'}"
+            )
+    return listed(values) or known
 
 
 def scored(values: Sequence[str] | None, columns: Sequence[str] = ()) -> dict[str, str]:

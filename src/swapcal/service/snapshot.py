@@ -1,5 +1,6 @@
 """Snapshots: the state of a ward as bytes, checked like every state file."""
 
+import hashlib
 import io
 import math
 from collections.abc import Iterator
@@ -92,6 +93,21 @@ class Still:
         }
         arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
         return _packed(WARD, State({**self._own.arrays, **arrays}, self._own.manifest))
+
+    def digest(self) -> bytes:
+        """Return a digest of all that follows from the log, which leaves out whose tickets a process takes back."""
+        found = hashlib.sha256()
+        for state in (self._live, self._monitor, self._own):
+            manifest = {name: _ownerless(value) for name, value in state.manifest.items()}
+            found.update(msgspec.json.encode(manifest, order="deterministic"))
+            for name, values in sorted(state.arrays.items()):
+                found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
+        found.update(msgspec.json.encode([self._opened, self._parked]))
+        return found.digest()
+
+
+def _ownerless(value: Any) -> Any:
+    return {name: each for name, each in value.items() if name != "owner"} if isinstance(value, dict) else value
 
 
 def restored(content: bytes) -> Ward:

@@ -1,0 +1,71 @@
+"""`swapcal export`: a service's log as a table."""
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from swapcal.cli import options
+from swapcal.cli.progress import bar
+from swapcal.cli.running import running
+from swapcal.service.retention import older_than
+from swapcal.service.store import Store, open_store
+from swapcal.tables.output import protect, table_writer
+
+
+def export(
+    store: options.Store,
+    out: options.Rows = "-",
+    forecaster: Annotated[str | None, typer.Option(help="Which; needed if there are several.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only forecasts accepted then or later: 2026-05-01, 2026-05-01T12:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only forecasts accepted before then.")] = None,
+) -> None:
+    """Write every forecast of a service's log with its outcome as a table, for audits.
+
+    A row for each forecast: id, time, p, mean, low, high, weight, outcome, corrected, y (the outcome as corrected,
+    empty where none came), and the record's own columns; one that is named as ours becomes record.name. The service
+    may be running. Then: swapcal audit FILE --prob mean --target y.
+    """
+    with running("export") as run, closing(open_store(store)) as opened:
+        from swapcal.service.export import Exporter
+
+        protect([store if "://" not in store else None], {"--out": out})
+        name = _one(options.chosen(None if forecaster is None else [forecaster], opened.forecasters()))
+        first, last = _span(opened, name, since, until)
+        table, rows = Exporter(opened, name, first, last), 0
+        with bar(run.console, "reading", "events") as shown:
+            for seq in table.survey():
+                shown.to(seq, seq / max(last, 1))
+        with bar(run.console, "writing", "events") as shown, table_writer(out) as write:
+            for seq, part in table.tables():
+                write(part)
+                rows += len(part)
+                shown.to(seq, seq / max(last, 1))
+                run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
+        if out != "-":
+            run.say(f"Wrote {rows:,} forecasts of {name} to {out}.")
+
+
+def _one(names: list[str]) -> str:
+    if len(names) != 1:
+        given = ", ".join(names) or "none"
+        raise ValueError(f"--forecaster: given a store with {given}, expected the name of one of them")
+    return names[0]
+
+
+def _span(store: Store, name: str, since: str | None, until: str | None) -> tuple[int, int]:
+    """Return the numbers of the first and the last event that count."""
+    first = 1 if since is None else older_than(store, name, _moment("--since", since))
+    last = store.last(name) if until is None else older_than(store, name, _moment("--until", until)) - 1
+    return first, last
+
+
+def _moment(option: str, text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{option}: given {text!r}, expected a date or time such as 2026-05-01T12:00Z") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

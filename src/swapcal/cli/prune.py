@@ -1,0 +1,96 @@
+"""`swapcal prune`: keep a log from growing for ever."""
+
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from swapcal.cli import options
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Run, running
+from swapcal.service.retention import Plan, all_but, plan, seconds
+from swapcal.service.retention import older_than as first_since
+from swapcal.service.store import Store, open_store
+
+NOT_CONFIRMED = 1
+LOST = (
+    "Those forecasts can then no longer be looked up, exported, audited, corrected or replayed, and an id among them "
+    "would count as new. What was learned from them stays learned."
+)
+
+
+def prune(
+    store: options.Store,
+    forecaster: options.Forecaster = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Remove what was settled before that: 36h, 90d, 52w.", metavar="AGE")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(help="Remove what was settled before the last so many events.")] = None,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Remove forecasts without an outcome too; one that comes is not learned.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be lost.")] = False,
+) -> None:
+    """Remove old events from a service's log, after saying what is lost.
+
+    Only what a snapshot makes up for can go: the newest two always stay usable. A forecast goes with its outcome and
+    corrections, once all of them are old; one that waits for its outcome stays. The service may be running.
+    Exit code 0: done, or nothing to do; 1: not confirmed; 2: could not run.
+    """
+    with running("prune") as run, closing(open_store(store)) as opened:
+        if (older_than is None) == (keep is None):
+            raise ValueError("--older-than, --keep: given both or none, expected one of them")
+        plans = [
+            plan(opened, name, _boundary(opened, name, older_than, keep), waiting=waiting)
+            for name in options.chosen(forecaster, opened.forecasters())
+        ]
+        for one in plans:
+            run.say(_said(one))
+        planned = [one for one in plans if one.loss.events]
+        if not planned:
+            run.say("Nothing to remove.")
+            return
+        run.say(LOST)
+        if not yes:
+            run.say("Nothing was removed. Say --yes to remove it.")
+            raise typer.Exit(NOT_CONFIRMED)
+        removed = sum(_pruned(opened, one, waiting, run) for one in planned)
+        run.say("Giving the space back…")
+        opened.shrink()
+        run.say(f"{removed:,} events were removed.")
+
+
+def _boundary(store: Store, name: str, older_than: str | None, keep: int | None) -> int:
+    if older_than is not None:
+        return first_since(store, name, time.time() - seconds(older_than))
+    return all_but(store, name, keep or 0)
+
+
+def _said(plan: Plan) -> str:
+    loss, name = plan.loss, plan.forecaster
+    limit = f" No more than that: there is no other snapshot after event {plan.before}." if plan.limited else ""
+    if loss.oldest is None or loss.newest is None:
+        return f"{name}: nothing to remove.{limit}"
+    span = f"{_day(loss.oldest)} to {_day(loss.newest)}"
+    stays = f" {loss.waiting:,} that wait for an outcome stay." if loss.waiting else ""
+    return f"{name}: {loss.events:,} events of {loss.forecasts:,} forecasts, {span}.{stays}{limit}"
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+
+
+def _pruned(store: Store, plan: Plan, waiting: bool, run: Run) -> int:
+    removed = 0
+    with bar(run.console, f"pruning {plan.forecaster}", "events") as shown:
+        started = time.monotonic()
+        for count in store.prune(plan.forecaster, plan.before, waiting=waiting):
+            removed += count
+            shown.to(removed, removed / plan.loss.events)
+            run.kept = f"{removed:,} events of {plan.forecaster} were removed"
+            # As long a pause as the step took: a service on the same store goes on at no less than half its speed.
+            time.sleep(min(time.monotonic() - started, 1.0))
+            started = time.monotonic()
+    return removed

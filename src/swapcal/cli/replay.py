@@ -1,0 +1,67 @@
+"""`swapcal replay`: prove that a log explains every forecast."""
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import typer
+
+from swapcal.cli import options
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Run, running
+from swapcal.service.store import Store, open_store
+
+if TYPE_CHECKING:
+    from swapcal.service.replay import Difference
+
+SAME, DIFFERENT = 0, 1
+MOST_SHOWN = 5
+
+
+def replay(store: options.Store, forecaster: options.Forecaster = None) -> None:
+    """Compute every forecast again from a service's log, and compare it with what was issued, bit for bit.
+
+    Begins at the first event or, where the log was pruned, at the oldest snapshot; snapshots on the way are compared
+    with the state computed. The service may be running. Bits agree on the machine that issued the forecasts; another
+    processor may round differently.
+    Exit code 0: all the same; 1: something differs; 2: could not run.
+    """
+    with running("replay") as run, closing(open_store(store)) as opened:
+        run.kept = "no difference was found until then"
+        names = options.chosen(forecaster, opened.forecasters())
+        if not names:
+            run.say("There are no forecasters in this store.")
+        different = [_replayed(opened, name, run) for name in names]
+    raise typer.Exit(DIFFERENT if any(different) else SAME)
+
+
+def _replayed(store: Store, name: str, run: Run) -> int:
+    """Replay one forecaster, say how it went, and return the number of differences."""
+    from swapcal.service.replay import first_replayed, replay
+
+    began, first, last = time.perf_counter(), first_replayed(store, name), store.last(name)
+    found: list[Difference] = []
+    count = forecasts = snapshots = 0
+    with bar(run.console, f"replaying {name}", "events") as shown:
+        for progress in replay(store, name):
+            forecasts, snapshots = progress.forecasts, progress.snapshots
+            count += len(progress.differences)
+            found += progress.differences[: MOST_SHOWN - len(found)]
+            shown.to(progress.seq - first, (progress.seq - first) / max(last - first, 1))
+    seconds = time.perf_counter() - began
+    where = f" after the snapshot at event {first:,}" if first else ""
+    run.say(
+        f"{name}: {last - first:,} events{where}, {forecasts:,} forecasts and {snapshots:,} snapshots computed again "
+        f"in {seconds:.1f} s: {f'{count:,} differ' if count else 'all the same'}.",
+        "red" if count else None,
+    )
+    for each in found:
+        run.say(f"  {_said(each)}")
+    return count
+
+
+def _said(difference: "Difference") -> str:
+    if difference.issued is None or difference.computed is None:
+        return f"event {difference.seq}: the snapshot is not the state computed"
+    issued, computed = difference.issued, difference.computed
+    return f"event {difference.seq}, id {difference.id!r}: issued {issued}, computed {computed}"

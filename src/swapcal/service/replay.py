@@ -1,0 +1,113 @@
+"""Replay: compute every forecast again from the log, and compare it with what was issued, bit for bit."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from swapcal.service import bodies
+from swapcal.service.bodies import Issued
+from swapcal.service.event import FORECAST, Event
+from swapcal.service.snapshot import Still, restored
+from swapcal.service.store import Store, Unreadable
+from swapcal.service.ward import Ward, fresh_ward
+
+PAGE = 2048
+"""Events applied at a time."""
+
+
+class Difference(NamedTuple):
+    """A forecast that is not what was issued, or a snapshot (`id` is empty) that is not what the log says."""
+
+    seq: int
+    id: str
+    issued: Issued | None = None
+    computed: Issued | None = None
+
+
+class Progress(NamedTuple):
+    """How far a replay has come."""
+
+    seq: int
+    forecasts: int
+    """compared so far"""
+    snapshots: int
+    """compared so far"""
+    differences: list[Difference]
+    """found since the last word"""
+
+
+def first_replayed(store: Store, name: str) -> int:
+    """Return after which event a replay begins: 0, or that of the oldest snapshot that what is left of the log follows.
+
+    Raises
+    ------
+    Unreadable
+        Events were pruned, and no snapshot makes up for them.
+    """
+    pruned = store.pruned(name)
+    if pruned == 1:
+        return 0
+    usable = [kept.seq for kept in store.snapshots(name) if kept.seq >= pruned - 1]
+    if not usable:
+        raise Unreadable(
+            f"store: the log of {name!r} was pruned before event {pruned}, and no snapshot makes up for it"
+        )
+    return min(usable)
+
+
+def replay(store: Store, name: str) -> Iterator[Progress]:
+    """Apply a forecaster's whole log to a fresh one, comparing as it goes.
+
+    Everything the service does follows from the log, so on the same machine nothing may differ, not by a bit.
+    """
+    last = store.last(name)
+    ward = _start(store, name)
+    stops = sorted(kept.seq for kept in store.snapshots(name) if ward.seq < kept.seq <= last)
+    forecasts = snapshots = 0
+    for stop in dict.fromkeys([*stops, last]):
+        for events in _pages(store, name, ward.seq, stop):
+            different = _compared(ward, events)
+            forecasts += sum(event.kind == FORECAST for event in events)
+            yield Progress(ward.seq, forecasts, snapshots, different)
+        if stop in stops:
+            same = Still(ward).digest() == Still(restored(store.snapshot(name, stop))).digest()
+            snapshots += 1
+            yield Progress(stop, forecasts, snapshots, [] if same else [Difference(stop, "")])
+
+
+def _start(store: Store, name: str) -> Ward:
+    after = first_replayed(store, name)
+    if after:
+        return restored(store.snapshot(name, after))
+    made = next(store.events(name, until=1), None)
+    if made is None:
+        raise Unreadable(f"store: given {name!r}, expected a forecaster that was made")
+    return fresh_ward(made)
+
+
+def _pages(store: Store, name: str, after: int, until: int) -> Iterator[list[Event]]:
+    page: list[Event] = []
+    for event in store.events(name, after, until):
+        if event.seq != after + 1:
+            raise Unreadable(f"store: the log of {name!r} has a gap after event {after}")
+        after = event.seq
+        page.append(event)
+        if len(page) == PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _compared(ward: Ward, events: Sequence[Event]) -> list[Difference]:
+    made = [event for event in events if event.kind == FORECAST]
+    different = []
+    for event, computed in zip(made, ward.apply(events), strict=True):
+        issued = bodies.forecast_body(event.body).issued
+        if _bits(issued) != _bits(computed):
+            different.append(Difference(event.seq, event.id, issued, computed))
+    return different
+
+
+def _bits(issued: Issued) -> bytes:
+    return struct.pack("<5d", issued.p, issued.mean, issued.low, issued.high, issued.weight)

@@ -1,0 +1,61 @@
+"""Retention: how much of a log may go, and what goes with it."""
+
+import re
+from typing import NamedTuple
+
+from swapcal.service.store import Loss, Store
+
+UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+SPARE = 2
+"""Snapshots from which the state can still be had afterwards, if there are so many: one may turn out damaged."""
+
+
+class Plan(NamedTuple):
+    """What would be removed of one forecaster's log: everything settled before an event."""
+
+    forecaster: str
+    before: int
+    limited: bool
+    """whether more was asked for than the snapshots allow"""
+    loss: Loss
+
+
+def seconds(age: str) -> float:
+    """Return an age written as a number of hours, days or weeks.
+
+    Examples
+    --------
+    >>> seconds("90d") / 86400, seconds("36h") / 86400
+    (90.0, 1.5)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age.strip())
+    if found is None:
+        raise ValueError(f"age: given {age!r}, expected a number of hours, days or weeks, such as 36h, 90d or 52w")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -> Plan:
+    """Return what may be removed before an event: never more than the snapshots can make up for."""
+    usable = [kept.seq for kept in store.snapshots(forecaster)][:SPARE]
+    before = min(wanted, min(usable, default=1))
+    return Plan(forecaster, before, before < wanted, store.loss(forecaster, before, waiting=waiting))
+
+
+def older_than(store: Store, forecaster: str, moment: float) -> int:
+    """Return the number of the first event at a moment or later; times never go back in a log."""
+    low, high = 1, store.last(forecaster) + 1
+    while low < high:
+        middle = (low + high) // 2
+        event = next(store.events(forecaster, after=middle - 1))
+        if event.time < moment:
+            low = event.seq + 1
+        else:
+            high = middle
+    return low
+
+
+def all_but(store: Store, forecaster: str, count: int) -> int:
+    """Return the number of the first event of the last few."""
+    if count < 1:
+        raise ValueError(f"keep: given {count}, expected at least 1")
+    return max(store.last(forecaster) - count + 1, 1)

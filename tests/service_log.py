@@ -1,0 +1,61 @@
+"""Logs as the service writes them: a stream of forecasts, outcomes early and late, repeats and corrections."""
+
+from itertools import islice
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swapcal.service.desk import Desk
+from swapcal.service.jobs import CORRECTIONS, FORECASTS, OUTCOMES, Make, Write
+from swapcal.service.rows import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.settings import Settings
+from swapcal.service.store import open_store
+
+COLD = 600.0
+"""Seconds to wait for an answer: kernels may have to be compiled first."""
+
+
+def record(number: int) -> dict[str, Any]:
+    rng = np.random.default_rng(number)
+    found: dict[str, Any] = {"shop": "abc"[number % 3], "price": float(rng.normal()), "open": bool(number % 2)}
+    if number % 5 == 0:
+        found |= {"time": "noon", "mixed": number if number % 10 else "ten"}
+    return found
+
+
+def forecast_rows(numbers: range) -> list[ForecastRow]:
+    records = [record(number) for number in numbers]
+    return [
+        ForecastRow(f"id {number}", msgspec.Raw(msgspec.json.encode(one)), one, None, None)
+        for number, one in zip(numbers, records, strict=True)
+    ]
+
+
+def outcome_of(number: int) -> float:
+    return float(number % 7 < 3)
+
+
+def write_log(url: str, count: int = 60, *, name: str = "shop", **desk: Any) -> None:
+    """Serve a stream: of ten forecasts one has no outcome, one's comes early, one's is corrected."""
+    at_work = Desk(open_store(url, learner=True, create=True), **desk).start()
+    try:
+        at_work.call(lambda promise: Make(promise, Settings(name=name, groups=["shop"])), COLD)
+        numbers = iter(range(count))
+        while batch := [*islice(numbers, 7)]:
+            early = [OutcomeRow(f"id {n}", outcome_of(n), None) for n in batch if n % 10 == 1]
+            late = [OutcomeRow(f"id {n}", outcome_of(n), None) for n in batch if n % 10 > 1]
+            wrong = [CorrectionRow(f"id {n}", 1.0 - outcome_of(n), "typo") for n in batch if n % 10 == 2]
+            _do(at_work, name, OUTCOMES, early)
+            _do(at_work, name, FORECASTS, forecast_rows(range(batch[0], batch[-1] + 1)))
+            _do(at_work, name, OUTCOMES, late)
+            _do(at_work, name, CORRECTIONS, wrong)
+    finally:
+        at_work.close()
+
+
+def _do(desk: Desk, name: str, kind: str, rows: Any) -> None:
+    if rows:
+        for answer in desk.call(lambda promise: Write(promise, name, kind, rows), COLD):
+            if isinstance(answer, Exception):
+                raise answer

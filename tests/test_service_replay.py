@@ -1,0 +1,160 @@
+"""`swapcal replay` and `swapcal export` from the outside: logs in, words, tables and exit codes out."""
+
+import pytest
+
+pytest.importorskip("apsw")
+pytest.importorskip("msgspec")
+pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+
+import datetime
+import shutil
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as papq
+import typer
+from typer.testing import CliRunner
+
+from swapcal.cli import BAD_INPUT
+from swapcal.cli.export import export
+from swapcal.cli.replay import DIFFERENT, SAME, replay
+from swapcal.service import export as exporting
+from swapcal.service.store import open_store
+from tests.service_log import outcome_of, record, write_log
+
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    path = tmp_path_factory.mktemp("served") / "forecasts.db"
+    write_log(str(path), COUNT, every=40)
+    write_log(str(path), COUNT + 10, every=40)
+    return path
+
+
+@pytest.fixture
+def path(served, tmp_path):
+    return shutil.copy(served, tmp_path / "forecasts.db")
+
+
+def run(command, *arguments):
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+
+
+def test_a_log_explains_every_forecast_and_every_snapshot(path):
+    result = run(replay, "--store", path)
+    assert result.exit_code == SAME, result.output
+    assert f"{COUNT + 10} forecasts and 2 snapshots computed again" in result.stderr
+    assert "all the same" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"), [("forecast", '"mean":', '"mean":1'), ("outcome", '"y":1', '"y":0')]
+)
+def test_a_log_that_was_tampered_with_is_found_out(path, kind, before, after):
+    store = open_store(str(path))
+    event = next(one for one in store.events("shop") if one.kind == kind and before.encode() in one.body)
+    store._write(
+        ("UPDATE events SET body = ? WHERE seq = ?", (event.body.replace(before.encode(), after.encode()), event.seq))
+    )
+    store.close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == DIFFERENT, result.output
+    assert "differ" in result.stderr
+    assert "issued Issued(p=" in result.stderr
+
+
+def test_a_missing_event_is_found_out(path):
+    store = open_store(str(path))
+    store._write(("DELETE FROM events WHERE seq = ?", (50,)))
+    store.close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == BAD_INPUT
+    assert "the log of 'shop' has a gap after event 49" in result.stderr
+
+
+def test_a_snapshot_that_is_not_the_state_is_found_out(path):
+    store = open_store(str(path))
+    newest, older = store.snapshots("shop")
+    wrong = store.snapshot("shop", older.seq)
+    store._write(("DELETE FROM snapshots WHERE seq = ?", (newest.seq,)))
+    store.keep_snapshot("shop", newest.seq, wrong)
+    store.close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == DIFFERENT
+    assert f"event {newest.seq}: the snapshot is not the state computed" in result.stderr
+
+
+def test_a_pruned_log_is_replayed_from_its_oldest_snapshot(path):
+    store = open_store(str(path))
+    oldest = min(kept.seq for kept in store.snapshots("shop"))
+    assert sum(store.prune("shop", oldest)) > 10
+    store.close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == SAME, result.output
+    assert f"after the snapshot at event {oldest}" in result.stderr
+    write_log(str(path), COUNT + 20, every=1000)
+    result = run(replay, "--store", path)
+    assert result.exit_code == SAME, result.output
+
+
+def test_replay_of_nothing(tmp_path):
+    path = tmp_path / "empty.db"
+    open_store(str(path), create=True).close()
+    result = run(replay, "--store", path)
+    assert result.exit_code == SAME
+    assert "no forecasters" in result.stderr
+    assert run(replay, "--store", path, "--forecaster", "shop").exit_code == BAD_INPUT
+
+
+@pytest.mark.parametrize("rows", [8192, 9])
+def test_export_has_a_row_for_each_forecast(path, tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(exporting, "ROWS", rows)
+    out = tmp_path / "log.parquet"
+    result = run(export, "--store", path, "--out", out)
+    assert result.exit_code == 0, result.output
+    table = papq.read_table(out)
+    assert table["id"].to_pylist() == [f"id {number}" for number in range(COUNT + 10)]
+    expected = [None if n % 10 == 0 else outcome_of(n) for n in range(COUNT + 10)]
+    assert table["outcome"].to_pylist() == expected
+    corrected = [1.0 - outcome_of(n) if n % 10 == 2 else None for n in range(COUNT + 10)]
+    assert table["corrected"].to_pylist() == corrected
+    assert table["y"].to_pylist() == [one if two is None else two for one, two in zip(expected, corrected, strict=True)]
+    for number, row in enumerate(table.to_pylist()):
+        known = record(number)
+        assert (row["shop"], row["price"], row["open"]) == (known["shop"], known["price"], known["open"])
+        assert row["record.time"] == known.get("time")
+        assert row["mixed"] == (None if "mixed" not in known else str(known["mixed"]))
+        assert isinstance(row["time"], datetime.datetime)
+        assert 0.0 <= row["low"] <= row["mean"] <= row["high"] <= 1.0
+    store = open_store(str(path))
+    about = store.about("shop", ["id 3"])
+    assert table["seq"][3].as_py() == about[0].seq
+    store.close()
+
+
+def test_export_to_csv_of_a_span(path, tmp_path):
+    whole, before, after = (tmp_path / name for name in ("all.csv", "before.csv", "after.csv"))
+    assert run(export, "--store", path, "--out", whole).exit_code == 0
+    assert pacsv.read_csv(whole).num_rows == COUNT + 10
+    moment = "2020-01-01"
+    assert run(export, "--store", path, "--out", before, "--until", moment).exit_code == 0
+    assert pacsv.read_csv(before).num_rows == 0
+    assert "mean" in before.read_text()
+    assert run(export, "--store", path, "--out", after, "--since", moment).exit_code == 0
+    assert after.read_text() == whole.read_text()
+
+
+def test_refusals_of_export(path, tmp_path):
+    assert "--since: given 'soon'" in run(export, "--store", path, "--since", "soon").stderr
+    result = run(export, "--store", path, "--out", path)
+    assert result.exit_code == BAD_INPUT
+    assert "which is the input" in result.stderr
+    write_log(str(path), 3, name="other")
+    result = run(export, "--store", path)
+    assert "--forecaster: given a store with shop, other, expected the name of one" in result.stderr
+    result = run(export, "--store", path, "--forecaster", "other")
+    assert len(result.stdout.splitlines()) == 4

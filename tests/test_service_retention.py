@@ -1,0 +1,117 @@
+"""`swapcal prune` and `swapcal backup` from the outside."""
+
+import pytest
+
+pytest.importorskip("apsw")
+pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+
+import time
+
+import typer
+from typer.testing import CliRunner
+
+from swapcal.cli import BAD_INPUT
+from swapcal.cli.backup import backup
+from swapcal.cli.prune import NOT_CONFIRMED, prune
+from swapcal.service.retention import all_but, older_than, seconds
+from swapcal.service.store import open_store
+from tests.store_checks import forecast, made, outcome
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A log of 20 days, one forecast and its outcome a day; the forecast of the third day waits."""
+    path = str(tmp_path / "forecasts.db")
+    store = open_store(path, learner=True, create=True)
+    start = time.time() - 20.5 * DAY
+    events = [made("a")._replace(time=start), made("b")._replace(time=start)]
+    for day in range(20):
+        events.append(forecast("a", len(events), str(day))._replace(time=start + day * DAY))
+        if day != 2:
+            events.append(outcome("a", len(events), str(day))._replace(time=start + day * DAY))
+    store.append(events)
+    for seq in (10, 20, 30):
+        store.keep_snapshot("a", seq, b"state")
+    store.close()
+    return path
+
+
+def run(command, *arguments):
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "200"})
+
+
+def test_what_is_lost_is_said_first_and_needs_a_yes(path):
+    result = run(prune, "--store", path, "--older-than", "15d")
+    assert result.exit_code == NOT_CONFIRMED, result.output
+    assert "a: 10 events of 5 forecasts" in result.stderr
+    assert "1 that wait for an outcome stay" in result.stderr
+    assert "can then no longer be looked up" in result.stderr
+    assert "b: nothing to remove." in result.stderr
+    store = open_store(path)
+    assert len([*store.events("a")]) == 40
+    result = run(prune, "--store", path, "--older-than", "15d", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "10 events were removed" in result.stderr
+    assert [event.seq for event in store.events("a")] == [1, 6, *range(13, 41)]
+    assert [kept.seq for kept in store.snapshots("a")] == [30, 20]
+    result = run(prune, "--store", path, "--older-than", "15d", "--yes", "--waiting", "--forecaster", "a")
+    assert "1 events were removed" in result.stderr
+    assert run(prune, "--store", path, "--older-than", "15d").exit_code == 0
+    store.close()
+
+
+def test_two_snapshots_stay_usable(path):
+    result = run(prune, "--store", path, "--keep", "1", "--yes")
+    assert "No more than that: there is no other snapshot after event 20" in result.stderr
+    store = open_store(path)
+    assert [kept.seq for kept in store.snapshots("a")] == [30, 20]
+    assert [event.seq for event in store.events("a", after=19)] == [*range(20, 41)]
+    store.close()
+
+
+def test_boundaries(path):
+    store = open_store(path)
+    events = [*store.events("a")]
+    for event in events:
+        same = [other.seq for other in events if other.time >= event.time]
+        assert older_than(store, "a", event.time) == same[0]
+    assert older_than(store, "a", 0.0) == 1
+    assert older_than(store, "a", 1e12) == store.last("a") + 1
+    assert (all_but(store, "a", 1), all_but(store, "a", 1000)) == (40, 1)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--older-than, --keep: given both or none"),
+        (("--keep", "1", "--older-than", "1d"), "given both or none"),
+        (("--keep", "0"), "keep: given 0, expected at least 1"),
+        (("--older-than", "soon"), "age: given 'soon', expected a number of hours, days or weeks"),
+        (("--keep", "1", "--forecaster", "c"), "--forecaster: given 'c', expected one of a, b"),
+    ],
+)
+def test_refusals(path, arguments, message):
+    result = run(prune, "--store", path, *arguments)
+    assert result.exit_code == BAD_INPUT
+    assert message in result.stderr
+
+
+def test_ages():
+    assert (seconds("2w"), seconds("0.5d"), seconds("1h")) == (14 * DAY, DAY / 2, 3600.0)
+
+
+def test_backup(path, tmp_path):
+    copy = str(tmp_path / "copy.db")
+    result = run(backup, "--store", path, "--out", copy)
+    assert result.exit_code == 0, result.output
+    assert "2 forecasters, 41 events" in result.stderr
+    store = open_store(copy)
+    assert len([*store.events("a")]) == 40
+    store.close()
+    assert run(backup, "--store", path, "--out", copy).exit_code == BAD_INPUT
