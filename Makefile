@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo test test-portable test-systems check bench bench-streams bench-batch decisions monitoring rates soak clean help
+.PHONY: setup demo demo-service test test-portable test-systems check bench bench-streams bench-batch decisions monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -18,6 +18,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[demo]"
+	@touch $@
+
+$(VENV)/.service: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[demo,service]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
@@ -35,6 +39,9 @@ $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
 
 demo: $(VENV)/.demo     ## stream a demonstration and write its report
 	$(BIN)/swapcal demo
+
+demo-service: $(VENV)/.service     ## the service under flights, killed -9 in the middle, and the proof that nothing was lost
+	$(BIN)/swapcal demo-service
 
 test: $(VENV)/.dev check     ## lint, type-check and run every test
 	$(BIN)/python -m pytest -n auto

@@ -9,7 +9,7 @@ from typing import Any
 import swapcal
 
 MODELS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite")
-SERVICE = ("serve", "token", "replay", "export", "prune", "backup")
+SERVICE = ("serve", "token", "replay", "export", "prune", "backup", "demo-service")
 COMMANDS = MODELS + SERVICE
 
 EXTRAS = {
@@ -110,7 +110,8 @@ def _wanted(arguments: list[str]) -> tuple[str, ...]:
 
 
 def _command(name: str) -> Any:
-    return getattr(import_module(f"swapcal.cli.{name}"), name)
+    noun = name.replace("-", "_")
+    return getattr(import_module(f"swapcal.cli.{noun}"), noun)
 
 
 def _about() -> None:

@@ -15,14 +15,18 @@ LATE = 15.0  # minutes
 WEATHER = ("temp", "humid", "wind_speed", "precip", "pressure", "visib")
 FEATURES = ("carrier", "flight", "origin", "dest", "month", "dow", "hour", "distance", *WEATHER)
 GROUPS = ("carrier", "origin")
+NEW_YORK = -5  # hours from Greenwich, in winter
+CARIBBEAN = ("BQN", "PSE", "SJU", "STT")  # not among the package's airports
 
 
-def flights() -> Any:
+def flights(*, arrivals: bool = False) -> Any:
     """Return the flights of 2013 in order of scheduled departure, as an Arrow table.
 
     Columns: t (scheduled departure), carrier, flight, origin, dest, month, dow, hour, distance, the hour's weather at
     the origin, and y (1 if the flight arrived 15 minutes late or more, was cancelled or diverted). Whatever becomes
-    known only after departure is left out.
+    known only after departure is left out, but for when it does, on request: with `arrivals` also matures (15 minutes
+    after the scheduled arrival, when every outcome is known) and known (when this one was: a cancellation at the
+    scheduled departure, as the data say no better, an arrival in time when it happened, all else at maturity).
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -38,6 +42,8 @@ def flights() -> Any:
     columns["distance"] = table["distance"]
     columns |= _weather_at(table["origin"].to_pylist(), moment.astype("datetime64[h]"))
     columns["y"] = pa.array(y)
+    if arrivals:
+        columns |= {name: pa.array(times) for name, times in _arrivals(table, moment, delay).items()}
     return pa.table(columns).take(pa.array(np.argsort(moment, kind="stable")))
 
 
@@ -48,6 +54,34 @@ def _scheduled(table: Any) -> Any:
     months = (day[0] - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (day[1] - 1)
     minutes = (clock // 100) * 60 + clock % 100
     return (months.astype("datetime64[D]") + (day[2] - 1)).astype("datetime64[s]") + minutes * np.timedelta64(60, "s")
+
+
+def _arrivals(table: Any, departure: Any, delay: Any) -> dict[str, Any]:
+    """Return when each outcome is known whatever it is, and when it was."""
+    matures = departure + _duration(table, departure) + _minutes(LATE)
+    cancelled = np.isnan(table["dep_time"].to_numpy())
+    early = np.where(delay < LATE, LATE - delay, 0.0)
+    return {"matures": matures, "known": np.where(cancelled, departure, matures - _minutes(early))}
+
+
+def _duration(table: Any, departure: Any) -> Any:
+    """Return the scheduled time in the air: both clocks are local, and some places keep no summer time."""
+    airports = _read("airports.csv")
+    places = zip(*(airports[name].to_pylist() for name in ("faa", "tz", "dst")), strict=True)
+    zone = dict.fromkeys(CARIBBEAN, (-4, "N")) | {place: (tz, dst) for place, tz, dst in places}
+    behind, summer = zip(*(zone[place] for place in table["dest"].to_pylist()), strict=True)
+    shift = NEW_YORK - np.array(behind) + (np.array(summer) == "N") * _in_summer(departure)
+    clocks = [table[name].to_numpy() for name in ("sched_dep_time", "sched_arr_time")]
+    leave, arrive = ((clock // 100) * 60 + clock % 100 for clock in clocks)
+    return _minutes((arrive - leave + 60 * shift) % (24 * 60))
+
+
+def _in_summer(moment: Any) -> Any:
+    return (moment >= np.datetime64("2013-03-10T02:00")) & (moment < np.datetime64("2013-11-03T02:00"))
+
+
+def _minutes(count: Any) -> Any:
+    return np.round(60.0 * np.asarray(count)).astype("timedelta64[s]")
 
 
 def _weather_at(origins: list[str], hours: Any) -> dict[str, Any]:
