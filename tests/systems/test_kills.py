@@ -14,8 +14,8 @@ pytest.importorskip("uvicorn")
 
 from swapcal import Client
 from swapcal.service.store import open_store
+from tests.systems.forked import Forked
 from tests.systems.load import NAME, Load
-from tests.systems.served import Served
 
 pytestmark = pytest.mark.systems
 
@@ -24,7 +24,7 @@ LONGEST_LIFE = 0.5  # seconds between being ready and being killed
 
 
 def killed_again_and_again(store: str, kills: int) -> None:
-    served, draw = Served(store, snapshot_events=300), random.Random(1)
+    served, draw = Forked(store, snapshot_events=300), random.Random(1)
     served.start()
     with Load(served.url) as load:
         for _ in range(kills):
