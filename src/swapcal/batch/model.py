@@ -292,13 +292,16 @@ class Model:
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
         return Recorder(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
 
-    def _inside(self, p: Array) -> Array:
-        """Return probabilities no nearer to 0 and 1 than 1/(T + 2): from T rows nothing surer can be known.
+    @property
+    def least(self) -> float:
+        """How near to 0 and 1 a probability may come: from T rows nothing surer than 1/(T + 2) can be known.
 
         The errors of the theorems change by no more than that.
         """
-        least = 1.0 / (self.rows + 2.0)
-        return np.clip(p, least, 1.0 - least, out=p)
+        return 1.0 / (self.rows + 2.0)
+
+    def _inside(self, p: Array) -> Array:
+        return np.clip(p, self.least, 1.0 - self.least, out=p)
 
     def _given(self, rows: Coded, scores: Array | None) -> Array:
         if (scores is None) == (self.scorer is None):
