@@ -1,4 +1,4 @@
-"""Predict with a model exported by swapcal. Needs Python and numpy, nothing else; `export` writes a copy beside the file.
+"""Predict with a model exported by swapcal, which writes a copy of this script beside it; needs numpy, nothing else.
 
     model = load("model.npz")
     predict(model, {"age": [31.0, None], "shop": ["north", "south"]})     # columns by name, or an array
@@ -57,9 +57,9 @@ def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
 
 
 def _encode(part: Any, columns: Any, taken: slice) -> Any:
-    raw = [np.asarray(columns[name][taken], float) for name in part["numbers"]]
     rows = len(next(iter(columns.values()))[taken])
-    raw = np.array(raw).reshape(len(raw), rows).T
+    raw = np.array([np.asarray(columns[name][taken], float) for name in part["numbers"]])
+    raw = raw.reshape(len(part["numbers"]), rows).T
     if np.isinf(raw).any():
         raise ValueError("columns: given an infinite number, expected finite ones")
     Z = np.nan_to_num(np.clip((raw - part["centre"]) / part["spread"], -3.0, 3.0))
