@@ -13,6 +13,7 @@ from swapcal.archive.files import replacing
 from swapcal.arrays import Array
 from swapcal.batch.flat import Flat
 from swapcal.batch.model import Model
+from swapcal.batch.simplex import MOST_STEPS
 
 try:
     import onnx
@@ -47,8 +48,7 @@ def write_graph(
     graph = _Graph()
     columns = [_mean(graph, flat, k, len(models)) for k, flat in enumerate(flats)]
     if len(columns) > 1:
-        together = graph("Concat", *columns, axis=1)
-        graph("Div", together, graph("ReduceSum", together, graph.whole([1])), out=OUTPUT)
+        graph("Identity", _to_simplex(graph, graph("Concat", *columns, axis=1)), out=OUTPUT)
     else:
         low, high = outcomes
         graph("Add", graph("Mul", columns[0], graph.real(high - low)), graph.real(low), out=OUTPUT)
@@ -129,6 +129,32 @@ def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
     wishes = graph("Clip", graph.sum(terms), graph.real(0.0), graph.real(1.0))
     least = manifest["least"]
     return graph("Clip", _mixture(graph, arrays, wishes), graph.real(least), graph.real(1.0 - least))
+
+
+def _to_simplex(graph: _Graph, p: str) -> str:
+    """Return probabilities that sum to 1; see `swapcal.batch.simplex.to_simplex`."""
+    one, axis = graph.real(1.0), graph.whole([1])
+    odds = graph("Div", p, graph("Sub", one, p))
+    start, end = graph("Div", one, graph("ReduceSum", odds, axis)), graph.name()
+
+    def shifted(inner: _Graph, t: str) -> str:
+        scaled = inner("Mul", odds, t)
+        return inner("Div", scaled, inner("Add", one, scaled))
+
+    body = _Graph(graph)
+    turn, going, t = (body.name() for _ in range(3))
+    q = shifted(body, t)
+    short = body("Max", body("Sub", one, body("ReduceSum", q, axis)), body.real(0.0))
+    slope = body("ReduceSum", body("Mul", q, body("Sub", one, q)), axis)
+    then, again = body("Mul", t, body("Add", one, body("Div", short, slope))), body("Identity", going)
+    kinds = (TensorProto.INT64, []), (TensorProto.BOOL, []), (TensorProto.DOUBLE, ["rows", 1])
+    ends = [[helper.make_tensor_value_info(name, *kind) for name, kind in zip(names, kinds[-len(names) :], strict=True)]
+            for names in ((turn, going, t), (again, then))]  # fmt: skip
+    step = helper.make_graph(body.nodes, "simplex", *ends)
+    truth = graph.constant(np.array(True))
+    graph.nodes.append(helper.make_node("Loop", [graph.whole(MOST_STEPS), truth, start], [end], body=step))
+    found = shifted(graph, end)
+    return graph("Div", found, graph("ReduceSum", found, axis))
 
 
 def _columns(graph: _Graph, names: list[Any]) -> str:

@@ -18,6 +18,7 @@ from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
+from swapcal.batch.threads import in_threads
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.features.source import Name, Source
@@ -226,19 +227,34 @@ class Model:
         score = expit(self.correction.logits(given, rows))
         self.learn(rows, y, score, expit(given), weight, rng)
 
-    def mean(self, source: Source, scores: Array | None = None) -> Array:
-        """Return the mixture's mean probability of every row."""
-        return self._inside(self.mixture.mean(self.contexts(source, scores)))
+    def mean(self, source: Source | Coded, scores: Array | None = None, jobs: int = 1) -> Array:
+        """Return the mixture's mean probability of every row, computed by so many threads."""
+        rows, mixture = self._encoded(source), self.mixture
 
-    def issue(self, source: Source, scores: Array | None = None, keys: NDArray[np.uint64] | None = None) -> Issued:
+        def part(rows: Coded, scores: Array | None) -> Array:
+            return mixture.mean(self.contexts(rows, scores))
+
+        return self._inside(np.concatenate(in_threads(part, rows, scores, jobs)))
+
+    def issue(
+        self,
+        source: Source,
+        scores: Array | None = None,
+        keys: NDArray[np.uint64] | None = None,
+        jobs: int = 1,
+    ) -> Issued:
         """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
         keys = self.features.keys(source) if keys is None else keys
-        p, low, high, weight = self.mixture.issue(self.contexts(source, scores), keys, self.settings.seed)
+        contexts = np.concatenate(in_threads(self.contexts, self._encoded(source), scores, jobs))
+        p, low, high, weight = self.mixture.issue(contexts, keys, self.settings.seed)
         return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
 
-    def contexts(self, source: Source, scores: Array | None = None) -> Array:
+    def _encoded(self, source: Source | Coded) -> Coded:
+        return source if isinstance(source, Coded) else self.features.encode(source)
+
+    def contexts(self, source: Source | Coded, scores: Array | None = None) -> Array:
         """Return contexts, with zeros up to a multiple of four coordinates."""
-        rows = self.features.encode(source)
+        rows = self._encoded(source)
         given = self._given(rows, scores)
         return self._contexts(rows, expit(self.correction.logits(given, rows)), expit(given))
 
@@ -266,6 +282,18 @@ class Model:
             "certificate": self.certificate.as_dict(),
         }
         archive.write(path, FILE, parts.arrays, settings)
+
+    def export(self, path: "str | os.PathLike[str]") -> None:
+        """Write what `mean` needs, and the script that computes it with numpy alone; see `swapcal.batch.export`."""
+        from swapcal.batch.export import export
+
+        export(path, [self])
+
+    def to_onnx(self, path: "str | os.PathLike[str]") -> None:
+        """Write `mean` as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
+        from swapcal.batch.graph import write_graph
+
+        write_graph(path, [self])
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Model":

@@ -34,9 +34,20 @@ def predict(model: Any, columns: Any, scores: Any = None, block: int = 512) -> A
         for k, part in enumerate(model["parts"]):
             out[taken, k] = _one(part, columns, taken, None if given is None else given[taken, k])
     if model["classes"] is not None and len(model["classes"]) > 2:
-        return out / out.sum(axis=1, keepdims=True)
+        return _to_simplex(out)
     low, high = model["range"]
     return low + (high - low) * out[:, 0]
+
+
+def _to_simplex(p: Any) -> Any:
+    """Shift all log-odds of a row by one number such that its probabilities sum to 1; see swapcal.batch.simplex."""
+    odds = p / (1.0 - p)
+    t = 1.0 / odds.sum(axis=1, keepdims=True)
+    for _ in range(64):
+        q = odds * t / (1.0 + odds * t)
+        gap = np.maximum(1.0 - q.sum(axis=1, keepdims=True), 0.0)
+        t = t * (1.0 + gap / (q * (1.0 - q)).sum(axis=1, keepdims=True))
+    return q / q.sum(axis=1, keepdims=True)
 
 
 def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
