@@ -52,7 +52,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : a classifier with `predict_proba` whose probabilities are to be corrected; by default a logistic
-        regression of our own. Unless frozen, it is cross-fitted: the engine sees its out-of-fold probabilities, and
+        regression of our own, with trees on top of it as `correction` says. Unless frozen, it is cross-fitted: the engine sees its out-of-fold probabilities, and
         predictions use a copy fitted on all rows. Wrap a fitted one in `sklearn.frozen.FrozenEstimator` (or give
         ``cv="prefit"``) and fit on rows it has not seen; only then do the theorems hold as stated.
     groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
@@ -68,6 +68,10 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probability 1 - `delta`.
     snapshots : forecasters kept, at uniformly random rounds: an unbiased compression of all of them.
     passes : times the rows are streamed. More than one helps a few hundred rows; the theorems cover one.
+    correction : of the score, before the engine. "linear": a logistic regression on the score, groups, their
+        intersections and features. "trees": boosted trees on the same columns, between two such regressions (LightGBM,
+        extra ``trees``), as many as lower the out-of-fold loss, none if none do. "auto": trees where LightGBM is
+        installed and there are 500 rows.
     cv : folds for the estimator: an integer, a splitter, or "prefit".
     ridge : of the engine's learners. "auto" streams with 16 and with 1 and keeps the one whose forecasts, each made
         before its label was used, had the smaller squared error: how soon to leave the corrected score.
@@ -115,6 +119,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ridge: "float | str" = "auto",
         kappa: float = 0.2,
         random_state: Any = None,
+        correction: str = "auto",
     ) -> None:
         self.estimator = estimator
         self.groups = groups
@@ -129,6 +134,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.ridge = ridge
         self.kappa = kappa
         self.random_state = random_state
+        self.correction = correction
 
     def fit(
         self,
@@ -243,6 +249,7 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             epsilon=self.epsilon,
             delta=self.delta,
             seed=seed,
+            correction=self.correction,
         )
 
     def _mode(self) -> str:

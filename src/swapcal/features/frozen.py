@@ -23,6 +23,12 @@ class Coded(NamedTuple):
 
     Z: Array
     codes: Integers
+    raw: Array
+    """The numbers as given, NaN where missing."""
+
+    def take(self, index: Integers) -> "Coded":
+        """Return some of the rows."""
+        return Coded(self.Z[index], self.codes[index], self.raw[index])
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Frozen:
                 codes[:, j] = category.codes(source)
         else:
             look_up(self._lookup, source, codes)
-        return Coded(Z, codes)
+        return Coded(Z, codes, raw)
 
     def _check_width(self, columns: int) -> None:
         """Refuse an array that ends before a column that was learned; the kernels do not look."""
