@@ -52,9 +52,10 @@ class SwapClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : a classifier with `predict_proba` whose probabilities are to be corrected; by default a logistic
-        regression of our own, with trees on top of it as `correction` says. Unless frozen, it is cross-fitted: the engine sees its out-of-fold probabilities, and
-        predictions use a copy fitted on all rows. Wrap a fitted one in `sklearn.frozen.FrozenEstimator` (or give
-        ``cv="prefit"``) and fit on rows it has not seen; only then do the theorems hold as stated.
+        regression of our own, with trees on top of it as `correction` says. Unless frozen, it is cross-fitted: the
+        engine sees its out-of-fold probabilities, and predictions use a copy fitted on all rows. Wrap a fitted one in
+        `sklearn.frozen.FrozenEstimator` (or give ``cv="prefit"``) and fit on rows it has not seen; only then do the
+        theorems hold as stated.
     groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
         calibration matters most. Numbers with more than 16 values are cut into 8 parts.
     contexts : other columns to look at; all by default, [] for none.
