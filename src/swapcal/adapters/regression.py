@@ -30,8 +30,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         cross-fitted, as in `SwapClassifier`. Predictions beyond the range count as its ends.
     low, high : the range. By default the smallest and largest outcome of the fit; the guarantees then are about
         outcomes within it, and predictions never leave it.
-    groups, contexts, mode, target, epsilon, delta, snapshots, passes, cv, ridge, kappa, n_jobs, random_state : as in
-        `SwapClassifier`. In modes "hash" and "sample" a prediction is one of the levels, numbers in the range.
+    groups, contexts, mode, target, epsilon, delta, snapshots, passes, cv, ridge, kappa, n_jobs, random_state,
+    correction : as in `SwapClassifier`. In modes "hash" and "sample" a prediction is one of the levels of the range.
 
     Notes
     -----
@@ -72,6 +72,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         kappa: float = 0.2,
         n_jobs: "int | None" = None,
         random_state: Any = None,
+        correction: str = "auto",
     ) -> None:
         self.estimator = estimator
         self.low = low
@@ -89,6 +90,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.kappa = kappa
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.correction = correction
 
     def fit(
         self,

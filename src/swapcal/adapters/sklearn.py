@@ -32,9 +32,10 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : a classifier with `predict_proba` whose probabilities are to be corrected; by default a logistic
-        regression of our own. Unless frozen, it is cross-fitted: the engine sees its out-of-fold probabilities, and
-        predictions use a copy fitted on all rows. Wrap a fitted one in `sklearn.frozen.FrozenEstimator` (or give
-        ``cv="prefit"``) and fit on rows it has not seen; only then do the theorems hold as stated.
+        regression of our own, with trees on top of it as `correction` says. Unless frozen, it is cross-fitted: the
+        engine sees its out-of-fold probabilities, and predictions use a copy fitted on all rows. Wrap a fitted one in
+        `sklearn.frozen.FrozenEstimator` (or give ``cv="prefit"``) and fit on rows it has not seen; only then do the
+        theorems hold as stated.
     groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
         calibration matters most. Numbers with more than 16 values are cut into 8 parts.
     contexts : other columns to look at; all by default, [] for none.
@@ -48,6 +49,10 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         probability 1 - `delta`.
     snapshots : forecasters kept, at uniformly random rounds: an unbiased compression of all of them.
     passes : times the rows are streamed. More than one helps a few hundred rows; the theorems cover one.
+    correction : of the score, before the engine. "linear": a logistic regression on the score, groups, their
+        intersections and features. "trees": boosted trees on the same columns, between two such regressions (LightGBM,
+        extra ``trees``), as many as lower the out-of-fold loss, none if none do. "auto": trees where LightGBM is
+        installed and there are 500 rows.
     cv : folds for the estimator: an integer, a splitter, or "prefit".
     ridge : of the engine's learners. "auto" streams with 16 and with 1 and keeps the one whose forecasts, each made
         before its label was used, had the smaller squared error: how soon to leave the corrected score.
@@ -102,6 +107,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         kappa: float = 0.2,
         n_jobs: "int | None" = None,
         random_state: Any = None,
+        correction: str = "auto",
     ) -> None:
         self.estimator = estimator
         self.groups = groups
@@ -117,6 +123,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         self.kappa = kappa
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.correction = correction
 
     def fit(
         self,

@@ -57,6 +57,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     kappa: float
     n_jobs: "int | None"
     random_state: Any
+    correction: str
 
     @property
     def model_(self) -> Model:
@@ -113,6 +114,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             epsilon=self.epsilon,
             delta=self.delta,
             seed=seed,
+            correction=self.correction,
         )
 
     def _mode(self) -> str:

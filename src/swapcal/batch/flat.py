@@ -14,6 +14,7 @@ from swapcal.arrays import Array
 from swapcal.batch.correction import LOGIT_LIMIT, Correction
 from swapcal.batch.model import Model
 from swapcal.kernels.batch_design import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
+from swapcal.kernels.trees import LAST_BIT, MISSING
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Flat:
             "flagged": np.flatnonzero([number.missing for number in features.numbers]),
             **scorer,
             **_design("correction", model.correction, sizes),
+            **_trees(model, sizes),
             **_places(model, sizes),
             "score_sizes": model.layout.score_sizes,
             **{name: getattr(mixture, name) for name in ("pool", "members", "z", "counts")},
@@ -48,9 +50,32 @@ class Flat:
             "scored": model.scorer is None,
             "base": None if model.scorer is None else model.scorer.base,
             "logit_limit": LOGIT_LIMIT,
+            "least_number": MISSING,
             "least": model.least,
+            "trees": 0 if model.boost is None else len(model.boost),
         }
         return cls(arrays, manifest)
+
+
+def _trees(model: Model, sizes: list[int]) -> dict[str, Array]:
+    """Return the trees' nodes; a set of codes that go left is a row of truth values, the first row of none."""
+    if model.boost is None:
+        return {}
+    first, forest = model.boost.first, model.boost.forest
+    sets, which = np.unique(np.append(forest.codes, np.uint64(0)), return_inverse=True)
+    bits = np.arange(LAST_BIT + 1, dtype=np.uint64)
+    found = {
+        "root": forest.root.astype(np.int64),
+        "depth": forest.depth.max(initial=0),
+        "column": forest.column.astype(np.int64),
+        "threshold": forest.threshold,
+        "which": which[:-1],
+        "sets": ((sets[:, None] >> bits) & np.uint64(1)).astype(bool),
+        "child": forest.child.astype(np.int64),
+        "value": forest.value,
+    }
+    before = {} if first is None else _design("first", first, sizes)
+    return before | {f"forest.{name}": np.asarray(value) for name, value in found.items()}
 
 
 def _design(name: str, correction: Correction, sizes: list[int]) -> dict[str, Array]:

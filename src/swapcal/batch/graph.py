@@ -95,6 +95,18 @@ class _Graph:
         self.inputs.setdefault(name, helper.make_tensor_value_info(name, kind, ["rows", width or "columns"]))
         return name
 
+    def step(self, name: str, inputs: list[str], outputs: list[str], kind: int, width: int | None) -> Any:
+        """Return the nodes as the body of a Loop: iteration, going on and what is carried in; the latter two out."""
+        first = helper.make_tensor_value_info(inputs[0], TensorProto.INT64, [])
+        ends = [
+            [
+                helper.make_tensor_value_info(names[0], TensorProto.BOOL, []),
+                *(helper.make_tensor_value_info(carried, kind, ["rows", width]) for carried in names[1:]),
+            ]
+            for names in (inputs[1:], outputs)
+        ]
+        return helper.make_graph(self.nodes, name, [first, *ends[0]], ends[1])
+
     def model(self, width: int) -> Any:
         output = helper.make_tensor_value_info(OUTPUT, TensorProto.DOUBLE, ["rows", width])
         graph = helper.make_graph(self.nodes, "swapcal", list(self.inputs.values()), [output], self.constants)
@@ -117,7 +129,11 @@ def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
         given = _log_odds(graph, score, manifest["logit_limit"])
     else:
         given = _regress(graph, arrays, "scorer", graph.real([[manifest["base"]]]), features)
-    corrected = _regress(graph, arrays, "correction", given, features)
+    better = given
+    if manifest["trees"]:
+        start = _regress(graph, arrays, "first", given, features) if manifest["scored"] else given
+        better = graph("Add", start, _trees(graph, flat, given))
+    corrected = _regress(graph, arrays, "correction", better, features)
     pool = arrays["pool"].T
     terms = [graph.real(0.5 * pool[:1])]
     for place, log_odds in ((1, corrected), (2, given)):
@@ -147,10 +163,7 @@ def _to_simplex(graph: _Graph, p: str) -> str:
     short = body("Max", body("Sub", one, body("ReduceSum", q, axis)), body.real(0.0))
     slope = body("ReduceSum", body("Mul", q, body("Sub", one, q)), axis)
     then, again = body("Mul", t, body("Add", one, body("Div", short, slope))), body("Identity", going)
-    kinds = (TensorProto.INT64, []), (TensorProto.BOOL, []), (TensorProto.DOUBLE, ["rows", 1])
-    ends = [[helper.make_tensor_value_info(name, *kind) for name, kind in zip(names, kinds[-len(names) :], strict=True)]
-            for names in ((turn, going, t), (again, then))]  # fmt: skip
-    step = helper.make_graph(body.nodes, "simplex", *ends)
+    step = body.step("simplex", [turn, going, t], [again, then], TensorProto.DOUBLE, 1)
     truth = graph.constant(np.array(True))
     graph.nodes.append(helper.make_node("Loop", [graph.whole(MOST_STEPS), truth, start], [end], body=step))
     found = shifted(graph, end)
@@ -226,6 +239,51 @@ def _regress(graph: _Graph, arrays: dict[str, Array], name: str, logit: str, fea
     return graph.sum(terms)
 
 
+def _trees(graph: _Graph, flat: Flat, given: str) -> str:
+    """Return the sum of the leaves every row comes to, shape (n, 1), all trees walking down together."""
+    forest = {name.split(".")[1]: array for name, array in flat.arrays.items() if name.startswith("forest.")}
+    inputs, bits = _tree_inputs(graph, flat, given, forest["sets"].shape[1] - 1)
+    rows = graph("Gather", graph("Shape", inputs), graph.whole([0]))
+    shape = graph("Concat", rows, graph.whole([len(forest["root"])]), axis=0)
+    place = graph("Expand", graph.whole(forest["root"][None]), shape)
+    column, child, threshold = (
+        graph.whole(forest["column"]),
+        graph.whole(forest["child"]),
+        graph.real(forest["threshold"]),
+    )
+    sets, width = graph.whole(forest["sets"].ravel()), forest["sets"].shape[1]
+    which, two = graph.whole(width * forest["which"]), graph.whole(2)
+    for _ in range(int(forest["depth"])):
+        seen = graph("Gather", column, place)
+        value = graph("GatherElements", inputs, seen, axis=1)
+        below = graph.cast(graph("LessOrEqual", value, graph("Gather", threshold, place)), TensorProto.INT64)
+        bit = graph("GatherElements", bits, seen, axis=1)
+        member = graph("Gather", sets, graph("Add", graph("Gather", which, place), bit))
+        place = graph("Gather", child, graph("Add", graph("Mul", place, two), graph("Max", below, member)))
+    return graph("ReduceSum", graph("Gather", graph.real(forest["value"]), place), graph.whole([1]))
+
+
+def _tree_inputs(graph: _Graph, flat: Flat, given: str, last: int) -> tuple[str, str]:
+    """Return what the trees compare, and where they look codes up in sets."""
+    manifest, numbers = flat.manifest, flat.manifest["numbers"]
+    parts, places = [given], []
+    if numbers:
+        raw = _columns(graph, numbers)
+        parts.append(graph("Where", graph("IsNaN", raw), graph.real(manifest["least_number"]), raw))
+    for category in manifest["categories"]:
+        indicator = graph.cast(_indicator(graph, category), TensorProto.INT64)
+        numbered = graph("Mul", indicator, graph.whole([range(1, category["size"] + 1)]))
+        code = graph("Sub", graph("ReduceSum", numbered, graph.whole([1])), graph.whole(1))
+        outside = graph("Or", graph("Less", code, graph.whole(0)), graph("GreaterOrEqual", code, graph.whole(last)))
+        places.append(graph("Where", outside, graph.whole(last), code))
+        parts.append(graph.cast(code, TensorProto.DOUBLE))
+    rows = graph("Gather", graph("Shape", parts[-1]), graph.whole([0]))
+    if not manifest["scored"]:  # the trees do not look at a score that is made of their own inputs
+        parts[0] = graph("Expand", graph.real(0.0), graph("Concat", rows, graph.whole([1]), axis=0))
+    plain = graph("Expand", graph.whole(last), graph("Concat", rows, graph.whole([1 + len(numbers)]), axis=0))
+    return graph("Concat", *parts, axis=1), graph("Concat", plain, *places, axis=1)
+
+
 def _mixture(graph: _Graph, arrays: dict[str, Array], wishes: str) -> str:
     """Return the mean over forecasters; the search is that of `swapcal.batch.standalone`, the walk a Loop."""
     z, members = arrays["z"], arrays["members"]
@@ -288,16 +346,4 @@ def _walk(parent: _Graph, ladder: _Ladder) -> Any:
     then = graph("Where", moving, step, k)
     moves = graph("ReduceSum", graph.cast(moving, TensorProto.INT64), graph.whole([0, 1]), keepdims=0)
     again = graph("Greater", moves, graph.whole(0))
-    return helper.make_graph(
-        graph.nodes,
-        "walk",
-        [
-            helper.make_tensor_value_info(turn, TensorProto.INT64, []),
-            helper.make_tensor_value_info(going, TensorProto.BOOL, []),
-            *(helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", None]) for name in (lo, hi, k)),
-        ],
-        [
-            helper.make_tensor_value_info(again, TensorProto.BOOL, []),
-            *(helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", None]) for name in (low, high, then)),
-        ],
-    )
+    return graph.step("walk", [turn, going, lo, hi, k], [again, low, high, then], TensorProto.INT64, None)

@@ -12,18 +12,20 @@ from scipy.special import expit
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
-from swapcal.batch.correction import Correction, Scorer, logit, plan
+from swapcal.batch.correction import Correction, Scorer, left_out, logit, plan
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
 from swapcal.batch.threads import in_threads
+from swapcal.batch.trees import Boost, installed
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.features.source import Name, Source
 from swapcal.kernels.batch_design import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
+from swapcal.kernels.trees import Forest
 
 Progress = Callable[[int], object]
 
@@ -35,6 +37,9 @@ TARGETS = {
     "agnostic": ("batch-agnostic", "agnostic"),
 }
 """Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
+CORRECTIONS = ("auto", "linear", "trees")
+FEWEST_FOR_TREES = 500
+"""Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
 RIDGES = (16.0, 1.0)
 """Stay close to the corrected score, or leave it soon: the pass with the smaller squared error as it went is kept."""
@@ -52,8 +57,11 @@ class Settings:
     epsilon: float | None = None
     delta: float = 0.05
     seed: int = 0
+    correction: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.correction not in CORRECTIONS:
+            raise ValueError(f"correction: given {self.correction!r}, expected one of {', '.join(CORRECTIONS)}")
         if self.target not in TARGETS:
             raise ValueError(f"target: given {self.target!r}, expected one of {', '.join(TARGETS)}")
         for name in ("snapshots", "passes"):
@@ -67,6 +75,15 @@ class Settings:
                 'epsilon: given with target "adaptive", expected a target whose theorem counts samples: '
                 "multicalibration, omniprediction or agnostic"
             )
+
+    def grows(self, rows: int) -> bool:
+        """Tell whether trees are to be tried on this many rows."""
+        if self.correction == "trees" and not installed():
+            raise ModuleNotFoundError(
+                'correction "trees" needs LightGBM: pip install "swapcal[trees]"; "linear" does without',
+                name="lightgbm",
+            )
+        return self.correction == "trees" or (self.correction == "auto" and rows >= FEWEST_FOR_TREES and installed())
 
     @property
     def ridges(self) -> tuple[float, ...]:
@@ -93,7 +110,7 @@ class Settings:
 
 
 class Model:
-    """Features, then a pooled correction of the score, then the mixture of frozen swap forecasters.
+    """Features, then trees and a pooled correction of the score, then the mixture of frozen swap forecasters.
 
     Without a score the model first makes one: a logistic regression on the features. The engine's contexts hold the
     corrected score, the score given, the groups and the features; its learners start from the corrected score.
@@ -108,8 +125,16 @@ class Model:
     True
     """
 
-    def __init__(self, features: Frozen, scorer: Scorer | None, correction: Correction, layout: Placement) -> None:
+    def __init__(
+        self,
+        features: Frozen,
+        scorer: Scorer | None,
+        correction: Correction,
+        layout: Placement,
+        boost: Boost | None = None,
+    ) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
+        self.boost = boost
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
@@ -149,13 +174,21 @@ class Model:
         features = Frozen.learn(source, groups, columns)
         rows = features.encode(source)
         folds = rng.permutation(len(y)) % min(FOLDS, len(y))
+        grow, boosted = settings.grows(len(y)), None
         if scores is None:
-            scorer, given = Scorer.fit(features, rows, y, weight, folds)
+            scorer, without = Scorer.fit(features, rows, y, weight, folds)
+            given = left_out(without, folds)
+            if grow:
+                boosted = Boost.fit_scorer(features, rows, scorer, without, y, weight, folds, settings.seed)
         else:
             scorer, given = None, logit(scores)
-        design, width = plan(features, rows, given, scored=True)
-        correction, honest = Correction.fit(design, width, given, rows, y, weight, folds)
-        model = cls(features, scorer, correction, lay_out(features, rows))
+            if grow:
+                boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed)
+        boost, better = (None, given) if boosted is None else boosted
+        design, width = plan(features, rows, better, scored=True)
+        correction, without = Correction.fit(design, width, better, rows, y, weight, folds)
+        honest = left_out(without, folds)
+        model = cls(features, scorer, correction, lay_out(features, rows), boost)
         model.settings = settings
         model.recorders = [model._open(len(y), ridge) for ridge in settings.ridges]
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
@@ -224,7 +257,7 @@ class Model:
         rows = self.features.encode(source)
         given = self._given(rows, scores)
         rng = np.random.default_rng([self.settings.seed, self.rows])
-        score = expit(self.correction.logits(given, rows))
+        score = self._corrected(given, rows)
         self.learn(rows, y, score, expit(given), weight, rng)
 
     def mean(self, source: Source | Coded, scores: Array | None = None, jobs: int = 1) -> Array:
@@ -256,12 +289,12 @@ class Model:
         """Return contexts, with zeros up to a multiple of four coordinates."""
         rows = self._encoded(source)
         given = self._given(rows, scores)
-        return self._contexts(rows, expit(self.correction.logits(given, rows)), expit(given))
+        return self._contexts(rows, self._corrected(given, rows), expit(given))
 
     def corrected(self, source: Source, scores: Array | None = None) -> Array:
         """Return the corrected score alone: what the learners start from."""
         rows = self.features.encode(source)
-        return np.asarray(expit(self.correction.logits(self._given(rows, scores), rows)))
+        return self._corrected(self._given(rows, scores), rows)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write what prediction needs to one file."""
@@ -270,12 +303,15 @@ class Model:
         parts = nested(
             correction=_to_state(self.correction),
             scorer=None if self.scorer is None else _to_state(self.scorer.correction),
+            first=None if self.boost is None or self.boost.first is None else _to_state(self.boost.first),
+            forest=None if self.boost is None else State(self.boost.forest._asdict(), {}),
             layout=State(places, {}),
             mixture=State(mixture, {}),
         )
         settings = {
             "features": self.features.manifest(),
             "base": None if self.scorer is None else self.scorer.base,
+            "trees": 0 if self.boost is None else len(self.boost),
             "rows": self.rows,
             "settings": vars(self.settings),
             "notes": self.notes,
@@ -305,7 +341,8 @@ class Model:
             layout = Placement(**places)._replace(number_size=float(places["number_size"]))
             base, features = manifest["base"], Frozen.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
-            model = cls(features, scorer, _from_state(part(state, "correction")), layout)
+            boost = _boost_from_state(state) if manifest["trees"] else None
+            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost)
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
@@ -337,6 +374,10 @@ class Model:
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
         return self.scorer.logits(rows) if self.scorer is not None else logit(np.asarray(scores))
 
+    def _corrected(self, given: Array, rows: Coded) -> Array:
+        better = given if self.boost is None else self.boost.logits(given, rows)
+        return np.asarray(expit(self.correction.logits(better, rows)))
+
     def _contexts(self, rows: Coded, score: Array, given: Array) -> Array:
         X = np.empty((len(score), padded(self.dim)))
         fill_contexts(self.layout, score, given, rows.Z, rows.codes, X)
@@ -351,3 +392,9 @@ def _from_state(state: State) -> Correction:
     design: dict[str, Any] = dict(state.arrays)
     coefficients = design.pop("coefficients")
     return Correction(Design(**design), coefficients)
+
+
+def _boost_from_state(state: State) -> Boost:
+    forest: dict[str, Any] = part(state, "forest").arrays
+    first = None if state.manifest["base"] is not None else _from_state(part(state, "first"))
+    return Boost(first, Forest(**forest))

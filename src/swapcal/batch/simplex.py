@@ -15,8 +15,8 @@ def to_simplex(p: Array) -> Array:
     Σ_k (log loss of p_k) = Σ_k (log loss of q_k) + Σ_k KL(q_k ‖ p_k). The step can only lower that loss. All classes
     move the same way, so Σ_k |q_k - p_k| = |Σ_k p_k - 1|, the least that any q that sums to 1 can have.
 
-    In odds o_k and t = e^c, Σ o_k t/(1 + o_k t) = 1: increasing and concave, so Newton from t = 1/Σ o_k, where the sum is
-    at most 1, climbs to the solution without passing it; far away each step doubles t at least.
+    In odds o_k and t = e^c, Σ o_k t/(1 + o_k t) = 1: increasing and concave, so Newton from t = 1/Σ o_k, where the sum
+    is at most 1, climbs to the solution without passing it; far away each step doubles t at least.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def _to_simplex(p: Any) -> Any:
 
 
 def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
-    Z, H = _encode(part, columns, taken)
+    Z, H, raw, codes = _encode(part, columns, taken)
     if (score is None) == part["scored"]:
         raise ValueError(f"scores: given {'none' if score is None else 'some'}, expected the opposite of this model")
     if part["scored"]:
@@ -61,7 +61,9 @@ def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
         given = _regress(part, "scorer", np.full(len(Z), part["base"]), Z, H)
     x = Z @ part["place_numbers"] + H @ part["place_codes"]
     x[:, 0] = 0.5
-    for place, log_odds in ((1, _regress(part, "correction", given, Z, H)), (2, given)):
+    better = _regress(part, "first", given, Z, H) if part["trees"] and part["scored"] else given
+    better = better + _trees(part, given, raw, codes) if part["trees"] else better
+    for place, log_odds in ((1, _regress(part, "correction", better, Z, H)), (2, given)):
         x[:, place] = part["score_sizes"][place - 1] * np.tanh(log_odds / 2)  # 2p - 1
     mean = _mixture(part, np.clip(x @ part["pool"].T, 0.0, 1.0))
     return np.clip(mean, part["least"], 1.0 - part["least"])
@@ -75,13 +77,14 @@ def _encode(part: Any, columns: Any, taken: slice) -> Any:
         raise ValueError("columns: given an infinite number, expected finite ones")
     Z = np.nan_to_num(np.clip((raw - part["centre"]) / part["spread"], -3.0, 3.0))
     Z = np.column_stack([Z, 3.0 * np.isnan(raw[:, part["flagged"]])])
-    H, first = np.zeros((rows, len(part["place_codes"]))), 0
+    H, first, found = np.zeros((rows, len(part["place_codes"]))), 0, []
     for category in part["categories"]:
         codes = _codes(category, columns[category["name"]][taken])
         known = np.flatnonzero(codes >= 0)
         H[known, first + codes[known]] = 1.0
         first += category["size"]
-    return Z, H
+        found.append(codes)
+    return Z, H, raw, np.array(found).reshape(len(found), rows).T
 
 
 def _codes(category: Any, values: Any) -> Any:
@@ -110,6 +113,22 @@ def _regress(part: Any, name: str, logit: Any, Z: Any, H: Any) -> Any:
     out = constant + slope * logit + np.maximum(0.0, logit[:, None] - part[f"{name}.knots"]) @ part[f"{name}.hinges"]
     out += Z @ part[f"{name}.numbers"] + H @ part[f"{name}.codes"] + (logit - centre) * (H @ part[f"{name}.slopes"])
     return out + ((H @ part[f"{name}.pairs"]) * H).sum(axis=1)
+
+
+def _trees(part: Any, given: Any, raw: Any, codes: Any) -> Any:
+    """Return the sum of the leaves every row comes to; a leaf is its own child."""
+    column, which, child, value = (part[f"forest.{name}"] for name in ("column", "which", "child", "value"))
+    score = given if part["scored"] else np.zeros(len(raw))
+    inputs = np.column_stack([score, np.where(np.isnan(raw), part["least_number"], raw), codes])
+    last = part["forest.sets"].shape[1] - 1
+    bits = np.full(inputs.shape, last)
+    bits[:, 1 + raw.shape[1] :] = np.where((codes >= 0) & (codes < last), codes, last)
+    place, row = np.tile(part["forest.root"], (len(raw), 1)), np.arange(len(raw))[:, None]
+    for _ in range(int(part["forest.depth"])):
+        seen = column[place]
+        left = inputs[row, seen] <= part["forest.threshold"][place]
+        place = child[2 * place + (left | part["forest.sets"][which[place], bits[row, seen]])]
+    return value[place].sum(axis=1)
 
 
 def _mixture(part: Any, wish: Any) -> Any:

@@ -23,7 +23,7 @@ def in_threads(
     edges = np.linspace(0, len(rows.Z), jobs + 1).astype(int)
     with ThreadPoolExecutor(jobs) as pool:
         parts = [
-            pool.submit(work, Coded(rows.Z[a:b], rows.codes[a:b]), None if scores is None else scores[a:b])
+            pool.submit(work, rows.take(slice(a, b)), None if scores is None else scores[a:b])
             for a, b in pairwise(edges)
         ]
         return [part.result() for part in parts]

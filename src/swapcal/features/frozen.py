@@ -24,6 +24,12 @@ class Coded(NamedTuple):
 
     Z: Array
     codes: Integers
+    raw: Array
+    """The numbers as given, NaN where missing."""
+
+    def take(self, index: "Integers | slice") -> "Coded":
+        """Return some of the rows."""
+        return Coded(self.Z[index], self.codes[index], self.raw[index])
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ class Frozen:
                 codes[:, j] = category.codes(source)
         else:
             self._look_up(source, codes)
-        return Coded(Z, codes)
+        return Coded(Z, codes, raw)
 
     def encode_record(self, record: Mapping[str, Any]) -> Coded | None:
         """Return one encoded row of a table, or None if a value is not plainly a number, a text or missing."""
@@ -131,9 +137,9 @@ class Frozen:
         codes = [self._code(j, record[str(category.name)]) for j, category in enumerate(self.categories)]
         if None in numbers or None in codes:
             return None
-        Z = np.empty((1, len(self.names)))
-        infinite = standardise(np.array([numbers], np.float64), *self._scales, self._flag, Z) >= 0
-        return None if infinite else Coded(Z, np.array([codes], np.int64))
+        Z, raw = np.empty((1, len(self.names))), np.array([numbers], np.float64)
+        infinite = standardise(raw, *self._scales, self._flag, Z) >= 0
+        return None if infinite else Coded(Z, np.array([codes], np.int64), raw)
 
     def _code(self, place: int, value: Any) -> int | None:
         category = self.categories[place]
