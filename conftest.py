@@ -8,7 +8,8 @@ NEEDS = {
         f"src/swapcal/tables/{name}.py": ("pyarrow",)
         for name in ("delimited", "jsonl", "kinds", "outcomes", "output", "parquet", "source")
     },
-    "src/swapcal/adapters/sklearn.py": ("sklearn",),
+    **{f"src/swapcal/adapters/{name}.py": ("sklearn",) for name in ("sklearn", "table_estimator", "regression")},
+    "src/swapcal/batch/graph.py": ("onnx",),
     "src/swapcal/adapters/river.py": ("river",),
     "src/swapcal/service": ("apsw", "msgspec", "starlette", "typer", "pyarrow"),
     "src/swapcal/service/postgres.py": ("psycopg",),

@@ -9,6 +9,11 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKS = ("<!-- measured: begin -->", "<!-- measured: end -->")
 OURS, BASE, PATCHING = "swapcal mean", "base model", "HKRR"
 EXACT = "true probabilities"
+DIFFERENCES = {
+    False: (OURS, ("MCGrad", "MCGrad groups", PATCHING)),
+    True: ("swapcal alone", ("LightGBM", "swapcal around LightGBM")),
+}
+"""Whose worst groups are compared, around a base model and without one."""
 DIGITS = {
     "log loss": 4,
     "Brier": 4,

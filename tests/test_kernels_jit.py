@@ -14,7 +14,7 @@ from tests.fresh import python
 
 PACKAGE = Path(swapcal.__file__).parent
 KERNELS = PACKAGE / "kernels"
-ENTRIES, PARTS = {"jit", "lean"}, {"inlined", "shared"}
+ENTRIES, PARTS = {"jit", "lean", "pure"}, {"inlined", "shared"}
 
 # `put_scores` lives in one file and contains `stabilised`, which lives in another.
 PROGRAM = """

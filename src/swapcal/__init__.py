@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from swapcal.version import __version__
 
 if TYPE_CHECKING:
+    from swapcal.adapters.regression import SwapRegressor
     from swapcal.adapters.sklearn import SwapClassifier
     from swapcal.audit import Audit, Witness
     from swapcal.engine.forecast import Forecast
@@ -29,6 +30,7 @@ __all__ = [
     "Loss",
     "Monitor",
     "SwapClassifier",
+    "SwapRegressor",
     "Witness",
     "__version__",
     "decide",
@@ -44,6 +46,7 @@ _HOME = {
     "Loss": "losses",
     "Monitor": "monitor",
     "SwapClassifier": "adapters.sklearn",
+    "SwapRegressor": "adapters.regression",
     "Witness": "audit",
     "decide": "losses",
 }

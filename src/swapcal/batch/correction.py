@@ -38,6 +38,11 @@ def logit(p: Array) -> Array:
         return np.asarray(np.clip(np.log(p) - np.log1p(-p), -LOGIT_LIMIT, LOGIT_LIMIT))
 
 
+def left_out(without: Array, folds: Integers) -> Array:
+    """Return each row's entry in the line of its own fold, of (folds, n): what was computed without the row."""
+    return np.ascontiguousarray(without[folds, np.arange(len(folds))])
+
+
 class Moments(NamedTuple):
     """Loss, gradient and Hessian of some rows at some coefficients."""
 
@@ -63,7 +68,7 @@ class Correction:
     def fit(
         cls, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array, folds: Integers
     ) -> tuple["Correction", Array]:
-        """Return the correction, and for every row the log-odds it would have without the rows of its fold.
+        """Return the correction, and for every fold all rows' log-odds without the rows of the fold: (folds, n).
 
         min over b of Σ w [log(1 + exp⟨b,f⟩) - y⟨b,f⟩] + ½λ‖b - e_1‖², by Newton; λ is the one with the least
         out-of-fold loss. Leaving a fold out is one step with its own Hessian from the common solution and one more to
@@ -76,7 +81,7 @@ class Correction:
         problem.penalty = _best_penalty(problem, parts, moments, b)
         b, moments = problem.solve(parts, b, moments)
         final = _shifted(problem, moments, None, b, problem.penalty)  # one more step, for free
-        return cls(design, final), _left_out(problem, parts, moments, b)
+        return cls(design, final), _without(problem, parts, moments, b)
 
 
 def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> float:
@@ -99,8 +104,8 @@ def _shifted(problem: "_Problem", moments: list[Moments], without: Moments | Non
     return np.asarray(b - cho_solve(cho_factor(hessian), gradient))
 
 
-def _left_out(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> Array:
-    """Return every row's log-odds under the solution without its fold; all folds share each visit to the rows."""
+def _without(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> Array:
+    """Return all rows' log-odds under the solution without each fold; all folds share each visit to the rows."""
     without = np.column_stack([_shifted(problem, moments, own, b, problem.penalty) for own in moments])
     gradients = problem.penalty * (without - problem.prior[:, None])
     for number, part in enumerate(parts):
@@ -109,11 +114,9 @@ def _left_out(problem: "_Problem", parts: list[Integers], moments: list[Moments]
             residual[:, number] = 0.0
             gradients += F.T @ residual
     hessian = sum((part.hessian for part in moments), problem.penalty * np.eye(len(b)))
-    out = np.empty(len(problem.y))
-    for number, (part, own) in enumerate(zip(parts, moments, strict=True)):
-        step = cho_solve(cho_factor(hessian - own.hessian), gradients[:, number])
-        out[part] = problem.predict(part, without[:, number] - step)
-    return out
+    for number, own in enumerate(moments):
+        without[:, number] -= cho_solve(cho_factor(hessian - own.hessian), gradients[:, number])
+    return problem.predict(without)
 
 
 @dataclass(frozen=True)
@@ -125,12 +128,12 @@ class Scorer:
 
     @classmethod
     def fit(cls, features: Frozen, rows: Coded, y: Array, weight: Array, folds: Integers) -> tuple["Scorer", Array]:
-        """Return the scorer and each row's log-odds without its fold."""
+        """Return the scorer and, for every fold, all rows' log-odds without the fold's rows."""
         rate = (float(weight @ y) + 1.0) / (float(weight.sum()) + 2.0)
         constant = logit(np.full(len(y), rate))
         design, width = plan(features, rows, constant, scored=False)
-        correction, honest = Correction.fit(design, width, constant, rows, y, weight, folds)
-        return cls(correction, float(constant[0])), honest
+        correction, without = Correction.fit(design, width, constant, rows, y, weight, folds)
+        return cls(correction, float(constant[0])), without
 
     def logits(self, rows: Coded) -> Array:
         """Return log-odds."""
@@ -193,8 +196,9 @@ class _Problem:
             hessian += F.T @ F
         return Moments(loss, gradient, hessian)
 
-    def predict(self, index: Integers, b: Array) -> Array:
-        return np.concatenate([F @ b for _, F in self.blocks(index)])
+    def predict(self, b: Array) -> Array:
+        """Return all rows' log-odds under each column of b."""
+        return np.vstack([F @ b for _, F in self.blocks(np.arange(len(self.y)))]).T.copy()
 
 
 def plan(features: Frozen, rows: Coded, given: Array, scored: bool) -> tuple[Design, int]:

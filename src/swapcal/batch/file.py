@@ -17,6 +17,7 @@ from swapcal.archive.kind import (
     integers,
     is_number,
     is_text,
+    keys,
     optional,
     real,
     whole,
@@ -52,9 +53,19 @@ MIXTURE: dict[str, Field] = {
     "z": floats("snapshots", "levels"),
     "counts": integers("snapshots"),
 }
+FOREST: dict[str, Field] = {
+    "root": keys("trees"),
+    "depth": integers("trees"),
+    "column": keys("nodes"),
+    "threshold": floats("nodes"),
+    "codes": keys("nodes"),
+    "child": keys("children"),
+    "value": floats("nodes"),
+}
 RULES = {
     "features": OBJECT,
     "base": optional(real()),
+    "trees": whole(0),
     "rows": whole(0),
     "settings": OBJECT,
     "notes": OBJECT,
@@ -63,10 +74,14 @@ RULES = {
 
 
 def fields(settings: Settings) -> dict[str, Field]:
-    """Return the arrays of a model; one without scores of others brings its own scorer."""
+    """Return the arrays of a model; one without scores of others brings its own scorer, one with trees the trees."""
     parts = {"correction": DESIGN, "layout": LAYOUT, "mixture": MIXTURE}
     if settings["base"] is not None:
         parts["scorer"] = DESIGN
+    if settings["trees"]:
+        parts["forest"] = FOREST
+        if settings["base"] is None:
+            parts["first"] = DESIGN
     return {name: field for prefix, inside in parts.items() for name, field in below(prefix, inside).items()}
 
 
@@ -76,8 +91,12 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     yield from _feature_faults(settings["features"])
     sizes = [Category(**entry).size for entry in settings["features"]["categories"]]
     numbers = len(settings["features"]["numeric"]) + sum(place >= 0 for place in settings["features"]["flag"])
-    for name in ("correction",) if settings["base"] is None else ("correction", "scorer"):
-        yield from _design_faults(name, part(state, name).arrays, numbers, sizes)
+    for name in ("correction", "scorer", "first"):
+        if f"{name}.coefficients" in arrays:
+            yield from _design_faults(name, part(state, name).arrays, numbers, sizes)
+    if settings["trees"]:
+        inputs = 1 + len(settings["features"]["numeric"]) + len(sizes)
+        yield from _forest_faults(part(state, "forest").arrays, settings["trees"], inputs)
     layout: dict[str, Any] = part(state, "layout").arrays
     yield from _layout_faults(layout, numbers, sizes, arrays["mixture.pool"].shape[1])
     yield from _mixture_faults(part(state, "mixture").arrays, width_of(Placement(**layout)))
@@ -137,6 +156,20 @@ def _design_faults(name: str, design: Arrays, numbers: int, sizes: list[int]) ->
             yield f"{name}.{side}: given a column that does not exist, expected one of {columns}"
 
 
+def _forest_faults(forest: Arrays, trees: int, inputs: int) -> Iterator[str]:
+    nodes, child = len(forest["value"]), forest["child"]
+    if len(forest["root"]) != trees or len(child) != 2 * nodes:
+        yield f"forest: given {len(forest['root'])} trees, {len(child)} children, expected {trees} and {2 * nodes}"
+        return
+    for name, end in (("root", nodes), ("child", nodes), ("column", inputs), ("depth", nodes)):
+        if not _within(forest[name], 0, end):
+            yield f"forest.{name}: given a number beyond the trees, expected 0 to {end - 1}"
+            return
+    here = np.repeat(np.arange(nodes, dtype=np.uint64), 2)
+    if (child < here).any():
+        yield "forest.child: given a way back, expected children after their parents"
+
+
 def _layout_faults(layout: Arrays, numbers: int, sizes: list[int], width: int) -> Iterator[str]:
     if len(layout["numeric"]) != numbers or layout["category"].shape[0] != len(sizes):
         yield f"layout: given other columns than the features', expected {numbers} numbers, {len(sizes)} categories"
@@ -165,4 +198,4 @@ def _within(places: Any, least: int, end: int) -> bool:
     return bool(((places >= least) & (places < end)).all())
 
 
-FILE = Kind("batch-model", 1, RULES, fields, faults)
+FILE = Kind("batch-model", 2, RULES, fields, faults)

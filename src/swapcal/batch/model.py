@@ -12,17 +12,20 @@ from scipy.special import expit
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
-from swapcal.batch.correction import Correction, Scorer, logit, plan
+from swapcal.batch.correction import Correction, Scorer, left_out, logit, plan
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
+from swapcal.batch.threads import in_threads
+from swapcal.batch.trees import Boost, installed
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.features.source import Name, Source
 from swapcal.kernels.batch_design import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
+from swapcal.kernels.trees import Forest
 
 Progress = Callable[[int], object]
 
@@ -34,6 +37,9 @@ TARGETS = {
     "agnostic": ("batch-agnostic", "agnostic"),
 }
 """Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
+CORRECTIONS = ("auto", "linear", "trees")
+FEWEST_FOR_TREES = 500
+"""Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
 RIDGES = (16.0, 1.0)
 """Stay close to the corrected score, or leave it soon: the pass with the smaller squared error as it went is kept."""
@@ -51,8 +57,11 @@ class Settings:
     epsilon: float | None = None
     delta: float = 0.05
     seed: int = 0
+    correction: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.correction not in CORRECTIONS:
+            raise ValueError(f"correction: given {self.correction!r}, expected one of {', '.join(CORRECTIONS)}")
         if self.target not in TARGETS:
             raise ValueError(f"target: given {self.target!r}, expected one of {', '.join(TARGETS)}")
         for name in ("snapshots", "passes"):
@@ -66,6 +75,15 @@ class Settings:
                 'epsilon: given with target "adaptive", expected a target whose theorem counts samples: '
                 "multicalibration, omniprediction or agnostic"
             )
+
+    def grows(self, rows: int) -> bool:
+        """Tell whether trees are to be tried on this many rows."""
+        if self.correction == "trees" and not installed():
+            raise ModuleNotFoundError(
+                'correction "trees" needs LightGBM: pip install "swapcal[trees]"; "linear" does without',
+                name="lightgbm",
+            )
+        return self.correction == "trees" or (self.correction == "auto" and rows >= FEWEST_FOR_TREES and installed())
 
     @property
     def ridges(self) -> tuple[float, ...]:
@@ -92,7 +110,7 @@ class Settings:
 
 
 class Model:
-    """Features, then a pooled correction of the score, then the mixture of frozen swap forecasters.
+    """Features, then trees and a pooled correction of the score, then the mixture of frozen swap forecasters.
 
     Without a score the model first makes one: a logistic regression on the features. The engine's contexts hold the
     corrected score, the score given, the groups and the features; its learners start from the corrected score.
@@ -107,8 +125,16 @@ class Model:
     True
     """
 
-    def __init__(self, features: Frozen, scorer: Scorer | None, correction: Correction, layout: Placement) -> None:
+    def __init__(
+        self,
+        features: Frozen,
+        scorer: Scorer | None,
+        correction: Correction,
+        layout: Placement,
+        boost: Boost | None = None,
+    ) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
+        self.boost = boost
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
@@ -148,13 +174,21 @@ class Model:
         features = Frozen.learn(source, groups, columns)
         rows = features.encode(source)
         folds = rng.permutation(len(y)) % min(FOLDS, len(y))
+        grow, boosted = settings.grows(len(y)), None
         if scores is None:
-            scorer, given = Scorer.fit(features, rows, y, weight, folds)
+            scorer, without = Scorer.fit(features, rows, y, weight, folds)
+            given = left_out(without, folds)
+            if grow:
+                boosted = Boost.fit_scorer(features, rows, scorer, without, y, weight, folds, settings.seed)
         else:
             scorer, given = None, logit(scores)
-        design, width = plan(features, rows, given, scored=True)
-        correction, honest = Correction.fit(design, width, given, rows, y, weight, folds)
-        model = cls(features, scorer, correction, lay_out(features, rows))
+            if grow:
+                boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed)
+        boost, better = (None, given) if boosted is None else boosted
+        design, width = plan(features, rows, better, scored=True)
+        correction, without = Correction.fit(design, width, better, rows, y, weight, folds)
+        honest = left_out(without, folds)
+        model = cls(features, scorer, correction, lay_out(features, rows), boost)
         model.settings = settings
         model.recorders = [model._open(len(y), ridge) for ridge in settings.ridges]
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
@@ -223,29 +257,44 @@ class Model:
         rows = self.features.encode(source)
         given = self._given(rows, scores)
         rng = np.random.default_rng([self.settings.seed, self.rows])
-        score = expit(self.correction.logits(given, rows))
+        score = self._corrected(given, rows)
         self.learn(rows, y, score, expit(given), weight, rng)
 
-    def mean(self, source: Source, scores: Array | None = None) -> Array:
-        """Return the mixture's mean probability of every row."""
-        return self._inside(self.mixture.mean(self.contexts(source, scores)))
+    def mean(self, source: Source | Coded, scores: Array | None = None, jobs: int = 1) -> Array:
+        """Return the mixture's mean probability of every row, computed by so many threads."""
+        rows, mixture = self._encoded(source), self.mixture
 
-    def issue(self, source: Source, scores: Array | None = None, keys: NDArray[np.uint64] | None = None) -> Issued:
+        def part(rows: Coded, scores: Array | None) -> Array:
+            return mixture.mean(self.contexts(rows, scores))
+
+        return self._inside(np.concatenate(in_threads(part, rows, scores, jobs)))
+
+    def issue(
+        self,
+        source: Source,
+        scores: Array | None = None,
+        keys: NDArray[np.uint64] | None = None,
+        jobs: int = 1,
+    ) -> Issued:
         """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
         keys = self.features.keys(source) if keys is None else keys
-        p, low, high, weight = self.mixture.issue(self.contexts(source, scores), keys, self.settings.seed)
+        contexts = np.concatenate(in_threads(self.contexts, self._encoded(source), scores, jobs))
+        p, low, high, weight = self.mixture.issue(contexts, keys, self.settings.seed)
         return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
 
-    def contexts(self, source: Source, scores: Array | None = None) -> Array:
+    def _encoded(self, source: Source | Coded) -> Coded:
+        return source if isinstance(source, Coded) else self.features.encode(source)
+
+    def contexts(self, source: Source | Coded, scores: Array | None = None) -> Array:
         """Return contexts, with zeros up to a multiple of four coordinates."""
-        rows = self.features.encode(source)
+        rows = self._encoded(source)
         given = self._given(rows, scores)
-        return self._contexts(rows, expit(self.correction.logits(given, rows)), expit(given))
+        return self._contexts(rows, self._corrected(given, rows), expit(given))
 
     def corrected(self, source: Source, scores: Array | None = None) -> Array:
         """Return the corrected score alone: what the learners start from."""
         rows = self.features.encode(source)
-        return np.asarray(expit(self.correction.logits(self._given(rows, scores), rows)))
+        return self._corrected(self._given(rows, scores), rows)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write what prediction needs to one file."""
@@ -254,18 +303,33 @@ class Model:
         parts = nested(
             correction=_to_state(self.correction),
             scorer=None if self.scorer is None else _to_state(self.scorer.correction),
+            first=None if self.boost is None or self.boost.first is None else _to_state(self.boost.first),
+            forest=None if self.boost is None else State(self.boost.forest._asdict(), {}),
             layout=State(places, {}),
             mixture=State(mixture, {}),
         )
         settings = {
             "features": self.features.manifest(),
             "base": None if self.scorer is None else self.scorer.base,
+            "trees": 0 if self.boost is None else len(self.boost),
             "rows": self.rows,
             "settings": vars(self.settings),
             "notes": self.notes,
             "certificate": self.certificate.as_dict(),
         }
         archive.write(path, FILE, parts.arrays, settings)
+
+    def export(self, path: "str | os.PathLike[str]") -> None:
+        """Write what `mean` needs, and the script that computes it with numpy alone; see `swapcal.batch.export`."""
+        from swapcal.batch.export import export
+
+        export(path, [self])
+
+    def to_onnx(self, path: "str | os.PathLike[str]") -> None:
+        """Write `mean` as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
+        from swapcal.batch.graph import write_graph
+
+        write_graph(path, [self])
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Model":
@@ -277,7 +341,8 @@ class Model:
             layout = Placement(**places)._replace(number_size=float(places["number_size"]))
             base, features = manifest["base"], Frozen.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
-            model = cls(features, scorer, _from_state(part(state, "correction")), layout)
+            boost = _boost_from_state(state) if manifest["trees"] else None
+            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost)
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
@@ -292,19 +357,26 @@ class Model:
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
         return Recorder(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
 
-    def _inside(self, p: Array) -> Array:
-        """Return probabilities no nearer to 0 and 1 than 1/(T + 2): from T rows nothing surer can be known.
+    @property
+    def least(self) -> float:
+        """How near to 0 and 1 a probability may come: from T rows nothing surer than 1/(T + 2) can be known.
 
         The errors of the theorems change by no more than that.
         """
-        least = 1.0 / (self.rows + 2.0)
-        return np.clip(p, least, 1.0 - least, out=p)
+        return 1.0 / (self.rows + 2.0)
+
+    def _inside(self, p: Array) -> Array:
+        return np.clip(p, self.least, 1.0 - self.least, out=p)
 
     def _given(self, rows: Coded, scores: Array | None) -> Array:
         if (scores is None) == (self.scorer is None):
             need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
         return self.scorer.logits(rows) if self.scorer is not None else logit(np.asarray(scores))
+
+    def _corrected(self, given: Array, rows: Coded) -> Array:
+        better = given if self.boost is None else self.boost.logits(given, rows)
+        return np.asarray(expit(self.correction.logits(better, rows)))
 
     def _contexts(self, rows: Coded, score: Array, given: Array) -> Array:
         X = np.empty((len(score), padded(self.dim)))
@@ -320,3 +392,9 @@ def _from_state(state: State) -> Correction:
     design: dict[str, Any] = dict(state.arrays)
     coefficients = design.pop("coefficients")
     return Correction(Design(**design), coefficients)
+
+
+def _boost_from_state(state: State) -> Boost:
+    forest: dict[str, Any] = part(state, "forest").arrays
+    first = None if state.manifest["base"] is not None else _from_state(part(state, "first"))
+    return Boost(first, Forest(**forest))

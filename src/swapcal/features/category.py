@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from swapcal.arrays import Integers
+from swapcal.arrays import Array, Integers
 from swapcal.features.source import Name, Source, is_numeric, numbers_of
 from swapcal.tables.table import Table
 from swapcal.tables.values import group_name
@@ -34,17 +34,10 @@ class Category:
 
     def codes(self, source: Source) -> Integers:
         """Return every row's code."""
-        if self.edges:
-            values = numbers_of(source, self.name)
-            return np.where(np.isnan(values), -1, np.searchsorted(self.edges, values)).astype(np.int64)
-        if self.numbers:
-            values, known = numbers_of(source, self.name), np.array(self.numbers)
-            place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-            return np.where(known[place] == values, place, self.other).astype(np.int64)
+        if self.edges or self.numbers:
+            return self.codes_of(numbers_of(source, self.name))
         assert isinstance(source, Table)
-        code_of = {text: code for code, text in enumerate(self.texts)}
-        for text in code_of.keys() & {"True", "False"}:  # so were truth values spelt in files of earlier versions
-            code_of.setdefault(text.lower(), code_of[text])
+        code_of = self.code_of()
         if len(source) <= FEW_ROWS:
             values = source.raw(str(self.name)).tolist()
             if all(isinstance(value, str) for value in values):
@@ -52,6 +45,21 @@ class Category:
         found = source.categories(str(self.name))
         table = np.array([code_of.get(text, self.other) for text in found.names], np.int64)
         return table[found.codes] if len(table) else np.zeros(0, np.int64)
+
+    def codes_of(self, values: Array) -> Integers:
+        """Return the codes of numbers."""
+        if self.edges:
+            return np.where(np.isnan(values), -1, np.searchsorted(self.edges, values)).astype(np.int64)
+        known = np.array(self.numbers)
+        place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+        return np.where(known[place] == values, place, self.other).astype(np.int64)
+
+    def code_of(self) -> dict[str, int]:
+        """Return the code of each text."""
+        code_of = {text: code for code, text in enumerate(self.texts)}
+        for text in code_of.keys() & {"True", "False"}:  # so were truth values spelt in files of earlier versions
+            code_of.setdefault(text.lower(), code_of[text])
+        return code_of
 
     def labels(self, other: str = "is something else") -> list[str]:
         """Return each code in the user's words."""

@@ -1,6 +1,6 @@
 """Frozen: a table as standard scores and category codes, learned once and then the same for ever."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ from swapcal.arrays import Array, Integers
 from swapcal.features.category import Category, learn_group, learn_texts
 from swapcal.features.number import Number, learn_number, refuse_infinite
 from swapcal.features.source import Name, Source, columns_of, is_numeric, matrix_of, require
+from swapcal.features.sparse import Sparse
 from swapcal.kernels.coding import Lookup, look_up, standardise
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.table import Table
-from swapcal.tables.values import text_key
+from swapcal.tables.values import MISSING, text_key
 
 
 class Coded(NamedTuple):
@@ -23,6 +24,12 @@ class Coded(NamedTuple):
 
     Z: Array
     codes: Integers
+    raw: Array
+    """The numbers as given, NaN where missing."""
+
+    def take(self, index: "Integers | slice") -> "Coded":
+        """Return some of the rows."""
+        return Coded(self.Z[index], self.codes[index], self.raw[index])
 
 
 @dataclass(frozen=True)
@@ -121,8 +128,40 @@ class Frozen:
             for j, category in enumerate(self.categories):
                 codes[:, j] = category.codes(source)
         else:
-            look_up(self._lookup, source, codes)
-        return Coded(Z, codes)
+            self._look_up(source, codes)
+        return Coded(Z, codes, raw)
+
+    def encode_record(self, record: Mapping[str, Any]) -> Coded | None:
+        """Return one encoded row of a table, or None if a value is not plainly a number, a text or missing."""
+        numbers = [_plain_number(record[str(number.name)]) for number in self.numbers]
+        codes = [self._code(j, record[str(category.name)]) for j, category in enumerate(self.categories)]
+        if None in numbers or None in codes:
+            return None
+        Z, raw = np.empty((1, len(self.names))), np.array([numbers], np.float64)
+        infinite = standardise(raw, *self._scales, self._flag, Z) >= 0
+        return None if infinite else Coded(Z, np.array([codes], np.int64), raw)
+
+    def _code(self, place: int, value: Any) -> int | None:
+        category = self.categories[place]
+        if category.texts:
+            plain = _plain_text(value)
+            return None if plain is None else self._code_of[place].get(plain, category.other)
+        number = _plain_number(value)
+        if number is None or not category.size:
+            return None
+        return int(category.codes_of(np.array([number]))[0])
+
+    @cached_property
+    def _code_of(self) -> list[dict[str, int]]:
+        return [category.code_of() for category in self.categories]
+
+    def _look_up(self, source: "Array | Sparse", codes: Integers) -> None:
+        lookup = self._lookup
+        if isinstance(source, Sparse):
+            dense = source.matrix(lookup.column)
+            look_up(lookup._replace(column=np.arange(dense.shape[1])), dense, codes)
+        else:
+            look_up(lookup, source, codes)
 
     def _check_width(self, columns: int) -> None:
         """Refuse an array that ends before a column that was learned; the kernels do not look."""
@@ -158,3 +197,18 @@ class Frozen:
         missing = [place >= 0 for place in manifest["flag"]]
         numbers = map(Number, manifest["numeric"], manifest["centre"], spread, missing)
         return cls((*numbers, *(Category(**part) for part in manifest["categories"])))
+
+
+def _plain_number(value: Any) -> float | None:
+    """Return a number, NaN if it is missing; None if it would take a closer look."""
+    kind = type(value)
+    if kind is float or kind is int or isinstance(value, np.floating | np.integer):
+        return float(value)
+    return np.nan if value is None else None
+
+
+def _plain_text(value: Any) -> str | None:
+    """Return a text or the word for a missing one; None if it would take a closer look."""
+    if type(value) is str:
+        return value
+    return MISSING if value is None or (isinstance(value, float) and value != value) else None

@@ -1,18 +1,21 @@
-"""Source: a table with named columns, or an array whose columns are known by number."""
+"""Source: a table with named columns, or an array, dense or sparse, whose columns are known by number."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from swapcal.arrays import Array
+from swapcal.features.sparse import Sparse
 from swapcal.tables.table import Table
 
 Name = str | int
-Source = Table | Array
+Source = Table | Array | Sparse
 
 
 def columns_of(source: Source) -> list[Name]:
-    """Return the names, or numbers, of all columns."""
+    """Return the names, or numbers, of the columns to look at unless some are named."""
+    if isinstance(source, Sparse):
+        return list(source.fullest())
     return list(source.columns) if isinstance(source, Table) else list(range(source.shape[1]))
 
 
@@ -31,11 +34,15 @@ def is_numeric(source: Source, name: Name) -> bool:
 
 def numbers_of(source: Source, name: Name) -> Array:
     """Return a column as floats."""
+    if isinstance(source, Sparse):
+        return source.matrix([name])[:, 0]
     return source.numbers(str(name)) if isinstance(source, Table) else source[:, int(name)]
 
 
 def matrix_of(source: Source, names: Sequence[Name]) -> Array:
     """Return columns as floats, side by side."""
+    if isinstance(source, Sparse):
+        return source.matrix(names)
     if not isinstance(source, Table):
         whole = len(names) == source.shape[1] and source.flags.c_contiguous
         return source if whole else np.ascontiguousarray(source[:, np.array(names, np.intp)])

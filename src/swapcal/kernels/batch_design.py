@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from swapcal.arrays import Array, Integers
-from swapcal.kernels.jit import inlined, lean
+from swapcal.kernels.jit import inlined, lean, pure
 from swapcal.kernels.linalg import dot
 
 # scales of a design: hinges of the logit, categories, group × logit, group pairs, numbers, the logit's centre
@@ -65,7 +65,7 @@ def fill_design(design: Design, logits: Array, Z: Array, codes: Integers, rows: 
         fill_row(design, logits[rows[k]], Z[rows[k]], codes[rows[k]], out[k])
 
 
-@lean
+@pure
 def design_dot(
     design: Design, logits: Array, Z: Array, codes: Integers, coefficients: Array, room: Array, out: Array
 ) -> None:
@@ -90,7 +90,7 @@ class Placement(NamedTuple):
     """(2,) what 2p - 1 is multiplied with: the corrected score, the score given."""
 
 
-@lean
+@pure
 def fill_contexts(placement: Placement, score: Array, given: Array, Z: Array, codes: Integers, out: Array) -> None:
     """Write contexts: ½, the corrected score, the score given, then features; the sizes keep ‖x‖ ≤ 1."""
     for row in range(len(out)):

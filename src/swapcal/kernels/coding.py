@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array, Integers
-from swapcal.kernels.jit import lean
+from swapcal.kernels.jit import pure
 
 NOWHERE = -1
 
@@ -19,7 +19,7 @@ class Lookup(NamedTuple):
     binned: Integers
 
 
-@lean
+@pure
 def look_up(lookup: Lookup, X: Array, codes: Integers) -> None:
     """Write each row's codes: the bin, or the place of the value among the known ones; -1 if missing or unknown."""
     for row in range(len(X)):
@@ -37,7 +37,7 @@ def look_up(lookup: Lookup, X: Array, codes: Integers) -> None:
             codes[row, j] = lo - first if found and not np.isnan(value) else NOWHERE
 
 
-@lean
+@pure
 def standardise(raw: Array, centre: Array, spread: Array, flag: Integers, out: Array) -> int:
     """Write standard scores clipped to [-3, 3], 0 for a missing value and then 3 in its flag's column.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import scramble, uniform
-from swapcal.kernels.jit import inlined, lean
+from swapcal.kernels.jit import inlined, lean, pure
 from swapcal.kernels.ladder import Ladder, crossing
 from swapcal.kernels.mixing import hedge_weight
 
@@ -95,7 +95,7 @@ def write_issued(z: Array, i: int, share: float, draw: float, out: Array) -> Non
     out[3] = share
 
 
-@lean
+@pure
 def mean_forecasts(snapshots: Snapshots, X: Array, out: Array) -> None:
     """Write the mean of z* over all snapshots, row by row.
 
@@ -116,7 +116,7 @@ def mean_forecasts(snapshots: Snapshots, X: Array, out: Array) -> None:
             out[row] /= len(counts)
 
 
-@lean
+@pure
 def issued_forecasts(snapshots: Snapshots, X: Array, draws: Draws, out: Array) -> None:
     """Write (issued level, low, high, P(high)) of one snapshot per row, both drawn by the row's key."""
     counts = snapshots.counts

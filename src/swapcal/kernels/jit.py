@@ -35,6 +35,14 @@ def lean(function: F) -> F:
     return _compile(LEAN, function)
 
 
+def pure(function: F) -> F:
+    """Compile a lean function that writes only to what its caller made for this call, and release the lock meanwhile.
+
+    Threads may then run it side by side, each on rows of its own.
+    """
+    return _compile(LEAN | {"nogil": True}, function)
+
+
 def inlined(function: F) -> F:
     """Compile a lean function into each kernel that calls it, never on its own.
 

@@ -1,0 +1,100 @@
+"""Errors of predictions on the test rows of a scene, and how sure a difference of worst groups is."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batch_scene import Scene
+from batch_tasks import Cells
+from swapcal import errors
+from swapcal.arrays import Array
+
+BINS = 10
+SMALLEST_GROUP = 200
+NULL_DRAWS = 10
+TINY = 1e-6
+DRAWS = 200
+
+
+def measure(p: Array, scene: Scene) -> dict[str, float]:
+    """Return every error of predictions on the test part."""
+    y, q = scene.y_test, np.clip(p, TINY, 1 - TINY)
+    groups = group_eces(p, y, scene.cells[1])
+    return {
+        "log loss": float(-np.mean(y * np.log(q) + (1 - y) * np.log(1 - q))),
+        "Brier": float(np.mean((p - y) ** 2)),
+        "ECE": float(group_eces(p, y, None)[0]),
+        "worst-group ECE": float(groups.max()),
+        "mean-group ECE": float(groups.mean()),
+        "groups": len(groups),
+        **swap_errors(p, y, scene),
+    }
+
+
+def group_eces(p: Array, y: Array, cells: Cells | None) -> Array:
+    """Return the expected calibration error, over ten bins, of all rows or of every cell with 200 rows or more."""
+    columns = [np.zeros(len(p), int)] if cells is None else list(cells.codes.T)
+    kept = [np.bincount(column) >= (0 if cells is None else SMALLEST_GROUP) for column in columns]
+    return _eces(p, y - p, columns, kept, np.ones(len(p)))
+
+
+def _eces(
+    p: Array, residual: Array, columns: list[NDArray[np.int64]], kept: list[NDArray[np.bool_]], weight: Array
+) -> Array:
+    bin_ = np.minimum((p * BINS).astype(int), BINS - 1)
+    found = []
+    for column, those in zip(columns, kept, strict=True):
+        size = len(those)
+        gap = np.bincount(column * BINS + bin_, weight * residual, minlength=size * BINS).reshape(size, BINS)
+        count = np.bincount(column, weight, minlength=size)
+        found.append(np.abs(gap).sum(axis=1)[those] / np.maximum(count[those], 1.0))
+    return np.concatenate(found)
+
+
+def worst_differences(ours: Array, theirs: dict[str, Array], scene: Scene) -> dict[str, list[float]]:
+    """Return, for each other method, the 5 % and 95 % points of our worst-group ECE minus its, over resampled rows.
+
+    A resample gives every test row a Poisson(1) count, the same for all methods. An ECE grows under resampling, for
+    all methods alike; the difference is what can be read.
+    """
+    rng, columns = np.random.default_rng(scene.seed), list(scene.cells[1].codes.T)
+    kept = [np.bincount(column) >= SMALLEST_GROUP for column in columns]
+    y, draws = scene.y_test, []
+    for _ in range(DRAWS):
+        weight = rng.poisson(1.0, len(y)).astype(float)
+        worst = [_eces(p, y - p, columns, kept, weight).max() for p in (ours, *theirs.values())]
+        draws.append([worst[0] - other for other in worst[1:]])
+    low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+    return {name: [float(a), float(b)] for name, a, b in zip(theirs, low, high, strict=True)}
+
+
+def swap_errors(p: Array, y: Array, scene: Scene) -> dict[str, float]:
+    """Return SMCal_1, SMCal_2 and SOmni per row, and the means of the first two if p were the truth."""
+    level, v, n = _levels(p)
+    order = np.argsort(level, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(level[order]) > 0])
+    X = scene.contexts[order]
+    rng = np.random.default_rng(scene.seed)
+
+    def statistics(labels: Array) -> tuple[Array, Array]:
+        residual = (labels - p)[order]
+        return np.add.reduceat(residual, starts), np.add.reduceat(residual[:, None] * X, starts, axis=0)
+
+    A, g = statistics(y)
+    draws = [statistics((rng.random(len(p)) < p).astype(float))[1] for _ in range(NULL_DRAWS)]
+    rows = len(p)
+    return {
+        "SMCal_1": errors.smcal_linear(n, g, 1) / rows,
+        "SMCal_1 null": float(np.mean([errors.smcal_linear(n, d, 1) for d in draws])) / rows,
+        "SMCal_2": errors.smcal_linear(n, g, 2) / rows,
+        "SMCal_2 null": float(np.mean([errors.smcal_linear(n, d, 2) for d in draws])) / rows,
+        "SOmni": errors.somni(v, A, g).total / rows,
+    }
+
+
+def _levels(p: Array) -> tuple[NDArray[np.intp], Array, Array]:
+    """Return each row's level, and the levels' values and sizes: distinct predictions, or 51 bins if more than 256."""
+    distinct, code = np.unique(p, return_inverse=True)
+    if len(distinct) > 256:
+        _, code = np.unique(np.minimum((p * 51).astype(int), 50), return_inverse=True)
+    n = np.bincount(code).astype(float)
+    return code, np.bincount(code, p) / n, n

@@ -1,0 +1,170 @@
+"""scikit-learn's view of the batch predictor: the regressor, for means of outcomes in a range."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swapcal.adapters.table_estimator import TableEstimator, of_positive_weight  # says what is missing
+
+# isort: split
+from sklearn.base import RegressorMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import _check_y, column_or_1d
+
+from swapcal.arrays import Array
+from swapcal.features.source import Name
+
+
+class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
+    """Regressor whose means are swap multicalibrated against groups, scores and features.
+
+    An outcome in [low, high] is scaled to [0, 1], where the engine, its certificate and the theorems of
+    `SwapClassifier` hold word for word: nothing in them needs an outcome to be 0 or 1. Errors on the scale of the
+    outcomes are those of the certificate times high - low (squared ones, its square).
+
+    Parameters
+    ----------
+    estimator : a regressor whose predictions are to be corrected; by default a model of our own. Unless frozen, it is
+        cross-fitted, as in `SwapClassifier`. Predictions beyond the range count as its ends.
+    low, high : the range. By default the smallest and largest outcome of the fit; the guarantees then are about
+        outcomes within it, and predictions never leave it.
+    groups, contexts, mode, target, epsilon, delta, snapshots, passes, cv, ridge, kappa, n_jobs, random_state,
+    correction : as in `SwapClassifier`. In modes "hash" and "sample" a prediction is one of the levels of the range.
+
+    Notes
+    -----
+    A mean is calibrated, not a distribution: of the rows predicted 7, in every group, the outcomes average 7. Long
+    tails make the range wide and the levels coarse; fit the logarithm of such outcomes, and note that it is then the
+    mean logarithm which is calibrated.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=4000), rng.integers(0, 2, 4000)])
+    >>> y = np.clip(5 + X[:, 0] + 2 * X[:, 1] + rng.normal(size=4000), 0, 10)
+    >>> model = SwapRegressor(low=0, high=10, groups=[1], random_state=0).fit(X, y)
+    >>> model.predict([[0.0, 0.0], [0.0, 1.0]]).round()
+    array([5., 7.])
+    >>> model.certificate_.holds()
+    True
+    """
+
+    METHOD = "predict"
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        low: "float | None" = None,
+        high: "float | None" = None,
+        groups: "Sequence[Name] | None" = None,
+        contexts: "Sequence[Name] | None" = None,
+        mode: str = "mean",
+        target: str = "adaptive",
+        epsilon: "float | None" = None,
+        delta: float = 0.05,
+        snapshots: int = 32,
+        passes: int = 1,
+        cv: Any = 5,
+        ridge: "float | str" = "auto",
+        kappa: float = 0.2,
+        n_jobs: "int | None" = None,
+        random_state: Any = None,
+        correction: str = "auto",
+    ) -> None:
+        self.estimator = estimator
+        self.low = low
+        self.high = high
+        self.groups = groups
+        self.contexts = contexts
+        self.mode = mode
+        self.target = target
+        self.epsilon = epsilon
+        self.delta = delta
+        self.snapshots = snapshots
+        self.passes = passes
+        self.cv = cv
+        self.ridge = ridge
+        self.kappa = kappa
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.correction = correction
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: "ArrayLike | None" = None,
+        progress: "Callable[[int], object] | None" = None,
+    ) -> Self:
+        """Fit on rows X and outcomes y; `progress` is called with numbers of rows done."""
+        self._settings()
+        source, X = self._source(X, reset=True)
+        found, weight = self._numbers(y, len(source)), self._weights(sample_weight, source)
+        if weight is not None and not (weight > 0.0).all():
+            X, found, weight = of_positive_weight(X, found, weight)
+            source = self._reopen(X)
+        self._set_range(found)
+        targets = [self._scaled(found)]
+        self._learn(source, targets, self._cross_fit(X, found, weight), weight=weight, progress=progress)
+        return self
+
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: "ArrayLike | None" = None) -> Self:
+        """Go on with more rows. The first call fits; the range, scales, categories and the estimator stay as then."""
+        if not hasattr(self, "models_"):
+            return self.fit(X, y, sample_weight)
+        source, X = self._source(X, reset=False)
+        found = self._numbers(y, len(source))
+        self._refuse_beyond(found, self.low_, self.high_)
+        self._learn_more(source, X, [self._scaled(found)], self._weights(sample_weight, source))
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected outcome of every row, by `mode`."""
+        p = self._predicted(X)[:, 0]
+        return np.asarray(self.low_ + (self.high_ - self.low_) * p)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.estimator is None
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.mode == "sample"
+        return tags
+
+    def _outcomes(self) -> tuple[float, float]:
+        return self.low_, self.high_
+
+    def _numbers(self, y: ArrayLike, rows: int) -> Array:
+        if y is None:
+            raise ValueError("This SwapRegressor estimator requires y to be passed, but the target y is None.")
+        found = np.asarray(_check_y(column_or_1d(y, warn=True), y_numeric=True, estimator=self), np.float64)
+        if len(found) != rows:
+            raise ValueError(f"y: given {len(found)} outcomes, expected {rows}, one per row of X")
+        assert_all_finite(found, input_name="y")
+        return found
+
+    def _set_range(self, y: Array) -> None:
+        low = float(y.min() if self.low is None else self.low)
+        high = float(y.max() if self.high is None else self.high)
+        if not (np.isfinite([low, high]).all() and low < high):
+            known = "" if self.low is not None and self.high is not None else "; give low= and high="
+            raise ValueError(f"range: given {low} to {high}, expected two finite numbers in increasing order{known}")
+        self._refuse_beyond(y, low, high)
+        self.low_, self.high_ = low, high
+
+    def _refuse_beyond(self, y: Array, low: float, high: float) -> None:
+        beyond = np.flatnonzero((y < low) | (y > high))
+        if beyond.size:
+            row = beyond[0]
+            raise ValueError(f"y: given {y[row]} in row {row + 1}, expected a number from {low} to {high}")
+
+    def _scaled(self, y: Array) -> Array:
+        return np.clip((y - self.low_) / (self.high_ - self.low_), 0.0, 1.0)
+
+    def _scores(self, X: Any) -> "Array | None":
+        return None if self.estimator_ is None else self._as_scores(self.estimator_.predict(X))
+
+    def _as_scores(self, found: Any) -> Array:
+        return self._scaled(np.asarray(found, np.float64).reshape(-1, 1))

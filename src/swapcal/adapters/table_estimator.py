@@ -1,0 +1,277 @@
+"""What `SwapClassifier` and `SwapRegressor` share: reading X, settings, and predictions of one model or of several."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+
+from swapcal.arrays import Array
+
+try:
+    import sklearn  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        'SwapClassifier, like SwapRegressor, needs scikit-learn: pip install "swapcal[sklearn]"', name="sklearn"
+    ) from None
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
+
+from swapcal.batch.mixture import Issued
+from swapcal.batch.model import MODES, Model, Settings
+from swapcal.engine.certificate import Certificate
+from swapcal.features.frozen import Coded
+from swapcal.features.source import Name, Source
+from swapcal.features.sparse import Sparse
+from swapcal.tables.table import Table, is_table
+
+FEWEST_ROWS = 2
+FEW_ROWS = 64
+
+
+class TableEstimator(BaseEstimator):  # type: ignore[misc]
+    """One model per column of probabilities, all of the same rows."""
+
+    METHOD = ""
+    """What the estimator inside is asked for: "predict_proba" or "predict"."""
+
+    estimator: Any
+    groups: "Sequence[Name] | None"
+    contexts: "Sequence[Name] | None"
+    mode: str
+    target: str
+    epsilon: "float | None"
+    delta: float
+    snapshots: int
+    passes: int
+    cv: Any
+    ridge: "float | str"
+    kappa: float
+    n_jobs: "int | None"
+    random_state: Any
+    correction: str
+
+    @property
+    def model_(self) -> Model:
+        """The model, if there is one only."""
+        if not hasattr(self, "models_"):
+            raise AttributeError(f"model_: given a {type(self).__name__} that is not fitted, expected one that is")
+        if len(self.models_) > 1:
+            raise AttributeError(f"model_: given {len(self.models_)} classes, expected two; models_ has one for each")
+        found: Model = self.models_[0]
+        return found
+
+    @property
+    def certificate_(self) -> Certificate:
+        """Exact pseudo errors on the rows streamed, with their data-dependent and worst-case bounds."""
+        check_is_fitted(self)
+        return self.model_.certificate
+
+    @property
+    def certificates_(self) -> list[Certificate]:
+        """The certificates of all models; of several classes, one for each."""
+        check_is_fitted(self)
+        return [model.certificate for model in self.models_]
+
+    def export(self, path: "str | os.PathLike[str]") -> None:
+        """Write the fitted model for use elsewhere: arrays at `path`, and `swapcal_predict.py` beside it.
+
+        The script computes what mode "mean" predicts, with numpy alone. An estimator inside is not written: give the
+        script its scores.
+        """
+        from swapcal.batch.export import export
+
+        check_is_fitted(self)
+        export(path, self.models_, classes=getattr(self, "classes_", None), outcomes=self._outcomes())
+
+    def to_onnx(self, path: "str | os.PathLike[str]") -> None:
+        """Write what mode "mean" predicts as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
+        from swapcal.batch.graph import write_graph
+
+        check_is_fitted(self)
+        write_graph(path, self.models_, outcomes=self._outcomes())
+
+    def _outcomes(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def _settings(self) -> Settings:
+        self._mode()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Settings(
+            target=self.target,
+            snapshots=self.snapshots,
+            passes=self.passes,
+            ridge=self.ridge,
+            kappa=self.kappa,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            seed=seed,
+            correction=self.correction,
+        )
+
+    def _mode(self) -> str:
+        if self.mode not in MODES:
+            raise ValueError(f"mode: given {self.mode!r}, expected one of {', '.join(MODES)}")
+        return self.mode
+
+    def _source(self, X: Any, *, reset: bool) -> tuple[Source, Any]:
+        """Return X as columns to read and as the estimator wants it, after scikit-learn's checks."""
+        if _has_names(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return _table(X), X
+        least = FEWEST_ROWS if reset else 1
+        array = validate_data(
+            self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite="allow-nan", ensure_min_samples=least,
+            accept_sparse=("csr", "csc"),
+        )  # fmt: skip
+        return self._reopen(array), array
+
+    def _reopen(self, X: Any) -> Source:
+        if issparse(X):
+            return Sparse(X)
+        return X if isinstance(X, np.ndarray) else Table(X)
+
+    def _weights(self, sample_weight: "ArrayLike | None", source: Source) -> "Array | None":
+        if sample_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, np.empty((len(source), 1)), dtype=np.float64)
+        if (weight < 0.0).any() or not weight.sum() > 0.0:
+            raise ValueError(f"sample_weight: given a smallest of {weight.min()}, expected none negative, not all zero")
+        return np.asarray(weight, np.float64)
+
+    def _cross_fit(self, X: Any, y: Any, weight: "Array | None") -> "Array | None":
+        """Fit the estimator unless it is; return scores (n, models) of rows it was not fitted on."""
+        self.estimator_ = None
+        if self.estimator is None:
+            return None
+        if not hasattr(self.estimator, self.METHOD):
+            name, kind = type(self.estimator).__name__, "classifier" if self.METHOD == "predict_proba" else "regressor"
+            raise TypeError(f"estimator: given {name} without {self.METHOD}, expected a {kind} with it")
+        if isinstance(self.estimator, FrozenEstimator) or self.cv == "prefit":
+            check_is_fitted(self.estimator)
+            self.estimator_ = self.estimator
+            return self._scores(X)
+        weighted = weight is not None and has_fit_parameter(self.estimator, "sample_weight")
+        extra = {"sample_weight": weight} if weighted else {}
+        params = {"params": extra} if extra else {}
+        cv = check_cv(self.cv, y, classifier=self.METHOD == "predict_proba")
+        honest = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=self.METHOD, n_jobs=self.n_jobs, **params)
+        self.estimator_ = clone(self.estimator).fit(X, y, **extra)
+        return self._as_scores(honest)
+
+    def _scores(self, X: Any) -> "Array | None":
+        raise NotImplementedError
+
+    def _as_scores(self, found: Any) -> Array:
+        raise NotImplementedError
+
+    def _learn(self, source: Source, targets: "Sequence[Array]", scores: "Array | None", **known: Any) -> None:
+        """Fit one model for each target."""
+        settings = self._settings()
+        self.models_ = [
+            Model.fit(
+                source,
+                y,
+                None if scores is None else np.ascontiguousarray(scores[:, k]),
+                groups=list(self.groups or ()),
+                columns=None if self.contexts is None else list(self.contexts),
+                settings=settings,
+                **known,
+            )
+            for k, y in enumerate(targets)
+        ]
+
+    def _learn_more(self, source: Source, X: Any, targets: "Sequence[Array]", weight: "Array | None") -> None:
+        scores, rows = self._scores(X), len(source)
+        weight = np.ones(rows) if weight is None else weight * (rows / weight.sum())
+        for k, (model, y) in enumerate(zip(self.models_, targets, strict=True)):
+            model.learn_more(source, y, None if scores is None else np.ascontiguousarray(scores[:, k]), weight)
+
+    def _opened(self, X: Any) -> "tuple[Source | Coded, Array | None]":
+        if not hasattr(self, "models_"):
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
+        # The checks below cost more than a prediction; an array or a row that cannot fail them skips them.
+        if self._is_plain(X):
+            X = np.ascontiguousarray(X)
+            return X, self._scores(X)
+        row = self._one_row(X)
+        if row is not None:
+            return row, self._scores(X)
+        source, checked = self._source(X, reset=False)
+        return source, self._scores(checked)
+
+    def _is_plain(self, X: Any) -> bool:
+        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
+        return plain and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
+
+    def _one_row(self, X: Any) -> "Coded | None":
+        """Return the encoded row of a frame that has one only, the columns of the fit, and plain values in them."""
+        if self.mode != "mean" or not hasattr(self, "feature_names_in_"):
+            return None
+        library, names = type(X).__module__.partition(".")[0], self.feature_names_in_.tolist()
+        if library not in ("pandas", "polars") or getattr(X, "shape", None) != (1, len(names)):
+            return None
+        if list(X.columns) != names:
+            return None
+        values = X.iloc[0].tolist() if library == "pandas" else X.row(0)
+        found: Coded | None = self.models_[0].features.encode_record(dict(zip(names, values, strict=True)))
+        return found
+
+    def _predicted(self, X: Any) -> Array:
+        """Return (n, models) predictions in [0, 1], by `mode`."""
+        if self._mode() != "mean":
+            return np.column_stack([issued.p for issued in self._issued(X)])
+        source, scores = self._opened(X)
+        rows = source if isinstance(source, Coded) else self.models_[0].features.encode(source)
+        jobs = effective_n_jobs(self.n_jobs)
+        columns = [
+            model.mean(rows, None if scores is None else scores[:, k], jobs) for k, model in enumerate(self.models_)
+        ]
+        return columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
+
+    def _issued(self, X: Any) -> list[Issued]:
+        source, scores = self._opened(X)
+        assert not isinstance(source, Coded)
+        keys = None
+        if self.mode == "sample":
+            words = check_random_state(self.random_state).randint(0, 2**32, (2, len(source)), dtype=np.uint64)
+            keys = (words[0] << np.uint64(32)) | words[1]
+        jobs = effective_n_jobs(self.n_jobs)
+        return [
+            model.issue(source, None if scores is None else scores[:, k], keys, jobs)
+            for k, model in enumerate(self.models_)
+        ]
+
+
+def of_positive_weight(X: Any, y: NDArray[Any], weight: Array) -> tuple[Any, NDArray[Any], Array]:
+    """Return the rows that count."""
+    kept = np.flatnonzero(weight > 0.0)
+    return _safe_indexing(X, kept), y[kept], weight[kept]
+
+
+def _has_names(X: Any) -> bool:
+    """Say whether X is a data frame whose columns are named by strings; others are read as arrays."""
+    return not isinstance(X, dict) and is_table(X) and all(isinstance(name, str) for name in Table(X).columns)
+
+
+def _table(X: Any) -> Table:
+    """Return the frame's columns; a few rows are taken out of it at once, which is faster than column by column."""
+    if len(X) > FEW_ROWS:
+        return Table(X)
+    lists = nw.from_native(X, eager_only=True).to_dict(as_series=False)
+    if any(isinstance(value, bool | np.bool_) for values in lists.values() for value in values):
+        return Table(X)  # libraries disagree on how a truth value is spelt
+    return Table({name: _array(values) for name, values in lists.items()})
+
+
+def _array(values: list[Any]) -> NDArray[Any]:
+    numbers = all(isinstance(value, int | float) for value in values)
+    return np.array(values, np.float64 if numbers else object)

@@ -1,0 +1,55 @@
+"""Export: a small file of arrays, and beside it the fifty lines of numpy that predict from it."""
+
+import json
+import os
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swapcal.archive.files import put_text, replacing
+from swapcal.batch import standalone
+from swapcal.batch.flat import Flat
+from swapcal.batch.model import Model
+from swapcal.version import __version__
+
+SCRIPT = "swapcal_predict.py"
+"""Name of the copy of `swapcal.batch.standalone` beside an exported file."""
+
+
+def export(
+    path: "str | os.PathLike[str]",
+    models: Sequence[Model],
+    *,
+    classes: Sequence[Any] | None = None,
+    outcomes: tuple[float, float] = (0.0, 1.0),
+) -> Path:
+    """Write models of one table, one for each of several classes, to `path`, and `swapcal_predict.py` beside it.
+
+    The same models give the same bytes. The mean of the mixture is what the file predicts; the draws of modes "hash"
+    and "sample" stay with swapcal.
+    """
+    flats = [Flat.of(model) for model in models]
+    manifest = {
+        "format": "swapcal-export",
+        "version": 1,
+        "made_by": f"swapcal {__version__}",
+        "classes": None if classes is None else [_plain(value) for value in classes],
+        "range": list(outcomes),
+        "parts": [flat.manifest for flat in flats],
+    }
+    arrays = {f"{k}.{name}": array for k, flat in enumerate(flats) for name, array in flat.arrays.items()}
+    room = BytesIO()
+    np.savez_compressed(room, manifest=np.array(json.dumps(manifest)), **arrays)  # type: ignore[arg-type]
+    target = Path(path)
+    source = Path(standalone.__file__).read_text(encoding="utf-8")
+    with replacing(target) as file:
+        file.write(room.getvalue())
+    put_text(target.with_name(SCRIPT), source)
+    return target
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

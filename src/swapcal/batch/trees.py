@@ -1,0 +1,214 @@
+"""Boost: boosted trees that correct log-odds, learned by LightGBM, kept and evaluated as plain arrays.
+
+What no sum of groups and features describes (a bias where two numbers are both large, a slope that turns) is found by
+trees. Each round's tree is fitted to what the log-odds so far leave over, so without structure there is nothing to fit.
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from swapcal.arrays import Array, Integers
+from swapcal.batch.correction import Correction, Scorer, left_out, plan
+from swapcal.features.frozen import Coded, Frozen
+from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
+
+PARAMETERS: dict[str, Any] = {
+    "objective": "cross_entropy",
+    "learning_rate": 0.1,
+    "num_leaves": 15,
+    "min_data_in_leaf": 40,
+    "lambda_l2": 10.0,
+    "max_cat_threshold": 32,
+    "cat_smooth": 10.0,
+    "cat_l2": 10.0,
+    "min_data_per_group": 50,
+    "feature_fraction": 0.8,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+}
+REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1}
+NO_CODE = -100.0
+MOST_ROUNDS, PATIENCE = 400, 20
+BELIEVED = 1.0
+"""Standard errors by which the out-of-fold loss must fall before any tree is kept."""
+
+
+def installed() -> bool:
+    """Tell whether LightGBM can be imported."""
+    return find_spec("lightgbm") is not None
+
+
+@dataclass(frozen=True)
+class Boost:
+    """Trees on top of a linear correction of the score given, or of log-odds that are linear already (`first` None)."""
+
+    first: Correction | None
+    forest: Forest
+
+    def __len__(self) -> int:
+        """Return the number of trees."""
+        return len(self.forest.root)
+
+    def logits(self, given: Array, rows: Coded) -> Array:
+        """Return boosted log-odds. The trees look at a score given, but not at one that is made of their own inputs."""
+        if self.first is None:
+            return grown(self.forest, given, np.zeros(len(given)), rows)
+        return grown(self.forest, self.first.logits(given, rows), given, rows)
+
+    @classmethod
+    def fit(
+        cls, features: Frozen, rows: Coded, given: Array, y: Array, weight: Array, folds: Integers, seed: int
+    ) -> "tuple[Boost, Array] | None":
+        """Correct a score, log-odds `given`; return also the log-odds each row would have without its fold."""
+        design, width = plan(features, rows, given, scored=True)
+        first, without = Correction.fit(design, width, given, rows, y, weight, folds)
+        sample = Sample(features, rows, given, y, weight, folds)
+        return _kept(first, sample.grow(first.logits(given, rows), without, seed))
+
+    @classmethod
+    def fit_scorer(
+        cls, features: Frozen, rows: Coded, scorer: Scorer, without: Array, y: Array, weight: Array, folds: Integers,
+        seed: int,
+    ) -> "tuple[Boost, Array] | None":  # fmt: skip
+        """Go on from a scorer of our own, `without` being its log-odds without each fold."""
+        sample = Sample(features, rows, np.zeros(len(y)), y, weight, folds)
+        return _kept(None, sample.grow(scorer.logits(rows), without, seed))
+
+
+def _kept(first: Correction | None, found: "tuple[Forest, Array] | None") -> "tuple[Boost, Array] | None":
+    return None if found is None else (Boost(first, found[0]), found[1])
+
+
+def grown(forest: Forest, start: Array, given: Array, rows: Coded) -> Array:
+    """Return log-odds: those to start from and every tree's addition; `given` is the score the trees look at."""
+    out, inputs = start.copy(), 1 + rows.raw.shape[1] + rows.codes.shape[1]
+    bits, place = np.empty((BLOCK_ROWS, inputs), np.uint64), np.empty(BLOCK_ROWS, np.uint64)
+    add_trees(forest, given, rows.raw, rows.codes, Room(np.empty((BLOCK_ROWS, inputs)), bits, place), out)
+    return out
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows to grow trees on."""
+
+    features: Frozen
+    rows: Coded
+    given: Array
+    y: Array
+    weight: Array
+    folds: Integers
+
+    def grow(self, whole: Array, without: Array, seed: int) -> "tuple[Forest, Array] | None":
+        """Return trees that start from the log-odds `whole`, and each row's log-odds by trees without its fold.
+
+        Without fold k they start from without[k], so that nothing they learned comes from the fold. The number of
+        rounds is the one with the least out-of-fold loss, the same for all folds. Nothing is returned unless that loss
+        is below the start's by more than its standard error.
+        """
+        import lightgbm
+
+        parameters = PARAMETERS | REPRODUCIBLE | {"seed": seed}
+        data = self._data(lightgbm, parameters)
+        parts = [np.flatnonzero(self.folds == k) for k in range(len(without))]
+        boosters = [self._without(lightgbm, parameters, data, k, without[k]) for k in range(len(without))]
+        rounds = _rounds(boosters, [len(part) for part in parts])
+        start = left_out(without, self.folds)
+        honest = start.copy()
+        for booster, part in zip(boosters, parts, strict=True):
+            forest = _forest(booster, rounds)
+            honest[part] = grown(forest, start[part], self.given[part], self.rows.take(part))
+        if not self._believed(start, honest):
+            return None
+        data.set_init_score(whole)
+        return _forest(lightgbm.train(parameters, data, rounds), rounds), honest
+
+    def _data(self, lightgbm: Any, parameters: dict[str, Any]) -> Any:
+        """Return LightGBM's view of the rows; lists of codes too long for a set are split by their order."""
+        rows, first = self.rows, 1 + self.rows.raw.shape[1]
+        sets = [first + j for j, category in enumerate(self.features.categories) if category.size <= LAST_BIT]
+        inputs = np.column_stack([self.given, np.nan_to_num(rows.raw, nan=MISSING), rows.codes])
+        return lightgbm.Dataset(
+            inputs, self.y, weight=self.weight, params=parameters, categorical_feature=sets
+        ).construct()
+
+    def _without(self, lightgbm: Any, parameters: dict[str, Any], data: Any, fold: int, start: Array) -> Any:
+        """Return a booster that learns from all folds but one and is watched on that one."""
+        learned, watched = (
+            data.subset(index).construct().set_init_score(start[index])
+            for index in (np.flatnonzero(self.folds != fold), np.flatnonzero(self.folds == fold))
+        )
+        return lightgbm.Booster(parameters, learned).add_valid(watched, "left out")
+
+    def _believed(self, start: Array, honest: Array) -> bool:
+        gain = self.weight * (_losses(start, self.y) - _losses(honest, self.y))
+        return bool(gain.mean() > BELIEVED * gain.std() / np.sqrt(len(gain)))
+
+
+def _rounds(boosters: list[Any], sizes: list[int]) -> int:
+    """Boost all folds side by side until their losses together have not fallen for a while; return the best round."""
+    best, least = 0, np.inf
+    for done in range(1, MOST_ROUNDS + 1):
+        for booster in boosters:
+            booster.update()
+        loss = float(np.dot(sizes, [booster.eval_valid()[0][2] for booster in boosters]))
+        if loss < least:
+            best, least = done, loss
+        elif done - best >= PATIENCE:
+            break
+    return best
+
+
+def _losses(logits: Array, y: Array) -> Array:
+    return np.asarray(np.logaddexp(0.0, logits) - y * logits)
+
+
+def _forest(booster: Any, rounds: int) -> Forest:
+    """Return LightGBM's trees as arrays."""
+    nodes = _Nodes()
+    for tree in booster.dump_model(num_iteration=rounds)["tree_info"]:
+        nodes.plant(tree["tree_structure"])
+    return nodes.forest()
+
+
+class _Nodes:
+    """Collects nodes in the order parent, left branch, right branch."""
+
+    def __init__(self) -> None:
+        self.trees: list[tuple[int, int]] = []
+        self.nodes: list[tuple[int, float, int, float]] = []
+        self.child: list[int] = []
+
+    def plant(self, tree: dict[str, Any]) -> None:
+        root = len(self.nodes)
+        self.trees.append((root, self._place(tree)))
+
+    def _place(self, node: dict[str, Any]) -> int:
+        """Add a node and all below it; return its height."""
+        here = len(self.nodes)
+        self.child += [here, here]
+        if "split_feature" not in node:
+            self.nodes.append((0, NO_CODE, 0, float(node["leaf_value"])))
+            return 0
+        of_codes = node["decision_type"] == "=="
+        codes = sum(1 << int(code) for code in node["threshold"].split("||")) if of_codes else 0
+        threshold = NO_CODE if of_codes else float(node["threshold"])
+        self.nodes.append((int(node["split_feature"]), threshold, codes, 0.0))
+        left = self._place(node["left_child"])
+        self.child[2 * here : 2 * here + 2] = len(self.nodes), here + 1
+        return 1 + max(left, self._place(node["right_child"]))
+
+    def forest(self) -> Forest:
+        column, threshold, codes, value = zip(*self.nodes, strict=True) if self.nodes else ((),) * 4
+        root, depth = zip(*self.trees, strict=True) if self.trees else ((),) * 2
+        return Forest(
+            np.array(root, np.uint64),
+            np.array(depth, np.int64),
+            np.array(column, np.uint64),
+            np.array(threshold, np.float64),
+            np.array(codes, np.uint64),
+            np.array(self.child, np.uint64),
+            np.array(value, np.float64),
+        )
