@@ -40,7 +40,7 @@ def _app() -> Any:
     app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
     app.callback()(_about)
     for name in _wanted(sys.argv):
-        command = _command(name)
+        command = getattr(import_module(f"swapcal.cli.{name}"), name)
         app.command(name, help=_flowing(command.__doc__))(command)
     if len(sys.argv) == 1 or "--help" in sys.argv:
         _die_of_closed_pipes()
@@ -83,10 +83,6 @@ def _wanted(arguments: list[str]) -> tuple[str, ...]:
     """Return only the command that was named, if one was: the others' imports would cost a second."""
     named = tuple(name for name in arguments[1:2] if name in COMMANDS)
     return named or COMMANDS
-
-
-def _command(name: str) -> Any:
-    return getattr(import_module(f"swapcal.cli.{name}"), name)
 
 
 def _about() -> None:
