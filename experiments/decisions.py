@@ -52,16 +52,21 @@ class Stream:
         return len(self.y)
 
 
+ANYWHERE = {
+    "squared": squared(),
+    "log": log(),
+    "0-1": zero_one(),
+    "miss costs 9×": zero_one(1.0, 9.0),
+    "false alarm costs 5×": zero_one(5.0, 1.0),
+    "pinball 0.8": pinball(0.8),
+}
+"""Losses asked of every stream."""
+
+
 def rain(folder: Path) -> Stream:
     """Will it rain tomorrow? Known at the end of tomorrow."""
     frame, y, day = _read(folder, "rain_australia")
-    losses = {
-        "squared": squared(),
-        "log": log(),
-        "0-1": zero_one(),
-        "miss costs 9×": zero_one(1.0, 9.0),
-        "false alarm costs 5×": zero_one(5.0, 1.0),
-        "pinball 0.8": pinball(0.8),
+    losses = ANYWHERE | {
         "go / postpone / cancel": cost_matrix([[0, 10], [1, 4], [3, 1]], ["go", "postpone", "cancel"]),
     }
     return Stream("rain_australia", frame.drop(columns="t"), y, day, day + 1.0, losses)
@@ -72,13 +77,7 @@ def hotel(folder: Path) -> Stream:
     frame, y, day = _read(folder, "hotel_bookings")
     known = np.maximum(_days(frame["t_label"]), day)
     price = frame["adr"].to_numpy(float).clip(20.0, 400.0) / 100.0
-    losses = {
-        "squared": squared(),
-        "log": log(),
-        "0-1": zero_one(),
-        "miss costs 9×": zero_one(1.0, 9.0),
-        "false alarm costs 5×": zero_one(5.0, 1.0),
-        "pinball 0.8": pinball(0.8),
+    losses = ANYWHERE | {
         "keep / remind / resell": cost_matrix([[0.0, 4.0], [0.5, 2.0], [6.0, 0.0]], ["keep", "remind", "resell"]),
         "room's own price": newsvendor(under=price, over=1.0),
     }

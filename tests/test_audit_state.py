@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swapcal import Audit
 from swapcal.archive import ArchiveError
 from swapcal.audit.file import FILE
-from tests.test_state_lies import WILD, craft, cut, leaves, parts, put
+from tests.test_state_lies import craft, cut, parts, put, spoilt
 
 ROWS = 400
 
@@ -214,18 +214,7 @@ def test_the_untouched_audit_loads(saved: Any, tmp_path: Path) -> None:
 @settings(max_examples=40)
 @given(data=st.data())
 def test_parts_replaced_at_random_never_do_harm(saved: Any, tmp_path_factory: Any, data: Any) -> None:
-    arrays, told = copy.deepcopy(saved)
-    if data.draw(st.booleans()):
-        *steps, last = data.draw(st.sampled_from([path for path in leaves(told) if path]))
-        place = told
-        for step in steps:
-            place = place[step]
-        place[last] = data.draw(WILD)
-    else:
-        flat = arrays[data.draw(st.sampled_from(sorted(name for name in arrays if arrays[name].size)))].reshape(-1)
-        value = data.draw(st.floats() if flat.dtype.kind == "f" else st.integers(-3, 99) | st.just(2**62))
-        with np.errstate(over="ignore"):
-            flat[data.draw(st.integers(0, flat.size - 1))] = np.array(value).astype(flat.dtype)
+    arrays, told = spoilt(data, *saved)
     path = craft(tmp_path_factory.getbasetemp() / "wild audit", FILE, arrays, told)
     try:
         audit = Audit.load(path)

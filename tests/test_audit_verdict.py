@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.constancy import stretches
+from swapcal.audit.cautions import stretches
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels.logloss import FLOOR, log_losses
 from swapcal.report import render

@@ -5,7 +5,8 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit import words
-from swapcal.audit.findings import _true_terms, plain
+from swapcal.audit.findings import plain
+from swapcal.audit.witnesses import _true_terms
 from swapcal.report import render
 
 ROWS = 20_000

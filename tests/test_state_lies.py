@@ -177,12 +177,9 @@ WILD = st.sampled_from(
 )
 
 
-@settings(max_examples=100)
-@given(data=st.data())
-def test_settings_and_arrays_replaced_at_random_never_do_harm(
-    saved_live: Any, tmp_path_factory: Any, data: Any
-) -> None:
-    arrays, told = copy.deepcopy(saved_live)
+def spoilt(data: Any, arrays: Any, told: Any) -> tuple[Any, Any]:
+    """Copy a state with one setting or one number replaced at random."""
+    arrays, told = copy.deepcopy((arrays, told))
     if data.draw(st.booleans()):
         *steps, last = data.draw(st.sampled_from([path for path in leaves(told) if path]))
         place = told
@@ -194,6 +191,15 @@ def test_settings_and_arrays_replaced_at_random_never_do_harm(
         value = data.draw(st.floats() if flat.dtype.kind == "f" else st.integers(-3, 99) | st.just(2**62))
         with np.errstate(over="ignore"):
             flat[data.draw(st.integers(0, flat.size - 1))] = np.array(value).astype(flat.dtype)
+    return arrays, told
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_settings_and_arrays_replaced_at_random_never_do_harm(
+    saved_live: Any, tmp_path_factory: Any, data: Any
+) -> None:
+    arrays, told = spoilt(data, *saved_live)
     path = craft(tmp_path_factory.getbasetemp() / "wild", live_file.FILE, arrays, told)
     try:
         live = Live.load(path)

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
 
@@ -13,7 +15,6 @@ from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
-from swapcal.audit.finding import Finding
 from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.levels import Levels
@@ -22,7 +23,7 @@ from swapcal.audit.null import Noise
 from swapcal.audit.quantities import Against
 from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
-from swapcal.audit.verdict import ALPHA, TOLERANCE, Verdict, checked_tolerance
+from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
@@ -121,22 +122,10 @@ class Audit:
         """
         table = Table(features if is_table(features) else _matrix(features, names))
         encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
-        merged = {name: table.raw(name) for name in encoder.categorical()}
-        merged.update(_columns(groups))
-        batch = Batch.check(
-            p,
-            y,
-            encoder.encode(table),
-            groups=merged,
-            weights=weights,
-            low=low,
-            high=high,
-            weight=weight,
-            time=time,
-            marks=encoder.marks(table),
-        )
-        reader = Reader("p", "y", tuple(table.columns), tuple(_columns(groups)), encoder=encoder)
-        sums = Sums.of(batch, tuple(encoder.coordinates), Levels.declare(levels), reader)
+        given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
+        batch = _encoded(encoder, table, {**given, "time": time})
+        reader = Reader("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
+        sums = Sums.of(_grouped(batch, encoder, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     @classmethod
@@ -200,13 +189,10 @@ class Audit:
         self._evidence = None
 
     def _from_columns(self, columns: dict[str, Any]) -> Batch:
-        if "features" in columns:
-            table = Table(columns.pop("features"))
-            columns |= {"X": self.encoder.encode(table), "marks": self.encoder.marks(table)}
-            merged = {name: table.raw(name) for name in self.encoder.categorical()}
-            merged.update(_columns(columns.get("groups")))
-            columns["groups"] = merged
-        return Batch.check(**columns)
+        if "features" not in columns:
+            return Batch.check(**columns)
+        table = Table(columns.pop("features"))
+        return _grouped(_encoded(self.encoder, table, columns), self.encoder, table)
 
     def __add__(self, other: "Audit") -> Self:
         """Return the audit of both sets of rows together."""
@@ -216,7 +202,7 @@ class Audit:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        return type(self).__new__(type(self))._hold(self.sums.copy(), self.title, self.seed)
+        return type(self).__new__(type(self))._hold(deepcopy(self.sums), self.title, self.seed)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the whole audit to one file, atomically; what is loaded adds up and reports as this one does.
@@ -529,16 +515,14 @@ def _matrix(features: Any, names: Sequence[str] | None) -> dict[str, Any]:
     return dict(zip(found, array.T, strict=True))
 
 
-def _columns(groups: Any) -> dict[str, Any]:
-    """Group columns by name, whatever form they came in."""
-    if groups is None:
-        return {}
-    if isinstance(groups, Mapping):
-        return dict(groups)
-    if is_table(groups):
-        table = Table(groups)
-        return {name: table.raw(name) for name in table.columns}
-    return {"group": groups}
+def _encoded(encoder: Encoder, table: Table, columns: dict[str, Any]) -> Batch:
+    return Batch.check(**columns, X=encoder.encode(table), marks=encoder.marks(table))
+
+
+def _grouped(batch: Batch, encoder: Encoder, table: Table) -> Batch:
+    """Categorical features are groups as well."""
+    features = {name: table.categories(name) for name in encoder.categorical()}
+    return replace(batch, groups={**features, **batch.groups})
 
 
 def _written(text: str, path: str | PathLike[str] | None) -> str:

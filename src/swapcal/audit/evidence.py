@@ -6,17 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
+from swapcal.audit import measures
 from swapcal.audit.cautions import cautions
 from swapcal.audit.cells import dispersion
 from swapcal.audit.design import FixedDesign, observe
-from swapcal.audit.finding import Finding
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.quantities import QUANTITIES, Measure
 from swapcal.audit.scan_statistic import ScanStatistic
 from swapcal.audit.sizes import Null, Sizes, Window, gap_intervals
 from swapcal.audit.sums import Sums
-from swapcal.audit.verdict import ALPHA, Verdict, judged
+from swapcal.audit.verdict import ALPHA, Finding, Verdict, judged
+from swapcal.audit.witness import Witness
 from swapcal.kernels import tally as kernel
 
 DRAWS = 999
@@ -128,6 +129,19 @@ class Evidence:
     def group_table(self, tolerance: float) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
         return group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+
+    def whole(self, found: Finding) -> bool:
+        """Tell whether a finding spans all predictions."""
+        used = np.flatnonzero(self.sums.tally.n > 0)
+        return found.levels == (int(used[0]), int(used[-1]))
+
+    def span(self, found: Finding) -> list[int]:
+        """Return the levels of a finding that hold rows."""
+        return [i for i in range(found.levels[0], found.levels[1] + 1) if self.sums.tally.n[i] > 0]
+
+    def witness(self, quantity: str, q: int = 2, against: str = "linear") -> Witness:
+        """Return what attains "smcal", "mcal", "sreg" or "somni"."""
+        return measures.witness(self.sums.tally, self.sums.coordinates, quantity, q, against)
 
     @cached_property
     def scan(self) -> ScanStatistic:

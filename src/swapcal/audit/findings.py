@@ -5,39 +5,25 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from swapcal.audit import curves, measures, scores, words
 from swapcal.audit.evidence import Evidence
-from swapcal.audit.finding import Finding
 from swapcal.audit.groups import GroupRow
-from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import describe
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.sample import hash_names
-from swapcal.audit.verdict import ALPHA, Verdict
-from swapcal.audit.witness import Term, Witness
+from swapcal.audit.verdict import ALPHA, Finding, Verdict
+from swapcal.audit.witnesses import witnesses
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.logloss import FLOOR
 from swapcal.losses import Loss, decision_rows
-from swapcal.report.schema import (
-    SCHEMA_VERSION,
-    DecisionEntry,
-    Findings,
-    GroupEntry,
-    Headline,
-    QuantityEntry,
-    WitnessEntry,
-)
+from swapcal.report.schema import SCHEMA_VERSION, DecisionEntry, Findings, GroupEntry, Headline, QuantityEntry
 from swapcal.version import __version__
 
 MOST_GROUPS = 100
-MOST_TERMS = 8
 DENSITY_BINS = 40
-LEAST_PART = 0.3
-"""Terms of a direction are named if they weigh at least this part of the heaviest."""
 DIGITS = 9
 """Decimals kept of the headline's figures: sums in another order must not change them."""
 
@@ -61,11 +47,7 @@ def assemble(
         "density": density(evidence),
         "groups": groups(evidence, tolerance),
         "groups_examined": len(evidence.design.group_names),
-        "witnesses": [
-            *(_group_witness(evidence, one) for one in worst),
-            *_pooled_group_witness(evidence),
-            *_direction_witnesses(evidence),
-        ],
+        "witnesses": witnesses(evidence, worst),
         "notes": notes(evidence),
     }
     if evidence.sums.timeline is not None:
@@ -97,7 +79,7 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Head
     return {
         "verdict": verdict.word,
         "sentence": words.headline(
-            verdict, first, first is not None and _whole(evidence, first), evidence.sums.n, evidence.sums.unit
+            verdict, first, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
         ),
         "detail": words.size(
             verdict, _elsewhere(evidence, first), _widest(evidence, verdict), scores.ece(evidence.sums)
@@ -264,22 +246,7 @@ def density(evidence: Evidence) -> Any:
 def groups(evidence: Evidence, tolerance: float) -> list[GroupEntry]:
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
     rows = sorted(evidence.group_table(tolerance), key=_doubt)
-    return [
-        {
-            "name": row.name,
-            "n": row.n,
-            "mean_p": row.mean_p,
-            "mean_y": row.mean_y,
-            "gap": row.gap,
-            "low": row.low,
-            "high": row.high,
-            "small": row.small,
-            "p_value": row.p_value,
-            "detectable": row.detectable,
-            "verdict": row.verdict,
-        }
-        for row in rows[:MOST_GROUPS]
-    ]
+    return [cast(GroupEntry, row._asdict()) for row in rows[:MOST_GROUPS]]
 
 
 def _doubt(row: GroupRow) -> tuple[float, float, str]:
@@ -322,129 +289,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _whole(evidence: Evidence, found: Finding) -> bool:
-    used = np.flatnonzero(evidence.sums.tally.n > 0)
-    return found.levels == (int(used[0]), int(used[-1]))
-
-
-def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
-    design, table = evidence.design, evidence.groups
-    entry: WitnessEntry = {
-        "quantity": "scan",
-        "levels": [] if _whole(evidence, found) else evidence.sums.tally.v[_span(evidence, found)].tolist(),
-        "direction": [{"name": found.name, "coefficient": 1.0, "unit": None}],
-        "gap": found.gap if found.is_group else None,
-        "n": found.n,
-        "share": None,
-        "resembles": [],
-        "sentence": words.finding(found, _whole(evidence, found), evidence.sums.unit),
-        "curve": [],
-        "group": found.name,
-        "p_value": found.p_value,
-        "gap_low": found.low,
-        "gap_high": found.high,
-        "interval": list(found.interval),
-        "axis": "predicted probability",
-    }
-    if found.name == "all rows":
-        entry["curve"] = curves.curve_within(evidence.sums.tally.table)
-    elif found.is_group:
-        place = design.group_names.index(found.name)
-        entry["curve"] = curves.curve_within(table[:, place])
-        entry["resembles"] = _group_likenesses(evidence, found.name)
-    else:
-        j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
-        rows = evidence.sums.kept(_span(evidence, found))
-        coordinate = evidence.sums.coordinates[j]
-        raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-        entry["curve"], entry["axis"] = curves.curve_along(raw, rows), found.name
-        if coordinate.unit is None and not words.is_indicator(found.name):
-            entry["curve"], entry["axis"] = curves.by_percentile(entry["curve"]), f"percentile of {found.name}"
-        entry["resembles"] = likenesses(rows.X[:, j], rows, design)
-    return entry
-
-
-def _group_likenesses(evidence: Evidence, name: str) -> Any:
-    column, category = next(
-        (column, category)
-        for column, found, _ in evidence.design.columns
-        for category in found
-        if f"{column} = {category}" == name
-    )
-    rows = evidence.sums.kept()
-    member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
-    alike = likenesses(member, rows, evidence.design, most=4)
-    return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
-
-
-def _direction_witnesses(evidence: Evidence) -> list[WitnessEntry]:
-    if len(evidence.sums.coordinates) == 1:
-        return []
-    found = [(name, _witness(evidence, name)) for name in ("smcal", "mcal", "sreg")]
-    return [
-        _direction_witness(evidence, witness, evidence.noise(name, 2).p_value)
-        for name, witness in found
-        if witness.value > 0
-    ]
-
-
-def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
-    """Return the one group that accuses all levels at once."""
-    if not evidence.sums.tally.groups:
-        return []
-    witness = _witness(evidence, "mcal", 2, "groups")
-    assert witness.names is not None
-    name = witness.names[0]
-    design, table = evidence.design, evidence.groups
-    sums = table[:, design.group_names.index(name)]
-    mass = float(sums[:, kernel.MASS].sum())
-    gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
-    return [
-        {
-            "quantity": witness.quantity,
-            "levels": [],
-            "direction": [{"name": name, "coefficient": 1.0, "unit": None}],
-            "gap": gap,
-            "n": mass,
-            "share": 1.0,
-            "resembles": _group_likenesses(evidence, name),
-            "sentence": words.hedged(
-                f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
-                f"{words.points(gap)} {words.more(gap)} often than predicted on average.",
-                evidence.noise("mcal", 2, "groups").p_value,
-            ),
-            "curve": curves.curve_within(sums),
-            "group": name,
-            "axis": "predicted probability",
-        }
-    ]
-
-
-def _direction_witness(evidence: Evidence, witness: Witness, p_value: float) -> WitnessEntry:
-    level = witness.worst
-    pooled = witness.quantity.startswith("MCal")
-    rows = evidence.sums.kept(None if pooled else [level])
-    assert witness.theta is not None
-    score = np.einsum("td,d->t", rows.X, witness.theta[level])
-    share = 1.0 if pooled or witness.value <= 0 else float(witness.contributions[level] / witness.value)
-    return {
-        "quantity": witness.quantity,
-        "levels": [] if pooled else [float(witness.v[level])],
-        "direction": [
-            {"name": term.name, "coefficient": term.coefficient, "unit": term.unit}
-            for term in witness.direction()[:MOST_TERMS]
-        ],
-        "gap": float(witness.gaps[level]),
-        "n": float(evidence.sums.n if pooled else witness.n[level]),
-        "share": share,
-        "resembles": likenesses(score, rows, evidence.design),
-        "sentence": words.hedged(
-            words.direction(witness, _true_terms(evidence, witness), pooled, evidence.sums.unit), p_value
-        ),
-        "curve": curves.curve_along(score, rows),
-    }
-
-
 def _elsewhere(evidence: Evidence, first: Finding | None) -> str:
     """Say where the largest sure error is, unless it is the first finding."""
     largest = evidence.largest()
@@ -461,34 +305,5 @@ def _widest(evidence: Evidence, verdict: Verdict) -> str:
 
 
 def _place(evidence: Evidence, found: Finding) -> str:
-    place, rows = words.where(found, _whole(evidence, found)), f"({found.n:,.0f} {evidence.sums.unit})"
+    place, rows = words.where(found, evidence.whole(found)), f"({found.n:,.0f} {evidence.sums.unit})"
     return f"{place} {rows}" if found.is_group else f"along {found.name}, {place} {rows}"
-
-
-def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:
-    """Terms that carry the direction and whose sign can be said alone.
-
-    For a number the sign must hold of the error's trend along it at the level: a coefficient also reflects how far the
-    level's rows lie from the feature's mean, and where that gives the sign, "higher" would mislead.
-    """
-    level = witness.worst
-    if witness.theta is None:
-        return witness.direction()
-    names = [c.name for c in evidence.sums.coordinates]
-    weight = dict(zip(names, np.abs(witness.theta[level]), strict=True))
-    heavy = [t for t in witness.direction() if weight[t.name] >= LEAST_PART * max(weight.values())]
-    if witness.form == "regret":
-        return heavy
-    g, G = evidence.sums.tally.g[level], evidence.sums.tally.G[level]
-    trend = dict(zip(names, g - G[0] / max(G[0, 0], 1e-300) * g[0], strict=True))
-    sign = witness.orientation(level)
-    marks = {name for name in names if words.is_indicator(name) or name == words.CONSTANT}
-    return [t for t in heavy if t.name in marks or sign * t.coefficient * trend[t.name] > 0]
-
-
-def _span(evidence: Evidence, found: Finding) -> list[int]:
-    return [i for i in range(found.levels[0], found.levels[1] + 1) if evidence.sums.tally.n[i] > 0]
-
-
-def _witness(evidence: Evidence, quantity: str, q: int = 2, against: str = "linear") -> Witness:
-    return measures.witness(evidence.sums.tally, evidence.sums.coordinates, quantity, q, against)

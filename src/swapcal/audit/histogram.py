@@ -32,12 +32,6 @@ class Histogram:
         self.log_loss += other.log_loss
         self.impossible += other.impossible
 
-    def copy(self) -> "Histogram":
-        """Return an independent copy."""
-        twin = Histogram()
-        twin.bins, twin.log_loss, twin.impossible = self.bins.copy(), self.log_loss, self.impossible
-        return twin
-
     def auc(self) -> tuple[float | None, float]:
         """Return the area under the ROC curve and how far ties within a bin can have moved it."""
         mass, _, ones = self.bins.T

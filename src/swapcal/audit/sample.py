@@ -31,16 +31,8 @@ class KeptRows(NamedTuple):
 
     def take(self, index: NDArray[np.intp]) -> "KeptRows":
         """Return some of the rows."""
-        labels = {name: values[index] for name, values in self.labels.items()}
-        return KeptRows(
-            self.hashes[index],
-            self.copies[index],
-            self.p[index],
-            self.y[index],
-            self.weights[index],
-            self.X[index],
-            labels,
-        )
+        labels = {name: found[index] for name, found in self.labels.items()}
+        return KeptRows._make([*(part[index] for part in self[:-1]), labels])
 
 
 class Sample:
@@ -72,17 +64,6 @@ class Sample:
         self.complete = self.complete and other.complete
         if other.rows is not None:
             self._keep(other.rows)
-
-    def copy(self) -> "Sample":
-        """Return an independent copy (rows are never changed in place)."""
-        twin = Sample(1)
-        twin.capacity, twin.rows, twin.complete, twin.sums = (
-            self.capacity,
-            self.rows,
-            self.complete,
-            self.sums,
-        )
-        return twin
 
     @property
     def digest(self) -> str:

@@ -1,7 +1,8 @@
 """Sums: everything an audit keeps of its rows, additive."""
 
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class Sums:
 
     def __add__(self, other: "Sums") -> "Sums":
         self._check_addable(other)
-        whole = self.copy()
+        whole = deepcopy(self)
         whole.tally += other.tally
         whole.sample.merge(other.sample)
         whole.histogram.merge(other.histogram)
@@ -122,12 +123,6 @@ class Sums:
         if self.timeline is not None and other.timeline is not None and self.timeline.dated != other.timeline.dated:
             given, expected = _times(other.timeline.dated), _times(self.timeline.dated)
             raise ValueError(f"time: given {given}, expected {expected} like the audit it is added to")
-
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        parts = (self.tally, self.issued, self.sample, self.histogram, self.timeline)
-        copies: list[Any] = [None if part is None else part.copy() for part in parts]
-        return type(self)(self.coordinates, self.reader, *copies)
 
     @property
     def n(self) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from typing import Self
 
 import numpy as np
@@ -100,7 +101,7 @@ class Tally:
     def __iadd__(self, other: "Tally") -> Self:
         levels = self.levels.join(other.levels.values)
         self.refine(levels)
-        theirs = other.copy()
+        theirs = deepcopy(other)
         theirs.refine(levels)
         self.table += theirs.table
         self.g += theirs.g
@@ -111,16 +112,6 @@ class Tally:
             codes = mine.codes(group.names)
             mine.table[:, codes] += group.table
         return self
-
-    def copy(self) -> "Tally":
-        """Return an independent copy."""
-        twin = Tally(self.levels, self.g.shape[1])
-        for name in ("table", "g", "lower_G", "lower_H"):
-            setattr(twin, name, getattr(self, name).copy())
-        for name, group in self.groups.items():
-            twin.groups[name] = Groups(len(self.levels))
-            twin.groups[name].names, twin.groups[name].table = list(group.names), group.table.copy()
-        return twin
 
     @property
     def n(self) -> Array:

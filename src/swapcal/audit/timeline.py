@@ -1,5 +1,6 @@
 """Timeline: residuals over time, in bins that double as time goes on."""
 
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -87,7 +88,7 @@ class Timeline:
         if other.span is None:
             return
         self._cover(other.span)
-        theirs = other.copy()
+        theirs = deepcopy(other)
         assert self.span is not None
         theirs._cover(self.span)
         self.table = self.table + theirs.table
@@ -95,17 +96,9 @@ class Timeline:
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         self.dated = self.dated or other.dated
 
-    def copy(self) -> "Timeline":
-        """Return an independent copy."""
-        twin = Timeline()
-        twin.span, twin.table, twin.dated = self.span, self.table.copy(), self.dated
-        twin.first, twin.last = self.first.copy(), self.last.copy()
-        twin.low, twin.high = self.low, self.high
-        return twin
-
     def drawn(self) -> "Timeline":
         """Return the same in bins few enough to draw."""
-        twin = self.copy()
+        twin = deepcopy(self)
         if self.span is not None:
             twin._spread(self.span.fitted(MOST_BINS))
         return twin

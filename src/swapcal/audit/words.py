@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from swapcal.audit.finding import Finding
-from swapcal.audit.verdict import ALPHA, Verdict
+from swapcal.audit.verdict import ALPHA, Finding, Verdict
 from swapcal.audit.witness import Term, Witness
 
 CONSTANT = "constant"

@@ -43,7 +43,8 @@ def demo(
 
 def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     console.print("Will this flight be 15 minutes late, cancelled or diverted? Every departure from New York in 2013.")
-    table = _loaded(console)
+    with console.status("reading flights and weather"):
+        table = flights()
     table = table.slice(0, rows) if rows else table
     y = table["y"].to_numpy().astype(np.float64)
     with console.status("compiling, the first time only"):
@@ -68,11 +69,6 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
         highlight=False,
     )
     run.kept = f"{out} is written"
-
-
-def _loaded(console: Console) -> Any:
-    with console.status("reading flights and weather"):
-        return flights()
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:

@@ -33,7 +33,7 @@ def log() -> Loss:
     >>> log()([0.5, 1.0], [1, 0])
     array([0.69314718,        inf])
     """
-    return Loss("log", _log_cost, response=lambda p: p, slope=_log_slope, curvature=_log_curvature)
+    return Loss("log", _log_cost, response=lambda p: p, slope=_log_slope, curvature=lambda a, y: _log_slope(a, y) ** 2)
 
 
 def absolute() -> Loss:
@@ -86,7 +86,7 @@ def huber(delta: ArrayLike = 0.5) -> Loss:
     >>> huber(0.2).best_response([0.2, 0.5, 0.9]).round(4)
     array([0.05  , 0.8   , 0.9778])
     """
-    width = _positive(delta, "huber delta")
+    width = _parameter(delta, lambda c: c > 0.0, "huber delta", "a finite number above 0")
     return Loss(
         _named("huber", width),
         _huber_cost,
@@ -177,10 +177,6 @@ def _log_slope(a: Array, y: int) -> Array:
         return -1.0 / a if y else 1.0 / (1.0 - a)
 
 
-def _log_curvature(a: Array, y: int) -> Array:
-    return _log_slope(a, y) ** 2
-
-
 def _huber_cost(a: Array, y: int, delta: Parameter) -> Array:
     error = np.abs(a - y)
     return np.where(error <= delta, 0.5 * error**2, delta * (error - 0.5 * delta))
@@ -228,10 +224,6 @@ def _parameter(value: ArrayLike, valid: Any, what: str, expected: str) -> Any:
 
 def _cost(value: ArrayLike, what: str) -> Any:
     return _parameter(value, lambda c: c >= 0.0, f"cost {what}", "a finite number, at least 0")
-
-
-def _positive(value: ArrayLike, what: str) -> Any:
-    return _parameter(value, lambda c: c > 0.0, what, "a finite number above 0")
 
 
 def _fraction(value: ArrayLike, what: str) -> Any:

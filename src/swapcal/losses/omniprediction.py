@@ -133,8 +133,5 @@ def _alternate(book: list[Loss], paid: Array, rows: LevelRows, choice: int) -> t
 
 def _comparator_costs(book: list[Loss], rows: LevelRows, theta: Array) -> Array:
     s = np.clip(rows.X @ theta, -1.0, 1.0)
-    return np.array([rows.weight @ _costs(loss, rows.y, action_at(loss, s)) for loss in book])
-
-
-def _costs(loss: Loss, y: Array, a: Array) -> Array:
-    return mix(y, loss.at(a, 0), loss.at(a, 1))
+    acted = ((loss, action_at(loss, s)) for loss in book)
+    return np.array([rows.weight @ mix(rows.y, loss.at(a, 0), loss.at(a, 1)) for loss, a in acted])

@@ -1,6 +1,6 @@
 """What acting on forecasts costs under several losses, in the form reports print."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import TypedDict
 
@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike
 
 from swapcal.losses.loss import Loss
 from swapcal.losses.regret import Regret, regret
-
-Progress = Callable[[int, int], None]
 
 
 class DecisionRow(TypedDict):
@@ -30,12 +28,7 @@ class DecisionRow(TypedDict):
 
 
 def decision_rows(
-    losses: Sequence[Loss],
-    p: ArrayLike,
-    y: ArrayLike,
-    X: ArrayLike,
-    weight: ArrayLike | None = None,
-    progress: Progress | None = None,
+    losses: Sequence[Loss], p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None
 ) -> list[DecisionRow]:
     """Cost, swap regret against F_res^aff and certificate of acting on forecasts `p`, loss by loss.
 
@@ -47,12 +40,7 @@ def decision_rows(
     >>> row["cost"], round(row["regret"], 3), row["alternative"]
     (0.5, 0.4, 'an affine rule per level; it gains most at level 0.5')
     """
-    rows = []
-    for done, loss in enumerate(losses, start=1):
-        rows.append(_row(regret(loss, p, y, X, weight)))
-        if progress is not None:
-            progress(done, len(losses))
-    return rows
+    return [_row(regret(loss, p, y, X, weight)) for loss in losses]
 
 
 def _row(found: Regret) -> DecisionRow:

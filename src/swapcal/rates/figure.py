@@ -41,17 +41,16 @@ def figure(panels: list[Panel], columns: int, x_label: str) -> str:
     legend = _legend(panels)
     width = LEFT + columns * (WIDTH + GAP_X)
     height = TOP + rows * (HEIGHT + GAP_Y) + 22 * ceil(len(legend) / 3) + FOOT
-    body = [_panel(panel, *_corner(k, columns), x_label) for k, panel in enumerate(panels)]
+    body = [
+        _panel(panel, LEFT + (k % columns) * (WIDTH + GAP_X), TOP + (k // columns) * (HEIGHT + GAP_Y), x_label)
+        for k, panel in enumerate(panels)
+    ]
     body += [_legend_entry(line, k, TOP + rows * (HEIGHT + GAP_Y) + 10, width / 3) for k, line in enumerate(legend)]
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="system-ui, sans-serif" font-size="12">'
     )
     return head + f'<rect width="{width}" height="{height}" fill="#ffffff"/>' + "".join(body) + "</svg>\n"
-
-
-def _corner(k: int, columns: int) -> tuple[int, int]:
-    return LEFT + (k % columns) * (WIDTH + GAP_X), TOP + (k // columns) * (HEIGHT + GAP_Y)
 
 
 def _legend(panels: list[Panel]) -> list[Line]:

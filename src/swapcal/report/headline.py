@@ -28,14 +28,13 @@ def headline(findings: Findings) -> Html:
         prose(badge(answer["verdict"]), style="kicker"),
         prose(clip(answer["sentence"], SENTENCE_LENGTH), style="sentence"),
         prose(clip(detail, SENTENCE_LENGTH), style="detail") if detail else "",
-        *(_warning(text) for text in (answer.get("warnings") or [])[:MOST_WARNINGS]),
+        *(
+            prose(tag("strong", "Warning: "), clip(text, SENTENCE_LENGTH), style="warning")
+            for text in (answer.get("warnings") or [])[:MOST_WARNINGS]
+        ),
         strip(answer),
     ]
     return tag("div", *parts, class_="headline")
-
-
-def _warning(text: str) -> Html:
-    return prose(tag("strong", "Warning: "), clip(text, SENTENCE_LENGTH), style="warning")
 
 
 def strip(answer: Headline) -> Html:
@@ -46,7 +45,8 @@ def strip(answer: Headline) -> Html:
     plot = Plot(Scale(0.0, 1.08 * max(high, 2.0 * tolerance, 1e-6)), Scale(0.0, 1.0))
     style = "beyond" if answer["verdict"] == "miscalibrated" else "observed"
     edge = plot.across(min(low, high))
-    bar = tag("rect", x=edge, width=_width(plot, low, high), y="36%", height="28%", class_=f"worst {style}")
+    width = f"{max(0.3, 100 * (plot.x.at(high) - plot.x.at(low))):.2f}%"
+    bar = tag("rect", x=edge, width=width, y="36%", height="28%", class_=f"worst {style}")
     shapes = [
         plot.segment(0.0, 0.5, plot.x.high, 0.5, "axis"),
         plot.segment(0.0, 0.3, 0.0, 0.7, "limit"),
@@ -67,10 +67,6 @@ def strip(answer: Headline) -> Html:
 
 def _places(size: float) -> int:
     return max(1, decimals([size]))
-
-
-def _width(plot: Plot, low: float, high: float) -> str:
-    return f"{max(0.3, 100 * (plot.x.at(high) - plot.x.at(low))):.2f}%"
 
 
 def key_figures(findings: Findings) -> Html:

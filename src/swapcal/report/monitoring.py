@@ -31,7 +31,8 @@ READING = (
 
 def render_monitoring(summary: Mapping[str, Any]) -> str:
     """Render the summary of a monitor (see `swapcal.Monitor.summary`) as one self-contained HTML page."""
-    body = [_top(summary), _headline(summary), _alarms(summary), _pictures(summary), _sizes(summary)]
+    headline = tag("div", prose(clip(summary["sentence"], 800), style="sentence"), class_="headline")
+    body = [_top(summary), headline, _alarms(summary), _pictures(summary), _sizes(summary)]
     body += [section("reading", "How to read", sentences(READING)), _settings(summary)]
     main = tag("main", *(part for part in body if part))
     return "<!doctype html>\n" + tag("html", _head(summary), tag("body", main), lang="en") + "\n"
@@ -54,10 +55,6 @@ def _top(summary: Mapping[str, Any]) -> Html:
     dateline = prose(*(tag("span", part) for part in parts if part), style="dateline")
     heading = tag("h1", given(str(summary["title"]), 200))
     return tag("header", prose("Calibration monitor", style="eyebrow"), heading, dateline)
-
-
-def _headline(summary: Mapping[str, Any]) -> Html:
-    return tag("div", prose(clip(summary["sentence"], 800), style="sentence"), class_="headline")
 
 
 def _alarms(summary: Mapping[str, Any]) -> Html:

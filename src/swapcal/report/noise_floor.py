@@ -121,21 +121,15 @@ def _row(index: int, quantity: QuantityEntry, scale: Scale) -> Html:
     if mean is not None:
         at = _across(scale, _log(mean))
         shapes.append(tag("line", x1=at, x2=at, y1=y - 6, y2=y + 6, class_="floor"))
-    shapes += [_promise(_across(scale, _log(m)), y) for m in _promises(quantity)]
+    promise = tag("path", d="M-3-7H3M0-7V7M-3 7H3", class_="promise")
+    for promised in all_finite(ratio(bound, high) for bound in (quantity["certificate"], quantity["bound"])):
+        shapes.append(tag("svg", promise, x=_across(scale, _log(promised)), y=y))
     shapes.append(_mark(_across(scale, _log(value)), y, value > 1))
     return join(shapes)
 
 
 def _name(quantity: QuantityEntry) -> Html:
     return drawn_symbol(clip(f"{quantity['name']} · {quantity['against']}", 44))
-
-
-def _promises(quantity: QuantityEntry) -> list[float]:
-    return all_finite(ratio(x, quantity["null_high"]) for x in (quantity["certificate"], quantity["bound"]))
-
-
-def _promise(x: str, y: float) -> Html:
-    return tag("svg", tag("path", d="M-3-7H3M0-7V7M-3 7H3", class_="promise"), x=x, y=y)
 
 
 def _mark(x: str, y: float, beyond: bool) -> Html:

@@ -79,7 +79,7 @@ def _facts(witness: WitnessEntry, known: set[str], amount: str) -> Html:
     if finite(witness["share"]) is not None:
         pairs.append(("Share of the error", percent(witness["share"], 0)))
     if witness["resembles"]:
-        pairs.append(("Resembles", _resemblances(witness["resembles"])))
+        pairs.append(("Resembles", join(map(_resemblance, witness["resembles"][:MOST_RESEMBLANCES]))))
     return facts(pairs, "compact")
 
 
@@ -105,10 +105,6 @@ def _levels(levels: Sequence[float]) -> str:
     return f"{len(levels)} levels from {percent(min(levels), places)} to {percent(max(levels), places)}"
 
 
-def _resemblances(resembles: Sequence[Resemblance]) -> Html:
-    return join(map(_resemblance, resembles[:MOST_RESEMBLANCES]))
-
-
 def _resemblance(resemblance: Resemblance) -> Html:
     note = tag("span", f" (correlation {figure(resemblance['correlation'], 2)})", class_="note")
     return tag("span", given(resemblance["group"], 60), note, class_="line")
@@ -128,11 +124,8 @@ def _direction(direction: Sequence[Coefficient]) -> Html:
 def _coefficient(coefficient: Coefficient, largest: float) -> list[str]:
     value, unit = coefficient["coefficient"], coefficient["unit"]
     note = tag("span", f" {clip(unit, 40)}", class_="note") if unit else ""
-    return [join([given(coefficient["name"], 60), note]), _bar(value / largest), _signed(value)]
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + figure(value, 2)
+    signed = ("+" if value > 0 else "") + figure(value, 2)
+    return [join([given(coefficient["name"], 60), note]), _bar(value / largest), signed]
 
 
 def _bar(share: float) -> Html:

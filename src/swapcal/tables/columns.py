@@ -142,9 +142,9 @@ def categories_of(name: str, column: Raw) -> Categories:
     if dtype == nw.String and column.implementation.is_polars():
         return _looked_up(column)
     if dtype == nw.String and column.implementation.is_pandas():
-        with suppress(UnicodeEncodeError):  # a lone surrogate, whose row is named below
+        with suppress(UnicodeEncodeError):  # of a lone surrogate, whose row is named below
             codes, distinct = column.to_native().factorize()
-            if all(isinstance(text, str) for text in distinct):  # narwhals has looked at some rows only
+            if all(isinstance(text, str) and has_bytes(text) for text in distinct):  # narwhals saw some rows only
                 return Categories(np.where(codes < 0, len(distinct), codes).astype(np.int32), [*distinct, None])
     return factorise(name, column.to_list())
 

@@ -43,7 +43,8 @@ class Delimited:
     def __init__(self, opened: Opened, dialect: Dialect, again: Callable[[], Opened] | None) -> None:
         self._opened, self._dialect, self._again = opened, dialect, again
         text = opened.head.decode(errors="ignore")
-        self.delimiter = dialect.delimiter or detected(text, "\t" if _is_tsv(opened.name) else ",")
+        tabbed = opened.name.removesuffix(".gz").endswith((".tsv", ".tab"))
+        self.delimiter = dialect.delimiter or detected(text, "\t" if tabbed else ",")
         if self.delimiter == dialect.decimal:
             raise InputError(f"--decimal: given {dialect.decimal!r}, but {opened.name} is separated by it too")
         self.columns = next(_records(text, self.delimiter), [])
@@ -216,7 +217,3 @@ def _widened(kind: Any) -> Any:
     if pa.types.is_date(kind):
         return pa.timestamp("us")
     return pa.string() if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
-
-
-def _is_tsv(name: str) -> bool:
-    return name.removesuffix(".gz").endswith((".tsv", ".tab"))

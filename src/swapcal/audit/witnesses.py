@@ -1,0 +1,161 @@
+"""Witnesses: where the errors sit, as the report shows them."""
+
+from typing import Any, cast
+
+import numpy as np
+
+from swapcal.audit import curves, words
+from swapcal.audit.evidence import Evidence
+from swapcal.audit.likeness import likenesses
+from swapcal.audit.sample import hash_names
+from swapcal.audit.verdict import Finding
+from swapcal.audit.witness import Term, Witness
+from swapcal.kernels import tally as kernel
+from swapcal.report.schema import Coefficient, WitnessEntry
+
+MOST_TERMS = 8
+LEAST_PART = 0.3
+"""Terms of a direction are named if they weigh at least this part of the heaviest."""
+
+
+def witnesses(evidence: Evidence, worst: list[Finding]) -> list[WitnessEntry]:
+    """Return the worst cells of the scan, the group and the directions that accuse most."""
+    return [
+        *(_group_witness(evidence, one) for one in worst),
+        *_pooled_group_witness(evidence),
+        *_direction_witnesses(evidence),
+    ]
+
+
+def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
+    design = evidence.design
+    entry: WitnessEntry = {
+        "quantity": "scan",
+        "levels": [] if evidence.whole(found) else evidence.sums.tally.v[evidence.span(found)].tolist(),
+        "direction": [{"name": found.name, "coefficient": 1.0, "unit": None}],
+        "gap": found.gap if found.is_group else None,
+        "n": found.n,
+        "share": None,
+        "resembles": [],
+        "sentence": words.finding(found, evidence.whole(found), evidence.sums.unit),
+        "curve": [],
+        "group": found.name,
+        "p_value": found.p_value,
+        "gap_low": found.low,
+        "gap_high": found.high,
+        "interval": list(found.interval),
+        "axis": "predicted probability",
+    }
+    if found.name == "all rows":
+        entry["curve"] = curves.curve_within(evidence.sums.tally.table)
+    elif found.is_group:
+        entry["curve"] = curves.curve_within(evidence.groups[:, design.group_names.index(found.name)])
+        entry["resembles"] = _group_likenesses(evidence, found.name)
+    else:
+        j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
+        rows = evidence.sums.kept(evidence.span(found))
+        coordinate = evidence.sums.coordinates[j]
+        raw = rows.X[:, j] / coordinate.factor + coordinate.centre
+        entry["curve"], entry["axis"] = curves.curve_along(raw, rows), found.name
+        if coordinate.unit is None and not words.is_indicator(found.name):
+            entry["curve"], entry["axis"] = curves.by_percentile(entry["curve"]), f"percentile of {found.name}"
+        entry["resembles"] = likenesses(rows.X[:, j], rows, design)
+    return entry
+
+
+def _group_likenesses(evidence: Evidence, name: str) -> Any:
+    column, category = next(
+        (column, category)
+        for column, found, _ in evidence.design.columns
+        for category in found
+        if f"{column} = {category}" == name
+    )
+    rows = evidence.sums.kept()
+    member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
+    alike = likenesses(member, rows, evidence.design, most=4)
+    return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
+
+
+def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
+    """Return the one group that accuses all levels at once."""
+    if not evidence.sums.tally.groups:
+        return []
+    witness = evidence.witness("mcal", 2, "groups")
+    assert witness.names is not None
+    name = witness.names[0]
+    sums = evidence.groups[:, evidence.design.group_names.index(name)]
+    mass = float(sums[:, kernel.MASS].sum())
+    gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
+    return [
+        {
+            "quantity": witness.quantity,
+            "levels": [],
+            "direction": [{"name": name, "coefficient": 1.0, "unit": None}],
+            "gap": gap,
+            "n": mass,
+            "share": 1.0,
+            "resembles": _group_likenesses(evidence, name),
+            "sentence": words.hedged(
+                f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
+                f"{words.points(gap)} {words.more(gap)} often than predicted on average.",
+                evidence.noise("mcal", 2, "groups").p_value,
+            ),
+            "curve": curves.curve_within(sums),
+            "group": name,
+            "axis": "predicted probability",
+        }
+    ]
+
+
+def _direction_witnesses(evidence: Evidence) -> list[WitnessEntry]:
+    if len(evidence.sums.coordinates) == 1:
+        return []
+    found = [(name, evidence.witness(name)) for name in ("smcal", "mcal", "sreg")]
+    return [
+        _direction_witness(evidence, witness, evidence.noise(name, 2).p_value)
+        for name, witness in found
+        if witness.value > 0
+    ]
+
+
+def _direction_witness(evidence: Evidence, witness: Witness, p_value: float) -> WitnessEntry:
+    level = witness.worst
+    pooled = witness.quantity.startswith("MCal")
+    rows = evidence.sums.kept(None if pooled else [level])
+    assert witness.theta is not None
+    score = np.einsum("td,d->t", rows.X, witness.theta[level])
+    share = 1.0 if pooled or witness.value <= 0 else float(witness.contributions[level] / witness.value)
+    return {
+        "quantity": witness.quantity,
+        "levels": [] if pooled else [float(witness.v[level])],
+        "direction": [cast(Coefficient, term._asdict()) for term in witness.direction()[:MOST_TERMS]],
+        "gap": float(witness.gaps[level]),
+        "n": float(evidence.sums.n if pooled else witness.n[level]),
+        "share": share,
+        "resembles": likenesses(score, rows, evidence.design),
+        "sentence": words.hedged(
+            words.direction(witness, _true_terms(evidence, witness), pooled, evidence.sums.unit), p_value
+        ),
+        "curve": curves.curve_along(score, rows),
+    }
+
+
+def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:
+    """Terms that carry the direction and whose sign can be said alone.
+
+    For a number the sign must hold of the error's trend along it at the level: a coefficient also reflects how far the
+    level's rows lie from the feature's mean, and where that gives the sign, "higher" would mislead.
+    """
+    level = witness.worst
+    if witness.theta is None:
+        return witness.direction()
+    names = [c.name for c in evidence.sums.coordinates]
+    weight = dict(zip(names, np.abs(witness.theta[level]), strict=True))
+    heavy = [t for t in witness.direction() if weight[t.name] >= LEAST_PART * max(weight.values())]
+    if witness.form == "regret":
+        return heavy
+    g, G = evidence.sums.tally.g[level], evidence.sums.tally.G[level]
+    trend = dict(zip(names, g - G[0] / max(G[0, 0], 1e-300) * g[0], strict=True))
+    sign = witness.orientation(level)
+    marks = {name for name in names if words.is_indicator(name) or name == words.CONSTANT}
+    return [t for t in heavy if t.name in marks or sign * t.coefficient * trend[t.name] > 0]
