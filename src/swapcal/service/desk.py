@@ -1,5 +1,6 @@
 """`Desk`: one queue, one learning thread; every batch is on disk before anybody hears of it."""
 
+import math
 import queue
 import threading
 import time
@@ -27,6 +28,8 @@ TICK = 0.25
 """Seconds between looks at the clock when nothing comes."""
 PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
+LONGEST, SHARE, MANY = 0.005, 0.25, 4
+"""Seconds, share of a commit, and jobs of a batch from which on others are waited for."""
 KEPT = 2
 """Snapshots kept."""
 
@@ -95,6 +98,8 @@ class Desk:
         self._turn = threading.Lock()
         self._rows = 0
         self._closing = False
+        self._recent, self._commit = 0, 0.0
+        """jobs of the last batch, and what a commit takes"""
         self._working = False
         self._kept: dict[str, tuple[int, float]] = {}
         """number of the event of the last snapshot, and when the first event after it was seen"""
@@ -173,19 +178,30 @@ class Desk:
     def _take(self) -> tuple[list[Job], bool]:
         """Return what is on the queue, and whether it is the last."""
         batch: list[Job] = []
-        rows, last = 0, False
+        rows, last, wait = 0, False, TICK
+        until = math.inf
         with suppress(queue.Empty):
-            job = self._queue.get(timeout=TICK)
-            while job is not None:
+            while rows < BATCH:
+                job = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
+                if job is None:
+                    last = True
+                    break
+                if not batch:
+                    until = time.perf_counter() + self._patience()
                 batch.append(job)
                 rows += size(job)
-                if rows >= BATCH:
-                    break
-                job = self._queue.get_nowait()
-            last = job is None
+                wait = (until - time.perf_counter()) / 4
         with self._turn:
             self._rows -= rows
+        self._recent = len(batch)
         return batch, last
+
+    def _patience(self) -> float:
+        """Return how long to wait for others to join a batch: a share of what a commit takes, if many come at a time.
+
+        Those who were answered together come back together; else they would split into two halves that take turns.
+        """
+        return min(LONGEST, SHARE * self._commit) if self._recent >= MANY else 0.0
 
     def _serve(self, batch: Sequence[Job]) -> None:
         """Make forecasters, then write, then answer questions."""
@@ -293,6 +309,7 @@ class Desk:
         self.store.append(events)
         took = time.perf_counter() - began
         self.gauge.commits.add(took)
+        self._commit += (took - self._commit) / 8
         for event in events:
             self.gauge.events[event.kind] = self.gauge.events.get(event.kind, 0) + 1
         for name in dict.fromkeys(event.forecaster for event in events):
