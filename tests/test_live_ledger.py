@@ -354,3 +354,19 @@ def test_copies_have_their_own_lock(copied: Any) -> None:
     assert (live.status().labels, twin.status().labels) == (0, 1)
     forecaster = Forecaster(2)
     assert snapshot(copied(forecaster)) == snapshot(forecaster)
+
+
+def test_what_is_closed_leaves_nothing_behind() -> None:
+    for patience in (None, 8):
+        ledger = Ledger(patience=patience)
+        first = ledger.admit("first", 0.0, 1e9)
+        for k in range(20_000):
+            slot = ledger.admit(k, float(k), float(k))
+            for due in ledger.deliver(slot, 1.0, float(k)):
+                ledger.close(due)
+            ledger.reuse()
+        assert len(ledger._line) < 4000
+        assert len(ledger._awaited) <= 10
+        assert ledger.slots == 2
+        assert ledger.status().oldest_open == 20_001
+        assert ledger.opened == {"first": first}

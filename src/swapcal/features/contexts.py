@@ -300,7 +300,8 @@ class Contexts:
             at.first, at.budget, dims, x,
         )  # fmt: skip
         marks = row_marks(numbers, at.salts, symbols, at.absent)
-        return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]), marks)
+        scores = _probabilities(numbers[:, at.scores], at.kinds[at.scores]) if at.scores else np.zeros((n, 0))
+        return Encoded(x, dims, keys, values, scores, marks)
 
     def _open_budget(self) -> None:
         """Share the features' weight among the columns of the first record, products and waves."""
@@ -390,6 +391,8 @@ def _unseen(column: Column, index: int, codes: Integers, present: list[int]) -> 
 
 def _probabilities(numbers: Array, kinds: Integers) -> Array:
     logit = kinds == KINDS["logit"]
+    if not logit.any():
+        return np.ascontiguousarray(numbers)
     with np.errstate(over="ignore"):  # the exponential of a very unlikely score is infinite, and its probability 0
         return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
 

@@ -5,6 +5,7 @@ bit is another one on another machine.
 """
 
 import numpy as np
+from numba import config
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array, Keys
@@ -85,7 +86,10 @@ def row_marks(numbers: Array, salts: Keys, symbols: Keys, absent: Keys) -> Keys:
     True
     """
     marks = np.empty(len(numbers), np.uint64)
-    with np.errstate(over="ignore"):  # sums and products modulo 2^64 are meant; only uncompiled kernels would warn
+    if config.DISABLE_JIT:
+        with np.errstate(over="ignore"):  # sums and products modulo 2^64 are meant; compiled kernels do not warn
+            mark_rows(numbers.view(np.uint64), salts, symbols, absent, marks)
+    else:
         mark_rows(numbers.view(np.uint64), salts, symbols, absent, marks)
     return marks
 

@@ -7,47 +7,50 @@ from typing import Any
 import numpy as np
 
 from swapcal.archive.state import State
-from swapcal.arrays import Array, Integers
-from swapcal.kernels.state import T_MEAN, T_P, TICKET
+from swapcal.arrays import Integers
+from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows
-from swapcal.live.ledger import Ledger
+from swapcal.live.ledger import FREE, Ledger
+from swapcal.live.shelf import Shelf
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
-WINDOW = 4096  # events played at once: enough to amortise calls, few enough to stay in cache
+FIRST = np.zeros(1, np.int64)
+WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
 
 
 class Agenda:
     """Collects events, so that the learner can play many at once with the same result as one by one.
 
-    Rows of open forecasts lie in a table, in the ledger's slots.
+    Rows of open forecasts lie packed on a shelf, in the ledger's slots.
     """
 
     def __init__(self, learner: Learner, ledger: Ledger) -> None:
         self.learner = learner
         self.ledger = ledger
-        self.table = _blank(learner, 0, 0, 0)
+        self.shelf = Shelf(learner)
         self.records: dict[int, Mapping[str, Any]] = {}
         """of open forecasts, for outside models"""
         self.watcher: Callable[[Learned], None] | None = None
         self._order: list[int] = []
         self._labels: list[float] = []
-        self._fresh: dict[int, None] = {}
-        """slots of rows that are forecast in the events collected, in order"""
+        self._fresh: dict[int, int] = {}
+        """slots of rows that are forecast in the events collected, in order, and their numbers"""
+        self._late: dict[int, int] = {}
+        """the same of rows that were forecast before, and are learned"""
         self._batch: Rows | None = None
         self._first = 0
 
     def begin(self, batch: Rows) -> None:
         """Say which rows are to be opened next, from the first on."""
         self._batch, self._first = batch, 0
-        self._reserve(batch.x.shape[1], batch.keys.shape[1])
 
     def open(self, slot: int) -> None:
         """Forecast the batch's next row, and keep it in a slot."""
         self._order.append(slot)
         self._labels.append(math.nan)
-        self._fresh[slot] = None
+        self._fresh[slot] = len(self._fresh)
         if len(self._order) >= WINDOW or self.learner.models:
             self.flush()
 
@@ -60,6 +63,8 @@ class Agenda:
         y = self.ledger.close(slot)
         self._order.append(slot)
         self._labels.append(y)
+        if slot not in self._fresh:
+            self._late[slot] = len(self._late)
         if self.learner.models:
             self.flush()
             self._teach(slot, y)
@@ -75,90 +80,111 @@ class Agenda:
         """Let outside models learn, last: what one of them raises must not undo the rest."""
         record = self.records.pop(slot, None)
         if record is not None:
-            self.learner.teach(record, self.table.keys[slot], self.table.values[slot], y)
+            row = self.row(slot)
+            self.learner.teach(record, row.keys[0], row.values[0], y)
+
+    def row(self, slot: int) -> Rows:
+        """Return the row of an open forecast; it is valid until the next is asked for."""
+        return self.shelf.get(np.array([slot]))
 
     def flush(self) -> None:
         """Play the events collected."""
         if not self._order:
             return
-        slots, first = np.array([*self._fresh], np.int64), self._first
-        last = first + len(slots)
-        self._reserve(self.table.x.shape[1], self.table.keys.shape[1])
-        if self._batch is not None:
-            _copy(self._batch, slice(first, last), self.table, slots, (*KEPT, "scores", "draws"))
-        order, labels = np.array(self._order, np.int64), np.array(self._labels)
-        self.learner.play(self.table, order, labels)
-        if self._batch is not None:
-            _copy(self.table, slots, self._batch, slice(first, last), ("x", "judged", "ticket"))
-        self._first = last
-        self._order.clear()
-        self._labels.clear()
-        self._fresh.clear()
-        if self.watcher is not None:
-            self._tell(self.watcher, order, labels)
+        if len(self._order) == 1:
+            self._flush_one(self._order[0])
+        else:
+            self._flush_many()
+        for each in (self._order, self._labels, self._fresh, self._late):
+            each.clear()
         self.ledger.reuse()
 
-    def _tell(self, watcher: "Callable[[Learned], None]", order: Integers, labels: Array) -> None:
-        """Say what was learned while the rows are still in their slots."""
-        known = ~np.isnan(labels)
-        slots = order[known]
-        if slots.size:
-            ticket, ids = self.table.ticket[slots], [self.ledger.ids[slot] for slot in slots.tolist()]
-            watcher(Learned(ids, labels[known], ticket[:, T_P], ticket[:, T_MEAN], self.table.judged[slots]))
+    def _flush_one(self, slot: int) -> None:
+        """Do the same for one event, without what it takes to sort many."""
+        late = slot in self._late
+        rows = self.row(slot) if late else self._next_rows(1)
+        self._play(rows, FIRST)
+        if not late and self.ledger.issued[slot] != FREE:
+            self.shelf.put(rows, FIRST, np.array([slot]), self.ledger.slots)
+
+    def _play(self, rows: Rows, order: Integers) -> None:
+        """Forecast and learn, and tell who watches what was learned."""
+        labels = np.array(self._labels)
+        self.learner.play(rows, order, labels)
+        if self.watcher is None:
+            return
+        known = np.flatnonzero(~np.isnan(labels))
+        if known.size:
+            own, ids = order[known], [self.ledger.ids[self._order[k]] for k in known.tolist()]
+            self.watcher(Learned(ids, labels[known], rows.ticket[own, T_P], rows.ticket[own, T_MEAN], rows.judged[own]))
+
+    def _next_rows(self, n: int) -> Rows:
+        assert self._batch is not None, "rows are opened from a batch"
+        first, self._first = self._first, self._first + n
+        return self._batch.cut(first, self._first)
+
+    def _flush_many(self) -> None:
+        fresh, late = self._fresh, self._late
+        batch = self._next_rows(len(fresh)) if fresh else None
+        rows, n = self._rows_at_hand(batch), len(late)
+        order = [late[slot] if slot in late else n + fresh[slot] for slot in self._order]
+        self._play(rows, np.array(order))
+        if batch is not None:
+            if late:
+                _copy(rows.cut(n, len(rows)), batch, ("x", "judged", "ticket"))
+            self._keep(rows, n)
+
+    def _rows_at_hand(self, batch: Rows | None) -> Rows:
+        """Return the rows of the events collected: those from the shelf, then those of the batch."""
+        late = np.array([*self._late], np.int64)
+        if batch is None:
+            return self.shelf.get(late)
+        if not len(late):
+            return batch
+        rows = self.shelf.blank(len(late) + len(batch))
+        self.shelf.fill(rows, late)
+        _copy(batch, rows.cut(len(late), len(rows)), (*KEPT, "scores", "draws"))
+        return rows
+
+    def _keep(self, rows: Rows, late: int) -> None:
+        """Shelve the rows that were forecast and are still open."""
+        issued = self.ledger.issued
+        held = [(late + k, slot) for slot, k in self._fresh.items() if issued[slot] != FREE]
+        if held:
+            chosen, slots = np.array(held).T.copy()
+            self.shelf.put(rows, chosen, slots, self.ledger.slots)
 
     def finish(self) -> None:
         """Play the events collected; no rows of the batch are left."""
         self.flush()
         self._batch = None
 
-    def _reserve(self, dim: int, entries: int) -> None:
-        """Make room for so many coordinates and entries, and for all slots."""
-        old = self.table
-        dim, entries = max(dim, old.x.shape[1]), max(entries, old.keys.shape[1])
-        if self.ledger.slots <= len(old) and (dim, entries) == (old.x.shape[1], old.keys.shape[1]):
-            return
-        size = len(old) if self.ledger.slots <= len(old) else max(16, self.ledger.slots * 5 // 4)
-        self.table = _blank(self.learner, size, dim, entries)
-        _copy(old, slice(None), self.table, slice(0, len(old)), (*KEPT, "scores", "draws"))
-
     def to_state(self) -> State:
         """Return what is kept of open forecasts, in order of issue."""
-        order = self.ledger.in_order()
-        width = int(self.table.dims[order].max()) if order else 0
-        arrays = {SAVED.get(name, name): getattr(self.table, name)[order] for name in KEPT}
-        return State(arrays | {"x": arrays["x"][:, :width]}, {})
+        rows = self.shelf.blank(len(self.ledger.opened))
+        self.shelf.fill(rows, np.array(self.ledger.in_order(), np.int64))
+        width = int(rows.dims.max(initial=0))
+        arrays = {SAVED.get(name, name): getattr(rows, name) for name in KEPT}
+        return State(arrays | {"x": rows.x[:, :width].copy()}, {})
 
     def restore(self, state: State) -> None:
         """Take over what `to_state` returned, in the slots of a ledger that was restored alike."""
         found = {name: state.arrays[SAVED.get(name, name)] for name in KEPT}
         n = len(found["dims"])
-        self.table = _blank(self.learner, n, found["x"].shape[1], found["keys"].shape[1])
+        rows = self.shelf.blank(n)
         for name in KEPT:
-            getattr(self.table, name)[:] = found[name]
+            part = getattr(rows, name)
+            part[tuple(slice(size) for size in found[name].shape)] = found[name]
+        self.shelf.put(rows, np.arange(n), np.arange(n), n)
 
 
-def _blank(learner: Learner, n: int, dim: int, entries: int) -> Rows:
-    experts = learner.experts
-    return Rows(
-        x=np.zeros((n, dim)),
-        dims=np.zeros(n, np.int64),
-        keys=np.zeros((n, entries), np.uint64),
-        values=np.zeros((n, entries)),
-        scores=np.zeros((n, experts.scores)),
-        draws=np.zeros(n, np.uint64),
-        memory=np.zeros((n, experts.memory_width)),
-        judged=np.zeros((n, learner.opinions)),
-        ticket=np.zeros((n, TICKET)),
-    )
-
-
-def _copy(source: Rows, at: Any, target: Rows, to: Any, names: tuple[str, ...]) -> None:
+def _copy(source: Rows, target: Rows, names: tuple[str, ...]) -> None:
     """Copy rows; what the target has more of is 0: coordinates and columns that did not exist yet."""
     for name in names:
-        old, new = getattr(source, name)[at], getattr(target, name)
+        old, new = getattr(source, name), getattr(target, name)
         if old.ndim == 1 or old.shape[1] == new.shape[1]:
-            new[to] = old
+            new[:] = old
         else:
             width = min(old.shape[1], new.shape[1])
-            new[to, :width] = old[:, :width]
-            new[to, width:] = 0
+            new[:, :width] = old[:, :width]
+            new[:, width:] = 0

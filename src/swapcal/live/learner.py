@@ -51,6 +51,8 @@ class Rows:
 
     def cut(self, a: int, b: int) -> "Rows":
         """Return some of the rows, sharing memory."""
+        if (a, b) == (0, len(self)):
+            return self
         return Rows(*(getattr(self, field.name)[a:b] for field in fields(self)))
 
 
@@ -83,6 +85,9 @@ class Learner:
         A row that is forecast here may be learned here only as the next event.
         """
         self.experts.play(rows.keys, rows.values, rows.scores, order, labels, rows.memory, rows.judged)
+        if len(order) == 1:
+            self._play_one(rows, order, labels)
+            return
         issuing = np.isnan(labels)
         fresh = order[issuing]
         x = rows.x[fresh]
@@ -92,7 +97,9 @@ class Learner:
         at_once = np.flatnonzero(issuing[:-1] & ~issuing[1:] & (order[:-1] == order[1:]))
         y = labels.copy()
         y[at_once] = labels[at_once + 1]
-        order, y, issuing = (np.delete(each, at_once + 1) for each in (order, y, issuing))
+        alone = np.ones(len(order), bool)
+        alone[at_once + 1] = False
+        order, y, issuing = order[alone], y[alone], issuing[alone]
         needed = np.maximum.accumulate(np.where(issuing, rows.dims[order], 0))
         for a, b in equal_stretches(needed):
             engine, part = self._sized(int(needed[a])), order[a:b]
@@ -100,8 +107,22 @@ class Learner:
             engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets)
             rows.ticket[part] = tickets
 
+    def _play_one(self, rows: Rows, order: Integers, labels: Array) -> None:
+        """Let the engine play one event, without what it takes to play many."""
+        row, needed = int(order[0]), 0
+        at = slice(row, row + 1)
+        if labels[0] != labels[0]:
+            put_scores(rows.judged[at], self.contexts.reserved_weights, rows.x[at])
+            rows.ticket[row, T_SLOT_LOW] = -1.0
+            needed = int(rows.dims[row])
+        engine = self._sized(needed)
+        x = rows.x[at] if rows.x.shape[1] == engine.dim else _padded(rows.x, order, engine.dim)
+        engine.play(x, labels, rows.draws[at], rows.ticket[at])
+
     def consult(self, rows: Rows, row: int, record: Mapping[str, Any]) -> None:
         """Ask the outside models for their forecasts of one record."""
+        if not self.models:
+            return
         for m, model in enumerate(self.models.values()):
             rows.judged[row, BANK + m] = model.forecast(record, rows.keys[row], rows.values[row])
         rows.scores[row, rows.scores.shape[1] - len(self.models) :] = rows.judged[row, BANK:]

@@ -12,6 +12,7 @@ import numpy as np
 from swapcal.archive.state import State
 from swapcal.inputs import in_row
 from swapcal.live.ids import Id, packed, unpacked
+from swapcal.live.line import Line
 
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
 FREE = -1
@@ -97,10 +98,9 @@ class Ledger:
         """when labels arrive or mature, a heap"""
         self._ready: list[tuple[int, int]] = []
         """arrived labels that wait for earlier ones, a heap"""
-        self._line: deque[tuple[int, int]] = deque()
-        """all forecasts in order of issue"""
+        self._line = Line()
         self._awaited: deque[tuple[int, int]] = deque()
-        """the same, of which those that nobody need wait for any longer are dropped"""
+        """forecasts in order of issue, from the first that others wait for"""
         self._ripening: list[tuple[float, int, int]] = []
         """forecasts that are not mature yet, a heap"""
         self._aging: deque[tuple[float, int, int]] = deque()
@@ -147,9 +147,10 @@ class Ledger:
         self.issued[slot], self.arrived[slot], self.fingerprint[slot] = issued, 0, fingerprint
         self.time[slot], self.matures[slot], self.due[slot], self.y[slot] = time, matures, due, y
         self.forecasts += 1
-        self._line.append((issued, slot))
+        self._line.append(slot, self.issued, len(self.opened))
         if self.patience is not None:
             self._awaited.append((issued, slot))
+            self._front()
         if due == due and y == y:
             heapq.heappush(self._ahead, (due, issued, slot))
         if time == time:
@@ -192,7 +193,8 @@ class Ledger:
         self.forecasts += len(y)
         self.labels += len(y)
         if ids is not None:
-            self._remember(ids, y)
+            self.labelled.update(zip(ids, y, strict=True))
+            self._forget()
         if times is not None:
             self.clock = times[-1]
             self.waits += len(y)
@@ -202,7 +204,7 @@ class Ledger:
         """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
         most, expires, lifetime = self.limits
         while len(self.opened) > most:
-            self._give_up(self._oldest())
+            self._give_up(self._line.first(self.issued))
         if expires is not None:
             self._expire_until(self._aging, self.forecasts - 1 - expires)
         if lifetime is not None:
@@ -220,12 +222,6 @@ class Ledger:
     def _drop(self, entry: tuple[float, int, int]) -> None:
         if not self._settled(entry):
             self._give_up(entry[2])
-
-    def _oldest(self) -> int:
-        """Return the slot of the oldest open forecast."""
-        while self.issued[self._line[0][1]] != self._line[0][0]:
-            self._line.popleft()
-        return self._line[0][1]
 
     def _give_up(self, slot: int) -> None:
         self.expired[self.ids[slot]] = None
@@ -363,13 +359,13 @@ class Ledger:
         if self.due[slot] == self.due[slot] and wait == wait:
             self.wait += wait
             self.waits += 1
-        self._remember([self.ids[slot]], [y])
+        self.labelled[self.ids[slot]] = y
+        self._forget()
         self._vacate(slot)
         return y
 
-    def _remember(self, ids: Sequence[Id], y: Sequence[float]) -> None:
-        """Keep labels to recognise duplicates; the oldest are forgotten first."""
-        self.labelled.update(zip(ids, y, strict=True))
+    def _forget(self) -> None:
+        """Labels are kept to recognise duplicates; the oldest are forgotten first."""
         while len(self.labelled) > REMEMBERED:
             self.labelled.popitem(last=False)
 
@@ -382,7 +378,7 @@ class Ledger:
 
     def status(self) -> Status:
         """Return coverage and delays so far."""
-        oldest = self.issued[self._oldest()] if self.opened else self.forecasts
+        oldest = self.issued[self._line.first(self.issued)] if self.opened else self.forecasts
         return Status(
             self.forecasts,
             self.labels,
@@ -429,10 +425,12 @@ class Ledger:
     def _reschedule(self) -> None:
         """Rebuild every queue from the open forecasts."""
         self.held = sum(self.arrived)
-        self._line.extend((issued, slot) for slot, issued in enumerate(self.issued))
+        in_order = [(issued, slot) for slot, issued in enumerate(self.issued)]
+        for _, slot in in_order:
+            self._line.append(slot, self.issued, len(in_order))
         if self.patience is not None:
-            self._awaited.extend(self._line)
-        for issued, slot in self._line:
+            self._awaited.extend(in_order)
+        for issued, slot in in_order:
             matures = self.matures[slot]
             if self.arrived[slot] and matures == matures:
                 heapq.heappush(self._ahead, (matures, issued, slot))
@@ -442,7 +440,7 @@ class Ledger:
                 heapq.heappush(self._ahead, (self.due[slot], issued, slot))
             if self.since[slot] == FREE:
                 heapq.heappush(self._ripening, (matures, issued, slot))
-        for slot in sorted((slot for _, slot in self._line if self.since[slot] != FREE), key=self._age):
+        for slot in sorted((slot for _, slot in in_order if self.since[slot] != FREE), key=self._age):
             self._start_aging(slot, self.since[slot])
 
     def _age(self, slot: int) -> tuple[int, float]:

@@ -1,6 +1,7 @@
 """`Live`: records, experts and engine composed; what most users touch first."""
 
 import hashlib
+import marshal
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,10 @@ from swapcal.tables.values import unmasked
 
 ORDERS = ("arrival", "issue")
 LEARNED, HELD, REPEATED = "learned", "held", "repeated"
+PLAIN_FORMAT = 2  # of marshal: the last without references, which depend on who else holds a value
 PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
+
+NO_LABEL = np.array([math.nan])
 
 Records = Sequence[Mapping[str, Any]] | None
 
@@ -82,7 +86,8 @@ class Live:
     models : {name: model} of river classifiers or scikit-learn classifiers with `partial_fit`; each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
-        in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast takes some 2 kB.
+        in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
+        takes some 800 bytes, its id included.
     expires : number of later forecasts after which an open one expires; by default never.
     lifetime : time after which an open one expires, in the unit of the times given (seconds, for dates); a forecast
         without a time does not. Both count from the forecast's maturity, if it has one; a label held does not expire.
@@ -232,12 +237,13 @@ class Live:
         slot = self._issued_before(name, mark)
         if slot is None:
             moments = self._moments(alone(time), None, alone(matures), 1)
-            batch = self._learner.rows(self.contexts.encode(record), [name], 0)
-            self._go_through(batch, [record], np.array([math.nan]), [name], moments, [mark])
-            slot = self._ledger.opened[name]
-        row = self._agenda.table
-        issued = self._learner.forecast(row.ticket[[slot]], row.x[[slot], : row.dims[slot]], single=True)
-        return issued.explained_by(lambda _: self.explain(name))
+            row = self._learner.rows(self.contexts.encode(record), [name], 0)
+            self._go_through(row, [record], NO_LABEL, [name], moments, [mark])
+            x, ticket = row.x, row.ticket
+        else:
+            row = self._agenda.row(slot)
+            x, ticket = row.x[:, : row.dims[0]].copy(), row.ticket.copy()
+        return self._learner.forecast(ticket, x, single=True).explained_by(lambda _: self.explain(name))
 
     @guarded
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
@@ -268,7 +274,7 @@ class Live:
         tickets = np.zeros((len(names), TICKET))
         for row, answer in enumerate(answers):
             if answer < 0:
-                tickets[row] = self._agenda.table.ticket[self._ledger.opened[names[row]]]
+                tickets[row] = self._agenda.row(self._ledger.opened[names[row]]).ticket[0]
         if fresh:
             tickets[fresh] = self._issue([*zip(names, mappings, marks, strict=True)], fresh, time, matures)
         tickets = tickets[[row if answer < 0 else answer for row, answer in enumerate(answers)]]
@@ -353,7 +359,7 @@ class Live:
             known = self._ledger.knows(name)
             given = "whose forecast is closed: its context is no longer kept" if known else "which was never forecast"
             raise UnknownIdError(f"explain: given id {name!r}, {given}; expected an open forecast")
-        return explain_row(self._learner, self._agenda.table, slot)
+        return explain_row(self._learner, self._agenda.row(slot), 0)
 
     @guarded
     def label(self, id: Id, y: float, time: Any = None) -> bool:
@@ -606,8 +612,11 @@ def _taken(id: Id) -> str:
 def _fingerprint(record: Mapping[str, Any]) -> int:
     if not isinstance(record, Mapping):
         raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
-    text = repr(sorted((str(name), repr(value)) for name, value in record.items()))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "little")
+    try:
+        content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared
+    except (TypeError, ValueError):
+        content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
 
 
 def _rows(records: Any) -> int:

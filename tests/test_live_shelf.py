@@ -1,0 +1,101 @@
+"""Open forecasts at rest: packed, and returned bit for bit."""
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swapcal import Live
+from swapcal.kernels import packing
+from swapcal.kernels.packing import KNOWN_KEYS, blank_known, longest, pack_rows, unpack_rows
+
+BITS = np.uint64
+EDGES = [0.0, -0.0, 1.0, 0.5, -1.0, 2.0**-126, 2.0**-127, 3.4e38, 3.5e38, 1e-310, np.inf, -np.inf, np.nan, 0.1, 9.2]
+NUMBERS = st.one_of(st.sampled_from(EDGES), st.floats(), st.floats(width=32), st.integers(-(2**30), 2**30).map(float))
+
+
+def through(numbers: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pack one row whose numbers are divided among all parts, and unpack it."""
+    x, values, memory, judged, ticket = (np.ascontiguousarray(part)[None] for part in np.array_split(numbers, 5))
+    values = np.zeros((1, len(keys)))
+    known, packed = blank_known(), np.zeros((1, longest(len(numbers) + len(keys), len(keys))), np.uint16)
+    parts, at = [part.view(BITS) for part in (values, memory, judged, ticket)], np.zeros(1, np.int64)
+    dims = np.array([x.shape[1]])
+    done = pack_rows(at, x.view(BITS), dims, 0, keys[None], *parts, known, at, packed, np.zeros_like(packed[0]))
+    assert done == 1
+    back = [np.full_like(part, 7) for part in (x, values, memory, judged, ticket)]
+    found, width = np.full((1, len(keys)), 7, np.uint64), np.zeros(1, np.int64)
+    bits = [part.view(BITS) for part in back]
+    unpack_rows(packed, at, known, 0, bits[0], width, found, *bits[1:])
+    assert width == dims
+    return np.concatenate([back[0][0], *(part[0] for part in back[2:])]), found[0]
+
+
+@given(st.lists(NUMBERS, min_size=5, max_size=60), st.lists(st.integers(0, 2**64 - 1), max_size=20))
+def test_numbers_and_keys_come_back_bit_for_bit(numbers: list[float], keys: list[int]) -> None:
+    given_numbers, given_keys = np.array(numbers), np.array(keys, np.uint64)
+    found, found_keys = through(given_numbers, given_keys)
+    parts = np.array_split(given_numbers, 5)
+    kept = np.concatenate([parts[0], *parts[2:]])
+    assert [struct.pack("d", value) for value in found] == [struct.pack("d", value) for value in kept]
+    np.testing.assert_array_equal(found_keys, given_keys)
+
+
+def test_more_keys_than_can_be_known_come_back_too() -> None:
+    keys = np.arange(1, KNOWN_KEYS + 200, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    _, found_keys = through(np.ones(10), keys)
+    np.testing.assert_array_equal(found_keys, keys)
+
+
+def test_uncompiled_packing_is_the_same() -> None:
+    plain = {name: getattr(packing, name) for name in ("put", "got", "size_of")}
+    for value in EDGES:
+        bits = np.float64(value).view(np.uint64)
+        room = np.zeros(4, np.uint16)
+        functions = {name: getattr(function, "py_func", function) for name, function in plain.items()}
+        size = functions["size_of"](bits)
+        functions["put"](bits, size, room, 0)
+        assert functions["got"](size, room, 0) == bits
+
+
+def wide(n: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    return [
+        {f"c{j}": f"v{rng.integers(8)}" for j in range(5)} | {f"n{j}": float(rng.normal()) for j in range(8)}
+        for _ in range(n)
+    ]
+
+
+def test_an_open_forecast_of_thirteen_columns_takes_600_bytes() -> None:
+    live, rows = Live(groups=["c0"]), wide(600)
+    live.run(rows[:300], [float(k % 3 == 0) for k in range(300)])
+    live.forecast_many(rows[300:], [*range(300)])
+    assert live._agenda.shelf.nbytes <= 600
+
+
+def test_rows_from_before_new_columns_are_learned_as_they_were(tmp_path: Any) -> None:
+    early, late = wide(40), wide(80)[40:]
+    late = [row | {"more": float(k), "other": "ab"[k % 2]} for k, row in enumerate(late)]
+    one, kept = Live(), Live()
+    for k, row in enumerate([*early, *late]):
+        one.forecast(row, k)
+        kept.forecast(row, k)
+    kept.save(tmp_path / "state")
+    kept = Live.load(tmp_path / "state")
+    for k in reversed(range(80)):
+        one.label(k, k % 2)
+        kept.label(k, k % 2)
+    assert one.preview(late).mean.tolist() == kept.preview(late).mean.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_rows_asked_for_do_not_share_memory_with_forecasts(size: int) -> None:
+    live, rows = Live(), wide(4)
+    forecasts = [live.forecast(row, k) for k, row in enumerate(rows)]
+    again = [live.forecast(rows[k], k) for k in range(size)]
+    assert again == forecasts[:size]
+    live.label(3, 1)
+    assert again == forecasts[:size]
