@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.svm import LinearSVC  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
-from swapcal import SwapClassifier  # noqa: E402
+from swapcal import SwapClassifier, SwapRegressor  # noqa: E402
 
 EXPLAINED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -32,7 +32,7 @@ def run_check(estimator: Any, check: Any) -> None:
 
 
 test_scikit_learn_checks = parametrize_with_checks(
-    [SwapClassifier(), SwapClassifier(mode="hash", snapshots=4)],
+    [SwapClassifier(), SwapClassifier(mode="hash", snapshots=4), SwapRegressor(snapshots=8)],
     expected_failed_checks=lambda estimator: EXPLAINED,
 )(run_check)
 
@@ -187,8 +187,8 @@ def test_refusals(frame: Any) -> None:
         SwapClassifier(target="omniprediction", epsilon=0.05).fit(X, y)
     with pytest.raises(ValueError, match="mode: given 'median'"):
         SwapClassifier(mode="median").fit(X, y)
-    with pytest.raises(ValueError, match=r"Only binary classification.*OneVsRestClassifier"):
-        SwapClassifier().fit(X, X["shop"])
+    with pytest.raises(ValueError, match="no row of class 'maybe' in the first call"):
+        SwapClassifier().partial_fit(X, y, classes=["maybe", "no", "yes"])
     with pytest.raises(NotFittedError):
         SwapClassifier(LogisticRegression(), cv="prefit").fit(X[["x"]], y)
     with pytest.raises(NotFittedError):

@@ -63,8 +63,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     Notes
     -----
     Sparse matrices and arrays stay sparse: the estimator gets them as they are, and only the columns looked at are made
-    dense, 8 bytes per row and column: those of `groups` and `contexts` or, if no contexts are named, the 256 columns
-    with the most values that are not 0. Up to 256 columns the result is that of the dense input.
+    dense, 8 bytes per row and column: those of `groups` and `contexts` or, if no contexts are named, the 128 columns
+    with the most values that are not 0. Up to 128 columns the result is that of the dense input.
 
     A sample weight w makes a row count w times in every statistic (weights are scaled to mean 1): the learners' regret
     bounds hold for any weights, so the certificate's errors and bound are those of the weighted sums. An online pass

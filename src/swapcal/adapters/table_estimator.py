@@ -1,7 +1,7 @@
 """What `SwapClassifier` and `SwapRegressor` share: reading X, settings, and predictions of one model or of several."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -35,6 +35,12 @@ from swapcal.tables.table import Table, is_table
 
 FEWEST_ROWS = 2
 FEW_ROWS = 64
+ROW_OF: dict[str, Callable[[Any], tuple[list[str], Sequence[Any]]]] = {
+    "pandas": lambda frame: (frame.columns.tolist(), frame.iloc[0].tolist()),
+    "polars": lambda frame: (frame.columns, frame.row(0)),
+    "pyarrow": lambda table: (table.column_names, [column[0].as_py() for column in table.columns]),
+}
+"""Names and values of a frame's first row, the quickest way each library has."""
 
 
 class TableEstimator(BaseEstimator):  # type: ignore[misc]
@@ -217,11 +223,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         if self.mode != "mean" or not hasattr(self, "feature_names_in_"):
             return None
         library, names = type(X).__module__.partition(".")[0], self.feature_names_in_.tolist()
-        if library not in ("pandas", "polars") or getattr(X, "shape", None) != (1, len(names)):
+        if library not in ROW_OF or getattr(X, "shape", None) != (1, len(names)):
             return None
-        if list(X.columns) != names:
+        columns, values = ROW_OF[library](X)
+        if columns != names:
             return None
-        values = X.iloc[0].tolist() if library == "pandas" else X.row(0)
         found: Coded | None = self.models_[0].features.encode_record(dict(zip(names, values, strict=True)))
         return found
 
@@ -231,11 +237,14 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             return np.column_stack([issued.p for issued in self._issued(X)])
         source, scores = self._opened(X)
         rows = source if isinstance(source, Coded) else self.models_[0].features.encode(source)
-        jobs = effective_n_jobs(self.n_jobs)
+        jobs = self._jobs()
         columns = [
             model.mean(rows, None if scores is None else scores[:, k], jobs) for k, model in enumerate(self.models_)
         ]
         return columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
+
+    def _jobs(self) -> int:
+        return 1 if self.n_jobs is None else int(effective_n_jobs(self.n_jobs))
 
     def _issued(self, X: Any) -> list[Issued]:
         source, scores = self._opened(X)
@@ -244,7 +253,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         if self.mode == "sample":
             words = check_random_state(self.random_state).randint(0, 2**32, (2, len(source)), dtype=np.uint64)
             keys = (words[0] << np.uint64(32)) | words[1]
-        jobs = effective_n_jobs(self.n_jobs)
+        jobs = self._jobs()
         return [
             model.issue(source, None if scores is None else scores[:, k], keys, jobs)
             for k, model in enumerate(self.models_)

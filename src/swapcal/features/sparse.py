@@ -7,7 +7,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers
 
-WIDEST = 256
+WIDEST = 128
 """Columns looked at unless they are named: those with the most values that are not 0."""
 
 
