@@ -26,10 +26,6 @@ class Coded(NamedTuple):
     raw: Array
     """The numbers as given, NaN where missing."""
 
-    def take(self, index: Integers) -> "Coded":
-        """Return some of the rows."""
-        return Coded(self.Z[index], self.codes[index], self.raw[index])
-
 
 @dataclass(frozen=True)
 class Frozen:
