@@ -40,8 +40,11 @@ CORRECTIONS = ("auto", "linear", "trees")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
-RIDGES = (16.0, 1.0)
-"""Stay close to the corrected score, or leave it soon: the pass with the smaller squared error as it went is kept."""
+RIDGES = (256.0, 16.0, 1.0)
+"""Stay at the corrected score, close to it, or leave it soon: the pass with the least squared error as it went is kept.
+
+The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
+"""
 
 
 @dataclass

@@ -17,7 +17,8 @@ from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, a
 
 PARAMETERS: dict[str, Any] = {
     "objective": "cross_entropy",
-    "learning_rate": 0.1,
+    "learning_rate": 0.15,
+    "max_bin": 127,
     "num_leaves": 20,
     "max_depth": 7,
     "min_data_in_leaf": 20,
