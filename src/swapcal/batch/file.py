@@ -79,9 +79,7 @@ def fields(settings: Settings) -> dict[str, Field]:
     if settings["base"] is not None:
         parts["scorer"] = DESIGN
     if settings["trees"]:
-        parts["forest"] = FOREST
-        if settings["base"] is None:
-            parts["first"] = DESIGN
+        parts |= {"first": DESIGN, "forest": FOREST}
     return {name: field for prefix, inside in parts.items() for name, field in below(prefix, inside).items()}
 
 
