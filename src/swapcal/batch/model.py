@@ -171,19 +171,17 @@ class Model:
         settings = settings or Settings()
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
-        features = Frozen.learn(source, groups, columns)
-        rows = features.encode(source)
         folds = rng.permutation(len(y)) % min(FOLDS, len(y))
-        grow, boosted = settings.grows(len(y)), None
+        known = np.full(len(y), np.average(y, weights=weight)) if scores is None else np.asarray(scores)
+        features, offsets = Frozen.learn(source, groups, columns).rate(source, y, known, weight, folds)
+        rows = features.encode(source, offsets)
+        grow = settings.grows(len(y))
         if scores is None:
             scorer, without = Scorer.fit(features, rows, y, weight, folds)
             given = left_out(without, folds)
-            if grow:
-                boosted = Boost.fit_scorer(features, rows, scorer, without, y, weight, folds, settings.seed)
         else:
             scorer, given = None, logit(scores)
-            if grow:
-                boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed)
+        boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed) if grow else None
         boost, better = (None, given) if boosted is None else boosted
         design, width = plan(features, rows, better, scored=True)
         correction, without = Correction.fit(design, width, better, rows, y, weight, folds)
@@ -303,7 +301,7 @@ class Model:
         parts = nested(
             correction=_to_state(self.correction),
             scorer=None if self.scorer is None else _to_state(self.scorer.correction),
-            first=None if self.boost is None or self.boost.first is None else _to_state(self.boost.first),
+            first=None if self.boost is None else _to_state(self.boost.first),
             forest=None if self.boost is None else State(self.boost.forest._asdict(), {}),
             layout=State(places, {}),
             mixture=State(mixture, {}),
@@ -396,5 +394,4 @@ def _from_state(state: State) -> Correction:
 
 def _boost_from_state(state: State) -> Boost:
     forest: dict[str, Any] = part(state, "forest").arrays
-    first = None if state.manifest["base"] is not None else _from_state(part(state, "first"))
-    return Boost(first, Forest(**forest))
+    return Boost(_from_state(part(state, "first")), Forest(**forest))

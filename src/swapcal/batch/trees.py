@@ -11,27 +11,22 @@ from typing import Any
 import numpy as np
 
 from swapcal.arrays import Array, Integers
-from swapcal.batch.correction import Correction, Scorer, left_out, plan
+from swapcal.batch.correction import Correction, left_out, plan
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
 
 PARAMETERS: dict[str, Any] = {
     "objective": "cross_entropy",
     "learning_rate": 0.1,
-    "num_leaves": 15,
-    "min_data_in_leaf": 40,
-    "lambda_l2": 10.0,
-    "max_cat_threshold": 32,
-    "cat_smooth": 10.0,
-    "cat_l2": 10.0,
-    "min_data_per_group": 50,
-    "feature_fraction": 0.8,
-    "bagging_fraction": 0.8,
-    "bagging_freq": 1,
+    "num_leaves": 20,
+    "max_depth": 7,
+    "min_data_in_leaf": 20,
+    "lambda_l2": 3.0,
+    "feature_fraction": 0.6,
 }
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1}
 NO_CODE = -100.0
-MOST_ROUNDS, PATIENCE = 400, 20
+MOST_ROUNDS, PATIENCE = 400, 15
 BELIEVED = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
@@ -43,9 +38,9 @@ def installed() -> bool:
 
 @dataclass(frozen=True)
 class Boost:
-    """Trees on top of a linear correction of the score given, or of log-odds that are linear already (`first` None)."""
+    """Trees that start from a linear correction of the score and look at the score, the numbers and the codes."""
 
-    first: Correction | None
+    first: Correction
     forest: Forest
 
     def __len__(self) -> int:
@@ -53,33 +48,18 @@ class Boost:
         return len(self.forest.root)
 
     def logits(self, given: Array, rows: Coded) -> Array:
-        """Return boosted log-odds. The trees look at a score given, but not at one that is made of their own inputs."""
-        if self.first is None:
-            return grown(self.forest, given, np.zeros(len(given)), rows)
+        """Return boosted log-odds."""
         return grown(self.forest, self.first.logits(given, rows), given, rows)
 
     @classmethod
     def fit(
         cls, features: Frozen, rows: Coded, given: Array, y: Array, weight: Array, folds: Integers, seed: int
     ) -> "tuple[Boost, Array] | None":
-        """Correct a score, log-odds `given`; return also the log-odds each row would have without its fold."""
+        """Return trees and the log-odds each row would have without its fold, or nothing where trees do not help."""
         design, width = plan(features, rows, given, scored=True)
         first, without = Correction.fit(design, width, given, rows, y, weight, folds)
-        sample = Sample(features, rows, given, y, weight, folds)
-        return _kept(first, sample.grow(first.logits(given, rows), without, seed))
-
-    @classmethod
-    def fit_scorer(
-        cls, features: Frozen, rows: Coded, scorer: Scorer, without: Array, y: Array, weight: Array, folds: Integers,
-        seed: int,
-    ) -> "tuple[Boost, Array] | None":  # fmt: skip
-        """Go on from a scorer of our own, `without` being its log-odds without each fold."""
-        sample = Sample(features, rows, np.zeros(len(y)), y, weight, folds)
-        return _kept(None, sample.grow(scorer.logits(rows), without, seed))
-
-
-def _kept(first: Correction | None, found: "tuple[Forest, Array] | None") -> "tuple[Boost, Array] | None":
-    return None if found is None else (Boost(first, found[0]), found[1])
+        found = Sample(features, rows, given, y, weight, folds).grow(first.logits(given, rows), without, seed)
+        return None if found is None else (cls(first, found[0]), found[1])
 
 
 def grown(forest: Forest, start: Array, given: Array, rows: Coded) -> Array:
@@ -111,28 +91,26 @@ class Sample:
         import lightgbm
 
         parameters = PARAMETERS | REPRODUCIBLE | {"seed": seed}
-        data = self._data(lightgbm, parameters)
+        inputs = np.column_stack([self.given, np.nan_to_num(self.rows.raw, nan=MISSING), self.rows.codes])
+        data = lightgbm.Dataset(
+            inputs, self.y, weight=self.weight, params=parameters, categorical_feature=self._sets()
+        ).construct()
         parts = [np.flatnonzero(self.folds == k) for k in range(len(without))]
         boosters = [self._without(lightgbm, parameters, data, k, without[k]) for k in range(len(without))]
         rounds = _rounds(boosters, [len(part) for part in parts])
         start = left_out(without, self.folds)
         honest = start.copy()
         for booster, part in zip(boosters, parts, strict=True):
-            forest = _forest(booster, rounds)
-            honest[part] = grown(forest, start[part], self.given[part], self.rows.take(part))
+            honest[part] += booster.predict(inputs[part], num_iteration=rounds, raw_score=True, num_threads=1)
         if not self._believed(start, honest):
             return None
         data.set_init_score(whole)
         return _forest(lightgbm.train(parameters, data, rounds), rounds), honest
 
-    def _data(self, lightgbm: Any, parameters: dict[str, Any]) -> Any:
-        """Return LightGBM's view of the rows; lists of codes too long for a set are split by their order."""
-        rows, first = self.rows, 1 + self.rows.raw.shape[1]
-        sets = [first + j for j, category in enumerate(self.features.categories) if category.size <= LAST_BIT]
-        inputs = np.column_stack([self.given, np.nan_to_num(rows.raw, nan=MISSING), rows.codes])
-        return lightgbm.Dataset(
-            inputs, self.y, weight=self.weight, params=parameters, categorical_feature=sets
-        ).construct()
+    def _sets(self) -> list[int]:
+        """Return which inputs are split by sets of codes; lists of codes too long for that are split by their order."""
+        first = 1 + self.rows.raw.shape[1]
+        return [first + j for j, category in enumerate(self.features.categories) if category.size <= LAST_BIT]
 
     def _without(self, lightgbm: Any, parameters: dict[str, Any], data: Any, fold: int, start: Array) -> Any:
         """Return a booster that learns from all folds but one and is watched on that one."""

@@ -139,6 +139,8 @@ def categories_of(name: str, column: Raw) -> Categories:
         return from_array(column.to_numpy())
     if dtype == nw.String and column.implementation.is_polars():
         return _looked_up(column)
+    if isinstance(dtype, nw.String) and column.implementation.is_pandas() and column.to_native().dtype != object:
+        return _factorised(column.to_native())
     return factorise(name, column.to_list())
 
 
@@ -149,6 +151,12 @@ def _looked_up(texts: "nw.Series[Any]") -> Categories:
         return Categories(np.zeros(len(texts), np.int32), [None])
     codes = texts.replace_strict(distinct, list(range(len(distinct))), return_dtype=nw.Int32)
     return Categories(codes.fill_null(len(distinct)).to_numpy().astype(np.int32), [*distinct, None])
+
+
+def _factorised(texts: Any) -> Categories:
+    """Let pandas find the distinct values of a column it knows to be texts; None, for missing ones, is the last."""
+    codes, distinct = texts.factorize()
+    return Categories(np.where(codes < 0, len(distinct), codes).astype(np.int32), [*distinct, None])
 
 
 def _is_arrow(series: "nw.Series[Any]") -> bool:
