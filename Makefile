@@ -28,6 +28,10 @@ $(VENV)/.bench: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	@touch $@
 
+$(VENV)/.peers: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[peers]"
+	@touch $@
+
 demo: $(VENV)/.demo     ## stream a demonstration and write its report
 	$(BIN)/swapcal demo
 
@@ -58,7 +62,7 @@ bench: $(VENV)/.bench     ## speed against peers, as ratios in one run
 bench-streams: $(VENV)/.bench     ## seven recorded streams against peers (needs SWAPCAL_DATA; writes docs/streams.md)
 	$(BIN)/python experiments/streams.py
 
-bench-batch: $(VENV)/.bench     ## post-processing on eight tables (needs SWAPCAL_DATA; writes docs/batch.md)
+bench-batch: $(VENV)/.peers     ## eight tables against peers, MCGrad with its torch among them (needs SWAPCAL_DATA; writes docs/batch.md)
 	$(BIN)/python experiments/batch.py
 
 decisions: $(VENV)/.bench     ## realised cost of decisions on two streams (needs SWAPCAL_DATA; writes docs/decisions.md)

@@ -141,13 +141,9 @@ def logistic(scene: Scene) -> Predict:
     return lambda part: np.asarray(model.predict_proba(scene.frame_test.iloc[part])[:, 1])
 
 
-def swapcal_alone(correction: str = "auto") -> Method:
-    def fitted(scene: Scene) -> Predict:
-        model = SwapClassifier(groups=scene.groups, correction=correction, random_state=scene.seed)
-        model.fit(scene.frame, scene.y)
-        return lambda part: np.asarray(model.predict_proba(scene.frame_test.iloc[part])[:, 1])
-
-    return fitted
+def swapcal_alone(scene: Scene) -> Predict:
+    model = SwapClassifier(groups=scene.groups, random_state=scene.seed).fit(scene.frame, scene.y)
+    return lambda part: np.asarray(model.predict_proba(scene.frame_test.iloc[part])[:, 1])
 
 
 def swapcal_around_lightgbm(scene: Scene) -> Predict:
@@ -169,16 +165,15 @@ AROUND: dict[str, Method] = {
     "MCGrad": mcgrad(all_features=True),
     "MCGrad groups": mcgrad(all_features=False),
     "swapcal linear": swapcal(correction="linear"),
-    "swapcal hash": swapcal("hash"),
     "swapcal mean": swapcal(),
+    "swapcal hash": swapcal("hash"),
 }
 """Methods that correct a base model, on rows it has not seen."""
 
 ALONE: dict[str, Method] = {
     "logistic regression": logistic,
     "LightGBM": lightgbm,
-    "swapcal linear alone": swapcal_alone("linear"),
-    "swapcal alone": swapcal_alone(),
+    "swapcal alone": swapcal_alone,
     "swapcal around LightGBM": swapcal_around_lightgbm,
 }
 """Methods that have no base model and fit its rows, too."""

@@ -9,6 +9,8 @@ from swapcal.arrays import Array, Integers
 from swapcal.features.source import Name
 from swapcal.tables.table import Table
 
+CROWDED = 100
+"""Texts up to which codes for the most frequent ones are enough."""
 OFTEN = 5
 """Rows a text must have: rarer ones are 0, like texts never seen, so that a column of names says nothing of anybody."""
 PRECISION = 4.0
@@ -33,13 +35,13 @@ class Rated:
 def learn_rated(
     source: Table, name: Name, y: Array, p: Array, weight: Array, folds: Integers
 ) -> tuple[Rated, Array] | None:
-    """Return the offsets, and each row's by the rows outside its fold; None if no text is frequent.
+    """Return the offsets, and each row's by the rows outside its fold; None if texts are few, or all of them rare.
 
     One Newton step from p towards the random intercepts of a logistic regression, Σ w(y - p) / (Σ w p(1 - p) + 1/τ²).
     """
     found = source.categories(str(name))
     often = np.bincount(found.codes, minlength=len(found.names)) >= OFTEN
-    if not often.any():
+    if len(found.names) <= CROWDED or not often.any():
         return None
     count = int(folds.max()) + 1
     cell, size = found.codes.astype(np.int64) * count + folds, count * len(found.names)
