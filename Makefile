@@ -37,6 +37,10 @@ $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/systems/prepare.sh
 	@touch $@
 
+$(VENV)/.peers: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[peers]"
+	@touch $@
+
 demo: $(VENV)/.demo     ## stream a demonstration and write its report
 	$(BIN)/swapcal demo
 
@@ -77,7 +81,7 @@ bench-service: $(VENV)/.dev     ## the service against the same stack without le
 bench-streams: $(VENV)/.bench     ## seven recorded streams against peers (needs SWAPCAL_DATA; writes docs/streams.md)
 	$(BIN)/python experiments/streams.py
 
-bench-batch: $(VENV)/.bench     ## post-processing on eight tables (needs SWAPCAL_DATA; writes docs/batch.md)
+bench-batch: $(VENV)/.peers     ## eight tables against peers, MCGrad with its torch among them (needs SWAPCAL_DATA; writes docs/batch.md)
 	$(BIN)/python experiments/batch.py
 
 decisions: $(VENV)/.bench     ## realised cost of decisions on two streams (needs SWAPCAL_DATA; writes docs/decisions.md)

@@ -215,3 +215,29 @@ def test_weights_count_in_every_class() -> None:
     p = SwapClassifier(**FAST).fit(X, y, weight).predict_proba(X)
     for k, name in enumerate("abc"):
         assert abs(np.average(p[:, k], weights=weight) - np.average(y == name, weights=weight)) < 0.03
+
+
+def test_thousands_of_texts_say_what_they_know() -> None:
+    """Most of 600 texts have no code of their own; what their rows showed is not lost."""
+    rng = np.random.default_rng(0)
+    effect, seen = rng.normal(size=600), rng.integers(0, 600, 9000)
+    X = pd.DataFrame({"x": rng.normal(size=9000), "many": [f"v{i}" for i in seen]})
+    truth = 1 / (1 + np.exp(-X["x"] - effect[seen])).to_numpy()
+    y = (rng.random(9000) < truth).astype(int)
+    model = SwapClassifier(**FAST).fit(X[:6000], y[:6000])
+    p = model.predict_proba(X[6000:])[:, 1]
+    without = SwapClassifier(contexts=["x"], **FAST).fit(X[:6000], y[:6000]).predict_proba(X[6000:])[:, 1]
+    assert np.mean((p - truth[6000:]) ** 2) < 0.6 * np.mean((without - truth[6000:]) ** 2)
+    assert model.certificate_.holds()
+
+
+def test_texts_that_mean_nothing_are_not_believed() -> None:
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"x": rng.normal(size=6000), "name": [f"v{i}" for i in rng.integers(0, 600, 6000)]})
+    truth = (1 / (1 + np.exp(-X["x"]))).to_numpy()
+    y = (rng.random(6000) < truth).astype(int)
+    errors = [
+        np.mean((SwapClassifier(contexts=columns, **FAST).fit(X, y).predict_proba(X)[:, 1] - truth) ** 2)
+        for columns in (["x", "name"], ["x"])
+    ]
+    assert errors[0] < errors[1] + 5e-4

@@ -26,6 +26,7 @@ from swapcal.archive.state import State, part
 from swapcal.batch.placement import width_of
 from swapcal.engine.certificate import Certificate
 from swapcal.features.category import Category
+from swapcal.features.rated import Rated
 from swapcal.kernels.batch_design import SCALES, Placement
 from swapcal.kernels.linalg import padded
 
@@ -88,7 +89,8 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     state = State(dict(arrays), dict(settings))
     yield from _feature_faults(settings["features"])
     sizes = [Category(**entry).size for entry in settings["features"]["categories"]]
-    numbers = len(settings["features"]["numeric"]) + sum(place >= 0 for place in settings["features"]["flag"])
+    scaled = len(settings["features"]["numeric"]) + len(settings["features"].get("rated", ()))
+    numbers = scaled + sum(place >= 0 for place in settings["features"]["flag"])
     for name in ("correction", "scorer", "first"):
         if f"{name}.coefficients" in arrays:
             yield from _design_faults(name, part(state, name).arrays, numbers, sizes)
@@ -104,7 +106,8 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
 
 
 def _feature_faults(features: dict[str, Any]) -> Iterator[str]:
-    if set(features) != {"numeric", "centre", "spread", "flag", "categories"}:
+    rated = features.get("rated", [])
+    if set(features) - {"rated"} != {"numeric", "centre", "spread", "flag", "categories"}:
         yield f"features: given {sorted(features)}, expected numeric, centre, spread, flag and categories"
     numeric, flag = features["numeric"], features["flag"]
     if not all(_is_name(name) for name in numeric) or len(set(numeric)) != len(numeric):
@@ -114,11 +117,26 @@ def _feature_faults(features: dict[str, Any]) -> Iterator[str]:
     spreads = [value for value in features["spread"] if value is not None]
     if not all(map(is_number, features["centre"])) or not all(is_number(value) and value > 0 for value in spreads):
         yield "features.centre, features.spread: given what is no scale, expected numbers, spreads above 0"
-    flagged = [place for place in flag if place != -1]
-    if flagged != list(range(len(numeric), len(numeric) + len(flagged))):
-        yield f"features.flag: given {flag}, expected -1, or places in order after the {len(numeric)} numbers"
+    flagged, scaled = [place for place in flag if place != -1], len(numeric) + len(rated)
+    if flagged != list(range(scaled, scaled + len(flagged))):
+        yield f"features.flag: given {flag}, expected -1, or places in order after the {scaled} numbers"
+    for entry in rated:
+        yield from _rated_faults(entry)
     for entry in features["categories"]:
         yield from _category_faults(entry)
+
+
+def _rated_faults(entry: dict[str, Any]) -> Iterator[str]:
+    if set(entry) != {field.name for field in fields_of(Rated)} or not isinstance(entry["offsets"], dict):
+        yield f"features.rated: given {sorted(entry)}, expected the parts of a rated column"
+    elif not is_text(entry["name"]) or not all(map(is_number, entry["offsets"].values())):
+        yield f"features.rated: given column {entry['name']!r}, expected a name and a number for each text"
+    elif not is_number(entry["centre"]) or (entry["spread"] is not None and not _is_positive(entry["spread"])):
+        yield f"features.rated: given what is no scale for {entry['name']!r}, expected numbers, a spread above 0"
+
+
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0
 
 
 def _category_faults(entry: dict[str, Any]) -> Iterator[str]:

@@ -13,6 +13,8 @@ import numpy as np
 from swapcal.arrays import Array
 from swapcal.batch.correction import LOGIT_LIMIT, Correction
 from swapcal.batch.model import Model
+from swapcal.features.number import Number
+from swapcal.features.rated import Rated
 from swapcal.kernels.batch_design import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
 from swapcal.kernels.trees import LAST_BIT, MISSING
 
@@ -28,11 +30,12 @@ class Flat:
     def of(cls, model: Model) -> "Flat":
         """Flatten a model."""
         features, mixture = model.features, model.mixture
+        scaled: list[Number | Rated] = [*features.numbers, *features.rated]
         sizes = [category.size for category in features.categories]
         scorer = {} if model.scorer is None else _design("scorer", model.scorer.correction, sizes)
         arrays = {
-            "centre": np.array([number.centre for number in features.numbers]),
-            "spread": np.array([number.spread for number in features.numbers]),
+            "centre": np.array([number.centre for number in scaled]),
+            "spread": np.array([number.spread for number in scaled]),
             "flagged": np.flatnonzero([number.missing for number in features.numbers]),
             **scorer,
             **_design("correction", model.correction, sizes),
@@ -47,6 +50,7 @@ class Flat:
                 {name: getattr(category, name) for name in ("name", "texts", "numbers", "edges", "other", "size")}
                 for category in features.categories
             ],
+            "rated": [{"name": rated.name, "offsets": rated.offsets} for rated in features.rated],
             "scored": model.scorer is None,
             "base": None if model.scorer is None else model.scorer.base,
             "logit_limit": LOGIT_LIMIT,
@@ -74,8 +78,7 @@ def _trees(model: Model, sizes: list[int]) -> dict[str, Array]:
         "child": forest.child.astype(np.int64),
         "value": forest.value,
     }
-    before = {} if first is None else _design("first", first, sizes)
-    return before | {f"forest.{name}": np.asarray(value) for name, value in found.items()}
+    return _design("first", first, sizes) | {f"forest.{name}": np.asarray(value) for name, value in found.items()}
 
 
 def _design(name: str, correction: Correction, sizes: list[int]) -> dict[str, Array]:

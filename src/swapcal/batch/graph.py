@@ -131,7 +131,7 @@ def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
         given = _regress(graph, arrays, "scorer", graph.real([[manifest["base"]]]), features)
     better = given
     if manifest["trees"]:
-        start = _regress(graph, arrays, "first", given, features) if manifest["scored"] else given
+        start = _regress(graph, arrays, "first", given, features)
         better = graph("Add", start, _trees(graph, flat, given))
     corrected = _regress(graph, arrays, "correction", better, features)
     pool = arrays["pool"].T
@@ -177,11 +177,30 @@ def _columns(graph: _Graph, names: list[Any]) -> str:
     return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.whole(names), axis=1)
 
 
+def _raw(graph: _Graph, manifest: dict[str, Any]) -> str | None:
+    """Return the numbers, and the offsets of rated texts, side by side."""
+    found = [_columns(graph, manifest["numbers"])] if manifest["numbers"] else []
+    for rated in manifest["rated"]:
+        texts, values = list(rated["offsets"]), [*rated["offsets"].values(), 0.0]
+        found.append(graph("Gather", graph.real(values), _codes(graph, rated["name"], texts, len(texts))))
+    return graph("Concat", *found, axis=1) if found else None
+
+
+def _codes(graph: _Graph, name: str, texts: list[str], other: int) -> str:
+    return graph(
+        "LabelEncoder",
+        graph.input(name, TensorProto.STRING, 1),
+        domain="ai.onnx.ml",
+        keys_strings=texts,
+        values_int64s=list(range(len(texts))),
+        default_int64=other,
+    )
+
+
 def _standard_scores(graph: _Graph, flat: Flat) -> str | None:
-    names, arrays = flat.manifest["numbers"], flat.arrays
-    if not names:
+    raw, arrays = _raw(graph, flat.manifest), flat.arrays
+    if raw is None:
         return None
-    raw = _columns(graph, names)
     scaled = graph("Div", graph("Sub", raw, graph.real(arrays["centre"])), graph.real(arrays["spread"]))
     missing, zero = graph("IsNaN", raw), graph.real(0.0)
     scores = graph("Where", missing, zero, graph("Clip", scaled, graph.real(-3.0), graph.real(3.0)))
@@ -200,14 +219,7 @@ def _indicator(graph: _Graph, category: dict[str, Any]) -> str:
     """Return truth values of shape (n, size): which code each row has."""
     name, texts = category["name"], category["texts"]
     if texts:
-        codes = graph(
-            "LabelEncoder",
-            graph.input(name, TensorProto.STRING, 1),
-            domain="ai.onnx.ml",
-            keys_strings=texts,
-            values_int64s=list(range(len(texts))),
-            default_int64=category["other"],
-        )
+        codes = _codes(graph, name, texts, category["other"])
         return graph("Equal", codes, graph.whole([range(category["size"])]))
     values, edges = _columns(graph, [name]), category["edges"]
     if not edges:
@@ -278,8 +290,6 @@ def _tree_inputs(graph: _Graph, flat: Flat, given: str, last: int) -> tuple[str,
         places.append(graph("Where", outside, graph.whole(last), code))
         parts.append(graph.cast(code, TensorProto.DOUBLE))
     rows = graph("Gather", graph("Shape", parts[-1]), graph.whole([0]))
-    if not manifest["scored"]:  # the trees do not look at a score that is made of their own inputs
-        parts[0] = graph("Expand", graph.real(0.0), graph("Concat", rows, graph.whole([1]), axis=0))
     plain = graph("Expand", graph.whole(last), graph("Concat", rows, graph.whole([1 + len(numbers)]), axis=0))
     return graph("Concat", *parts, axis=1), graph("Concat", plain, *places, axis=1)
 

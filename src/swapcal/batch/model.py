@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.batch.correction import Correction, Scorer, left_out, logit, plan
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
@@ -174,18 +174,21 @@ class Model:
         settings = settings or Settings()
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
-        features = Frozen.learn(source, groups, columns)
-        rows = features.encode(source)
-        folds = rng.permutation(len(y)) % min(FOLDS, len(y))
-        grow = settings.grows(len(y))
+        known = np.full(len(y), np.average(y, weights=weight)) if scores is None else np.asarray(scores)
+        apart = _folds(len(y), np.random.default_rng([settings.seed, 1]))
+        features, offsets = Frozen.learn(source, groups, columns).rate(source, y, known, weight, apart)
+        rows = features.encode(source, offsets)
+        grow, scorer = settings.grows(len(y)), None
         if scores is None:
+            folds = _folds(len(y), rng)
             scorer, without = Scorer.fit(features, rows, y, weight, folds)
             given = left_out(without, folds)
         else:
-            scorer, given = None, logit(scores)
-        boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed) if grow else None
+            given = logit(scores)
+        boosted = Boost.fit(features, rows, given, y, weight, _folds(len(y), rng), settings.seed) if grow else None
         boost, better = (None, given) if boosted is None else boosted
         design, width = plan(features, rows, better, scored=True)
+        folds = _folds(len(y), rng)
         correction, without = Correction.fit(design, width, better, rows, y, weight, folds)
         honest = left_out(without, folds)
         model = cls(features, scorer, correction, lay_out(features, rows), boost)
@@ -382,6 +385,15 @@ class Model:
         X = np.empty((len(score), padded(self.dim)))
         fill_contexts(self.layout, score, given, rows.Z, rows.codes, X)
         return X
+
+
+def _folds(rows: int, rng: np.random.Generator) -> Integers:
+    """Return a fold for each row, anew for each stage.
+
+    With the folds of the stage before, all rows outside a fold would come with log-odds that its labels have pushed up
+    or down, and a stage would seem to do worse out of fold than it does.
+    """
+    return rng.permutation(rows) % min(FOLDS, rows)
 
 
 def _to_state(correction: Correction) -> State:

@@ -28,7 +28,7 @@ def lay_out(features: Frozen, rows: Coded) -> Placement:
     width = _place_categories(features, rows, groups, category, SCORES)
     width = _place_numbers(numeric, width)
     _place_categories(features, rows, rest, category, width)
-    others = len(features.numbers) + len(rest)
+    others = len(features.numbers) + len(features.rated) + len(rest)
     sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(others) for j in range(len(category))]
     number_size = OTHERS / (3.0 * np.sqrt(max(others, 1)))
     return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))

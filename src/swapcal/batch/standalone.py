@@ -61,8 +61,9 @@ def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
         given = _regress(part, "scorer", np.full(len(Z), part["base"]), Z, H)
     x = Z @ part["place_numbers"] + H @ part["place_codes"]
     x[:, 0] = 0.5
-    better = _regress(part, "first", given, Z, H) if part["trees"] and part["scored"] else given
-    better = better + _trees(part, given, raw, codes) if part["trees"] else better
+    better = given
+    if part["trees"]:
+        better = _regress(part, "first", given, Z, H) + _trees(part, given, raw, codes)
     for place, log_odds in ((1, _regress(part, "correction", better, Z, H)), (2, given)):
         x[:, place] = part["score_sizes"][place - 1] * np.tanh(log_odds / 2)  # 2p - 1
     mean = _mixture(part, np.clip(x @ part["pool"].T, 0.0, 1.0))
@@ -73,9 +74,11 @@ def _encode(part: Any, columns: Any, taken: slice) -> Any:
     rows = len(next(iter(columns.values()))[taken])
     raw = np.array([np.asarray(columns[name][taken], float) for name in part["numbers"]])
     raw = raw.reshape(len(part["numbers"]), rows).T
+    rated = [[r["offsets"].get(_spelt(v), 0.0) for v in columns[r["name"]][taken]] for r in part["rated"]]
+    scaled = np.column_stack([raw, *rated])
     if np.isinf(raw).any():
         raise ValueError("columns: given an infinite number, expected finite ones")
-    Z = np.nan_to_num(np.clip((raw - part["centre"]) / part["spread"], -3.0, 3.0))
+    Z = np.nan_to_num(np.clip((scaled - part["centre"]) / part["spread"], -3.0, 3.0))
     Z = np.column_stack([Z, 3.0 * np.isnan(raw[:, part["flagged"]])])
     H, first, found = np.zeros((rows, len(part["place_codes"]))), 0, []
     for category in part["categories"]:
@@ -118,8 +121,7 @@ def _regress(part: Any, name: str, logit: Any, Z: Any, H: Any) -> Any:
 def _trees(part: Any, given: Any, raw: Any, codes: Any) -> Any:
     """Return the sum of the leaves every row comes to; a leaf is its own child."""
     column, which, child, value = (part[f"forest.{name}"] for name in ("column", "which", "child", "value"))
-    score = given if part["scored"] else np.zeros(len(raw))
-    inputs = np.column_stack([score, np.where(np.isnan(raw), part["least_number"], raw), codes])
+    inputs = np.column_stack([given, np.where(np.isnan(raw), part["least_number"], raw), codes])
     last = part["forest.sets"].shape[1] - 1
     bits = np.full(inputs.shape, last)
     bits[:, 1 + raw.shape[1] :] = np.where((codes >= 0) & (codes < last), codes, last)

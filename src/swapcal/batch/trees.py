@@ -27,6 +27,7 @@ PARAMETERS: dict[str, Any] = {
 }
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1}
 NO_CODE = -100.0
+"""A threshold below every code."""
 MOST_ROUNDS, PATIENCE = 400, 15
 BELIEVED = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
@@ -98,7 +99,7 @@ class Sample:
         ).construct()
         parts = [np.flatnonzero(self.folds == k) for k in range(len(without))]
         boosters = [self._without(lightgbm, parameters, data, k, without[k]) for k in range(len(without))]
-        rounds = _rounds(boosters, [len(part) for part in parts])
+        rounds = _rounds(boosters, [float(self.weight[part].sum()) for part in parts])
         start = left_out(without, self.folds)
         honest = start.copy()
         for booster, part in zip(boosters, parts, strict=True):
@@ -126,7 +127,7 @@ class Sample:
         return bool(gain.mean() > BELIEVED * gain.std() / np.sqrt(len(gain)))
 
 
-def _rounds(boosters: list[Any], sizes: list[int]) -> int:
+def _rounds(boosters: list[Any], sizes: list[float]) -> int:
     """Boost all folds side by side until their losses together have not fallen for a while; return the best round."""
     best, least = 0, np.inf
     for done in range(1, MOST_ROUNDS + 1):

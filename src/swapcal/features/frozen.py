@@ -1,7 +1,7 @@
 """Frozen: a table as standard scores and category codes, learned once and then the same for ever."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array, Integers
 from swapcal.features.category import Category, learn_group, learn_texts
 from swapcal.features.number import Number, learn_number, refuse_infinite
+from swapcal.features.rated import Rated, learn_rated
 from swapcal.features.source import Name, Source, columns_of, is_numeric, matrix_of, require
 from swapcal.features.sparse import Sparse
 from swapcal.kernels.coding import Lookup, look_up, standardise
@@ -25,7 +26,7 @@ class Coded(NamedTuple):
     Z: Array
     codes: Integers
     raw: Array
-    """The numbers as given, NaN where missing."""
+    """The numbers as given, NaN where missing; without offsets, whose labels trees would find in other folds."""
 
     def take(self, index: "Integers | slice") -> "Coded":
         """Return some of the rows."""
@@ -45,6 +46,7 @@ class Frozen:
     """
 
     columns: tuple[Number | Category, ...]
+    rated: tuple[Rated, ...] = ()
 
     @classmethod
     def learn(
@@ -73,6 +75,19 @@ class Frozen:
         binned = [learn_number(source, group.name) for group in first if group.edges]
         return cls((*first, *others, *binned))
 
+    def rate(self, source: Source, y: Array, p: Array, weight: Array, folds: Integers) -> "tuple[Frozen, Array]":
+        """Return the encoder with an offset for each column of texts that had too many, and the rows' by other folds.
+
+        The rows that taught the offsets must be encoded by those without their own fold: see `encode`.
+        """
+        if not isinstance(source, Table):
+            return self, np.empty((len(y), 0))
+        crowded = [category.name for category in self.categories if category.texts and category.other >= 0]
+        found = [learn_rated(source, name, y, p, weight, folds) for name in crowded]
+        kept = [pair for pair in found if pair is not None]
+        honest = np.column_stack([np.empty((len(y), 0)), *(values for _, values in kept)])
+        return replace(self, rated=tuple(rated for rated, _ in kept)), honest
+
     @cached_property
     def numbers(self) -> list[Number]:
         """The columns of numbers, in the order of Z."""
@@ -87,7 +102,8 @@ class Frozen:
     def names(self) -> list[str]:
         """Names of the columns of Z."""
         flagged = [f"{number.name} is missing" for number in self.numbers if number.missing]
-        return [*(str(number.name) for number in self.numbers), *flagged]
+        rated = [f"offset of {rated.name}" for rated in self.rated]
+        return [*(str(number.name) for number in self.numbers), *rated, *flagged]
 
     @property
     def groups(self) -> list[int]:
@@ -97,12 +113,13 @@ class Frozen:
     @cached_property
     def _flag(self) -> Integers:
         """Where in Z each number's flag of missing values is, -1 for nowhere."""
-        missing = np.array([number.missing for number in self.numbers], bool)
+        missing = np.array([*(number.missing for number in self.numbers), *(False for _ in self.rated)], bool)
         return np.where(missing, len(missing) + np.cumsum(missing) - 1, -1).astype(np.int64)
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
-        return np.array([n.centre for n in self.numbers], float), np.array([n.spread for n in self.numbers], float)
+        scaled: list[Number | Rated] = [*self.numbers, *self.rated]
+        return np.array([n.centre for n in scaled], float), np.array([n.spread for n in scaled], float)
 
     def keys(self, source: Source) -> NDArray[np.uint64]:
         """Return a 64-bit key per row, a function of its values as given: the same in any order, batch or table."""
@@ -114,13 +131,18 @@ class Frozen:
         salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
         return row_marks(matrix_of(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
 
-    def encode(self, source: Source) -> Coded:
-        """Return the encoded rows."""
+    def encode(self, source: Source, offsets: Array | None = None) -> Coded:
+        """Return the encoded rows; `offsets`, if given, stand in for those of the rated columns."""
         if not isinstance(source, Table):
             self._check_width(source.shape[1])
         raw = matrix_of(source, [number.name for number in self.numbers])
+        scaled = raw
+        if self.rated:
+            assert isinstance(source, Table)
+            rated = [one.values(source) for one in self.rated] if offsets is None else [offsets]
+            scaled = np.column_stack([raw, *rated])
         Z = np.empty((len(raw), len(self.names)))
-        if standardise(raw, *self._scales, self._flag, Z) >= 0:
+        if standardise(scaled, *self._scales, self._flag, Z) >= 0:
             for number, values in zip(self.numbers, raw.T, strict=True):
                 refuse_infinite(number.name, values)
         codes = np.empty((len(raw), len(self.categories)), np.int64)
@@ -134,12 +156,15 @@ class Frozen:
     def encode_record(self, record: Mapping[str, Any]) -> Coded | None:
         """Return one encoded row of a table, or None if a value is not plainly a number, a text or missing."""
         numbers = [_plain_number(record[str(number.name)]) for number in self.numbers]
+        for rated in self.rated:
+            text = _plain_text(record[str(rated.name)])
+            numbers.append(None if text is None else rated.offsets.get(text, 0.0))
         codes = [self._code(j, record[str(category.name)]) for j, category in enumerate(self.categories)]
         if None in numbers or None in codes:
             return None
-        Z, raw = np.empty((1, len(self.names))), np.array([numbers], np.float64)
-        infinite = standardise(raw, *self._scales, self._flag, Z) >= 0
-        return None if infinite else Coded(Z, np.array([codes], np.int64), raw)
+        Z, scaled = np.empty((1, len(self.names))), np.array([numbers], np.float64)
+        infinite = standardise(scaled, *self._scales, self._flag, Z) >= 0
+        return None if infinite else Coded(Z, np.array([codes], np.int64), scaled[:, : len(self.numbers)])
 
     def _code(self, place: int, value: Any) -> int | None:
         category = self.categories[place]
@@ -186,8 +211,11 @@ class Frozen:
             "numeric": [number.name for number in self.numbers],
             "centre": [number.centre for number in self.numbers],
             "spread": [None if np.isinf(number.spread) else number.spread for number in self.numbers],
-            "flag": self._flag.tolist(),
+            "flag": self._flag[: len(self.numbers)].tolist(),
             "categories": [vars(category) for category in self.categories],
+            "rated": [
+                vars(rated) | {"spread": None if np.isinf(rated.spread) else rated.spread} for rated in self.rated
+            ],
         }
 
     @classmethod
@@ -196,7 +224,11 @@ class Frozen:
         spread = [np.inf if value is None else value for value in manifest["spread"]]
         missing = [place >= 0 for place in manifest["flag"]]
         numbers = map(Number, manifest["numeric"], manifest["centre"], spread, missing)
-        return cls((*numbers, *(Category(**part) for part in manifest["categories"])))
+        rated = [
+            Rated(**part | {"spread": np.inf if part["spread"] is None else part["spread"]})
+            for part in manifest.get("rated", ())
+        ]
+        return cls((*numbers, *(Category(**part) for part in manifest["categories"])), tuple(rated))
 
 
 def _plain_number(value: Any) -> float | None:
