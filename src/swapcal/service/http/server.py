@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import logging
 import signal
 import socket
 import sys
@@ -65,6 +66,7 @@ class Server(uvicorn.Server):
         self.desk = desk
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
+        _tell_through(self.log)
         office = Office(desk, Gate(desk.store, required=required), self.log)
         config = uvicorn.Config(
             application(office, pages),
@@ -127,6 +129,24 @@ class Server(uvicorn.Server):
         finally:
             self.should_exit = True
             thread.join()
+
+
+class _Told(logging.Handler):
+    """Tells of what uvicorn finds worth a warning, such as requests that are no HTTP."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell of one."""
+        self._log("http", words=record.getMessage())
+
+
+def _tell_through(log: JsonLog) -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.propagate = False
+    logger.handlers = [_Told(log)]
 
 
 def _bound(host: str, port: int) -> socket.socket:
