@@ -10,7 +10,7 @@ NEEDS = {
     },
     "src/swapcal/adapters/sklearn.py": ("sklearn",),
     "src/swapcal/adapters/river.py": ("river",),
-    "src/swapcal/service": ("apsw", "msgspec", "starlette", "typer", "pyarrow"),
+    "src/swapcal/service": ("apsw", "httptools", "msgspec", "prometheus_client", "starlette", "typer", "pyarrow"),
     "src/swapcal/service/postgres.py": ("psycopg",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),
     "tests/test_contexts.py": ("pandas", "polars", "pyarrow"),

@@ -641,3 +641,23 @@ def test_a_category_keeps_its_name_when_a_missing_value_turns_integers_into_floa
         "g = 2",
         "g = (missing)",
     ]
+
+
+def test_a_list_of_records_is_a_table_of_them() -> None:
+    rng = np.random.default_rng(5)
+    city, day = rng.choice(["a", "b", "c"], 300), rng.integers(0, 4, 300)
+    p, y = rng.random(300), (rng.random(300) < 0.4).astype(float)
+    table, listed = (
+        Monitor(["city", "day"], products=[("city", "day")]),
+        Monitor(["city", "day"], products=[("city", "day")]),
+    )
+    for part in (slice(0, 7), slice(7, 200), slice(200, 300)):
+        table.add({"city": city[part].tolist(), "day": day[part].tolist()}, p[part], y[part])
+        rows = [{"city": c, "day": d} for c, d in zip(city[part].tolist(), day[part].tolist(), strict=True)]
+        listed.add(rows, p[part], y[part])
+    assert table.summary() == listed.summary()
+    before = listed.summary()
+    for wrong in ([{"city": "a", "day": 1}], [3, 4], [{"city": "a"}, {"city": "b"}]):
+        with pytest.raises((TypeError, ValueError)):
+            listed.add(wrong, [0.2, 0.3], [0, 1])
+    assert listed.summary() == before

@@ -1,6 +1,6 @@
-"""One plain record without detours: most records hold nothing new, and then a few look-ups are enough."""
+"""Plain records without detours: most records hold nothing new, and then a few look-ups are enough."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,26 @@ from swapcal.kernels.encode import CATEGORICAL, PROBABILITY
 Parts = tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.int64]]
 
 
-def plain_row(record: Mapping[str, Any], columns: dict[str, Column], ignored: frozenset[str]) -> Parts | None:
-    """Return (numbers, symbols, places) of shape (1, K), or None if anything in the record is new or unusual."""
-    if not columns or not (record.keys() - columns.keys()) <= ignored:
+def plain_rows(
+    records: Sequence[Mapping[str, Any]], columns: dict[str, Column], ignored: frozenset[str]
+) -> Parts | None:
+    """Return (numbers, symbols, places) of shape (n, K), or None if anything in the records is new or unusual."""
+    if not columns or not all((record.keys() - columns.keys()) <= ignored for record in records):
         return None
-    numbers = np.full((1, len(columns)), np.nan)
-    symbols = np.zeros((1, len(columns)), dtype=np.uint64)
-    places = np.empty((1, len(columns)), dtype=np.int64)
+    numbers = np.full((len(records), len(columns)), np.nan)
+    symbols = np.zeros((len(records), len(columns)), dtype=np.uint64)
+    places = np.empty((len(records), len(columns)), dtype=np.int64)
     for j, (name, column) in enumerate(columns.items()):
-        value = record.get(name)
-        code = MISSING if value is None else _known_code(column, value)
-        if code is None or column.at[code] == UNSEEN:
-            return None
-        if code == SHARED and column.kind != CATEGORICAL:
-            numbers[0, j] = value
-        symbols[0, j] = column.keys[code]
-        places[0, j] = max(column.at[code], NOWHERE)
+        at, keys, numeric = column.at, column.keys, column.kind != CATEGORICAL
+        for k, record in enumerate(records):
+            value = record.get(name)
+            code = MISSING if value is None else _known_code(column, value)
+            if code is None or at[code] == UNSEEN:
+                return None
+            if code == SHARED and numeric:
+                numbers[k, j] = value
+            symbols[k, j] = keys[code]
+            places[k, j] = max(at[code], NOWHERE)
     return numbers, symbols, places
 
 

@@ -263,18 +263,20 @@ class Live:
         """
         n = _rows(records)
         names, mappings = listed_ids(ids, n), _as_mappings(records)
-        answers = self._answers(names, mappings)
+        answers, marks = self._answers(names, mappings)
         fresh = [row for row, answer in enumerate(answers) if answer == row]
         tickets = np.zeros((len(names), TICKET))
         for row, answer in enumerate(answers):
             if answer < 0:
                 tickets[row] = self._agenda.table.ticket[self._ledger.opened[names[row]]]
         if fresh:
-            tickets[fresh] = self._issue([*zip(names, mappings, strict=True)], fresh, time, matures)
+            tickets[fresh] = self._issue([*zip(names, mappings, marks, strict=True)], fresh, time, matures)
         tickets = tickets[[row if answer < 0 else answer for row, answer in enumerate(answers)]]
         return self._learner.forecast(tickets).explained_by(lambda row: self.explain(names[row]))
 
-    def _issue(self, events: "list[tuple[Id, Mapping[str, Any]]]", fresh: list[int], time: Any, matures: Any) -> Array:
+    def _issue(
+        self, events: "list[tuple[Id, Mapping[str, Any], int]]", fresh: list[int], time: Any, matures: Any
+    ) -> Array:
         """Open the rows `fresh` of a batch and return their tickets."""
         n = len(events)
         given = [
@@ -283,27 +285,37 @@ class Live:
         ]
         moments = self._moments(given[0], None, given[1], n)
         if len(fresh) < n:
-            self.contexts.check([record for _, record in events])  # for the row's number, if one is refused
-        names, records = [events[row][0] for row in fresh], [events[row][1] for row in fresh]
+            self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
+        asked = [events[row] for row in fresh]
+        names, records, marks = (
+            [name for name, _, _ in asked],
+            [record for _, record, _ in asked],
+            [mark for *_, mark in asked],
+        )
         batch = self._learner.rows(self.contexts.encode(records), names, 0)
-        marks = [_fingerprint(record) for record in records]
-        self._go_through(batch, records, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
+        asking = records if self._learner.models else None
+        self._go_through(batch, asking, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
         return batch.ticket
 
-    def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast."""
+    def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
+        """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast.
+
+        Beside them, the records' fingerprints.
+        """
         asked: dict[Id, tuple[int, int]] = {}
         answers: list[int] = []
+        marks: list[int] = []
         try:
             for row, (name, record) in enumerate(zip(names, records, strict=True)):
                 mark = _fingerprint(record)
+                marks.append(mark)
                 first, known = asked.setdefault(name, (row, mark))
                 if known != mark:
                     raise ConflictingLabelError(_taken(name))
                 answers.append(first if self._issued_before(name, mark) is None else -1)
         except (TypeError, ValueError) as error:
             raise inputs.in_row(len(answers), error) from None
-        return answers
+        return answers, marks
 
     @guarded
     def check(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> None:

@@ -113,7 +113,8 @@ class Monitor:
 
         Parameters
         ----------
-        records : mapping of columns, or a pandas, polars or arrow table; for one row, a mapping of values
+        records : mapping of columns, a pandas, polars or arrow table, or a list of mappings of values; for one row, one
+            such mapping
         p, y : mean forecasts and outcomes in [0, 1], as arrays, or as numbers for one row
         time : of every row, numbers or dates that never decrease; rows are counted if it is never given
         weights : not supported: a bet is one row, and a row entered twice would be bet on with its outcome known
@@ -129,7 +130,9 @@ class Monitor:
             if forecasts.shape != outcomes.shape:
                 raise ValueError(f"y: given {len(outcomes)} outcomes, expected {len(forecasts)}, one per forecast")
             clock, kind = self._clock(time, len(forecasts))
-            placed = self._roster.place(records, len(forecasts))
+            listed = isinstance(records, list)
+            place = self._roster.place_each if listed else self._roster.place
+            placed = place(records, len(forecasts))
         if len(forecasts):
             self._enter(placed, forecasts, outcomes, clock, kind)
         return self

@@ -84,6 +84,27 @@ class Roster:
         found = {name: table.categories(name) for name in self.wanted}
         return self._numbered([_crossed([found[name] for name in column], rows) for column in self.columns], rows)
 
+    def place_each(self, records: list[Any], rows: int) -> Rows:
+        """Find every record's groups, by dictionary alone unless one of them is new."""
+        if len(records) != rows:
+            raise ValueError(f"records: given {len(records)} rows, expected {rows}, one per forecast")
+        for row, record in enumerate(records, 1):
+            if not isinstance(record, Mapping):
+                raise TypeError(f"records: given {type(record).__name__} in row {row}, expected a mapping of values")
+        members = [self._seen(record) for record in records]
+        if all(found is not None for found in members):
+            return Rows(np.array(members, dtype=np.int64).reshape(rows, len(self.columns)), [])
+        return self.place({name: [record.get(name) for record in records] for name in self.wanted}, rows)
+
+    def _seen(self, record: Mapping[str, Any]) -> list[int] | None:
+        """Return a record's groups if all of them are on the roster."""
+        names = {name: self._spell(name, record) for name in self.wanted}
+        members = [
+            self.seen[position].get(tuple(names[name] for name in column), -1)
+            for position, column in enumerate(self.columns)
+        ]
+        return None if min(members) < 0 else members
+
     def place_one(self, record: Mapping[str, Any]) -> Rows:
         """Find one record's groups, by dictionary alone unless one of them is new."""
         names = {name: self._spell(name, record) for name in self.wanted}

@@ -1,5 +1,6 @@
 """`Desk`: one queue, one learning thread; every batch is on disk before anybody hears of it."""
 
+import math
 import queue
 import threading
 import time
@@ -27,6 +28,8 @@ TICK = 0.25
 """Seconds between looks at the clock when nothing comes."""
 PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
+LONGEST, SHARE, MANY = 0.005, 0.25, 4
+"""Seconds, share of a commit, and jobs of a batch from which on others are waited for."""
 KEPT = 2
 """Snapshots kept."""
 
@@ -95,6 +98,8 @@ class Desk:
         self._turn = threading.Lock()
         self._rows = 0
         self._closing = False
+        self._recent, self._commit = 0, 0.0
+        """jobs of the last batch, and what a commit takes"""
         self._working = False
         self._kept: dict[str, tuple[int, float]] = {}
         """number of the event of the last snapshot, and when the first event after it was seen"""
@@ -140,7 +145,7 @@ class Desk:
     @property
     def ready(self) -> bool:
         """Whether jobs are being done, for every forecaster in the store."""
-        return self._working and not self._lost and not self._closing
+        return self._working and self._thread.is_alive() and not self._lost and not self._closing
 
     def close(self) -> None:
         """Finish what is queued, take snapshots, and give the store back."""
@@ -160,32 +165,44 @@ class Desk:
         warm()
         self._regain()
         self._working = True
-        while True:
+        last = False
+        while not last:
             batch, last = self._take()
-            if batch:
+            try:
                 self._serve(batch)
-            if last:
-                break
-            self._regain()
-            self._keep_some()
+                self._regain()
+                self._keep_some()
+            except Exception as error:
+                self.log("fault", error=repr(error))
         self._keep_all()
 
     def _take(self) -> tuple[list[Job], bool]:
         """Return what is on the queue, and whether it is the last."""
         batch: list[Job] = []
-        rows, last = 0, False
+        rows, last, wait = 0, False, TICK
+        until = math.inf
         with suppress(queue.Empty):
-            job = self._queue.get(timeout=TICK)
-            while job is not None:
+            while rows < BATCH:
+                job = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
+                if job is None:
+                    last = True
+                    break
+                if not batch:
+                    until = time.perf_counter() + self._patience()
                 batch.append(job)
                 rows += size(job)
-                if rows >= BATCH:
-                    break
-                job = self._queue.get_nowait()
-            last = job is None
+                wait = (until - time.perf_counter()) / 4
         with self._turn:
             self._rows -= rows
+        self._recent = len(batch)
         return batch, last
+
+    def _patience(self) -> float:
+        """Return how long to wait for others to join a batch: a share of what a commit takes, if many come at a time.
+
+        Those who were answered together come back together; else they would split into two halves that take turns.
+        """
+        return min(LONGEST, SHARE * self._commit) if self._recent >= MANY else 0.0
 
     def _serve(self, batch: Sequence[Job]) -> None:
         """Make forecasters, then write, then answer questions."""
@@ -235,9 +252,11 @@ class Desk:
         try:
             self._append([made])
         except Conflict:
-            self._lose([name], intact=False)
-            self._regain(now=True)
+            self._lost_touch([name], unknown=False)
             return self._same(self._ward(name).settings, settings)
+        except StoreError:
+            self._lost_touch([name], unknown=True)
+            raise
         self._hold(fresh_ward(made), 0)
         self.log("made", forecaster=name, seq=1)
         return True
@@ -293,6 +312,7 @@ class Desk:
         self.store.append(events)
         took = time.perf_counter() - began
         self.gauge.commits.add(took)
+        self._commit += (took - self._commit) / 8
         for event in events:
             self.gauge.events[event.kind] = self.gauge.events.get(event.kind, 0) + 1
         for name in dict.fromkeys(event.forecaster for event in events):
@@ -303,18 +323,14 @@ class Desk:
         """Refuse a whole batch; its forecasters are ahead of the log, and the others' claims may be gone."""
         self.gauge.failures += 1
         self.log("commit failed", forecasters=[*names], error=str(error))
-        self._lose(names, intact=False)
-        if not isinstance(error, Conflict):
-            self._lose([*self.wards], intact=True)
-        self._regain(now=True)
+        self._lost_touch(names, unknown=not isinstance(error, Conflict))
         refusal = unavailable("The store could not write; nothing is acknowledged, and the forecaster is rebuilt.")
         return [(job.promise, refusal) for job in jobs]
 
     def _isolated(self, jobs: Sequence[Write], names: Sequence[str], error: Exception) -> list[Answer]:
         """Do jobs one by one after a fault, so that only the one at fault suffers."""
         self.log("fault", forecasters=[*names], error=repr(error))
-        self._lose(names, intact=False)
-        self._regain(now=True)
+        self._lost_touch(names, unknown=False)
         if len(jobs) > 1:
             return [answer for job in jobs for answer in self._write([job])]
         fault = Refusal("internal", "A fault of the service; it is in the log. Nothing has changed.")
@@ -331,6 +347,13 @@ class Desk:
             ward = self.wards.pop(name, None)
             if ward is not None or not intact:
                 self._lost[name] = ward if intact else None
+
+    def _lost_touch(self, names: Iterable[str], *, unknown: bool) -> None:
+        """Rebuild forecasters that may be ahead of the log; where it is unknown what was written, claim all again."""
+        self._lose(names, intact=False)
+        if unknown:
+            self._lose([*self.wards], intact=True)
+        self._regain(now=True)
 
     def _find_forecasters(self) -> None:
         for name in self.store.forecasters():

@@ -1,6 +1,7 @@
 """`Figures`: how well the forecasts have done so far, as sums that do not depend on how rows were batched."""
 
 import math
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ class Figures:
         self.expert_brier = np.zeros(len(experts))
         self.reliability = np.zeros((BINS, 3))
         """(bins, 3): labels, sum of mean forecasts, sum of outcomes"""
-        self.delays = np.zeros(len(DELAYS) + 1)
-        self.delay = np.zeros(2)
+        self.delays = [0.0] * (len(DELAYS) + 1)
+        self.delay = [0.0, 0.0]
         """sum and largest, in seconds"""
         self.periods = np.zeros((PERIODS, 6))
         """labels, sum of means, sum of outcomes, sum of squared errors, first and last time"""
@@ -87,7 +88,7 @@ class Figures:
         """Add how long an outcome took to come."""
         self.delay[0] += seconds
         self.delay[1] = max(self.delay[1], seconds)
-        self.delays[np.searchsorted(DELAYS, seconds)] += 1
+        self.delays[bisect_left(DELAYS, seconds)] += 1
 
     def brier(self) -> float:
         """Return the mean squared error of the mean forecasts; NaN before the first label."""
@@ -119,8 +120,8 @@ class Figures:
 
     def mean_delay(self) -> float:
         """Return the mean time from forecast to outcome, in seconds."""
-        count = float(self.delays.sum())
-        return float(self.delay[0]) / count if count else math.nan
+        count = sum(self.delays)
+        return self.delay[0] / count if count else math.nan
 
     def _mean(self, column: int) -> float:
         return float(self.totals[column]) / self.labels if self.labels else math.nan
@@ -154,7 +155,7 @@ class Figures:
         """Rebuild from `to_state`."""
         figures = cls(experts)
         for name, values in state.arrays.items():
-            setattr(figures, name, np.array(values))
+            setattr(figures, name, values.tolist() if name in ("delay", "delays") else np.array(values))
         figures.stride = state.manifest["stride"]
         return figures
 

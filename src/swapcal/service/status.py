@@ -84,7 +84,7 @@ def describe(ward: Ward) -> Status:
         base_rate=figures.base_rate(),
         mean_forecast=figures.mean_forecast(),
         brier=Brier(figures.brier(), figures.brier_issued(), best, name, figures.brier_base_rate()),
-        delay=Delay(figures.mean_delay(), float(figures.delay[1]), [*DELAYS], counts),
+        delay=Delay(figures.mean_delay(), figures.delay[1], [*DELAYS], counts),
         alarms=len(alarms),
         alarmed=bool(alarms) or rejected,
         sentence=sentence(ward.monitor, len(alarms), rejected),

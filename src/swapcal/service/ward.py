@@ -102,7 +102,7 @@ class Ward:
     @property
     def model(self) -> str:
         """What issues the next forecast: labels learned so far tell models of one log apart."""
-        return f"{self.live.status().labels}"
+        return f"{self.figures.labels}"
 
     def advance(self, now: float) -> None:
         """Give up early outcomes that have waited too long."""
@@ -225,8 +225,7 @@ class Ward:
             record = dict(zip(wanted, rows[0], strict=True))
             self.monitor.add(record, float(learned.mean[0]), float(learned.y[0]), clock[0])
             return
-        columns = {name: [row[k] for row in rows] for k, name in enumerate(wanted)}
-        self.monitor.add(columns, learned.mean, learned.y, clock)
+        self.monitor.add([dict(zip(wanted, row, strict=True)) for row in rows], learned.mean, learned.y, clock)
 
     def apply(self, events: Sequence[Event]) -> list[Issued]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""

@@ -1,6 +1,6 @@
 """The application: every offer behind its endpoint, and refusals for everything else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -9,9 +9,11 @@ from starlette.routing import BaseRoute, Route
 
 from swapcal.service.http import operating
 from swapcal.service.http.endpoint import Endpoint, Handler
-from swapcal.service.http.offers import OFFERS, READ
+from swapcal.service.http.front import BEFORE, Front
+from swapcal.service.http.offers import OFFERS, OWN, READ, Offer
 from swapcal.service.http.office import Office
-from swapcal.service.http.problems import problem_response
+from swapcal.service.http.problems import problem_reply
+from swapcal.service.http.reply import PLAIN
 from swapcal.service.refusal import Refusal
 
 OPERATING: tuple[tuple[str, Handler, str | None], ...] = (
@@ -22,7 +24,7 @@ OPERATING: tuple[tuple[str, Handler, str | None], ...] = (
 )
 
 
-def application(office: Office, pages: Sequence[BaseRoute] = ()) -> Starlette:
+def application(office: Office, pages: Sequence[BaseRoute] = ()) -> Front:
     """Return the ASGI application.
 
     Parameters
@@ -32,22 +34,39 @@ def application(office: Office, pages: Sequence[BaseRoute] = ()) -> Starlette:
     pages : routes
         Of the dashboard.
     """
+    endpoints = {offer: Endpoint(office, offer.handler, offer.needed) for offer in OFFERS}
     routes: list[BaseRoute] = [
-        Route(offer.path, Endpoint(office, offer.handler, offer.needed), methods=[offer.method]) for offer in OFFERS
+        Route(offer.path, endpoint, methods=[offer.method]) for offer, endpoint in endpoints.items()
     ]
     routes += [Route(path, Endpoint(office, handler, needed), methods=["GET"]) for path, handler, needed in OPERATING]
-    app = Starlette(routes=[*routes, *pages], exception_handlers={404: _not_found, 405: _not_allowed})
-    app.router.redirect_slashes = False
-    app.state.office = office
-    return app
+    rest = Starlette(routes=[*routes, *pages], exception_handlers={404: _not_found, 405: _not_allowed})
+    rest.router.redirect_slashes = False
+    rest.state.office = office
+    return Front(rest, {way(offer): endpoint for offer, endpoint in endpoints.items() if offer.path.startswith(BEFORE)})
+
+
+def way(offer: Offer) -> tuple[str, str, bool]:
+    """Return how `Front` finds an offer about one forecaster.
+
+    Examples
+    --------
+    >>> way(OFFERS[0])
+    ('POST', 'forecasts', False)
+    """
+    word, slash, _ = offer.path.removeprefix(OWN).removeprefix("/").partition("/")
+    return offer.method, word, bool(slash)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return problem_response(Refusal("unknown", f"address: given {request.url.path[:200]!r}, expected one of ours"))
+    words = f"address: given {request.url.path[:200]!r}, expected one of ours"
+    return _response(Refusal("unknown", words))
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
     words = f"method: given {request.method} {request.url.path[:200]!r}, expected another method"
-    response = problem_response(Refusal("method", words))
-    response.headers.update(getattr(error, "headers", None) or {})
-    return response
+    return _response(Refusal("method", words), getattr(error, "headers", None))
+
+
+def _response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
+    reply = problem_reply(refusal)
+    return Response(reply.content, reply.status_code, {**PLAIN, **(headers or {})}, reply.media)

@@ -11,26 +11,29 @@ from starlette.types import Receive, Scope, Send
 
 from swapcal.service.http.incoming import Gone, in_lines, read_body
 from swapcal.service.http.office import Office
-from swapcal.service.http.problems import problem_response
+from swapcal.service.http.problems import problem_reply
+from swapcal.service.http.reply import PLAIN, Reply
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.store import StoreError
 
-PLAIN = {
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-store",
-}
+NOTABLE = (401, 403)
 
 
 class Call:
     """One request."""
 
-    __slots__ = ("office", "receive", "request", "scope")
+    __slots__ = ("headers", "office", "receive", "scope")
 
     def __init__(self, office: Office, scope: Scope, receive: Receive) -> None:
         self.office = office
         self.scope = scope
         self.receive = receive
-        self.request = Request(scope)
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+
+    @property
+    def request(self) -> Request:
+        """The request as Starlette has it."""
+        return Request(self.scope)
 
     @property
     def forecaster(self) -> str:
@@ -44,11 +47,11 @@ class Call:
 
     def in_lines(self) -> bool:
         """Tell whether the body is NDJSON."""
-        return in_lines(self.scope)
+        return in_lines(self.headers)
 
     async def body(self) -> bytes:
         """Return the body."""
-        return await read_body(self.scope, self.receive, self.office.limits)
+        return await read_body(self.headers, self.receive, self.office.limits)
 
     async def json(self) -> bytes:
         """Return a body that must be JSON."""
@@ -57,7 +60,7 @@ class Call:
         return await self.body()
 
 
-Handler = Callable[[Call], Awaitable[Response]]
+Handler = Callable[[Call], Awaitable[Reply | Response]]
 
 
 class Endpoint:
@@ -68,7 +71,7 @@ class Endpoint:
     office : Office
         Where the work is done.
     handler : callable
-        From a call to a response; may raise `Refusal`.
+        From a call to a reply; may raise `Refusal`.
     needed : str, optional
         The scope a token must have; none where anybody may come in.
     """
@@ -82,21 +85,24 @@ class Endpoint:
         """Answer one request."""
         began = time.perf_counter()
         try:
-            response = await self._answered(scope, receive)
+            reply = await self._answered(scope, receive)
         except Gone:
             return
-        response.headers.update(PLAIN)
-        await response(scope, receive, send)
+        if isinstance(reply, Response):
+            for name, value in PLAIN.items():
+                reply.headers.setdefault(name, value)
+        await reply(scope, receive, send)
         if self.office.log.tells("request"):
             took = round(time.perf_counter() - began, 6)
-            facts = {"method": scope["method"], "path": scope["path"], "status": response.status_code}
+            facts = {"method": scope["method"], "path": scope["path"], "status": reply.status_code}
             self.office.log("request", **facts, seconds=took)
 
-    async def _answered(self, scope: Scope, receive: Receive) -> Response:
+    async def _answered(self, scope: Scope, receive: Receive) -> Reply | Response:
+        call = Call(self.office, scope, receive)
         try:
             if self.needed is not None:
-                await self.office.gate.admit(scope, self.needed)
-            return await self.handler(Call(self.office, scope, receive))
+                await self.office.gate.admit(call.headers, self.needed)
+            return await self.handler(call)
         except Gone:
             raise
         except Refusal as refusal:
@@ -107,9 +113,10 @@ class Endpoint:
             words = "A fault of the service; it is in the log."
             return self._refused("fault", scope, Refusal("internal", words), repr(error))
 
-    def _refused(self, event: str, scope: Scope, refusal: Refusal, why: str) -> Response:
-        """Return the problem, and tell the log; both name the request alike."""
+    def _refused(self, event: str, scope: Scope, refusal: Refusal, why: str) -> Reply:
+        """Return the problem, and tell the log of what is not merely the client's; both name the request alike."""
         name = secrets.token_hex(8)
-        facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
-        self.office.log(event, **facts, request=name, why=why)
-        return problem_response(refusal, name)
+        if refusal.status >= 500 or refusal.status in NOTABLE:
+            facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
+            self.office.log(event, **facts, request=name, why=why)
+        return problem_reply(refusal, name)

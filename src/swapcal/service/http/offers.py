@@ -1,5 +1,6 @@
 """Offers: every address, who may call it, what it takes and gives, and what does the work."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from swapcal.service.http import messages as m
@@ -31,7 +32,8 @@ SINCE = Parameter("since", "query", "Forecasts made from then on: a number, or a
 UNTIL = Parameter("until", "query", "Forecasts made before then", False, {"type": "string"})
 
 
-class Offer(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Offer:
     """One address and method."""
 
     method: str

@@ -1,6 +1,7 @@
 """`Office`: the desk as the event loop sees it, and what else a request needs."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ class Office:
         self.gate = gate
         self.log = log
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[asyncio.Future[Any], float] = {}
+        """until when answers are waited for, soonest first"""
         self.auditing = asyncio.Semaphore(1)
         self.last: dict[str, Status] = {}
         """what was last known of each forecaster, for metrics while the learner is busy"""
@@ -48,6 +51,7 @@ class Office:
                     loop.call_soon_threadsafe(answer_at_once, answers)
 
             self.desk.answer = deliver
+            self._sweep(loop)
         return self._loop
 
     def settings(self) -> dict[str, Settings]:
@@ -74,11 +78,19 @@ class Office:
         return await self._awaited(promise)
 
     async def _awaited(self, promise: "asyncio.Future[Any]") -> Any:
+        self._waiting[promise] = time.monotonic() + self.limits.answer
         try:
-            async with asyncio.timeout(self.limits.answer):
-                return await promise
-        except TimeoutError:
-            words = (
-                f"No answer within {self.limits.answer:g} s; it may still be done: the same request again will tell."
-            )
-            raise unavailable(words, retry=5.0) from None
+            return await promise
+        finally:
+            del self._waiting[promise]
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer those who have waited too long; once in a while is cheaper than a timer for each."""
+        now = time.monotonic()
+        for promise, deadline in [*self._waiting.items()]:
+            if deadline > now:
+                break
+            if not promise.done():
+                words = f"No answer within {self.limits.answer:g} s; it may still be done: the same request will tell."
+                promise.set_exception(unavailable(words, retry=5.0))
+        loop.call_later(min(1.0, self.limits.answer / 4), self._sweep, loop)

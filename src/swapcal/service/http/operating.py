@@ -5,12 +5,12 @@ from functools import cache
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
 
 from swapcal.service.http.endpoint import Call
 from swapcal.service.http.metrics import exposition
 from swapcal.service.http.openapi import document
 from swapcal.service.http.reading import json_response
+from swapcal.service.http.reply import Reply
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.status import Status, describe
 from swapcal.service.store import StoreError
@@ -20,12 +20,12 @@ LONGEST = 2.0
 """Seconds the metrics wait for the learner before they tell what was known last."""
 
 
-async def healthz(call: Call) -> Response:
+async def healthz(call: Call) -> Reply:
     """Answer if the process does."""
     return json_response({"status": "ok"})
 
 
-async def readyz(call: Call) -> Response:
+async def readyz(call: Call) -> Reply:
     """Answer 200 if forecasts and outcomes would be taken now."""
     desk = call.office.desk
     if desk.standing_by:
@@ -39,7 +39,7 @@ async def readyz(call: Call) -> Response:
     return json_response({"status": "ready"})
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(call: Call) -> Reply:
     """Return all counts as Prometheus reads them."""
     office = call.office
     for name in [*office.desk.wards]:
@@ -49,12 +49,12 @@ async def metrics(call: Call) -> Response:
                 office.last[name] = found
         except (Refusal, TimeoutError):
             continue
-    return Response(exposition(office.desk, office.last), media_type=TEXT)
+    return Reply(exposition(office.desk, office.last), media=TEXT)
 
 
-async def openapi(call: Call) -> Response:
+async def openapi(call: Call) -> Reply:
     """Return the OpenAPI document."""
-    return Response(_document(), media_type="application/json")
+    return Reply(_document())
 
 
 @cache

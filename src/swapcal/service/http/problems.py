@@ -1,19 +1,17 @@
-"""Problems: refusals as responses (RFC 9457)."""
+"""Problems: refusals as replies (RFC 9457)."""
 
 import math
 
 import msgspec
-from starlette.responses import Response
 
+from swapcal.service.http.reply import Reply
 from swapcal.service.refusal import Refusal
 
 MEDIA = "application/problem+json"
-CLOSING = ("slow", "large")
-"""After these the rest of the request is not read."""
 
 
-def problem_response(refusal: Refusal, request_id: str | None = None) -> Response:
-    """Return the response to a request that was refused."""
+def problem_reply(refusal: Refusal, request_id: str | None = None) -> Reply:
+    """Return the reply to a request that was refused."""
     about = refusal.problem()
     if request_id is not None:
         about["instance"] = f"urn:swapcal:request:{request_id}"
@@ -22,6 +20,6 @@ def problem_response(refusal: Refusal, request_id: str | None = None) -> Respons
         headers["retry-after"] = str(math.ceil(refusal.retry))
     if refusal.kind == "unauthorized":
         headers["www-authenticate"] = 'Bearer realm="swapcal"'
-    if refusal.kind in CLOSING:
-        headers["connection"] = "close"
-    return Response(msgspec.json.encode(about), refusal.status, headers, MEDIA)
+    if refusal.kind == "large":
+        headers["connection"] = "close"  # the rest of the request is not read
+    return Reply(msgspec.json.encode(about), refusal.status, MEDIA, headers)

@@ -3,22 +3,21 @@
 import asyncio
 from typing import Any
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from swapcal.service.http.problems import MEDIA
 from swapcal.service.limits import Limits
-
-CROWDED = (
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n"
-    b"content-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%s"
-)
-PROBLEM = b'{"type":"urn:swapcal:unavailable","title":"Not now","status":503,"detail":"Too many connections."}'
+from swapcal.service.refusal import Refusal, unavailable
 
 
 def protocol(limits: Limits) -> type[HttpToolsProtocol]:
     """Return the class of connections within limits."""
+    slow = _raw("Request Timeout", Refusal("slow", f"request: given only in part after {limits.arrival:g} s"))
+    crowded = _raw("Service Unavailable", unavailable("Too many connections.", retry=5.0))
 
     class Protocol(HttpToolsProtocol):
-        """Closes a connection whose request does not arrive, and refuses one too many."""
+        """Closes a connection whose request does not arrive in time, and refuses one too many."""
 
         _deadline: asyncio.TimerHandle | None = None
 
@@ -26,20 +25,20 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
             """Begin to wait for a request."""
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
-                transport.write(CROWDED % (len(PROBLEM), PROBLEM))
+                transport.write(crowded)
                 transport.close()
                 return
             self._expect()
 
         def on_message_begin(self) -> None:
-            """Expect the headers in time."""
+            """Expect all of the request in time."""
             super().on_message_begin()
             self._expect()
 
-        def on_headers_complete(self) -> None:
-            """From here on the body's reader watches the clock."""
+        def on_message_complete(self) -> None:
+            """Expect no more."""
             self._relax()
-            super().on_headers_complete()
+            super().on_message_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             """Forget the clock."""
@@ -48,7 +47,13 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
 
         def _expect(self) -> None:
             self._relax()
-            self._deadline = self.loop.call_later(limits.arrival, self.transport.close)
+            self._deadline = self.loop.call_later(limits.arrival, self._give_up)
+
+        def _give_up(self) -> None:
+            waiting: Any = self.cycle  # none before the first request
+            if waiting is not None and not waiting.response_started and not self.transport.is_closing():
+                self.transport.write(slow)
+            self.transport.close()
 
         def _relax(self) -> None:
             if self._deadline is not None:
@@ -56,3 +61,11 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
                 self._deadline = None
 
     return Protocol
+
+
+def _raw(reason: str, refusal: Refusal) -> bytes:
+    """Return a whole response for a connection that is closed after it."""
+    content = msgspec.json.encode(refusal.problem())
+    retry = "" if refusal.retry is None else f"retry-after: {refusal.retry:.0f}\r\n"
+    head = f"HTTP/1.1 {refusal.status} {reason}\r\n{retry}connection: close\r\ncontent-type: {MEDIA}\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Raw
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, Response
 
 from swapcal.losses import LossError, decide
 from swapcal.losses.parse import specify
@@ -17,7 +16,6 @@ from swapcal.service import bodies, history, status
 from swapcal.service.docket import Docket, dockets
 from swapcal.service.event import Event
 from swapcal.service.http.endpoint import Call
-from swapcal.service.http.incoming import JSON
 from swapcal.service.http.messages import (
     CorrectionShown,
     DecisionOut,
@@ -32,6 +30,7 @@ from swapcal.service.http.messages import (
     id_of,
     moment_of,
 )
+from swapcal.service.http.reply import Reply
 from swapcal.service.http.writing import record_of
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.settings import Settings
@@ -42,12 +41,12 @@ _SETTINGS = msgspec.json.Decoder(Settings)
 CONTENT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
 
 
-def json_response(answer: Any, status_code: int = 200) -> Response:
+def json_response(answer: Any, status_code: int = 200) -> Reply:
     """Return an answer as JSON; numbers that are not finite are null."""
-    return Response(msgspec.json.encode(answer), status_code, media_type=JSON)
+    return Reply(msgspec.json.encode(answer), status_code)
 
 
-async def make(call: Call) -> Response:
+async def make(call: Call) -> Reply:
     """Make a forecaster."""
     settings = decoded(_SETTINGS, await call.json())
     await run_in_threadpool(settings.checked)
@@ -55,18 +54,18 @@ async def make(call: Call) -> Response:
     return json_response(ForecasterOut(settings.name, settings), 201 if fresh else 200)
 
 
-async def forecasters(call: Call) -> Response:
+async def forecasters(call: Call) -> Reply:
     """List the forecasters."""
     found = await run_in_threadpool(call.office.settings)
     return json_response(ForecastersOut([ForecasterOut(name, own) for name, own in found.items()]))
 
 
-async def forecaster(call: Call) -> Response:
+async def forecaster(call: Call) -> Reply:
     """Show one forecaster's settings."""
     return json_response(ForecasterOut(call.forecaster, await _settings(call)))
 
 
-async def preview(call: Call) -> Response:
+async def preview(call: Call) -> Reply:
     """Forecast records as they would be forecast now; nothing is stored."""
     given, limits = decoded(_PREVIEW, await call.json()), call.office.limits
     if (given.record is UNSET) == (given.records is UNSET):
@@ -89,7 +88,7 @@ def _previewed(ward: Ward, records: list[dict[str, Any]]) -> list[PreviewOut]:
     return [PreviewOut(*row) for row in zip(*columns, strict=True)]
 
 
-async def forecast(call: Call) -> Response:
+async def forecast(call: Call) -> Reply:
     """Show everything stored about a forecast."""
     id = id_of(call.id, call.office.limits.id)
     docket = await _docket(call, id)
@@ -144,7 +143,7 @@ def _correction_shown(event: Event) -> CorrectionShown:
     return CorrectionShown(body.y, body.before, body.reason, event.seq, event.time)
 
 
-async def decision(call: Call) -> Response:
+async def decision(call: Call) -> Reply:
     """Say which action a forecast calls for."""
     text = call.request.query_params.get("loss", "")
     if not text:
@@ -171,30 +170,30 @@ def _decided(id: str, text: str, body: bodies.ForecastBody) -> DecisionOut:
     return DecisionOut(id, text, float(found.action), found.label, cost, before, body.p)
 
 
-async def show_status(call: Call) -> Response:
+async def show_status(call: Call) -> Reply:
     """Show how a forecaster is doing."""
     return await _asked(call, status.describe)
 
 
-async def certificate(call: Call) -> Response:
+async def certificate(call: Call) -> Reply:
     """Show the forecaster's exact errors and what bounds them."""
     return await _asked(call, status.certificate)
 
 
-async def alarms(call: Call) -> Response:
+async def alarms(call: Call) -> Reply:
     """Show for whom the forecasts are off."""
     return await _asked(call, status.alarms)
 
 
-async def audit(call: Call) -> Response:
+async def audit(call: Call) -> Reply:
     """Audit the issued forecasts against the outcomes as they are known now."""
     return json_response(await _audited(call, lambda found: found.to_dict(created_at=history.created_at())))
 
 
-async def report(call: Call) -> Response:
+async def report(call: Call) -> Reply:
     """Show the same as a page."""
     page = await _audited(call, lambda found: found.to_html(created_at=history.created_at()))
-    return HTMLResponse(page, headers={"content-security-policy": CONTENT})
+    return Reply(page.encode(), media="text/html; charset=utf-8", more={"content-security-policy": CONTENT})
 
 
 async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
@@ -223,7 +222,7 @@ def _moment(query: Mapping[str, str], name: str) -> float | None:
         return moment_of(name, given)
 
 
-async def _asked(call: Call, question: Callable[[Ward], Any]) -> Response:
+async def _asked(call: Call, question: Callable[[Ward], Any]) -> Reply:
     return json_response(await call.office.ask(call.forecaster, question))
 
 

@@ -2,12 +2,10 @@
 
 import ipaddress
 import time
-from collections.abc import Mapping
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
-from starlette.types import Scope
 
+from swapcal.service.http.incoming import Headers
 from swapcal.service.refusal import Refusal
 from swapcal.service.store import Store, TokenRow
 from swapcal.service.tokens import scopes_of
@@ -38,13 +36,12 @@ class Gate:
         self._rows: list[TokenRow] = []
         self._read = NEVER
 
-    async def admit(self, scope: Scope, needed: str) -> None:
+    async def admit(self, headers: Headers, needed: str) -> None:
         """Refuse who may not do this."""
-        headers = Headers(scope=scope)
         if not self.required:
-            self._check_host(headers)
+            self._check_host(headers.get(b"host", b"localhost").decode("latin-1"))
             return
-        kind, _, token = headers.get("authorization", "").partition(" ")
+        kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Refusal("unauthorized", "authorization: given none, expected: Bearer and a token")
         scopes = scopes_of(token.strip(), await self._tokens())
@@ -59,9 +56,8 @@ class Gate:
             self._read = time.monotonic()
         return self._rows
 
-    def _check_host(self, headers: Mapping[str, str]) -> None:
-        name = headers.get("host", "localhost").rpartition("]")[0].removeprefix("[")
-        name = name or headers.get("host", "localhost").partition(":")[0]
+    def _check_host(self, given: str) -> None:
+        name = given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
         if name.lower() not in self._hosts:
             raise Refusal("host", f"host: given {name[:80]!r}, expected the name of this machine's loopback")
 

@@ -1,6 +1,7 @@
 """`Server`: the service on a port, until it is told to stop."""
 
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -24,6 +25,9 @@ GRACE = 20
 """Seconds for requests in hand when the service is told to stop."""
 TURNS = 0.001
 """Seconds after which the learning thread lets the event loop have its turn; the default of 5 ms shows in answers."""
+
+RARELY = (50_000, 20, 20)
+"""How often cycles are looked for: requests make many objects and hardly any cycles."""
 
 
 class Server(uvicorn.Server):
@@ -83,14 +87,16 @@ class Server(uvicorn.Server):
 
     def serve_until_stopped(self, first: Callable[[], None] = lambda: None) -> None:
         """Do something first, listen until SIGTERM or Ctrl-C, then finish what is in hand and take snapshots."""
-        before = sys.getswitchinterval()
+        before = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(TURNS)
+        gc.set_threshold(*RARELY)
         try:
             self.desk.start()
             first()
             self.run(sockets=[self.socket])
         finally:
-            sys.setswitchinterval(before)
+            sys.setswitchinterval(before[0])
+            gc.set_threshold(*before[1])
             self.log("stopping")
             self.desk.close()
             self.socket.close()

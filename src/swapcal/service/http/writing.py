@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
-from starlette.responses import Response
 
 from swapcal.service import bodies
 from swapcal.service.http.endpoint import Call
-from swapcal.service.http.incoming import JSON, NDJSON
+from swapcal.service.http.incoming import NDJSON
 from swapcal.service.http.messages import (
     CorrectionIn,
     CorrectionOut,
@@ -27,6 +26,7 @@ from swapcal.service.http.messages import (
     in_words,
     moment_of,
 )
+from swapcal.service.http.reply import Reply
 from swapcal.service.jobs import CORRECTIONS, FORECASTS, OUTCOMES
 from swapcal.service.limits import Limits
 from swapcal.service.refusal import Refusal
@@ -43,7 +43,7 @@ _ENCODER = msgspec.json.Encoder()
 Read = Callable[[Raw, Limits], Any]
 
 
-async def forecasts(call: Call) -> Response:
+async def forecasts(call: Call) -> Reply:
     """Forecast one record, or many."""
     if call.in_lines():
         rows = _lines(await call.body(), call.office.limits)
@@ -60,7 +60,7 @@ async def forecasts(call: Call) -> Response:
     return _json(shown(await _single(call, FORECASTS, row)))
 
 
-async def outcomes(call: Call) -> Response:
+async def outcomes(call: Call) -> Reply:
     """Report many outcomes."""
     if call.in_lines():
         rows = _lines(await call.body(), call.office.limits)
@@ -69,7 +69,7 @@ async def outcomes(call: Call) -> Response:
     return _json(OutcomesOut(await _many(call, OUTCOMES, given.outcomes, _outcome_row)))
 
 
-async def outcome(call: Call) -> Response:
+async def outcome(call: Call) -> Reply:
     """Report the outcome of one forecast."""
     given = decoded(_OUTCOME, await call.json())
     id = id_of(call.id, call.office.limits.id)
@@ -77,7 +77,7 @@ async def outcome(call: Call) -> Response:
     return _json(shown(await _single(call, OUTCOMES, row)))
 
 
-async def correction(call: Call) -> Response:
+async def correction(call: Call) -> Reply:
     """Say that an outcome was another, and why."""
     given = decoded(_CORRECTION, await call.json())
     row = CorrectionRow(id_of(call.id, call.office.limits.id), float(given.y), given.reason)
@@ -156,9 +156,9 @@ def _lines(content: bytes, limits: Limits) -> list[Raw]:
     return [Raw(line) for line in content.split(b"\n") if line.strip()]
 
 
-def _in_lines(answers: Sequence[Any]) -> Response:
-    return Response(_ENCODER.encode_lines(answers), media_type=NDJSON)
+def _in_lines(answers: Sequence[Any]) -> Reply:
+    return Reply(_ENCODER.encode_lines(answers), media=NDJSON)
 
 
-def _json(answer: Any, status: int = 200) -> Response:
-    return Response(_ENCODER.encode(answer), status, media_type=JSON)
+def _json(answer: Any) -> Reply:
+    return Reply(_ENCODER.encode(answer))

@@ -1,0 +1,106 @@
+"""A desk at hand: jobs done at once in the calling thread, and wards compared bit for bit."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swapcal.service.desk import Desk
+from swapcal.service.jobs import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Make, Write
+from swapcal.service.recovery import recover
+from swapcal.service.refusal import Refusal
+from swapcal.service.rows import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.settings import Settings
+from swapcal.service.snapshot import Still
+
+
+class Clock:
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Hand:
+    """Does jobs without a thread: each method is one batch."""
+
+    def __init__(self, store: Any, name: str = "shop", clock: Any = None, **settings: Any) -> None:
+        self.store, self.name, self.clock = store, name, clock or Clock()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        limits = settings.pop("limits", None)
+        self.desk = Desk(store, limits=limits, clock=self.clock, log=self._tell)
+        self.desk._regain(now=True)
+        if settings:
+            self.make(Settings(name=name, **settings))
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        self.told.append((event, facts))
+
+    def do(self, *jobs: Any) -> list[Any]:
+        promises: list[Future[Any]] = [Future() for _ in jobs]
+        self.desk._serve([job(promise) for job, promise in zip(jobs, promises, strict=True)])
+        return [promise.exception() or promise.result() for promise in promises]
+
+    def make(self, settings: Settings) -> Any:
+        return self.do(lambda promise: Make(promise, settings))[0]
+
+    def ask(self, question: Any) -> Any:
+        return self.do(lambda promise: Ask(promise, self.name, question))[0]
+
+    def _rows(self, kind: str, rows: list[Any]) -> Any:
+        return self.do(lambda promise: Write(promise, self.name, kind, rows))[0]
+
+    def forecasts(self, *rows: ForecastRow) -> Any:
+        return self._rows(FORECASTS, [*rows])
+
+    def forecast(self, id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> Any:
+        return _one(self.forecasts(row(id, record, time, matures)))
+
+    def outcomes(self, *rows: OutcomeRow) -> Any:
+        return self._rows(OUTCOMES, [*rows])
+
+    def outcome(self, id: str, y: float, time: float | None = None) -> Any:
+        return _one(self.outcomes(OutcomeRow(id, y, time)))
+
+    def correct(self, id: str, y: float, reason: str = "typing error") -> Any:
+        return _one(self._rows(CORRECTIONS, [CorrectionRow(id, y, reason)]))
+
+    @property
+    def ward(self) -> Any:
+        return self.desk.wards[self.name]
+
+
+def _one(found: Any) -> Any:
+    return found if isinstance(found, Refusal) else found[0]
+
+
+def row(id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> ForecastRow:
+    return ForecastRow(id, msgspec.Raw(msgspec.json.encode(record)), record, time, matures)
+
+
+def bits(ward: Any) -> dict[str, Any]:
+    """Everything a ward is, but for the name its engine goes by, which is drawn anew for every engine."""
+    still = Still(ward)
+    parts = {"live": still._live, "monitor": still._monitor, "own": still._own}
+    found: dict[str, Any] = {"opened": dict(still._opened), "parked": dict(still._parked)}
+    for name, state in parts.items():
+        found |= {f"{name}.{key}": (array.shape, array.tobytes()) for key, array in state.arrays.items()}
+        manifest = msgspec.json.decode(msgspec.json.encode(state.manifest))
+        if manifest.get("forecaster"):
+            manifest["forecaster"].pop("owner")
+        found[name] = manifest
+    return found
+
+
+def assert_follows_from_log(hand: Hand) -> None:
+    """The ward is what the log alone makes of a fresh one."""
+    kept, hand.store.kept = hand.store.kept, {}
+    again = recover(hand.store, hand.name).ward
+    hand.store.kept = kept
+    assert bits(again) == bits(hand.ward)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)

@@ -1,0 +1,345 @@
+"""The service over HTTP: every address of the contract, its answers and its refusals."""
+
+import io
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("msgspec")
+pytest.importorskip("httptools")
+pytest.importorskip("apsw")
+pytest.importorskip("prometheus_client")
+
+from swapcal.service import Desk, Limits, Server, open_store
+from swapcal.service.http import security
+from swapcal.service.logs import JsonLog
+from swapcal.service.tokens import create_token, revoke_token
+from tests.service_server import Caller, served
+
+SHOP = "/v1/forecasters/shop"
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    with served(tmp_path_factory.mktemp("store")) as caller:
+        assert caller.post("/v1/forecasters", {"name": "shop", "groups": ["city"]}).status == 201
+        yield caller
+
+
+def forecast(service: Caller, id: Any, **record: Any) -> Any:
+    return service.post(f"{SHOP}/forecasts", {"id": id, "record": {"city": "Rome", "price": 3.0, **record}})
+
+
+def test_a_forecaster_is_made_once(service: Caller) -> None:
+    again = service.post("/v1/forecasters", {"name": "shop", "groups": ["city"]})
+    assert (again.status, again.body["settings"]["groups"]) == (200, ["city"])
+    other = service.post("/v1/forecasters", {"name": "shop", "groups": ["city", "day"]})
+    assert (other.status, other.headers["content-type"]) == (409, PROBLEM)
+    assert (other.body["given"], other.body["known"]) == ({"groups": ["city", "day"]}, {"groups": ["city"]})
+    assert [one["name"] for one in service.get("/v1/forecasters").body["forecasters"]] == ["shop"]
+    assert service.get(SHOP).body["settings"]["order"] == "arrival"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"name": "a b"}, "name"),
+        ({"groups": []}, "name: given none, expected one"),
+        ({"name": "x", "speed": 3}, "speed"),
+        ({"name": "x", "max_open": 0}, "max_open"),
+        ({"name": "x", "order": "random"}, "order: given 'random', expected one of arrival, issue"),
+        ({"name": "x", "patience": 3}, "patience"),
+        ({"name": "x", "groups": ["a", "a"]}, "a"),
+        ({"name": "x", "watch": {"tolerance": 0.5}}, "stakes"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(service: Caller, body: Any, words: str) -> None:
+    found = service.post("/v1/forecasters", body)
+    assert found.status == 422
+    assert words in found.body["detail"]
+
+
+def test_the_same_forecast_again_and_another_of_the_same_id(service: Caller) -> None:
+    first = forecast(service, "twice")
+    assert (first.status, set(first.body)) == (200, {"id", "p", "mean", "low", "high", "weight", "seq"})
+    assert forecast(service, "twice").body == first.body
+    other = forecast(service, "twice", price=4.0)
+    assert (other.status, other.body["known"]["price"], other.body["given"]["price"]) == (409, 3.0, 4.0)
+
+
+def test_the_first_outcome_wins(service: Caller) -> None:
+    forecast(service, "won")
+    first = service.put(f"{SHOP}/outcomes/won", {"y": 1})
+    assert (first.status, first.body["y"], first.body["state"]) == (200, 1.0, "learned")
+    assert service.put(f"{SHOP}/outcomes/won", {"y": True}).body["state"] == "repeated"
+    other = service.put(f"{SHOP}/outcomes/won", {"y": 0})
+    assert (other.status, other.body["given"], other.body["known"]) == (409, 0.0, 1.0)
+    shown = service.get(f"{SHOP}/forecasts/won").body
+    assert (shown["state"], shown["outcome"]["y"], shown["record"]["city"]) == ("learned", 1.0, "Rome")
+
+
+def test_an_outcome_may_come_first(service: Caller) -> None:
+    assert service.put(f"{SHOP}/outcomes/early", {"y": 0}).body["state"] == "parked"
+    assert service.get(f"{SHOP}/forecasts/early").body["state"] == "parked"
+    forecast(service, "early")
+    shown = service.get(f"{SHOP}/forecasts/early").body
+    assert (shown["state"], shown["outcome"]["parked"]) == ("learned", True)
+
+
+def test_an_outcome_before_its_maturity_is_held(service: Caller) -> None:
+    path = "/v1/forecasters/stays"
+    service.post("/v1/forecasters", {"name": "stays"})
+    row = {"id": 7, "record": {"x": 1}, "time": "2026-01-01T00:00:00", "matures": "2026-01-09"}
+    assert service.post(f"{path}/forecasts", row).body["id"] == "7"
+    assert service.put(f"{path}/outcomes/7", {"y": 1, "time": "2026-01-02"}).body["state"] == "held"
+    assert service.get(f"{path}/forecasts/7").body["state"] == "held"
+    assert service.get(f"{path}/status").body["held"] == 1
+    service.post(f"{path}/forecasts", {"id": 8, "record": {"x": 1}, "time": "2026-01-10"})
+    assert service.get(f"{path}/forecasts/7").body["state"] == "learned"
+
+
+def test_many_forecasts_each_with_its_own_answer(service: Caller) -> None:
+    rows = [
+        {"id": "m1", "record": {"city": "Bari", "price": 1}},
+        {"id": "m2", "record": {"city": "Bari", "price": "cheap"}},
+        {"id": "m3"},
+        {"id": "", "record": {}},
+        {"id": "m1", "record": {"city": "Bari", "price": 1}},
+        {"id": "m4", "record": {"city": ["a", "b"]}},
+        {"id": "m5", "record": {"city": "Bari"}, "time": "yesterday"},
+    ]
+    found = service.post(f"{SHOP}/forecasts", {"forecasts": rows})
+    assert found.status == 200
+    assert [one.get("status", 200) for one in found.body["forecasts"]] == [200, 422, 422, 422, 200, 422, 422]
+    assert found.body["forecasts"][0] == found.body["forecasts"][4]
+    words = [one.get("detail", "") for one in found.body["forecasts"]]
+    assert "row 3: record: given none, expected one" in words
+    lines = service.lines(f"{SHOP}/forecasts", rows[0], "nope", {"id": "m6", "record": {"city": "Rome"}})
+    assert [one.get("status", 200) for one in lines.body] == [200, 400, 200]
+    assert lines.headers["content-type"].startswith("application/x-ndjson")
+    assert lines.body[0] == found.body["forecasts"][0]
+
+
+def test_many_outcomes_each_with_its_own_answer(service: Caller) -> None:
+    for id in ("o1", "o2"):
+        forecast(service, id)
+    rows = [{"id": "o1", "y": 1}, {"id": "o2", "y": 2}, {"id": "o1", "y": 0}, {"id": "o3", "y": 1}, {"y": 1}]
+    found = service.post(f"{SHOP}/outcomes", {"outcomes": rows}).body["outcomes"]
+    assert [one.get("state", one.get("status")) for one in found] == ["learned", 422, 409, "parked", 422]
+    assert service.lines(f"{SHOP}/outcomes", {"id": "o2", "y": 0}).body[0]["state"] == "learned"
+
+
+def test_a_preview_stores_nothing(service: Caller) -> None:
+    before = service.get(f"{SHOP}/status").body
+    one = service.post(f"{SHOP}/preview", {"record": {"city": "Rome", "price": 3.0}})
+    many = service.post(f"{SHOP}/preview", {"records": [{"city": "Rome", "price": 3.0}, {"city": "Oslo"}]})
+    assert (one.status, many.status) == (200, 200)
+    assert set(one.body) == {"p", "mean", "low", "high", "weight"}
+    assert many.body["forecasts"][0]["mean"] == one.body["mean"]
+    assert service.get(f"{SHOP}/status").body == before
+    assert service.post(f"{SHOP}/preview", {"record": {"price": "dear"}}).status == 422
+    assert service.post(f"{SHOP}/preview", {}).status == 422
+
+
+def test_a_correction_counts_in_audits(service: Caller) -> None:
+    path = "/v1/forecasters/corrected"
+    service.post("/v1/forecasters", {"name": "corrected", "groups": ["city"]})
+    rows = [{"id": k, "record": {"city": "ab"[k % 2]}, "time": k} for k in range(40)]
+    service.post(f"{path}/forecasts", {"forecasts": rows})
+    service.post(f"{path}/outcomes", {"outcomes": [{"id": k, "y": 1} for k in range(40)]})
+    assert service.post(f"{path}/corrections/3", {"y": 0, "reason": "mistyped"}).body["before"] == 1.0
+    assert service.get(f"{path}/forecasts/3").body["corrections"][0]["reason"] == "mistyped"
+    whole = service.get(f"{path}/audit").body
+    assert whole["identity"]["n"] == 40
+    assert next(one for one in whole["groups"] if one["name"] == "city = b")["mean_y"] == pytest.approx(0.95)
+    part = service.get(f"{path}/audit?since=10&until=30").body
+    assert part["identity"]["n"] == 20
+    page = service.get(f"{path}/report?since=10")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "corrected" in page.body
+    assert service.get(f"{path}/audit?since=1000").status == 404
+    assert service.get(f"{path}/audit?since=soon").status == 422
+
+
+def test_everything_about_an_open_forecast_with_its_explanation(service: Caller) -> None:
+    forecast(service, "why/so?")
+    shown = service.get(f"{SHOP}/forecasts/why%2Fso%3F").body
+    assert (shown["id"], shown["state"]) == ("why/so?", "open")
+    told = shown["explanation"]
+    assert told["base"] + sum(term["amount"] for term in told["terms"]) == pytest.approx(shown["mean"], abs=1e-9)
+    assert service.get(f"{SHOP}/forecasts/never").status == 404
+
+
+def test_a_forecast_decides(service: Caller) -> None:
+    p = forecast(service, "act").body["p"]
+    found = service.get(f"{SHOP}/decide/act?loss=squared")
+    assert (found.body["action"], found.body["p"]) == (p, p)
+    assert found.body["expected_cost"] == pytest.approx(p * (1 - p))
+    assert service.get(f"{SHOP}/decide/act?loss=newsvendor:3,over=@price").status == 200
+    assert service.get(f"{SHOP}/decide/act?loss=wishes").status == 422
+    assert service.get(f"{SHOP}/decide/act").status == 422
+    assert service.get(f"{SHOP}/decide/never?loss=squared").status == 404
+
+
+def test_certificate_and_alarms_have_words(service: Caller) -> None:
+    told = service.get(f"{SHOP}/certificate").body
+    assert told["psreg"] <= told["bound"]
+    assert "outcomes" in told["sentence"]
+    assert service.get(f"{SHOP}/alarms").body["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "media", "status"),
+    [
+        ("POST", f"{SHOP}/forecasts", b"{", "application/json", 400),
+        ("POST", f"{SHOP}/forecasts", b"\xff", "application/json", 400),
+        ("POST", f"{SHOP}/forecasts", b'{"forecasts":' + b"[" * 100_000, "application/json", 400),
+        ("POST", f"{SHOP}/forecasts", b"[]", "application/json", 422),
+        ("POST", f"{SHOP}/forecasts", b'{"id": 1, "record": {"a": 1e999}}', "application/json", 422),
+        ("POST", f"{SHOP}/forecasts", b'{"id": "a", "record": {"a": NaN}}', "application/json", 400),
+        ("POST", f"{SHOP}/forecasts", b'{"id": "\\u0000", "record": {}}', "application/json", 422),
+        ("POST", f"{SHOP}/forecasts", b'{"id": true, "record": {}}', "application/json", 422),
+        ("POST", f"{SHOP}/forecasts", b"id=1", "application/x-www-form-urlencoded", 415),
+        ("POST", f"{SHOP}/preview", b"{}", "application/x-ndjson", 415),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": "yes"}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": null}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/a", b'{"y": -0.1}', "application/json", 422),
+        ("PUT", f"{SHOP}/outcomes/" + 300 * "a", b'{"y": 1}', "application/json", 422),
+        ("PUT", "/v1/forecasters/none/outcomes/a", b'{"y": 1}', "application/json", 404),
+        ("POST", f"{SHOP}/corrections/a", b'{"y": 1}', "application/json", 422),
+        ("GET", "/v1/forecasters/none/status", None, "application/json", 404),
+        ("GET", "/v1/forecasters/none/forecasts/a", None, "application/json", 404),
+        ("GET", "/v1/forecasters/none", None, "application/json", 404),
+        ("GET", "/nowhere", None, "application/json", 404),
+        ("DELETE", SHOP, None, "application/json", 405),
+    ],
+)
+def test_refusals_are_problems(
+    service: Caller, method: str, path: str, content: bytes | None, media: str, status: int
+) -> None:
+    found = service.send(method, path, content, content_type=media)
+    assert (found.status, found.headers["content-type"]) == (status, PROBLEM)
+    assert found.body["status"] == status
+    assert found.body["detail"]
+    assert found.body["type"].startswith("urn:swapcal:")
+
+
+def test_health_readiness_metrics_and_the_document(service: Caller) -> None:
+    assert service.get("/healthz").body == {"status": "ok"}
+    assert service.get("/readyz").body == {"status": "ready"}
+    metrics = service.get("/metrics").body
+    for name in ("queue_depth", "commit_seconds_bucket", "open", "held", "parked", "expired", "coverage", "brier"):
+        assert f"swapcal_{name}" in metrics
+    for name in ("alarms", "delay_seconds_count"):
+        assert f'swapcal_{name}{{forecaster="shop"' in metrics
+    document = service.get("/openapi.json").body
+    assert document["openapi"] == "3.1.0"
+    assert {f"{SHOP}/forecasts".replace("shop", "{name}"), "/v1/forecasters"} <= set(document["paths"])
+    references = {part.split('"')[0] for part in json.dumps(document).split("#/components/schemas/")[1:]}
+    assert references <= set(document["components"]["schemas"])
+
+
+def test_limits_have_status_codes(tmp_path: Path) -> None:
+    with served(tmp_path, Limits(body=2000, rows=2, columns=3, id=5, arrival=0.4)) as service:
+        service.post("/v1/forecasters", {"name": "shop"})
+        row = {"id": "a", "record": {}}
+        assert service.post(f"{SHOP}/forecasts", {"forecasts": [row] * 3}).status == 413
+        assert service.post(f"{SHOP}/forecasts", {**row, "id": "abcdef"}).status == 422
+        assert service.post(f"{SHOP}/forecasts", {**row, "record": dict.fromkeys("abcd", 1)}).status == 422
+        large = service.send("POST", f"{SHOP}/forecasts", b" " * 3000, content_type="application/json")
+        assert (large.status, large.headers["connection"]) == (413, "close")
+        head = b"POST %s/forecasts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n" % SHOP.encode()
+        piece = b"3e8\r\n" + b" " * 1000 + b"\r\n"
+        chunked = _said(service, head + b"transfer-encoding: chunked\r\n\r\n" + 4 * piece)
+        assert b" 413 " in chunked.splitlines()[0]
+        slow = _said(service, head + b"content-length: 100\r\n\r\n{")
+        assert b" 408 " in slow.splitlines()[0]
+        assert _said(service, b"GET /healthz HTTP/1.1\r\nhost:") == b""
+        assert _said(service, b"") == b""
+        assert service.post(f"{SHOP}/forecasts", row).status == 200
+
+
+def _said(service: Caller, content: bytes) -> bytes:
+    """Return what the service says to a client that sends this and no more, until it hangs up."""
+    with socket.create_connection((service.host, service.port), timeout=10) as connection:
+        connection.sendall(content)
+        found = b""
+        while part := connection.recv(4096):
+            found += part
+        return found
+
+
+def test_one_connection_too_many_is_told_to_come_back(tmp_path: Path) -> None:
+    with served(tmp_path, Limits(connections=2)) as service:
+        crowd = [socket.create_connection((service.host, service.port)) for _ in range(2)]
+        time.sleep(0.1)
+        found = service.get("/healthz")
+        assert (found.status, found.headers["retry-after"]) == (503, "5")
+        for connection in crowd:
+            connection.close()
+
+
+def test_tokens_open_what_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.BytesIO()
+    with served(tmp_path, tokens=True, log=JsonLog("all", out)) as service:
+        store = open_store(str(tmp_path / "forecasts.db"))
+        made = {scope: create_token(store, [scope], scope)[1] for scope in ("forecast", "outcome", "read", "admin")}
+        callers = {scope: Caller(service.url, token) for scope, token in made.items()}
+        assert service.get("/healthz").status == 200
+        refused = service.get("/v1/forecasters")
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, 'Bearer realm="swapcal"')
+        assert Caller(service.url, "swapcal_guessed").get("/v1/forecasters").status == 401
+        assert callers["admin"].post("/v1/forecasters", {"name": "shop"}).status == 201
+        row = {"id": "a", "record": {"x": 1}}
+        assert callers["forecast"].post(f"{SHOP}/forecasts", row).status == 200
+        assert callers["outcome"].post(f"{SHOP}/forecasts", row).status == 403
+        assert callers["forecast"].put(f"{SHOP}/outcomes/a", {"y": 1}).status == 403
+        assert callers["outcome"].put(f"{SHOP}/outcomes/a", {"y": 1}).status == 200
+        assert callers["outcome"].post(f"{SHOP}/corrections/a", {"y": 0, "reason": "x"}).status == 403
+        assert callers["read"].get("/metrics").status == 200
+        assert callers["forecast"].get("/metrics").status == 403
+        revoke_token(store, "read")
+        monkeypatch.setattr(security, "FRESH", 0.0)
+        assert callers["read"].get("/metrics").status == 401
+        store.close()
+    told = out.getvalue().decode()
+    assert not [token for token in made.values() if token in told]
+    events = [json.loads(line) for line in told.splitlines()]
+    assert {"commit", "request", "refused", "snapshot", "stopped"} <= {event["event"] for event in events}
+    assert next(event for event in events if event["event"] == "commit")["last"] >= 1
+
+
+def test_tokens_are_off_only_on_loopback(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "forecasts.db"), learner=True, create=True)
+    desk = Desk(store)
+    with pytest.raises(ValueError, match="expected them unless"):
+        Server(desk, "0.0.0.0", 0, tokens=False)
+    desk.close()
+
+
+def test_a_page_of_another_site_is_kept_out(service: Caller) -> None:
+    assert service.send("GET", "/v1/forecasters", host="evil.example").status == 421
+    assert service.send("GET", "/v1/forecasters", host="localhost:1234").status == 200
+    assert service.send("POST", "/v1/forecasters", b'{"name": "x"}', content_type="text/plain").status == 415
+
+
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    with served(tmp_path) as service:
+        service.post("/v1/forecasters", {"name": "shop", "groups": ["city"]})
+        first = forecast(service, "a").body
+        service.put(f"{SHOP}/outcomes/a", {"y": 1})
+        status = service.get(f"{SHOP}/status").body
+        upcoming = service.post(f"{SHOP}/preview", {"record": {"city": "Rome", "price": 5}}).body
+    with served(tmp_path) as service:
+        assert forecast(service, "a").body == first
+        assert service.put(f"{SHOP}/outcomes/a", {"y": 1}).body["state"] == "repeated"
+        assert service.get(f"{SHOP}/status").body == status
+        assert service.post(f"{SHOP}/preview", {"record": {"city": "Rome", "price": 5}}).body == upcoming
