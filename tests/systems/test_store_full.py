@@ -1,8 +1,5 @@
 """A disk that is full: nothing half written, nothing acknowledged lost, and on it goes once there is room."""
 
-import shutil
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,20 +12,6 @@ from swapcal.service.store import Store, Unavailable, open_store
 from tests.store_checks import made
 
 pytestmark = pytest.mark.systems
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MB, half of it taken by a file named ballast."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    command = [mount or "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no small disk can be mounted here; the limit of pages in tests/test_service_store.py stands in")
-    (disk / "ballast").write_bytes(b"x" * (4 << 20))
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def fill(store: Store, name: str, size: int) -> int:
