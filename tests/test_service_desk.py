@@ -103,6 +103,17 @@ def test_a_store_out_of_reach_is_503_until_it_is_back(monkeypatch: pytest.Monkey
     assert_follows_from_log(desk)
 
 
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_forecaster_that_may_have_been_made_is_looked_up(fault: str) -> None:
+    desk = hand()
+    desk.store.fault = fault
+    assert desk.make(Settings(name="other")).status == 503
+    assert sorted(desk.desk.wards) == (["shop"] if fault == "before" else ["other", "shop"])
+    assert desk.make(Settings(name="other")) is (fault == "before")
+    assert desk.desk.standing_by == []
+    assert desk.forecast("a", ROME).seq == 2
+
+
 def test_another_process_is_the_learner_until_it_is_gone() -> None:
     store = MemoryStore()
     first = Hand(store, groups=["city"])
