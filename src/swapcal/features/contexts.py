@@ -282,8 +282,8 @@ class Contexts:
         z, x = np.zeros((n, width)), np.zeros((n, self.dim))
         encode_rows(numbers, symbols, at.kinds, at.salts, self._past, learn, keys, values, z)
         place_rows(
-            z, own, at.value_at, at.weights, crossed, at.factors, at.share, at.frequency, at.phase, at.wave_scale,
-            at.first, at.budget, dims, x,
+            z, own, at.value_at, at.weights, at.shares, crossed, at.factors, at.share, at.frequency, at.phase,
+            at.wave_scale, at.first, at.budget, dims, x,
         )  # fmt: skip
         marks = row_marks(numbers, at.salts, symbols, at.absent)
         return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]), marks)
