@@ -41,9 +41,9 @@ class Past(NamedTuple):
     edges: Array
     """(K, BINS - 1) the sample's quantiles"""
     distinct: Integers
-    """(K,) how many different numbers the sample holds; of categories 1 until a second one comes"""
+    """(K,) how many different numbers the sample holds; without numbers, 2 once a second category or a gap has come"""
     first: Keys
-    """(K,) the first category seen"""
+    """(K,) the first category or gap"""
 
 
 def blank_past(columns: int) -> Past:
@@ -160,18 +160,23 @@ def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None
 
 
 @inlined
-def describe_symbol(symbol: np.uint64, kind: int, j: int, past: Past, learn: bool, keys: Keys, values: Array) -> None:
+def describe_symbol(symbol: np.uint64, j: int, past: Past, keys: Keys, values: Array) -> None:
     """Write a category's or a gap's entry for the experts; none while the column has never shown anything else."""
-    shown = past.distinct[j]
-    if kind == CATEGORICAL and shown == 1 and symbol == past.first[j]:
-        shown = 0
-    if shown > 0 and symbol != NO_SYMBOL:
+    varied = past.seen[j] > 0 or past.distinct[j] > 1 or (past.distinct[j] == 1 and symbol != past.first[j])
+    if varied and symbol != NO_SYMBOL:
         keys[0] = symbol
         values[0] = 1.0
-    if learn and kind == CATEGORICAL and past.distinct[j] == 0:
+
+
+@inlined
+def meet(symbol: np.uint64, j: int, past: Past) -> None:
+    """Take a category or a gap in, as far as one needs to know whether the column shows more than one."""
+    if past.seen[j] > 0:
+        return
+    if past.distinct[j] == 0:
         past.first[j] = symbol
         past.distinct[j] = 1
-    elif learn and kind == CATEGORICAL and symbol != past.first[j]:
+    elif symbol != past.first[j]:
         past.distinct[j] = 2
 
 
@@ -182,7 +187,7 @@ def describe_number(v: float, score: float, j: int, salt: np.uint64, past: Past,
     An integer with few values is a category, and says all in one entry. A column that was constant so far says nothing.
     """
     distinct, filled = past.distinct[j], min(past.seen[j], SAMPLE)
-    if distinct == 0 or (distinct == 1 and v == past.sample[j, 0]):
+    if filled == 0 or (distinct == 1 and v == past.sample[j, 0]):
         return
     exact = v == np.floor(v) and abs(v) < EXACT_LIMIT
     place = 2
@@ -229,7 +234,9 @@ def encode_rows(
             v = numbers[t, j]
             first = ENTRIES * j
             if np.isnan(v):
-                describe_symbol(symbols[t, j], kinds[j], j, past, learn, keys[t, first:], values[t, first:])
+                describe_symbol(symbols[t, j], j, past, keys[t, first:], values[t, first:])
+                if learn:
+                    meet(symbols[t, j], j, past)
                 continue
             spread = deviation(past.seen[j], past.scatter[j])
             score = standard_score(v, past.mean[j], spread)
