@@ -1,63 +1,101 @@
-"""Labels that come late: what the mean and the issued forecast lose against the experts behind them.
+"""Labels that come late: what the mean and the issued forecast lose against the experts behind them, and trees.
 
-    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 5000 20000]
+    SWAPCAL_DATA=directory python experiments/late.py [--data elec2 ...] [--late 0 500 5000 20000] [--no-trees]
 
 Every label comes the same number of rows late. Bookings are also forecast when they are made: their labels come early
-for cancellations and late for stays, and are learned as they come, or at the check-out day at the earliest.
+for cancellations and late for stays, and are learned as they come, or at the check-out day at the earliest. LightGBM is
+refitted at every tenth of the stream on the labels known by then; before it has any, it says one half. On all data the
+table goes into docs/streams.md.
 """
 
 import argparse
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from streams import STREAMS, Array, Data, at_booking, load, log_loss
+from streams import DOCS, STREAMS, Array, Data, at_check_out, load, log_loss, refitted
 from swapcal.live import Live
 
 ROWS = 200_000
+MARKS = ("<!-- late: begin -->", "<!-- late: end -->")
 
 
 def figures(p: Array, y: Array) -> str:
     return f"{np.mean((p - y) ** 2):.4f}/{log_loss(p, y):.4f}"
 
 
-def measure(title: str, data: Data, **when: Any) -> None:
-    """Print one line: Brier and logarithmic loss of all rows, those before the first label included."""
+def running_rate(y: Array, known: Array) -> Array:
+    """Return the base rate of the labels known at each row, one half before the first."""
+    order = np.argsort(known, kind="stable")
+    ones, count = np.append(0.0, np.cumsum(y[order])), np.searchsorted(known[order], np.arange(len(y)))
+    return np.asarray((ones[count] + 0.5) / (count + 1.0))
+
+
+def known_at(when: dict[str, Any], n: int) -> Array:
+    """Return the row before which each label is known: that of the first forecast made strictly later."""
+    if not when:
+        return np.arange(n) + 0.5
+    learned = when["matures"] if "matures" in when else when["label_time"]
+    return np.asarray(np.searchsorted(when["time"], learned, side="right") - 0.5)
+
+
+def against(p: Array, best: Array, y: Array) -> str:
+    brier = np.mean((p - y) ** 2) / np.mean((best - y) ** 2) - 1.0
+    return f"{100 * brier:+.1f} %, {100 * (log_loss(p, y) / log_loss(best, y) - 1.0):+.1f} %"
+
+
+def measure(title: str, data: Data, trees: bool, **when: Any) -> str:
+    """Print and return one line: Brier and logarithmic loss of all rows, those before the first label included."""
     y = data.y[:ROWS]
     live = Live(scores=data.scores)
     trace = live.trace(data.frame[:ROWS], y, **when)
     single = trace.experts[:, 1:]
     best = single[:, np.argmin(np.mean((single - y[:, None]) ** 2, axis=0))]
-    columns = (trace.forecast.mean, trace.forecast.p, trace.experts[:, 0], best, np.full(len(y), y.mean()))
-    print(f"{title:34}", *(figures(np.asarray(p), y) for p in columns), sep="  ", flush=True)
+    known, mean = known_at(when, len(y)), np.asarray(trace.forecast.mean)
+    columns = [mean, np.asarray(trace.forecast.p), trace.experts[:, 0], best, running_rate(y, known)]
+    if trees:
+        columns.append(refitted(data.frame[:ROWS], y, known))
+    cells = [title, *(figures(p, y) for p in columns), against(mean, best, y)]
+    return printed(f"| {' | '.join(cells)} |")
 
 
-def at_check_out(data: Data) -> tuple[Data, dict[str, Any]]:
-    """Return bookings as they were made, when their labels came, and when these would have come whatever they were."""
-    moved, booked, known = at_booking(data)
-    arrival = booked + pd.to_timedelta(moved.frame["lead_time"], unit="D").to_numpy()
-    nights = moved.frame["stays_in_weekend_nights"] + moved.frame["stays_in_week_nights"]
-    leaves = np.maximum(arrival + pd.to_timedelta(nights, unit="D").to_numpy(), known)
-    return moved, {"time": booked[:ROWS], "label_time": known[:ROWS], "matures": leaves[:ROWS]}
+def printed(line: str) -> str:
+    print(line, flush=True)
+    return line
+
+
+def write(lines: list[str]) -> None:
+    """Put the table into docs/streams.md."""
+    page = DOCS / "streams.md"
+    text = page.read_text(encoding="utf-8")
+    begin, end = (text.index(mark) for mark in MARKS)
+    table = "\n".join(lines)
+    page.write_text(f"{text[:begin]}{MARKS[0]}\n\n{table}\n\n{text[end:]}", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="*", default=STREAMS)
     parser.add_argument("--late", nargs="*", type=int, default=[0, 500, 5_000, 20_000])
+    parser.add_argument("--no-trees", dest="trees", action="store_false", help="leave LightGBM out")
     chosen = parser.parse_args()
-    print(f"{'':34}", *(f"{name:13}" for name in ("mean", "issued", "blend", "best expert", "base rate")), sep="  ")
+    columns = ["mean", "issued", "blend", "best expert", "base rate of known labels"]
+    columns += ["LightGBM refitted"] * chosen.trees + ["mean against best expert"]
+    lines = [printed(f"| labels | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")]
     for name in chosen.data:
         data = load(name)
         time = np.arange(min(len(data.y), ROWS), dtype=np.float64)
         for late in chosen.late:
-            measure(f"{name}, {late} late", data, time=time, label_time=time + late)
+            when = {"time": time, "label_time": time + late} if late else {}
+            lines.append(measure(f"{name}, {late:,} late", data, chosen.trees, **when))
         if name == "hotel_bookings":
-            moved, when = at_check_out(data)
-            measure(f"{name} at booking, matured", moved, **when)
+            moved, moments = at_check_out(data)
+            when = {moment: times[:ROWS] for moment, times in moments.items()}
+            lines.append(measure(f"{name} at booking, matured", moved, chosen.trees, **when))
             del when["matures"]
-            measure(f"{name} at booking, as they come", moved, **when)
+            lines.append(measure(f"{name} at booking, as they come", moved, chosen.trees, **when))
+    if set(chosen.data) == set(STREAMS) and chosen.trees:
+        write(lines)
 
 
 if __name__ == "__main__":

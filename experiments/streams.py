@@ -138,10 +138,20 @@ def at_booking(data: Data) -> tuple[Data, Array, Array]:
     return moved, booked.to_numpy()[order], known[order]
 
 
-def ours_late(data: Data) -> Iterator[Score]:
-    """Forecast each booking when it is made; learn its outcome when it is known, or at once for comparison."""
+def at_check_out(data: Data) -> tuple[Data, dict[str, Any]]:
+    """Return bookings as they were made, when their labels came, and when these would have come whatever they were."""
     moved, booked, known = at_booking(data)
-    for method, when in (("labels when known", {"time": booked, "label_time": known}), ("labels at once", {})):
+    arrival = booked + pd.to_timedelta(moved.frame["lead_time"], unit="D").to_numpy()
+    nights = moved.frame["stays_in_weekend_nights"] + moved.frame["stays_in_week_nights"]
+    leaves = np.maximum(arrival + pd.to_timedelta(nights, unit="D").to_numpy(), known)
+    return moved, {"time": booked, "label_time": known, "matures": leaves}
+
+
+def ours_late(data: Data) -> Iterator[Score]:
+    """Forecast each booking when it is made; learn its outcome at check-out, when it is known, or at once."""
+    moved, matured = at_check_out(data)
+    as_known = {name: times for name, times in matured.items() if name != "matures"}
+    for method, when in (("labels at check-out", matured), ("labels when known", as_known), ("labels at once", {})):
         live = Live()
         trace = live.trace(moved.frame, moved.y, **when)
         yield judge(moved, f"at booking, {method}: swapcal, mean", trace.forecast.mean, trace.x)
@@ -149,6 +159,65 @@ def ours_late(data: Data) -> Iterator[Score]:
         best = 1 + int(np.argmin(brier[1:]))
         said = trace.experts[:, best]
         yield judge(moved, f"at booking, {method}: best single expert ({live.experts[best]})", said, trace.x)
+
+
+def refitted(frame: pd.DataFrame, y: Array, known: Array | None = None) -> Array:
+    """Return forecasts of LightGBM with its defaults, fitted at every tenth of the stream on the labels known by then.
+
+    known : the row before which each label is known; by default labels come at once. One half before the first fit.
+    """
+    from lightgbm import LGBMClassifier
+
+    n = len(y)
+    known = np.arange(n) + 0.5 if known is None else known
+    table = frame.copy()
+    for name in table.columns:
+        if not pd.api.types.is_numeric_dtype(table[name]):
+            table[name] = table[name].astype("category")
+    p = np.full(n, 0.5)
+    for a, b in itertools.pairwise([n * k // 10 for k in range(1, 11)]):
+        rows = np.flatnonzero(known[:a] < a)
+        if len(rows) and 0.0 < y[rows].mean() < 1.0:
+            trees = LGBMClassifier(n_jobs=1, random_state=0, verbose=-1).fit(table.iloc[rows], y[rows])
+            p[a:b] = trees.predict_proba(table.iloc[a:b])[:, 1]
+    return p
+
+
+def scored(data: Data) -> dict[str, Array]:
+    """Return scores that one might add: refitted trees, and some that are worth nothing, or cease to be."""
+    n, rng = len(data.y), np.random.default_rng(0)
+    expert = Live(scores=data.scores).trace(data.frame, data.y).experts[:, 2]
+    noise, early = rng.uniform(size=n), np.arange(n) < n // 2
+    return {
+        "LightGBM refitted": refitted(data.frame, data.y),
+        "noise": noise,
+        "constant": np.full(n, 0.9),
+        "stale": np.append(np.full(min(n, 2000), 0.5), expert)[:n],
+        "inverted": 1.0 - expert,
+        "leaked, then broken": np.where(early, np.where(data.y > 0.5, 0.99, 0.01), noise),
+    }
+
+
+def score_rows(name: str) -> list[tuple[str, str, float, float]]:
+    """Return (stream, score, Brier, Brier of the second half), without a score first."""
+    data, found = load(name), []
+    half = len(data.y) // 2
+    for kind, score in [("none", None), *scored(data).items()]:
+        frame = data.frame if score is None else data.frame.assign(added_score=score)
+        live = Live(scores=data.scores if score is None else [*data.scores, "added_score"])
+        squares = (np.asarray(live.trace(frame, data.y).forecast.mean) - data.y) ** 2
+        found.append((name, kind, float(squares.mean()), float(squares[half:].mean())))
+    return found
+
+
+def group_rows(name: str) -> list[tuple[str, str, float, float]]:
+    """Return (stream, groups, Brier, worst group's calibration error), undeclared and declared."""
+    data, found = load(name), []
+    for title, groups in (("undeclared", []), ("declared", [*data.groups])):
+        live = Live(scores=data.scores, groups=[g for g in groups if g in data.frame and g not in data.scores])
+        mean = np.asarray(live.trace(data.frame, data.y).forecast.mean)
+        found.append((name, title, float(np.mean((mean - data.y) ** 2)), worst_group(mean, data.y, data.groups)))
+    return found
 
 
 def records(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -238,6 +307,7 @@ def measure_ours(name: str) -> list[Score]:
 def peers(data: Data) -> dict[str, Callable[[], Array]]:
     """Return everything else, ready to run."""
     return {
+        "LightGBM, refitted at every tenth": lambda: refitted(data.frame, data.y),
         "listed groups only (Gupta et al.)": lambda: run_groups(data),
         "river logistic regression": lambda: run_river(data, "logistic", PEER_ROWS),
         "Vowpal Wabbit, pairs": lambda: run_vowpal(data, PEER_ROWS),
@@ -341,6 +411,24 @@ def table_of(scores: list[Score], speed_of: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def share(value: float, base: float) -> str:
+    return f"{value:.{5 if base < 0.01 else 4}f} ({100 * (value / base - 1):+.2f} %)"
+
+
+def score_table(rows: list[Any]) -> str:
+    lines = ["### A score that is added", "", "| stream | score | Brier | second half |", "|---|---|--:|--:|"]
+    for stream, kind, brier, later in rows:
+        base = next(row for row in rows if [*row[:2]] == [stream, "none"])
+        lines.append(f"| {stream} | {kind} | {share(brier, base[2])} | {share(later, base[3])} |")
+    return "\n".join([*lines, ""])
+
+
+def group_table(rows: list[Any]) -> str:
+    lines = ["### Declared groups", "", "| stream | groups | Brier | worst group ECE |", "|---|---|--:|--:|"]
+    lines += [f"| {r[0]} | {r[1]} | {r[2]:.{5 if r[2] < 0.01 else 4}f} | {r[3]:.4f} |" for r in rows]
+    return "\n".join([*lines, ""])
+
+
 def drift_table(rows: list[Any]) -> str:
     lines = [
         "### Drift",
@@ -383,11 +471,12 @@ def picture(scores: list[Score]) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def write(scores: list[Score], speed_of: dict[str, dict[str, float]], drift: list[Any]) -> None:
+def write(scores: list[Score], speed_of: dict[str, dict[str, float]], tables: list[str]) -> None:
     page = DOCS / "streams.md"
     text = page.read_text(encoding="utf-8")
     begin, end = (text.index(mark) for mark in MARKS)
-    measured = f"{MARKS[0]}\n\n{table_of(scores, speed_of)}\n{drift_table(drift)}\n\n"
+    joined = "\n".join(tables)
+    measured = f"{MARKS[0]}\n\n{table_of(scores, speed_of)}\n{joined}\n\n"
     page.write_text(text[:begin] + measured + text[end:], encoding="utf-8")
     (DOCS / "streams.svg").write_text(picture(scores), encoding="utf-8")
 
@@ -407,10 +496,15 @@ def main() -> None:
             scores += [Score(**entry) for entry in entries]
         speed_of[name] = {} if options.quick else kept(options.keep, f"{name}.speed", lambda n=name: speeds(n))
         print(table_of([score for score in scores if score.stream == name], speed_of), flush=True)
-    drift = kept(options.keep, "drift", drift_rows)
-    print(drift_table(drift))
+    tables = []
+    for part, rows_of, table in (("groups", group_rows, group_table), ("scores", score_rows, score_table)):
+        rows = [kept(options.keep, f"{name}.{part}", lambda n=name, of=rows_of: of(n)) for name in options.data]
+        tables.append(table([*itertools.chain(*rows)]))
+        print(tables[-1], flush=True)
+    tables.append(drift_table(kept(options.keep, "drift", drift_rows)))
+    print(tables[-1])
     if set(options.data) == set(STREAMS) and not options.quick:
-        write(scores, speed_of, drift)
+        write(scores, speed_of, tables)
 
 
 def kept(folder: Path | None, name: str, make: Callable[[], Any]) -> Any:

@@ -6,25 +6,69 @@ from typing import Any
 import numpy as np
 
 from swapcal.kernels import experts as kernels
+from swapcal.kernels import newton
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES
 
 
+def chance(m: Any) -> Any:
+    return 1 / (1 + math.exp(-m))
+
+
+class ReferenceNewton:
+    """One second-order logistic regression, its precision matrix inverted anew at each step."""
+
+    def __init__(self, ridge: Any, keep: Any) -> None:
+        self.ridge, self.keep = ridge, keep
+        self.weights, self.covariance = np.zeros(0), np.zeros((0, 0))
+
+    def widen(self, n: Any) -> Any:
+        old = len(self.weights)
+        if n > old:
+            prior = np.full(n, 1 / self.ridge)
+            prior[0] = newton.CONSTANT_VARIANCE
+            wider = np.diag(prior)
+            wider[:old, :old] = self.covariance
+            self.weights, self.covariance = np.append(self.weights, np.zeros(n - old)), wider
+
+    def margin(self, context: Any) -> Any:
+        known = min(len(self.weights), len(context))
+        return self.weights[:known] @ context[:known]
+
+    def learn(self, context: Any, y: Any) -> Any:
+        self.widen(len(context))
+        p = chance(self.margin(context))
+        full = np.append(context, np.zeros(len(self.weights) - len(context)))
+        precision = np.linalg.inv(self.covariance) + max(p * (1 - p), newton.FLAT) * np.outer(full, full)
+        self.covariance = np.linalg.inv(precision)
+        self.weights = self.weights + self.covariance @ full * (y - p)
+        self.covariance = self.covariance / self.keep
+
+
 class ReferenceExperts:
-    def __init__(self, scores: Any = 0) -> None:
-        n = 1 + kernels.EXPERTS + scores
-        self.weights = [{} for _ in range(kernels.EXPERTS)]
-        self.squares = [{} for _ in range(kernels.EXPERTS)]
-        self.stack = np.zeros(n)
-        self.stack[1 + kernels.EXPERTS if scores else 1 :] = 1 / (scores or kernels.EXPERTS)
-        self.covariance = kernels.PRIOR * np.eye(n)
+    def __init__(self, scores: Any = 0, first: Any = 1, norm: Any = 1.0) -> None:
+        n, own = 1 + kernels.EXPERTS + scores, 1 + kernels.EXPERTS
+        self.first, self.norm, self.scores = first, norm, scores
+        self.weights = [{} for _ in range(kernels.HASHED)]
+        self.squares = [{} for _ in range(kernels.HASHED)]
+        self.newtons = [ReferenceNewton(*each) for each in zip(newton.RIDGES, newton.KEEP, strict=True)]
+        plain, scored = np.zeros(n), np.zeros(n)
+        plain[1:own], scored[own:] = 1 / kernels.EXPERTS, 1 / max(scores, 1)
+        self.stacks = [plain, scored][: 1 + (scores > 0)]
+        known = (np.arange(n) < own).astype(float)
+        self.covariances = [kernels.PRIOR * np.diag(known), kernels.PRIOR * np.eye(n)][: 1 + (scores > 0)]
+        self.shares = np.array([0.1, 0.9]) if scores else np.ones(1)
         self.known, self.ones, self.lag = 0, 0.0, 0.0
         self.merits = np.zeros(n + 1)
 
+    def context(self, x: Any) -> Any:
+        return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
+
     def features(self, keys: Any, values: Any, pairs: Any) -> Any:
         mask = kernels.PAIR_MASK if pairs else kernels.LINEAR_MASK
-        listed = [(int(kernels.BIAS & mask), 1.0)]
-        listed += [(int(k & mask), v) for k, v in zip(keys, values, strict=True) if v != 0]
+        listed = [(int(k & mask), v) for k, v in zip(keys, values, strict=True) if v != 0]
+        bias = 1.0 if pairs else max(1.0, math.sqrt(sum(v * v for _, v in listed)))
+        listed.insert(0, (int(kernels.BIAS & mask), bias))
         if pairs:
             symbols = [s for s in keys[::ENTRIES] if s != 0]
             for a, left in enumerate(symbols):
@@ -38,33 +82,39 @@ class ReferenceExperts:
         rows = self.features(keys, values, e >= kernels.LINEAR)
         return sum(self.weights[e].get(slot, 0.0) * v for slot, v in rows), rows
 
-    def forecast(self, keys: Any, values: Any, given: Any) -> Any:
-        margins = [self.margin(e, keys, values)[0] for e in range(kernels.EXPERTS)]
+    def forecast(self, keys: Any, values: Any, given: Any, x: Any = (0.5,)) -> Any:
+        margins = [self.margin(e, keys, values)[0] for e in range(kernels.HASHED)]
+        margins += [each.margin(self.context(x)) for each in self.newtons]
         logits = [min(max(m, -kernels.LOGIT), kernels.LOGIT) for m in margins]
         users = [0.0 if math.isnan(p) else math.log(p / (1 - p)) for p in given]
         inputs = np.array([1.0, *logits, *users])
         base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
-        members = np.array([self.stack @ inputs, *logits, *users, base])
-        chances = [1 / (1 + math.exp(-m)) for m in margins]
-        return (inputs, members, self.known), np.array([self.blend(members), *chances])
+        stacks = [float(stack @ inputs) for stack in self.stacks]
+        believed = self.shares if self.known else np.eye(len(stacks))[-1]
+        mixed = float(believed @ [chance(m) for m in stacks])
+        members = np.array([math.log(mixed / (1 - mixed)), *logits, *users, base])
+        return (inputs, members, stacks, self.known), np.array([self.blend(members), *map(chance, margins)])
 
     def trusts(self) -> Any:
-        rates = [float(r) for r in kernels.RATES]
+        seen, rates = self.known + 1, [float(r) for r in kernels.RATES]
         falling = [
-            kernels.LINEAR_SGD <= e < kernels.LINEAR or e >= kernels.LINEAR + kernels.PAIR_SGD for e in range(15)
+            kernels.LINEAR_SGD <= e < kernels.LINEAR or e >= kernels.LINEAR + kernels.PAIR_SGD
+            for e in range(kernels.HASHED)
         ]
-        aged = [r / math.sqrt(self.known + 1) if f else r for r, f in zip(rates, falling, strict=True)]
-        scores = len(self.stack) - 1 - kernels.EXPERTS
-        return np.array([1000 / (1 + self.lag), *(1 / (1 + r * self.lag) for r in aged), *([1.0] * scores), 0.1])
+        aged = [0.3 * r / math.sqrt(seen) if f else r for r, f in zip(rates, falling, strict=True)]
+        aged += [max(1 / seen, 1 - keep) for keep in newton.KEEP]
+        return np.array([1000 / (1 + self.lag), *(1 / (1 + r * self.lag) for r in aged), *([1.0] * self.scores), 0.1])
 
     def blend(self, members: Any) -> Any:
         weights = self.trusts() * np.exp(self.merits) if self.known else np.eye(len(members))[0]
-        return 1 / (1 + math.exp(-(weights @ members) / weights.sum()))
+        return chance(weights @ members / weights.sum())
 
-    def learn(self, keys: Any, values: Any, memory: Any, y: Any) -> Any:
-        for e in range(kernels.EXPERTS):
+    def learn(self, keys: Any, values: Any, memory: Any, y: Any, x: Any = (0.5,)) -> Any:
+        for each in self.newtons:
+            each.learn(self.context(x), y)
+        for e in range(kernels.HASHED):
             margin, rows = self.margin(e, keys, values)
-            error = y - 1 / (1 + math.exp(-margin))
+            error = y - chance(margin)
             ada = kernels.LINEAR_SGD <= e < kernels.LINEAR or e >= kernels.LINEAR + kernels.PAIR_SGD
             for slot, v in rows:
                 gradient, step = error * v, float(kernels.RATES[e])
@@ -75,22 +125,29 @@ class ReferenceExperts:
         self.learn_blend(memory, y)
 
     def learn_blend(self, memory: Any, y: Any) -> Any:
-        inputs, members, then = memory
+        inputs, members, stacks, then = memory
         share = then / self.known if then < self.known else 1.0
         self.lag += (self.known - then - self.lag) * max(0.01, 1 / (self.known + 1))
         if share > 0:
-            self.learn_stack(inputs, y, share)
-            p = 1 / (1 + np.exp(-np.clip(members, -kernels.LOGIT, kernels.LOGIT)))
-            keep = 1 - 1 / (kernels.MEMORY + 2 * self.lag)
-            gained = share / math.sqrt(1 + self.lag) * np.log(np.where(y == 1, p, 1 - p))
-            self.merits = keep * self.merits + gained
-            self.merits -= self.merits.max()
+            for k in range(len(self.stacks)):
+                self.learn_stack(k, inputs, y, share)
+            keep, rate = 1 - 1 / (kernels.MEMORY + 2 * self.lag), share / (1 + self.lag) ** 0.6
+            self.merits = keep * self.merits + rate * self.likelihoods(members, y)
+            self.merits = np.maximum(self.merits - self.merits.max(), -15)
+            gained = self.shares * np.exp(rate * self.likelihoods(np.array(stacks), y))
+            self.shares = (1 - 1e-4) * gained / gained.sum() + 1e-4 / len(stacks)
         self.known, self.ones = self.known + 1, self.ones + y
 
-    def learn_stack(self, inputs: Any, y: Any, share: Any) -> Any:
-        p = 1 / (1 + math.exp(-self.stack @ inputs))
+    @staticmethod
+    def likelihoods(log_odds: Any, y: Any) -> Any:
+        p = 1 / (1 + np.exp(-np.clip(log_odds, -kernels.LOGIT, kernels.LOGIT)))
+        return np.log(np.where(y == 1, p, 1 - p))
+
+    def learn_stack(self, k: Any, inputs: Any, y: Any, share: Any) -> Any:
+        p, covariance = chance(self.stacks[k] @ inputs), self.covariances[k]
         curvature = share * max(p * (1 - p), kernels.FLAT)
-        loose = np.trace(self.covariance) >= kernels.LOOSEST * len(inputs) * kernels.PRIOR
-        posterior = np.linalg.inv(np.linalg.inv(self.covariance) + curvature * np.outer(inputs, inputs))
-        self.stack = self.stack + posterior @ inputs * share * (y - p)
-        self.covariance = posterior / (1.0 if loose else kernels.FORGET)
+        loose = np.trace(covariance) >= kernels.LOOSEST * len(inputs) * kernels.PRIOR
+        gain = covariance @ inputs
+        posterior = covariance - curvature * np.outer(gain, gain) / (1 + curvature * inputs @ gain)
+        self.stacks[k] = self.stacks[k] + posterior @ inputs * share * (y - p)
+        self.covariances[k] = posterior / (1.0 if loose else kernels.FORGET)

@@ -206,7 +206,7 @@ def test_products_multiply_groups_and_scores() -> None:
     assert at[crossed][0] < 0
     assert at[crossed][1] == at[crossed][2] == 0
     assert at["g × p = g = b"][1] > 0
-    assert at["g × h = g = a & h = u"][0] == at["g = a"][0] > 0
+    assert at["g × h = g = a & h = u"][0] == at["h = u"][0] > 0
     assert all(column[2] == 0 for name, column in at.items() if "×" in name)
 
 
@@ -303,3 +303,58 @@ def test_lazy_tables_are_collected() -> None:
     x = contexts(duckdb.sql("select * from (values (1.5, 'x'), (2.5, 'y')) as t(a, b)"))
     assert contexts.names == ("constant", "a", "b = x", "b = y")
     np.testing.assert_array_equal(x, Contexts()([{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]))
+
+
+def entries(contexts: Contexts, column: str, record: Any) -> list[bool]:
+    """Tell which of a column's three entries the experts would get: symbol, value, exact integer."""
+    at = 3 * contexts.columns.index(column)
+    return (contexts.encode(record, learn=False).values[0, at : at + 3] != 0.0).tolist()
+
+
+def test_each_column_hands_the_experts_what_it_can_say() -> None:
+    rng = np.random.default_rng(0)
+    contexts = Contexts(scores=["score"])
+    rows = [
+        {
+            "flag": int(rng.integers(0, 2)), "count": int(rng.integers(0, 60)), "serial": 1000 + k,
+            "price": float(rng.normal()), "same": 7, "word": "x", "never": None, "score": 0.3 + 0.4 * (k % 2),
+        }
+        for k in range(400)
+    ]  # fmt: skip
+    contexts(rows)
+    row = {"flag": 1, "count": 3, "serial": 1399, "price": 0.5, "same": 7, "word": "x", "never": None, "score": 0.3}
+    expected = {
+        "flag": [True, False, False],
+        "count": [True, True, True],
+        "serial": [True, True, False],
+        "price": [True, True, False],
+        "same": [False] * 3,
+        "word": [False] * 3,
+        "never": [False] * 3,
+        "score": [False] * 3,
+    }
+    assert {name: entries(contexts, name, row) for name in row} == expected
+    other = row | {"same": 8, "word": "y", "never": 1.0}
+    assert [any(entries(contexts, name, other)) for name in ("same", "word", "never")] == [True, True, False]
+
+
+def test_columns_that_never_change_leave_the_experts_as_they_are() -> None:
+    rng = np.random.default_rng(1)
+    rows = [{"v": float(rng.normal()), "c": "ab"[int(rng.integers(2))]} for _ in range(60)]
+    more = [row | {"k": 3, "t": "same", "m": None} for row in rows]
+    plain, padded = Contexts().encode(rows), Contexts().encode(more)
+    np.testing.assert_array_equal(padded.values[:, :6], plain.values)
+    assert not padded.values[:, 6:].any()
+    assert not padded.keys[:, 6:].any()
+
+
+def test_declared_groups_have_a_weight_of_their_own() -> None:
+    """However many other columns there are; before, they shared the features' weight with all of them."""
+    record = {"g": "a", "h": "u"} | {f"v{k}": 1.0 for k in range(40)}
+    weights = {}
+    for columns in (2, 42):
+        contexts = Contexts(groups=["g", "h"])
+        x = contexts([dict([*record.items()][:columns])])
+        weights[columns] = x[0, contexts.names.index("g = a")]
+        assert np.linalg.norm(x[0]) <= 1.0
+    assert weights[2] == weights[42] > 2 * Contexts()([record])[0, 1]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal.archive import State
-from swapcal.kernels.experts import EXPERTS, LOOSEST, PRIOR
+from swapcal.kernels.experts import EXPERTS, HASHED, LOOSEST, PRIOR, SCORED, View
 from swapcal.live.experts import Experts, as_model, expert_names, expert_weights
 from tests.reference_experts import ReferenceExperts
 
@@ -39,10 +39,14 @@ def immediate(y: Any) -> Any:
     return rows, labels
 
 
-def play(experts: Any, keys: Any, values: Any, given: Any, rows: Any, labels: Any) -> Any:
+def play(
+    experts: Any, keys: Any, values: Any, given: Any, rows: Any, labels: Any, x: Any = None, dims: Any = None
+) -> Any:
     n = len(keys)
+    x = np.full((n, 1), 0.5) if x is None else x
+    dims = np.full(n, x.shape[1]) if dims is None else dims
     memory, probabilities = np.zeros((n, experts.memory_width)), np.zeros((n, 1 + EXPERTS))
-    experts.play(keys, values, given, rows, labels, memory, probabilities)
+    experts.play(keys, values, x, dims, given, rows, labels, memory, probabilities)
     return memory, probabilities
 
 
@@ -57,6 +61,47 @@ def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any) -> Non
         reference.learn(keys[t], values[t], memory, y[t])
     _, actual = play(Experts(scores), keys, values, given, *immediate(y))
     np.testing.assert_allclose(actual, np.array(expected), atol=2e-4)
+
+
+def growing_contexts(n: Any, seed: Any = 6) -> Any:
+    """Contexts with two foreign coordinates, whose features become more as rows come."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 12)) * 0.1
+    x[:, 0] = 0.5
+    dims = np.minimum(4 + np.arange(n) // 12, 12)
+    x[np.arange(12) >= dims[:, None]] = 0.0
+    return x, dims
+
+
+@pytest.mark.parametrize("delay", [0, 7])
+def test_second_order_experts_follow_the_literal_reference_as_contexts_grow(stream: Any, delay: Any) -> None:
+    keys, values, y, given = (part[:FEW] for part in stream)
+    (x, dims), given = growing_contexts(FEW), given[:, :0]
+    rows, labels = late(y, delay) if delay else immediate(y)
+    reference, memories, expected = ReferenceExperts(0, 3, 0.25), {}, {}
+    for row, label in zip(rows, labels, strict=True):
+        seen = keys[row], values[row]
+        if np.isnan(label):
+            memories[row], expected[row] = reference.forecast(*seen, given[row], x[row, : dims[row]])
+        else:
+            reference.learn(*seen, memories[row], label, x[row, : dims[row]])
+    _, actual = play(Experts(0, View(3, 0.25)), keys, values, given, rows, labels, x, dims)
+    np.testing.assert_allclose(actual, np.array([expected[t] for t in range(FEW)]), atol=2e-4)
+    assert np.ptp(actual[:, 1 + HASHED :], axis=0).min() > 0.1
+
+
+def test_growing_contexts_are_the_same_in_one_call_and_in_many(stream: Any) -> None:
+    keys, values, y, given = stream
+    n, (x, dims) = len(y), growing_contexts(len(y))
+    at_once, one_by_one = Experts(2, View(3, 0.25)), Experts(2, View(3, 0.25))
+    _, expected = play(at_once, keys, values, given, *immediate(y), x, dims)
+    for t in range(n):
+        row = slice(t, t + 1)
+        here = keys[row], values[row], given[row], *immediate(y[row]), x[row, : dims[t]].copy(), dims[row]
+        np.testing.assert_array_equal(play(one_by_one, *here)[1][0], expected[t])
+    first, second = at_once.to_state().arrays, one_by_one.to_state().arrays
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])
 
 
 def test_one_call_equals_many_bit_for_bit(stream: Any) -> None:
@@ -124,6 +169,36 @@ def test_late_labels_leave_the_blend_near_its_best_member() -> None:
     assert brier[0] < 1.005 * brier[1:].min()
 
 
+def scored_stream(kind: Any, n: Any = 12_000) -> Any:
+    """A stream that its features explain, and a score that is of no use, or ceases to be."""
+    rng = np.random.default_rng(7)
+    keys, values = np.zeros((n, 6), np.uint64), np.zeros((n, 6))
+    a, b = rng.integers(0, 4, (2, n))
+    keys[:, 0], keys[:, 3], values[:, ::3] = 10 + a, 20 + b, 1.0
+    y = (rng.random(n) < np.array([0.1, 0.25, 0.4, 0.7])[a] * np.array([0.5, 0.8, 1.0, 1.2])[b]).astype(float)
+    noise, leaked = rng.uniform(0, 1, n), np.where(y > 0.5, 0.99, 0.01)
+    score = {
+        "noise": noise,
+        "constant": np.full(n, 0.9),
+        "inverted": np.array([0.9, 0.75, 0.6, 0.3])[a],
+        "missing": np.full(n, np.nan),
+        "leaked, then broken": np.where(np.arange(n) < n // 2, leaked, noise),
+    }[kind]
+    return keys, values, y, score[:, None]
+
+
+@pytest.mark.parametrize("kind", ["noise", "constant", "inverted", "missing", "leaked, then broken"])
+def test_a_score_never_hurts(kind: Any) -> None:
+    """Neither over the stream nor after the break, where it is worth nothing from one row to the next."""
+    keys, values, y, score = scored_stream(kind)
+    _, without = play(Experts(), keys, values, np.zeros((len(y), 0)), *immediate(y))
+    _, with_score = play(Experts(1), keys, values, score, *immediate(y))
+    np.testing.assert_array_equal(with_score[:, 1:], without[:, 1:])
+    for part in (slice(None), slice(len(y) // 2, None)):
+        expected, actual = (np.mean((p[part, 0] - y[part]) ** 2) for p in (without, with_score))
+        assert actual < 1.005 * expected
+
+
 def test_forecasting_changes_nothing(stream: Any) -> None:
     keys, values, y, given = stream
     experts = Experts(2)
@@ -168,10 +243,11 @@ def test_the_blend_keeps_a_sound_covariance() -> None:
     keys[:, 0], values[:, 0] = 5, 1.0
     experts = Experts(1)
     play(experts, keys, values, np.full((n, 1), 0.999), *immediate((rng.random(n) < 0.3).astype(float)))
-    covariance = experts._bank.covariance
-    eigenvalues = np.linalg.eigvalsh((covariance + covariance.T) / 2)
-    assert eigenvalues.min() > 0
-    assert np.trace(covariance) < 1.1 * LOOSEST * PRIOR * len(covariance)
+    plain, scored = experts._bank.covariance
+    for covariance in (plain[:-1, :-1], scored):
+        assert np.linalg.eigvalsh((covariance + covariance.T) / 2).min() > 0
+        assert np.trace(covariance) < 1.1 * LOOSEST * PRIOR * len(scored)
+    assert (experts._bank.newton.scale > 0).all()
     assert np.isfinite(experts._bank.weights).all()
 
 
@@ -183,7 +259,7 @@ def test_the_blend_forgets_what_no_longer_holds() -> None:
         scores = 1 / (1 + np.exp(-rng.normal(0.0, 1.5, (n, 2))))
         y = (rng.random(n) < scores[:, right]).astype(float)
         play(experts, np.zeros((n, 3), np.uint64), np.zeros((n, 3)), scores, *immediate(y))
-    assert experts._bank.weights[-1] > experts._bank.weights[-2]
+    assert experts._bank.weights[SCORED, -1] > experts._bank.weights[SCORED, -2]
 
 
 def test_state_goes_on_exactly(stream: Any) -> None:

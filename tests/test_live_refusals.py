@@ -29,7 +29,9 @@ def saved(live: Live, folder: Path) -> bytes:
 
 def state(live: Live) -> Any:
     """Return every bit that matters, faster than saving it."""
-    bank = {f"bank {name}": array for name, array in live._learner.experts._bank._asdict().items()}
+    whole = live._learner.experts._bank._asdict()
+    whole |= {f"newton {name}": array for name, array in whole.pop("newton")._asdict().items()}
+    bank = {f"bank {name}": array for name, array in whole.items()}
     contexts, described = live.contexts.to_state()
     engine, settings = live._learner.forecaster.to_state() if live._learner.forecaster is not None else ({}, {})
     ledger, counts = live._ledger.to_state()

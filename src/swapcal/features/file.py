@@ -14,6 +14,7 @@ from swapcal.archive.kind import (
     integers,
     is_number,
     is_text,
+    keys,
     real,
     rule_faults,
     whole,
@@ -27,6 +28,8 @@ FIELDS: dict[str, Field] = {
     "scatter": floats("columns"),
     "sample": floats("columns", SAMPLE),
     "edges": floats("columns", BINS - 1, finite=False),
+    "distinct": integers("columns"),
+    "first": keys("columns"),
 }
 PAIRS = Rule(
     "pairs of names", lambda v: isinstance(v, list) and all(TEXTS.holds(pair) and len(pair) == 2 for pair in v)
@@ -86,7 +89,7 @@ def _column_faults(column: Any, dim: int) -> Iterator[str]:
 
 
 def _past_faults(arrays: Arrays) -> Iterator[str]:
-    if (arrays["seen"] < 0).any() or (arrays["scatter"] < 0.0).any():
-        yield "seen, scatter: given a negative number, expected none"
+    if (arrays["seen"] < 0).any() or (arrays["scatter"] < 0.0).any() or (arrays["distinct"] < 0).any():
+        yield "seen, scatter, distinct: given a negative number, expected none"
     if (arrays["edges"] != arrays["edges"]).any():
         yield "edges: given NaN, expected numbers"

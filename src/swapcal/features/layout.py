@@ -14,6 +14,7 @@ from swapcal.kernels.encode import CATEGORICAL, NUMERIC
 
 ROOM = 0.75  # squared norm left beside x_1 = ½
 FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1
+GROUP_WEIGHT = 0.3  # of all declared groups together, beside the other features
 WAVES_PER_COLUMN = 8
 
 
@@ -30,6 +31,9 @@ class Layout(NamedTuple):
     """positions of the declared scores among the columns"""
     factors: Integers
     share: float
+    """weight of a product"""
+    shares: Array
+    """weight of each column's categories"""
     frequency: Array
     phase: Array
     wave_scale: float
@@ -46,12 +50,22 @@ def unit(settings: Mapping[str, Any]) -> float:
     """Return what a score of weight 1 is multiplied with, so that scores and features fill the room at most."""
     squares = sum(weight**2 for weight in settings["reserved"].values())
     squares += len(settings["scores"]) * score_weight(settings) ** 2
-    return math.sqrt(ROOM / (squares + FEATURE_WEIGHT**2))
+    return math.sqrt(ROOM / (squares + feature_squares(settings)))
+
+
+def feature_squares(settings: Mapping[str, Any]) -> float:
+    """Return the squared weight of all raw features together."""
+    return FEATURE_WEIGHT**2 + (GROUP_WEIGHT**2 if settings["groups"] else 0.0)
+
+
+def features_norm(settings: Mapping[str, Any]) -> float:
+    """Return the most that all raw features of a context have together."""
+    return unit(settings) * math.sqrt(feature_squares(settings))
 
 
 def spread_over(settings: Mapping[str, Any], columns: Sequence[Column]) -> float:
     """Return the root of the number of columns, products and packs of waves that share the features' weight."""
-    features = sum(not column.is_score for column in columns)
+    features = sum(not column.is_score and column.name not in settings["groups"] for column in columns)
     features += len(settings["products"]) + math.ceil(settings["fourier"] / WAVES_PER_COLUMN)
     return math.sqrt(max(features, 1))
 
@@ -62,6 +76,7 @@ def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: l
     share = one * FEATURE_WEIGHT / spread if spread else 0.0
     order = {name: j for j, name in enumerate(columns)}
     heavy = one * score_weight(settings)
+    counted = one * GROUP_WEIGHT / math.sqrt(max(len(settings["groups"]), 1))
     return Layout(
         np.array([c.kind for c in columns.values()], dtype=np.int64),
         np.array([c.salt for c in columns.values()], dtype=np.uint64),
@@ -71,11 +86,12 @@ def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: l
         [order[name] for name in settings["scores"] if name in order],
         np.array([product.factors(order) for product in products], dtype=np.int64).reshape(-1, 2),
         share,
+        np.array([counted if name in settings["groups"] else share for name in columns], dtype=np.float64),
         frequencies(settings, list(columns.values())),
         np.random.default_rng(settings["seed"]).uniform(0.0, 2.0 * np.pi, settings["fourier"]),
         share / math.sqrt(WAVES_PER_COLUMN),
         1 + len(settings["reserved"]) + len(settings["scores"]),
-        (one * FEATURE_WEIGHT) ** 2,
+        features_norm(settings) ** 2,
     )
 
 

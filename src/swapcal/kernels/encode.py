@@ -20,6 +20,8 @@ WINSOR = 8.0  # beyond this many deviations a value moves mean and spread no fur
 TRUSTED = 20  # observations before winsorising: fewer do not make a spread
 EXACT_LIMIT = 2.0**53  # above, neighbouring integers share a float
 EXACT_TAG = np.uint64(0xD1B54A32D192ED03)
+FEW = 16  # an integer column with at most so many values is one of categories
+ENOUGH = 3 * FEW  # past values before one may say so
 FIRST_BIN = np.uint64(16)
 ONE, NO_SYMBOL, S32 = np.uint64(1), np.uint64(0), np.uint64(32)
 HALF_TURN = 4.0 / np.pi
@@ -38,6 +40,10 @@ class Past(NamedTuple):
     """(K, SAMPLE) a uniform sample of them, sorted; the first min(seen, SAMPLE) entries count"""
     edges: Array
     """(K, BINS - 1) the sample's quantiles"""
+    distinct: Integers
+    """(K,) how many different numbers the sample holds; without numbers, 2 once a second category or a gap has come"""
+    first: Keys
+    """(K,) the first category or gap"""
 
 
 def blank_past(columns: int) -> Past:
@@ -48,6 +54,8 @@ def blank_past(columns: int) -> Past:
         np.zeros(columns),
         np.zeros((columns, SAMPLE)),
         np.full((columns, BINS - 1), np.inf),
+        np.zeros(columns, np.int64),
+        np.zeros(columns, np.uint64),
     )
 
 
@@ -100,6 +108,15 @@ def set_edges(sample: Array, filled: int, edges: Array) -> None:
 
 
 @inlined
+def count_distinct(sample: Array, filled: int) -> int:
+    """Return how many different numbers the sorted sample holds."""
+    count = 1
+    for k in range(1, filled):
+        count += 1 if sample[k] != sample[k - 1] else 0
+    return count
+
+
+@inlined
 def insert_sorted(v: float, sample: Array, end: int) -> None:
     """Insert v into the sorted sample[:end], which has room at position `end`."""
     i = end
@@ -138,19 +155,52 @@ def absorb(v: float, j: int, spread: float, salt: np.uint64, past: Past) -> None
     past.mean[j] = mean
     past.scatter[j] += step * (clipped - mean)
     if keep_sampled(v, salt, count + 1, past.sample[j], min(count, SAMPLE)):
+        past.distinct[j] = count_distinct(past.sample[j], min(count + 1, SAMPLE))
         set_edges(past.sample[j], min(count + 1, SAMPLE), past.edges[j])
 
 
 @inlined
-def describe_number(v: float, score: float, rank: int, salt: np.uint64, keys: Keys, values: Array) -> None:
-    """Write a number's three entries for the experts: rank bin, standard score, exact integer."""
-    keys[0] = child(salt, FIRST_BIN + np.uint64(rank))
-    values[0] = 1.0
-    keys[1] = salt
-    values[1] = score
-    if v == np.floor(v) and abs(v) < EXACT_LIMIT:
-        keys[2] = child(salt ^ EXACT_TAG, np.uint64(np.int64(v)))
-        values[2] = 1.0
+def describe_symbol(symbol: np.uint64, j: int, past: Past, keys: Keys, values: Array) -> None:
+    """Write a category's or a gap's entry for the experts; none while the column has never shown anything else."""
+    varied = past.seen[j] > 0 or past.distinct[j] > 1 or (past.distinct[j] == 1 and symbol != past.first[j])
+    if varied and symbol != NO_SYMBOL:
+        keys[0] = symbol
+        values[0] = 1.0
+
+
+@inlined
+def meet(symbol: np.uint64, j: int, past: Past) -> None:
+    """Take a category or a gap in, as far as one needs to know whether the column shows more than one."""
+    if past.seen[j] > 0:
+        return
+    if past.distinct[j] == 0:
+        past.first[j] = symbol
+        past.distinct[j] = 1
+    elif symbol != past.first[j]:
+        past.distinct[j] = 2
+
+
+@inlined
+def describe_number(v: float, score: float, j: int, salt: np.uint64, past: Past, keys: Keys, values: Array) -> None:
+    """Write a number's entries for the experts: rank bin, standard score, and exact integer where those recur.
+
+    An integer with few values is a category, and says all in one entry. A column that was constant so far says nothing.
+    """
+    distinct, filled = past.distinct[j], min(past.seen[j], SAMPLE)
+    if filled == 0 or (distinct == 1 and v == past.sample[j, 0]):
+        return
+    exact = v == np.floor(v) and abs(v) < EXACT_LIMIT
+    place = 2
+    if exact and distinct <= FEW and filled >= ENOUGH:
+        place = 0
+    else:
+        keys[0] = child(salt, FIRST_BIN + np.uint64(rank_bin(v, past.edges[j])))
+        values[0] = 1.0
+        keys[1] = salt
+        values[1] = score
+    if exact and (place == 0 or 2 * distinct < filled):
+        keys[place] = child(salt ^ EXACT_TAG, np.uint64(np.int64(v)))
+        values[place] = 1.0
 
 
 @inlined
@@ -184,13 +234,14 @@ def encode_rows(
             v = numbers[t, j]
             first = ENTRIES * j
             if np.isnan(v):
-                keys[t, first] = symbols[t, j]
-                values[t, first] = 1.0 if symbols[t, j] != NO_SYMBOL else 0.0
+                describe_symbol(symbols[t, j], j, past, keys[t, first:], values[t, first:])
+                if learn:
+                    meet(symbols[t, j], j, past)
                 continue
             spread = deviation(past.seen[j], past.scatter[j])
             score = standard_score(v, past.mean[j], spread)
-            rank = rank_bin(v, past.edges[j])
-            describe_number(v, score, rank, salts[j], keys[t, first:], values[t, first:])
+            if kinds[j] == NUMERIC:
+                describe_number(v, score, j, salts[j], past, keys[t, first:], values[t, first:])
             z[t, j] = coordinate(v, score, kinds[j])
             if learn:
                 absorb(v, j, spread, salts[j], past)
@@ -237,6 +288,7 @@ def place_rows(
     place: Integers,
     value_at: Integers,
     weights: Array,
+    shares: Array,
     product_place: Integers,
     factors: Integers,
     share: float,
@@ -259,7 +311,7 @@ def place_rows(
         for j in range(columns):
             at = place[t, j]
             if at >= 0:
-                X[t, at] = weights[j] * z[t, j] if at == value_at[j] else share
+                X[t, at] = weights[j] * z[t, j] if at == value_at[j] else shares[j]
         put_products(z[t], product_place[t], factors, share, X[t])
         add_waves(z[t], frequency, phase, wave_scale, X[t, first:])
         # over the coordinates that exist by now: later ones would change the order of the sum

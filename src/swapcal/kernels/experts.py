@@ -1,10 +1,11 @@
 """A bank of online logistic regressions at many learning rates, and the blend of all of them.
 
-The bank reads each row as a short list of hashed features. One half of it is linear in them; the other also sees
-every pair of columns, which is what trees of depth two see. The stack is a second-order logistic regression on all
-logits, the user's own scores included. The blend pools the log-odds of the stack, the experts, the scores and the base
-rate by merit: while labels come at once it is the stack, and the later they come the more it leans on experts that
-change slowly.
+The bank reads each row as a short list of hashed features. One part of it is linear in them; another also sees
+every pair of columns, which is what trees of depth two see; the last are second-order regressions on the context.
+None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and without
+the scores, share their weight by what each has been worth lately, so that a score which is noise, or breaks, costs next
+to nothing. The blend pools the log-odds of the stacks, the experts, the scores and the base rate by merit: while labels
+come at once it is the stacks, and the later they come the more it leans on experts that change slowly.
 """
 
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit
+from swapcal.kernels.newton import KEEP, NEWTON, Newton, learn_newton, list_context, newton_margin
 
 Single = NDArray[np.float32]
 
@@ -23,7 +25,8 @@ Single = NDArray[np.float32]
 LINEAR_SGD, LINEAR_ADA = 6, 4
 PAIR_SGD, PAIR_ADA = 3, 2
 LINEAR, PAIRED = LINEAR_SGD + LINEAR_ADA, PAIR_SGD + PAIR_ADA
-EXPERTS = LINEAR + PAIRED
+HASHED = LINEAR + PAIRED
+EXPERTS = HASHED + NEWTON
 RATES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 0.03, 0.1, 0.3, 1.0, 0.3, 1.0, 3.0, 0.03, 0.1], np.float32)
 
 LINEAR_SLOTS, PAIR_SLOTS = 1 << 16, 1 << 17
@@ -46,13 +49,20 @@ FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot fre
 # The blend's members: the stack, the experts, the users' scores, the base rate.
 STACK, FIRST_EXPERT = 0, 1
 STACK_ODDS, BASE_ODDS = 1000.0, 0.1  # prior odds against one expert, of labels that come at once
-FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in range(EXPERTS)])  # AdaGrad's steps
+FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in range(HASHED)])  # AdaGrad's steps
+ADA_PACE = 0.3  # how fast AdaGrad moves at first, relative to SGD of the same rate
+SURPRISE = 0.6  # power of 1 + lag by which likelihoods are tempered; ½ would do in a world that stands still
+LEAST_MERIT = -15.0  # nobody is forgotten: who does well again is believed after some labels
+# The stacks: one knows the experts only, the other also the users' scores. Neither weighs less than half of SWITCHING.
+PLAIN, SCORED = 0, 1
+SWITCHING = 1e-4
 # counts of the bank: labels known, their sum, and how many labels come between a forecast and its own
 KNOWN, ONES, LAG = 0, 1, 2
 LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
-# what a row remembers behind the stack's inputs: the stack's log-odds, the base rate's, and the labels then known
-SAID_STACK, SAID_BASE, SAID_KNOWN = 0, 1, 2
-SAID = 3
+# what a row remembers behind the stacks' inputs: the log-odds of both stacks, of the two together and of the base rate,
+# and the labels then known
+SAID_PLAIN, SAID_SCORED, SAID_STACK, SAID_BASE, SAID_KNOWN = 0, 1, 2, 3, 4
+SAID = 5
 
 
 class Bank(NamedTuple):
@@ -63,14 +73,27 @@ class Bank(NamedTuple):
     weights, AdaGrad's sums of squared gradients, padding."""
     paired: Single
     """(PAIR_SLOTS, 8) the same for the experts that see pairs."""
+    newton: Newton
+    """the second-order experts"""
     weights: Array
-    """(1 + EXPERTS + scores,) the stack's weights: constant, experts, users' scores."""
+    """(1 or 2, 1 + EXPERTS + scores) the stacks' weights: constant, experts, users' scores; one stack without scores"""
     covariance: Array
-    """(1 + EXPERTS + scores, same)"""
+    """(1 or 2, 1 + EXPERTS + scores, same)"""
+    shares: Array
+    """(1 or 2,) how much each stack is believed"""
     merits: Array
     """(2 + EXPERTS + scores,) tempered log-likelihood of each of the blend's members, the best at 0."""
     counts: Array
     """[labels known, their sum, lag]"""
+
+
+class View(NamedTuple):
+    """Which coordinates of a context are raw features, for second-order experts."""
+
+    first: int
+    """the first one; all later ones are"""
+    norm: float
+    """the most that they have together"""
 
 
 class Workspace(NamedTuple):
@@ -86,9 +109,13 @@ class Workspace(NamedTuple):
     chances: Single
     """sigmoids of the margins"""
     sizes: Integers
-    """[features, features and pairs]"""
+    """[features, features and pairs, coordinates]"""
     gain: Array
-    """the stack's covariance times its inputs"""
+    """a stack's covariance times its inputs"""
+    context: Array
+    """what second-order experts see"""
+    pull: Array
+    """a second-order expert's covariance times its context"""
 
 
 @inlined
@@ -126,14 +153,20 @@ def list_pairs(keys: Keys, work: Workspace, n: int) -> int:
 
 @inlined
 def scale_features(work: Workspace, features: int, total: int) -> None:
-    """Give the features, and the features with pairs, unit norm; every pair has the amount work.amount[0]."""
+    """Give the features, and the features with pairs, unit norm; every pair has the amount work.amount[0].
+
+    To linear experts the bias weighs as much as all else together: what moves in a stream is often its level.
+    """
     squares = np.float32(0.0)
-    for k in range(features):
+    for k in range(1, features):
         squares += work.amounts[k] * work.amounts[k]
-    single = ONE / np.sqrt(squares)
-    both = ONE / np.sqrt(squares + np.float32(total - features))
+    bias = max(ONE, squares)
+    single = ONE / np.sqrt(squares + bias)
+    both = ONE / np.sqrt(squares + ONE + np.float32(total - features))
     work.amount[0] = both
-    for k in range(features):
+    work.pair_amounts[0] = both
+    work.amounts[0] = single * np.sqrt(bias)
+    for k in range(1, features):
         work.pair_amounts[k] = both * work.amounts[k]
         work.amounts[k] *= single
 
@@ -184,13 +217,16 @@ def paired_margins(weights: Single, work: Workspace) -> None:
 
 
 @inlined
-def look(bank: Bank, keys: Keys, values: Array, work: Workspace) -> None:
+def look(bank: Bank, keys: Keys, values: Array, x: Array, view: View, dim: int, work: Workspace) -> None:
     """Look at a row: its features, and every expert's margin."""
     work.sizes[0] = list_features(keys, values, work)
     work.sizes[1] = list_pairs(keys, work, work.sizes[0])
     scale_features(work, work.sizes[0], work.sizes[1])
     linear_margins(bank.linear, work)
     paired_margins(bank.paired, work)
+    work.sizes[2] = list_context(x, dim, view.first, view.norm, work.context)
+    for e in range(NEWTON):
+        work.margins[HASHED + e] = newton_margin(bank.newton, e, work.context, work.sizes[2])
     for e in range(EXPERTS):
         margin = min(max(work.margins[e], -MARGIN), MARGIN)
         work.chances[e] = ONE / (ONE + np.exp(-margin))
@@ -223,18 +259,32 @@ def list_inputs(work: Workspace, given: Array, inputs: Array) -> None:
 
 
 @inlined
-def stacked(bank: Bank, inputs: Array) -> float:
-    """Return the stack's log-odds."""
+def stacked(bank: Bank, stack: int, inputs: Array) -> float:
+    """Return a stack's log-odds."""
     m = 0.0
-    for i in range(bank.weights.shape[0]):
-        m += bank.weights[i] * inputs[i]
+    for i in range(bank.weights.shape[1]):
+        m += bank.weights[stack, i] * inputs[i]
     return float(bounded(m, 15.0))
+
+
+@inlined
+def put_stacks(bank: Bank, memory: Array) -> None:
+    """Write the log-odds of each stack, and of their mixture; before the first label the users' scores speak."""
+    inputs = bank.weights.shape[1]
+    plain = stacked(bank, PLAIN, memory)
+    memory[inputs + SAID_PLAIN] = memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = plain
+    if bank.weights.shape[0] > SCORED:
+        scored = stacked(bank, SCORED, memory)
+        memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = scored
+        if bank.counts[KNOWN] > 0.0:
+            p = bank.shares[PLAIN] * sigmoid(plain) + bank.shares[SCORED] * sigmoid(scored)
+            memory[inputs + SAID_STACK] = np.log(p / (1.0 - p))
 
 
 @inlined
 def said(bank: Bank, memory: Array, member: int) -> float:
     """Return the log-odds that a member of the blend gave a row."""
-    inputs = bank.weights.shape[0]
+    inputs = bank.weights.shape[1]
     if member == STACK:
         return float(memory[inputs + SAID_STACK])
     if member == inputs:
@@ -247,19 +297,24 @@ def trust(bank: Bank, member: int) -> float:
     """Return a member's prior odds, given how late labels come.
 
     An expert that moves by its rate with each label has, while `lag` labels are outstanding, outlived what it followed
-    about rate × lag times over. AdaGrad's rate falls with the square root of the labels; the stack, which has most to
-    learn, counts as an expert of rate 1; a user's score and the base rate do not age.
+    about rate × lag times over. AdaGrad's rate falls with the square root of the labels, a second-order expert's with
+    their number as far as it remembers; the stack, which has most to learn, counts as an expert of rate 1; a user's
+    score and the base rate do not age.
     """
-    lag, inputs = bank.counts[LAG], bank.weights.shape[0]
+    lag, inputs = bank.counts[LAG], bank.weights.shape[1]
+    expert, seen = member - FIRST_EXPERT, bank.counts[KNOWN] + 1.0
     if member == STACK:
         return float(STACK_ODDS / (1.0 + lag))
     if member == inputs:
         return BASE_ODDS
-    if member >= FIRST_EXPERT + EXPERTS:
+    if expert >= EXPERTS:
         return 1.0
-    rate = np.float64(RATES[member - FIRST_EXPERT])
-    if FALLING[member - FIRST_EXPERT]:
-        rate /= np.sqrt(bank.counts[KNOWN] + 1.0)
+    if expert >= HASHED:
+        rate = max(1.0 / seen, 1.0 - KEEP[expert - HASHED])
+    elif FALLING[expert]:
+        rate = ADA_PACE * np.float64(RATES[expert]) / np.sqrt(seen)
+    else:
+        rate = np.float64(RATES[expert])
     return float(1.0 / (1.0 + rate * lag))
 
 
@@ -267,7 +322,7 @@ def trust(bank: Bank, member: int) -> float:
 def blended(bank: Bank, memory: Array) -> float:
     """Return the blend's probability; before the first label only the stack has anything to say."""
     if bank.counts[KNOWN] == 0.0:
-        return sigmoid(memory[bank.weights.shape[0] + SAID_STACK])
+        return sigmoid(memory[bank.weights.shape[1] + SAID_STACK])
     odds, total = 0.0, 0.0
     for member in range(bank.merits.shape[0]):
         weight = trust(bank, member) * np.exp(bank.merits[member])
@@ -280,8 +335,8 @@ def blended(bank: Bank, memory: Array) -> float:
 def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, probabilities: Array) -> None:
     """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
     list_inputs(work, given, memory)
-    inputs, known = bank.weights.shape[0], bank.counts[KNOWN]
-    memory[inputs + SAID_STACK] = stacked(bank, memory)
+    inputs, known = bank.weights.shape[1], bank.counts[KNOWN]
+    put_stacks(bank, memory)
     memory[inputs + SAID_BASE] = np.log((bank.counts[ONES] + 0.5) / (known - bank.counts[ONES] + 0.5))
     memory[inputs + SAID_KNOWN] = known
     probabilities[0] = blended(bank, memory)
@@ -328,36 +383,38 @@ def learn_paired(table: Single, work: Workspace, errors: Single) -> None:
 @inlined
 def learn_bank(bank: Bank, work: Workspace, y: float) -> None:
     """Let every expert learn the label of the row looked at last; its margins become its errors."""
-    for e in range(EXPERTS):
+    learn_newton(bank.newton, work.context, work.sizes[2], y, work.pull)
+    for e in range(HASHED):
         work.margins[e] = y - work.chances[e]
     learn_linear(bank.linear, work, work.margins)
     learn_paired(bank.paired, work, work.margins)
 
 
 @inlined
-def learn_stack(bank: Bank, inputs: Array, y: float, share: float, gain: Array) -> None:
+def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, gain: Array) -> None:
     """One extended Kalman step of logistic regression with slowly forgotten labels, this one counting `share`.
 
     Forgetting stops while the covariance is large: directions that nobody excites must not inflate for ever.
     """
-    n = bank.weights.shape[0]
-    p = sigmoid(stacked(bank, inputs))
+    weights, covariance = bank.weights[stack], bank.covariance[stack]
+    n = weights.shape[0]
+    p = sigmoid(stacked(bank, stack, inputs))
     curvature = share * max(p * (1.0 - p), FLAT)
     spread, trace = 0.0, 0.0
     for i in range(n):
         total = 0.0
         for j in range(n):
-            total += bank.covariance[i, j] * inputs[j]
+            total += covariance[i, j] * inputs[j]
         gain[i] = total
         spread += total * inputs[i]
-        trace += bank.covariance[i, i]
+        trace += covariance[i, i]
     step = share * (y - p) / (1.0 + curvature * spread)
     shrink = curvature / (1.0 + curvature * spread)
     inflate = 1.0 / FORGET if trace < LOOSEST * n * PRIOR else 1.0
     for i in range(n):
-        bank.weights[i] += step * gain[i]
+        weights[i] += step * gain[i]
         for j in range(n):
-            bank.covariance[i, j] = inflate * (bank.covariance[i, j] - shrink * gain[i] * gain[j])
+            covariance[i, j] = inflate * (covariance[i, j] - shrink * gain[i] * gain[j])
 
 
 @inlined
@@ -368,21 +425,34 @@ def log_likelihood(m: float, y: float) -> float:
 
 
 @inlined
+def learn_shares(bank: Bank, memory: Array, y: float, rate: float) -> None:
+    """Credit each stack with its likelihood of a label; either may have to be believed again any time."""
+    inputs = bank.weights.shape[1]
+    lead = log_likelihood(memory[inputs + SAID_SCORED], y) - log_likelihood(memory[inputs + SAID_PLAIN], y)
+    gained = bank.shares[SCORED] * np.exp(rate * lead)
+    scored = gained / (gained + bank.shares[PLAIN])
+    bank.shares[SCORED] = scored + SWITCHING * (0.5 - scored)
+    bank.shares[PLAIN] = 1.0 - bank.shares[SCORED]
+
+
+@inlined
 def learn_merits(bank: Bank, memory: Array, y: float, share: float) -> None:
     """Credit every member of the blend with its likelihood of a label.
 
     With `lag` labels outstanding, the same surprise is met about lag times before anything can be learned from it:
-    the likelihood is tempered by 1/√(1 + lag), the usual rate under delay, and remembered for longer.
+    the likelihood is tempered by little more than 1/√(1 + lag), the usual rate under delay, and remembered for longer.
     """
     lag = bank.counts[LAG]
-    rate, keep = share / np.sqrt(1.0 + lag), 1.0 - 1.0 / (MEMORY + 2.0 * lag)
+    rate, keep = share / (1.0 + lag) ** SURPRISE, 1.0 - 1.0 / (MEMORY + 2.0 * lag)
     best = -np.inf
     for member in range(bank.merits.shape[0]):
         merit = keep * bank.merits[member] + rate * log_likelihood(said(bank, memory, member), y)
         bank.merits[member] = merit
         best = max(best, merit)
     for member in range(bank.merits.shape[0]):
-        bank.merits[member] -= best
+        bank.merits[member] = max(bank.merits[member] - best, LEAST_MERIT)
+    if bank.weights.shape[0] > SCORED:
+        learn_shares(bank, memory, y, rate)
 
 
 @inlined
@@ -393,11 +463,12 @@ def learn_blend(bank: Bank, memory: Array, y: float, gain: Array) -> None:
     experts would count it a second time once they know it themselves. A label therefore counts by the share of today's
     labels that were known when its row was issued: 1 when nothing came between, 0 when the row was uninformed.
     """
-    known, then = bank.counts[KNOWN], memory[bank.weights.shape[0] + SAID_KNOWN]
+    known, then = bank.counts[KNOWN], memory[bank.weights.shape[1] + SAID_KNOWN]
     share = then / known if then < known else 1.0
     bank.counts[LAG] += (known - then - bank.counts[LAG]) * max(LAG_STEP, 1.0 / (known + 1.0))
     if share > 0.0:
-        learn_stack(bank, memory, y, share, gain)
+        for stack in range(bank.weights.shape[0]):
+            learn_stack(bank, stack, memory, y, share, gain)
         learn_merits(bank, memory, y, share)
     bank.counts[KNOWN] += 1.0
     bank.counts[ONES] += y
@@ -408,6 +479,9 @@ def run_experts(
     bank: Bank,
     keys: Keys,
     values: Array,
+    X: Array,
+    dims: Integers,
+    view: View,
     given: Array,
     rows: Integers,
     labels: Array,
@@ -417,15 +491,15 @@ def run_experts(
 ) -> None:
     """Go through events in order: rows[k] is forecast where labels[k] is NaN, and learns its label elsewhere.
 
-    keys, values (n, 3K) describe the rows, given (n, S) holds users' scores; written are memory (n, 1+EXPERTS+S+SAID),
-    what was said of the row, and probabilities (n, 1+EXPERTS). A label may come any time after its row's forecast;
-    experts learn it with the features they saw.
+    keys, values (n, 3K) describe the rows, and so do the first dims (n,) coordinates of X (n, d); given (n, S) holds
+    users' scores. Written are memory (n, 1+EXPERTS+S+SAID), what was said of the row, and probabilities (n, 1+EXPERTS).
+    A label may come any time after its row's forecast; experts learn it with the features they saw.
     """
     looked_at = -1
     for k in range(rows.shape[0]):
         row = rows[k]
         if row != looked_at:
-            look(bank, keys[row], values[row], work)
+            look(bank, keys[row], values[row], X[row], view, dims[row], work)
         if np.isnan(labels[k]):
             forecast_row(bank, work, given[row], memory[row], probabilities[row])
             looked_at = row

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
 from swapcal.archive.state import State
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
     CROSSED,
@@ -25,37 +25,50 @@ from swapcal.kernels.experts import (
     PAIR_SLOTS,
     PAIRED,
     PAIRED_ROW,
+    PLAIN,
     PRIOR,
     RATES,
     SAID,
     SAID_BASE,
     SAID_STACK,
+    SCORED,
     Bank,
+    View,
     Workspace,
     run_experts,
     share_blend,
 )
+from swapcal.kernels.linalg import factor_size, padded
+from swapcal.kernels.newton import NEWTON, RIDGES, Newton, blank_newton, grown
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
 TABLES = (("linear", LINEAR), ("paired", PAIRED))
 FIELDS = {
-    "weights": floats("inputs"),
-    "covariance": floats("inputs", "inputs"),
+    "weights": floats("stacks", "inputs"),
+    "covariance": floats("stacks", "inputs", "inputs"),
+    "shares": floats("stacks"),
     "merits": floats("members"),
     "counts": floats(3),
     "linear_used": integers("linear"),
     "linear": singles("linear", LINEAR_ROW),
     "paired_used": integers("paired"),
     "paired": singles("paired", PAIRED_ROW),
+    "newton.weights": floats(NEWTON, "width"),
+    "newton.factor": floats(NEWTON, "factor"),
+    "newton.scale": floats(NEWTON, "width"),
+    "newton.met": integers(1),
 }
-DENSE = ("weights", "covariance", "merits", "counts")
-HASHED = 1 << 12  # columns of the matrix an outside partial_fit model sees
+DENSE = ("weights", "covariance", "shares", "merits", "counts")
+NO_FEATURES = View(1, 1.0)
+SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
+WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
 
 
 def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
     """Yield what is wrong with a state from `Experts.to_state`."""
-    scores = len(arrays["weights"]) - 1 - EXPERTS
+    stacks, inputs = arrays["weights"].shape
+    scores = inputs - 1 - EXPERTS
     if manifest != {"scores": scores} or scores < 0:
         yield f"experts: given {dict(manifest)} for {scores} scores, expected their number"
     for (name, experts), slots in zip(TABLES, (LINEAR_SLOTS, PAIR_SLOTS), strict=True):
@@ -64,18 +77,28 @@ def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
             yield f"{name}_used: given rows out of order or beyond the table, expected increasing ones below {slots}"
         if (arrays[name][:, experts:] <= 0.0).any():
             yield f"{name}: given sums of squares that are not positive, expected positive ones"
-    if len(arrays["merits"]) != len(arrays["weights"]) + 1 or (arrays["merits"] > 0.0).any():
+    if stacks != 1 + (scores > 0) or (arrays["shares"] < 0.0).any() or abs(arrays["shares"].sum() - 1.0) > 1e-9:
+        yield f"shares: given {arrays['shares'].tolist()}, expected one for each stack, 1 in all"
+    if len(arrays["merits"]) != inputs + 1 or (arrays["merits"] > 0.0).any():
         yield "merits: given one above 0 or a wrong number of them, expected one per member, the best at 0"
     if (arrays["counts"] < 0.0).any() or arrays["counts"][ONES] > arrays["counts"][KNOWN]:
         yield f"counts: given {arrays['counts'].tolist()}, expected labels, their sum and the lag, none negative"
-    if (np.diag(arrays["covariance"]) < 0.0).any():
+    if (np.diagonal(arrays["covariance"], axis1=1, axis2=2) < 0.0).any():
         yield "covariance: given a negative variance, expected none"
+    width = arrays["newton.weights"].shape[1]
+    if not width or width != padded(width) or arrays["newton.factor"].shape[1] != factor_size(width):
+        yield f"newton: given {width} weights and a factor of another size, expected whole blocks"
+    if not 0 <= arrays["newton.met"][0] <= width:
+        yield f"newton.met: given {arrays['newton.met'][0]}, expected at most {width}"
+    if (arrays["newton.scale"] <= 0.0).any():
+        yield "newton.scale: given a variance that is not positive, expected positive ones"
 
 
 def expert_names() -> tuple[str, ...]:
     """Return the names of the bank's forecasts: the blend, then the experts."""
     methods = ["SGD"] * LINEAR_SGD + ["AdaGrad"] * LINEAR_ADA + ["pairs SGD"] * PAIR_SGD + ["pairs AdaGrad"] * PAIR_ADA
-    return ("blend", *(f"{method} {rate:.4g}" for method, rate in zip(methods, RATES.tolist(), strict=True)))
+    hashed = (f"{method} {rate:.4g}" for method, rate in zip(methods, RATES.tolist(), strict=True))
+    return ("blend", *hashed, *(f"Newton {ridge:.4g}" for ridge in RIDGES.tolist()))
 
 
 def expert_weights() -> dict[str, float]:
@@ -89,16 +112,19 @@ def expert_weights() -> dict[str, float]:
 
 
 class Experts:
-    """Ten logistic regressions on hashed features, five more on their pairs, and a blend of all with users' scores.
+    """Logistic regressions: ten on hashed features, five on their pairs, three on contexts; and a blend of all.
 
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
-    own constant rate (SGD) or by AdaGrad. High rates follow drift, low ones average noise; the stack, an online
-    second-order logistic regression on all logits, finds out which the stream needs, and the blend pools stack,
-    experts, scores and base rate by how well each has done as issued and by how late labels come.
+    own constant rate (SGD) or by AdaGrad, or on the context with a ridge penalty by second-order steps (Newton). High
+    rates follow drift, low ones average noise; the stack, an online second-order logistic regression on all logits,
+    finds out which the stream needs. No expert sees the users' scores: a second stack does, and the two are mixed by
+    how well each did lately. The blend pools stacks, experts, scores and base rate by how well each has done as issued
+    and by how late labels come.
 
     Parameters
     ----------
     scores : number of users' own forecasts that join the blend; it starts from their mean, if there are any.
+    view : where in a context the raw features are, and their largest norm.
 
     Examples
     --------
@@ -111,47 +137,55 @@ class Experts:
     True
     """
 
-    def __init__(self, scores: int = 0) -> None:
-        n = 1 + EXPERTS + scores
-        weights = np.zeros(n)
+    def __init__(self, scores: int = 0, view: View = NO_FEATURES) -> None:
+        n, own = 1 + EXPERTS + scores, 1 + EXPERTS
+        weights, covariance = np.zeros((1 + (scores > 0), n)), np.zeros((1 + (scores > 0), n, n))
+        weights[PLAIN, 1:own] = 1.0 / EXPERTS
+        covariance[PLAIN, range(own), range(own)] = PRIOR
         if scores:
-            weights[1 + EXPERTS :] = 1.0 / scores
-        else:
-            weights[1:] = 1.0 / EXPERTS
+            weights[SCORED, own:] = 1.0 / scores
+            covariance[SCORED, range(n), range(n)] = PRIOR
         self.scores = scores
+        self.view = view
         self._bank = Bank(
             _table(LINEAR_SLOTS, LINEAR_ROW, LINEAR),
             _table(PAIR_SLOTS, PAIRED_ROW, PAIRED),
+            blank_newton(1),
             weights,
-            PRIOR * np.eye(n),
+            covariance,
+            np.array([1.0 - SCORED_AT_FIRST, SCORED_AT_FIRST]) if scores else np.ones(1),
             np.zeros(n + 1),
             np.zeros(3),
         )
-        self._work = _work(0, n)
+        self._work = _work(0, 1, n)
 
     @property
     def memory_width(self) -> int:
         """Numbers to keep per open row, besides its features."""
-        return len(self._bank.weights) + SAID
+        return 1 + EXPERTS + self.scores + SAID
 
-    def forecast(self, keys: NDArray[np.uint64], values: Array, given: Array | None = None) -> tuple[Array, Array]:
-        """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 16) forecasts, blend first."""
+    def forecast(
+        self, keys: NDArray[np.uint64], values: Array, given: Array | None = None, x: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 19) forecasts, blend first."""
         n = len(keys)
         given = np.full((n, self.scores), np.nan) if given is None else given
         memory, probabilities = np.zeros((n, self.memory_width)), np.zeros((n, 1 + EXPERTS))
-        self.play(keys, values, given, np.arange(n), np.full(n, np.nan), memory, probabilities)
+        self.play(keys, values, *_contexts(x, n), given, np.arange(n), np.full(n, np.nan), memory, probabilities)
         return memory, probabilities
 
-    def learn(self, keys: NDArray[np.uint64], values: Array, memory: Array, y: Any) -> None:
+    def learn(self, keys: NDArray[np.uint64], values: Array, memory: Array, y: Any, x: Array | None = None) -> None:
         """Learn the labels of rows that were forecast before, with the features they had then."""
-        n = len(keys)
+        n, labels = len(keys), np.asarray(y, np.float64)
         given, probabilities = np.zeros((n, self.scores)), np.zeros((n, 1 + EXPERTS))
-        self.play(keys, values, given, np.arange(n), np.asarray(y, np.float64), memory, probabilities)
+        self.play(keys, values, *_contexts(x, n), given, np.arange(n), labels, memory, probabilities)
 
     def play(
         self,
         keys: NDArray[np.uint64],
         values: Array,
+        x: Array,
+        dims: Integers,
         given: Array,
         rows: NDArray[np.int64],
         labels: Array,
@@ -159,9 +193,18 @@ class Experts:
         probabilities: Array,
     ) -> None:
         """Forecast and learn in any order of events; see `swapcal.kernels.experts.run_experts`."""
-        if keys.shape[1] > self._work.slots.shape[0] - 1:
-            self._work = _work(keys.shape[1], self.memory_width)
-        run_experts(self._bank, keys, values, given, rows, labels, memory, probabilities, self._work)
+        self._reserve(keys.shape[1], int(dims[rows].max(initial=0)))
+        events = rows, labels, memory, probabilities
+        run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
+
+    def _reserve(self, entries: int, dim: int) -> None:
+        """Make room for rows of so many entries and coordinates."""
+        coordinates = 1 + max(dim - self.view.first, 0)
+        if coordinates > self._bank.newton.weights.shape[1]:
+            self._bank = self._bank._replace(newton=grown(self._bank.newton, coordinates))
+        width = self._bank.newton.weights.shape[1]
+        if entries > self._work.slots.shape[0] - 1 or width > self._work.context.shape[0]:
+            self._work = _work(max(entries, self._work.slots.shape[0] - 1), width, self.memory_width)
 
     def heard(self, memory: Array) -> Array:
         """Return the users' scores behind one forecast, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
@@ -188,22 +231,31 @@ class Experts:
             table = getattr(self._bank, name)
             used = np.flatnonzero((table[:, :experts] != 0).any(axis=1) | (table[:, experts:] != TINY).any(axis=1))
             arrays |= {f"{name}_used": used, name: table[used]}
+        arrays |= {f"newton.{name}": array.copy() for name, array in self._bank.newton._asdict().items()}
         return State(arrays, {"scores": self.scores})
 
     @classmethod
-    def from_state(cls, state: State) -> "Experts":
+    def from_state(cls, state: State, view: View = NO_FEATURES) -> "Experts":
         """Rebuild from `to_state`; `faults` must have found nothing."""
         arrays, manifest = state
-        experts = cls(int(manifest["scores"]))
+        experts = cls(int(manifest["scores"]), view)
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
         for name in DENSE:
             getattr(experts._bank, name)[:] = arrays[name]
+        newton = Newton(*(np.array(arrays[f"newton.{name}"]) for name in Newton._fields))
+        experts._bank = experts._bank._replace(newton=newton)
         return experts
 
 
 def _chance(log_odds: Array) -> Array:
     return 1.0 / (1.0 + np.exp(-np.asarray(log_odds)))
+
+
+def _contexts(x: Array | None, n: int) -> tuple[Array, Integers]:
+    """Return contexts and how many coordinates each has."""
+    x = np.full((n, 1), 0.5) if x is None else x
+    return x, np.full(n, x.shape[1])
 
 
 def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
@@ -215,7 +267,7 @@ def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
     return table
 
 
-def _work(entries: int, inputs: int) -> Workspace:
+def _work(entries: int, width: int, inputs: int) -> Workspace:
     pairs = CROSSED * (CROSSED - 1) // 2
     total = 1 + entries + pairs
     return Workspace(
@@ -226,8 +278,10 @@ def _work(entries: int, inputs: int) -> Workspace:
         np.zeros(1, np.float32),
         np.zeros(EXPERTS, np.float32),
         np.zeros(EXPERTS, np.float32),
-        np.zeros(2, np.int64),
+        np.zeros(3, np.int64),
         np.zeros(inputs),
+        np.zeros(padded(width)),
+        np.zeros(padded(width)),
     )
 
 
@@ -289,8 +343,8 @@ class _PartialFit:
 
 
 def _hashed(keys: NDArray[np.uint64], values: Array) -> Array:
-    row = np.zeros((1, HASHED))
-    np.add.at(row[0], (keys % np.uint64(HASHED)).astype(np.int64), values)
+    row = np.zeros((1, WIDTH))
+    np.add.at(row[0], (keys % np.uint64(WIDTH)).astype(np.int64), values)
     return row / max(float(np.linalg.norm(row)), 1.0)
 
 

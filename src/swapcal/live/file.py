@@ -143,7 +143,7 @@ def _open_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     tickets, x, widths = arrays["open.ticket"], arrays["open.x"], arrays["open.widths"]
     if not len(tickets):
         return
-    bank = len(arrays["experts.weights"]) + SAID
+    bank = arrays["experts.weights"].shape[1] + SAID
     judged = len(expert_weights()) + len(settings["models"])
     if (tickets.shape[1], arrays["open.memory"].shape[1], arrays["open.judged"].shape[1]) != (TICKET, bank, judged):
         yield "open: given tickets of another width, expected those of this engine"
@@ -187,4 +187,4 @@ def _ticket_faults(tickets: Any, counts: Any, z: Any) -> Iterator[str]:
         yield "open.ticket: given a probability outside [0, 1]"
 
 
-FILE = Kind("live", 3, RULES, fields, faults)
+FILE = Kind("live", 4, RULES, fields, faults)

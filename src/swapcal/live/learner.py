@@ -13,11 +13,12 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
 from swapcal.features import Contexts, Encoded
+from swapcal.features.layout import features_norm
 from swapcal.inputs import event_keys
 from swapcal.kernels.checks import ROUNDING
 from swapcal.kernels.draw import counted
 from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.experts import put_scores
+from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import Experts, Model, expert_names
 
@@ -62,7 +63,7 @@ class Learner:
     def __init__(self, contexts: Contexts, models: dict[str, Model], engine: dict[str, Any]) -> None:
         self.contexts = contexts
         self.models = models
-        self.experts = Experts(len(contexts.settings["scores"]) + len(models))
+        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts))
         self.forecaster: Forecaster | None = None
         self._engine = engine
 
@@ -84,7 +85,8 @@ class Learner:
 
         A row that is forecast here may be learned here only as the next event.
         """
-        self.experts.play(rows.keys, rows.values, rows.scores, order, labels, rows.memory, rows.judged)
+        features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
+        self.experts.play(*features, order, labels, rows.memory, rows.judged)
         if len(order) == 1:
             self._play_one(rows, order, labels)
             return
@@ -191,9 +193,15 @@ class Learner:
     def restore(self, state: State) -> None:
         """Take over a state from `to_state`."""
         self.contexts = Contexts.from_state(part(state, "contexts"))
-        self.experts = Experts.from_state(part(state, "experts"))
+        self.experts = Experts.from_state(part(state, "experts"), _view(self.contexts))
         if state.manifest["forecaster"] is not None:
             self.forecaster = Forecaster.from_state(part(state, "forecaster"))
+
+
+def _view(contexts: Contexts) -> View:
+    """Return where a context's raw features are."""
+    first = 1 + len(contexts.settings["reserved"]) + len(contexts.settings["scores"])
+    return View(first, features_norm(contexts.settings))
 
 
 def _blend(dim: int, weight: float) -> Array:
