@@ -26,7 +26,7 @@ import pandas as pd  # noqa: E402
 
 from batch_measures import measure, worst_differences  # noqa: E402
 from batch_methods import ALONE, AROUND, Method  # noqa: E402
-from batch_page import DIFFERENCES, write_page  # noqa: E402
+from batch_page import DIFFERENCES, NO_BASE, write_page  # noqa: E402
 from batch_scene import Scene  # noqa: E402
 from batch_tasks import ASIDE, CHOSEN, base_models, load  # noqa: E402
 from swapcal import SwapClassifier  # noqa: E402
@@ -34,7 +34,6 @@ from swapcal.arrays import Array  # noqa: E402
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 RESULTS, PREDICTIONS = BUILD / "batch.jsonl", BUILD / "batch"
-NO_BASE = "none"
 METHODS: dict[str, dict[str, Method]] = {**dict.fromkeys(base_models(), AROUND), NO_BASE: ALONE}
 Run = tuple[str, str, int, str]
 
