@@ -26,7 +26,7 @@ import pandas as pd  # noqa: E402
 
 from batch_measures import measure, worst_differences  # noqa: E402
 from batch_methods import ALONE, AROUND, Method  # noqa: E402
-from batch_page import DIFFERENCES, write_page  # noqa: E402
+from batch_page import DIFFERENCES, NO_BASE, write_page  # noqa: E402
 from batch_scene import Scene  # noqa: E402
 from batch_tasks import ASIDE, CHOSEN, base_models, load  # noqa: E402
 from swapcal import SwapClassifier  # noqa: E402
@@ -34,7 +34,6 @@ from swapcal.arrays import Array  # noqa: E402
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 RESULTS, PREDICTIONS = BUILD / "batch.jsonl", BUILD / "batch"
-NO_BASE = "none"
 METHODS: dict[str, dict[str, Method]] = {**dict.fromkeys(base_models(), AROUND), NO_BASE: ALONE}
 Run = tuple[str, str, int, str]
 
@@ -79,7 +78,7 @@ def runs(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iter
 
 def differences(results: pd.DataFrame, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Yield intervals of our worst-group ECE minus others', from the predictions kept."""
-    for (name, base, seed), _ in results.groupby(["task", "base", "seed"], sort=False):
+    for (seed, name, base), _ in results.groupby(["seed", "task", "base"], sort=False):
         ours, others = DIFFERENCES[base == NO_BASE]
         found = {m: _file(name, base, seed, m) for m in (ours, *others) if _file(name, base, seed, m).exists()}
         if ours not in found:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class Task:
         return self.X.iloc[rows].reset_index(drop=True), self.y[rows]
 
 
+@lru_cache(maxsize=1)
 def load(name: str, seed: int, folder: Path | None) -> Task:
     """Return a task; `folder` holds NAME.csv.gz and manifest.json."""
     rng = np.random.default_rng(seed)

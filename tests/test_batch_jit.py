@@ -4,8 +4,11 @@ import numpy as np
 
 from swapcal.batch import Stream
 from swapcal.batch.model import Model, Settings
+from swapcal.batch.trees import grown
+from swapcal.features.frozen import Coded
 from swapcal.tables.table import Table
 from tests.fresh import python
+from tests.test_batch_trees import two_trees
 
 
 def outcome() -> dict[str, np.ndarray]:
@@ -22,6 +25,7 @@ def outcome() -> dict[str, np.ndarray]:
     return {
         "mean": model.mean(table),
         "issued": np.stack(model.issue(table)),
+        "trees": grown(two_trees(), y, y, Coded(X, np.arange(n)[:, None] % 4 - 1, X[:, 1:2] + 0.5)),
         "history mean": history.mean(X[:8]),
         "history issued": np.stack(history.issue(X, keys)),
         "certificate": np.array([v for v in model.certificate.as_dict().values() if v is not None], float),

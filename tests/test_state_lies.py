@@ -16,7 +16,7 @@ from swapcal.archive.container import pack
 from swapcal.baselines import GargIto, Okoroafor
 from swapcal.baselines.online import FILE as BASELINE
 from swapcal.batch import file as batch_file
-from swapcal.batch.model import Model
+from swapcal.batch.model import Model, Settings
 from swapcal.live import Live
 from swapcal.live import file as live_file
 from swapcal.tables.table import Table
@@ -269,6 +269,40 @@ def test_a_scorer_comes_with_its_base_rate_or_not_at_all(saved_model: Any, tmp_p
     arrays, told = copy.deepcopy(saved_model[0])
     told["base"] = 0.1 if told["base"] is None else None
     with pytest.raises(ArchiveError, match=r"arrays: (missing|given) scorer\."):
+        Model.load(craft(tmp_path / "state", batch_file.FILE, arrays, told))
+
+
+@pytest.fixture(scope="module")
+def saved_trees(tmp_path_factory: Any) -> Any:
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    v, w, g = rng.normal(size=800), rng.normal(size=800), rng.choice(["a", "b"], 800)
+    y = (rng.random(800) < np.where((v > 0) & (w > 0) & (g == "a"), 0.95, 0.2)).astype(float)
+    path = tmp_path_factory.mktemp("trees") / "state"
+    Model.fit(Table({"v": v, "w": w, "g": g}), y, groups=["g"], settings=Settings(correction="trees")).save(path)
+    return parts(path)
+
+
+TREE_LIES: dict[str, Any] = {
+    "a tree that begins nowhere": put("forest.root", 0, 10**6),
+    "a tree too few": lambda a, s: s.update(trees=s["trees"] - 1),
+    "no trees": lambda a, s: s.update(trees=0),
+    "a tree without end": put("forest.depth", 0, 2**62),
+    "a tree above the ground": put("forest.depth", 0, -1),
+    "an input that is not there": put("forest.column", 0, 4),
+    "a child that is not there": put("forest.child", 0, 10**6),
+    "a child too few": lambda a, s: a.update({"forest.child": a["forest.child"][:-1]}),
+    "a way back": put("forest.child", -1, 0),
+    "a leaf without a number": put("forest.value", 0, math.nan),
+    "a regressor beyond the row": put("first.numeric", 0, 10**6),
+}
+
+
+@pytest.mark.parametrize("lie", TREE_LIES.values(), ids=TREE_LIES.keys())
+def test_trees_that_lie_are_refused(saved_trees: Any, tmp_path: Path, lie: Any) -> None:
+    arrays, told = copy.deepcopy(saved_trees)
+    lie(arrays, told)
+    with pytest.raises(ArchiveError, match="state: "):
         Model.load(craft(tmp_path / "state", batch_file.FILE, arrays, told))
 
 

@@ -1,0 +1,164 @@
+"""Boosted trees before the engine: what LightGBM grows, and the arrays that are left of it."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from swapcal.batch import model as model_module
+from swapcal.batch import trees as trees_module
+from swapcal.batch.correction import logit
+from swapcal.batch.model import Model, Settings
+from swapcal.batch.trees import Sample, grown
+from swapcal.features.frozen import Coded, Frozen
+from swapcal.kernels.trees import Forest
+from swapcal.tables.table import Table
+
+
+def crossed(n, seed=0):
+    """A score that is right except where one number, or another and two shops, turn the other number's slope."""
+    rng = np.random.default_rng(seed)
+    u, v, shop = rng.normal(size=n), rng.normal(size=n), rng.choice(list("abcd"), n)
+    odds = 0.7 * u
+    truth = expit(odds + 3.0 * ((u > 0) & (v > 0)) - 3.0 * ((u < 0) & (v > 0) & np.isin(shop, ["b", "c"])))
+    table = Table({"u": u, "v": np.where(rng.random(n) < 0.1, np.nan, v), "shop": shop})
+    return table, (rng.random(n) < truth).astype(float), expit(odds), truth
+
+
+def by_hand(forest, given, raw, codes):
+    """Return each row's sum, one comparison at a time."""
+    out = np.zeros(len(given))
+    for row in range(len(given)):
+        inputs = [given[row], *raw[row], *codes[row]]
+        for root in forest.root:
+            node = int(root)
+            while int(forest.child[2 * node]) != node:
+                value = inputs[int(forest.column[node])]
+                asked, allowed = int(forest.codes[node]), float(forest.threshold[node])
+                left = bool(asked >> int(value) & 1) if asked and value >= 0 else np.isnan(value) or value <= allowed
+                node = int(forest.child[2 * node + left])
+            out[row] += forest.value[node]
+    return out
+
+
+def two_trees():
+    """Tree 1: number 0 at most 0.5, then code 0 or 2; tree 2: a leaf."""
+    return Forest(
+        root=np.array([0, 5], np.uint64),
+        depth=np.array([2, 0]),
+        column=np.array([1, 0, 2, 0, 0, 0], np.uint64),
+        threshold=np.array([0.5, -100, -100, -100, -100, -100]),
+        codes=np.array([0, 0, 0b101, 0, 0, 0], np.uint64),
+        child=np.array([2, 1, 1, 1, 4, 3, 3, 3, 4, 4, 5, 5], np.uint64),
+        value=np.array([0, 1.0, 0, 10.0, 100.0, 0.25]),
+    )
+
+
+def test_trees_are_walked_as_by_hand():
+    raw, codes = np.array([[0.5], [0.6], [9.0], [9.0], [np.nan], [9.0]]), np.array([[1], [0], [1], [2], [0], [-1]])
+    given = np.zeros(6)
+    found = grown(two_trees(), given, given, Coded(np.zeros((6, 1)), codes, raw))
+    assert found.tolist() == [1.25, 10.25, 100.25, 10.25, 1.25, 100.25]
+    assert by_hand(two_trees(), given, raw, codes).tolist() == found.tolist()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    pytest.importorskip("lightgbm")
+    table, y, scores, _ = crossed(2000)
+    return Model.fit(table, y, scores, groups=["shop"])
+
+
+def test_what_no_sum_describes_is_corrected_and_the_certificate_holds(fitted):
+    linear = Model.fit(*crossed(2000)[:3], groups=["shop"], settings=Settings(correction="linear"))
+    table, _, scores, truth = crossed(20_000, seed=1)
+    error = [np.mean((model.mean(table, scores) - truth) ** 2) for model in (fitted, linear)]
+    assert linear.boost is None
+    assert error[0] < 0.6 * error[1]
+    assert fitted.certificate.holds()
+
+
+def test_the_arrays_are_the_trees_that_were_grown(fitted, monkeypatch):
+    table, _, scores, _ = crossed(300, seed=2)
+    odd = {name: table.raw(name).copy() for name in table.columns}
+    odd["shop"][:40] = "never seen"
+    rows, forest = fitted.features.encode(Table(odd)), fitted.boost.forest
+    assert (forest.codes > 0).any()
+    given = logit(scores)
+    np.testing.assert_allclose(grown(forest, np.zeros(300), given, rows), by_hand(forest, given, rows.raw, rows.codes))
+    # LightGBM's own prediction, from the booster that became the arrays
+    boosters, forest_of = [], trees_module._forest
+    monkeypatch.setattr(trees_module, "_forest", lambda *given: boosters.append(given[0]) or forest_of(*given))
+    again = Model.fit(*crossed(2000)[:3], groups=["shop"])
+    inputs = np.column_stack([given, np.nan_to_num(rows.raw, nan=-1e300), rows.codes])
+    expected = boosters[0].predict(inputs, raw_score=True)
+    np.testing.assert_allclose(grown(again.boost.forest, np.zeros(300), given, rows), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_same_rows_give_the_same_file(fitted, tmp_path):
+    table, y, scores, _ = crossed(2000)
+    fitted.save(tmp_path / "one")
+    Model.fit(table, y, scores, groups=["shop"]).save(tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_saved_model_needs_no_lightgbm(fitted, tmp_path, monkeypatch):
+    table, _, scores, _ = crossed(200, seed=3)
+    expected = fitted.mean(table, scores)
+    fitted.save(tmp_path / "model")
+    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
+    again = Model.load(tmp_path / "model")
+    assert len(again.boost) == len(fitted.boost)
+    assert np.array_equal(again.mean(table, scores), expected)
+
+
+def test_log_odds_without_a_fold_owe_nothing_to_its_labels(monkeypatch):
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(trees_module, "_rounds", lambda boosters, sizes: [b.update() for b in boosters] and 1)
+    monkeypatch.setattr(trees_module, "BELIEVED", -np.inf)
+    table, y, scores, _ = crossed(900)
+    features = Frozen.learn(table, ["shop"])
+    rows, given, folds = features.encode(table), logit(scores), np.arange(900) % 3
+    flipped = np.where(folds == 1, 1 - y, y)
+    one, other = (
+        Sample(features, rows, given, labels, np.ones(900), folds).grow(given, np.tile(given, (3, 1)), seed=0)
+        for labels in (y, flipped)
+    )
+    assert np.array_equal(one[1][folds == 1], other[1][folds == 1])
+    assert (one[1] != other[1])[folds == 0].any()
+
+
+def test_where_there_is_nothing_to_correct_nothing_is_corrected():
+    pytest.importorskip("lightgbm")
+    fresh, y, _, p = crossed(20_000, seed=9)
+    table, labels, _, truth = crossed(2000)
+    for seed in range(2):
+        model = Model.fit(table, labels, truth, groups=["shop"], settings=Settings(seed=seed))
+        losses = [-np.mean(np.log(np.where(y > 0, q, 1 - q))) for q in (model.mean(fresh, p), p)]
+        assert losses[0] < 1.001 * losses[1]
+
+
+def test_labels_may_be_shares_and_rows_may_weigh():
+    pytest.importorskip("lightgbm")
+    table, _, scores, truth = crossed(1500)
+    model = Model.fit(table, truth, scores, np.linspace(0.5, 3.0, 1500), groups=["shop"])
+    assert model.boost is not None
+    assert np.abs(model.mean(table, scores) - truth).mean() < 0.5 * np.abs(scores - truth).mean()
+
+
+@pytest.mark.parametrize("n", [2, 9, 40])
+def test_few_rows_and_columns_that_say_nothing_are_no_obstacle(n):
+    pytest.importorskip("lightgbm")
+    X, y = np.zeros((n, 2)), np.arange(n) % 2.0
+    model = Model.fit(X, y, settings=Settings(correction="trees"))
+    assert model.boost is None
+    assert np.isfinite(model.mean(X)).all()
+
+
+def test_without_lightgbm_the_correction_is_linear_unless_trees_are_asked_for(monkeypatch):
+    monkeypatch.setattr(model_module, "installed", lambda: False)
+    table, y, scores, _ = crossed(700)
+    assert Model.fit(table, y, scores).boost is None
+    with pytest.raises(ModuleNotFoundError, match=r"needs LightGBM: pip install .swapcal\[trees\]"):
+        Model.fit(table, y, scores, settings=Settings(correction="trees"))
+    with pytest.raises(ValueError, match="correction: given 'forest', expected one of auto, linear, trees"):
+        Settings(correction="forest")
