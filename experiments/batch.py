@@ -78,7 +78,7 @@ def runs(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iter
 
 def differences(results: pd.DataFrame, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Yield intervals of our worst-group ECE minus others', from the predictions kept."""
-    for (name, base, seed), _ in results.groupby(["task", "base", "seed"], sort=False):
+    for (seed, name, base), _ in results.groupby(["seed", "task", "base"], sort=False):
         ours, others = DIFFERENCES[base == NO_BASE]
         found = {m: _file(name, base, seed, m) for m in (ours, *others) if _file(name, base, seed, m).exists()}
         if ours not in found:

@@ -91,8 +91,8 @@ def test_onnxruntime_predicts_the_same(case: Any, tmp_path: Path) -> None:
 
 def test_models_of_arrays_are_exported_too(tmp_path: Path) -> None:
     given = columns()
-    X, (y, scores) = np.column_stack([given["x"], given["k"], given["u"]]), outcomes(given)
-    model = Model.fit(X, y, scores, groups=[1, 2], settings=Settings(correction="linear", snapshots=4))
+    X, (y, scores) = np.column_stack([given["x"], given["u"], given["same"]]), outcomes(given)
+    model = Model.fit(X, y, scores, groups=[1], settings=Settings(correction="linear", snapshots=4))
     model.export(tmp_path / "model.npz")
     found = standalone.predict(standalone.load(tmp_path / "model.npz"), X, scores)
     np.testing.assert_allclose(found, model.mean(X, scores), rtol=0, atol=1e-12)

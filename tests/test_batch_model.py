@@ -61,6 +61,14 @@ def test_numeric_groups_become_values_or_bins():
     assert expected.tolist()[1] == [-1, -1]
 
 
+def test_an_array_is_encoded_column_by_column_as_a_table_is():
+    """A group in bins is a number too, behind the others: as many numbers as columns, in another order."""
+    X = np.random.default_rng(0).normal(size=(200, 3)) * [1.0, 10.0, 100.0]
+    table = Table({str(j): X[:, j] for j in range(3)})
+    from_array, from_table = Frozen.learn(X, [0]).encode(X), Frozen.learn(table, ["0"]).encode(table)
+    assert np.array_equal(from_array.Z, from_table.Z)
+
+
 def test_huge_numbers_have_a_scale():
     frozen = Frozen.learn(Table({"x": np.array([1e300, 3e300])}))
     assert frozen.encode(Table({"x": np.array([3e300, 2e300])})).Z.ravel().tolist() == [1.0, 0.0]

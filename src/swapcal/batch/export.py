@@ -1,4 +1,4 @@
-"""Export: a small file of arrays, and beside it the fifty lines of numpy that predict from it."""
+"""Export: a small file of arrays, and beside it the script that predicts from it with numpy alone."""
 
 import json
 import os

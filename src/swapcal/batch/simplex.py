@@ -21,7 +21,7 @@ def to_simplex(p: Array) -> Array:
     Examples
     --------
     >>> to_simplex(np.array([[0.5, 0.2, 0.1], [0.2, 0.3, 0.5]])).round(3)
-    array([[0.622, 0.247, 0.131],
+    array([[0.593, 0.267, 0.139],
            [0.2  , 0.3  , 0.5  ]])
     """
     odds = p / (1.0 - p)

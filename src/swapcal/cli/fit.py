@@ -40,6 +40,10 @@ def fit(
     epsilon: Annotated[
         float | None, typer.Option(help="Refuse fewer rows than the theorem needs to promise this error.")
     ] = None,
+    correction: Annotated[
+        str,
+        typer.Option(help="Of the score, before the engine: linear, trees (LightGBM), or auto: trees if installed."),
+    ] = "auto",
     snapshots: Annotated[int, typer.Option(help="Forecasters kept, out of one per row.")] = 32,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
     on_bad_row: options.BadRow = OnBadRow.stop,
@@ -57,7 +61,9 @@ def fit(
     """
     with running("fit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect([file], {"--out": out})
-        settings = Settings(target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed)
+        settings = Settings(
+            target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed, correction=correction
+        )
         roles = Roles(
             target,
             scores=scored([score] if score else None, source.columns),

@@ -44,7 +44,7 @@ def matrix_of(source: Source, names: Sequence[Name]) -> Array:
     if isinstance(source, Sparse):
         return source.matrix(names)
     if not isinstance(source, Table):
-        whole = len(names) == source.shape[1] and source.flags.c_contiguous
+        whole = source.flags.c_contiguous and list(names) == list(range(source.shape[1]))
         return source if whole else np.ascontiguousarray(source[:, np.array(names, np.intp)])
     if not names:
         return np.empty((len(source), 0))
