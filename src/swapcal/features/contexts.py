@@ -46,8 +46,8 @@ class Contexts:
     A number becomes its standard score (mean and spread of the past, winsorised, clipped at 3) divided by 3; a
     category one coordinate of its own, or a shared one once `categories` of them are taken; a missing value a
     coordinate of its own; a score p becomes 4/π·asin√p - 1. New columns and categories append coordinates and
-    never renumber old ones. All raw features together have squared norm at most 0.16 of a score's weight 1, all declared
-    groups another 0.09.
+    never renumber old ones. All raw features together have squared norm at most 0.16 of a score's weight 1, and all
+    declared groups another 0.09.
 
     Parameters
     ----------
