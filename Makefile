@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service test test-portable test-systems check bench bench-service bench-streams bench-batch decisions monitoring rates soak clean help
+.PHONY: setup demo demo-service test test-portable test-systems check bench bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -83,6 +83,9 @@ bench-streams: $(VENV)/.bench     ## seven recorded streams against peers (needs
 
 bench-batch: $(VENV)/.peers     ## eight tables against peers, MCGrad with its torch among them (needs SWAPCAL_DATA; writes docs/batch.md)
 	$(BIN)/python experiments/batch.py
+
+forgetting: $(VENV)/.bench     ## a short memory against none, calibration over ten seeds (needs SWAPCAL_DATA)
+	$(BIN)/python experiments/forgetting.py
 
 decisions: $(VENV)/.bench     ## realised cost of decisions on two streams (needs SWAPCAL_DATA; writes docs/decisions.md)
 	$(BIN)/python experiments/decisions.py

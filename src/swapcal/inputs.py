@@ -146,6 +146,14 @@ def positive(name: str, value: float) -> float:
     return number
 
 
+def window(value: float) -> float:
+    """Return a number of labels to remember, at least 1."""
+    labels = positive("window", value)
+    if labels < 1.0:
+        raise ValueError(f"window: given {value!r}, expected at least 1 label")
+    return labels
+
+
 def dimension(dim: Any) -> int:
     """Return a dimension of at least 1."""
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:

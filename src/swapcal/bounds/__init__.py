@@ -52,6 +52,11 @@ from swapcal.bounds.concentration import (
     paper_convex_basis_size,
     variance_scales,
 )
+from swapcal.bounds.discounted import (
+    discounted_mass,
+    discounted_psreg,
+    discounted_ridge_regret,
+)
 from swapcal.bounds.learners import (
     FAST_BETA,
     FAST_OMEGA,
@@ -148,6 +153,9 @@ __all__ = [
     "default_levels",
     "detection_delay",
     "deviation_radius",
+    "discounted_mass",
+    "discounted_psreg",
+    "discounted_ridge_regret",
     "dsmcal1",
     "dsmcal2",
     "dsomni",

@@ -4,10 +4,26 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from swapcal import bounds, errors
+from swapcal.arrays import Array
 from swapcal.engine import state as memory
-from swapcal.kernels.state import FLOOR, GAP, KAPPA, LATE, REACH, RIDGE, START, STEP, UPDATES, State
+from swapcal.kernels.state import (
+    FLOOR,
+    GAP,
+    KAPPA,
+    LATE,
+    REACH,
+    RECENT_COORDINATES,
+    RECENT_GAP,
+    RIDGE,
+    START,
+    STEP,
+    UPDATES,
+    WINDOW,
+    State,
+)
 
 NEWTON = ("ons", "ons-fast")
 
@@ -29,6 +45,8 @@ class Certificate:
     rounding, learning, prior : the parts of `bound`: Σ D_t, Σ_v R_v, Σ_v λ‖θ_v - θ_0‖².
     rounds, late, levels, dim : labels learned, how many of them for a forecast that was outdated by then (labels had
         been learned since it was issued, here or by the copy that issued it), levels, d.
+    window : None, or the number of labels after which a label's share in all sums has fallen to 1/e; divide by `weight`
+        for means.
     """
 
     psmcal_1: float
@@ -44,6 +62,14 @@ class Certificate:
     late: int
     levels: int
     dim: int
+    window: float | None = None
+
+    @property
+    def weight(self) -> float:
+        """The rounds that the sums are over, each with its share: all of them, or about a window."""
+        if self.window is None:
+            return float(self.rounds)
+        return float(np.expm1(-self.rounds / self.window) / np.expm1(-1.0 / self.window))
 
     def holds(self, tolerance: float = 1e-9) -> bool:
         """Say whether psmcal_2 ≤ psreg ≤ bound ≤ theorem, up to a relative rounding tolerance.
@@ -63,9 +89,11 @@ class Certificate:
         return asdict(self)
 
     def __str__(self) -> str:
-        theorem = "not claimed (late labels or row weights)" if self.theorem is None else f"{self.theorem:,.4g}"
+        unclaimed = "late labels or row weights" if self.window is None else "a window"
+        theorem = f"not claimed ({unclaimed})" if self.theorem is None else f"{self.theorem:,.4g}"
+        fading = "" if self.window is None else f", fading within {self.window:,.6g}"
         return (
-            f"after {self.rounds:,} labels, {self.levels} levels, {self.dim} coordinates\n"
+            f"after {self.rounds:,} labels{fading}, {self.levels} levels, {self.dim} coordinates\n"
             f"  pseudo swap multicalibration  l2 {self.psmcal_2:,.4g}   l1 {self.psmcal_1:,.4g}   (exact)\n"
             f"  pseudo swap regret               {self.psreg:,.4g}   (exact)\n"
             f"  data-dependent bound             {self.bound:,.4g}   "
@@ -83,7 +111,8 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
     that held, the smaller sum is reported. (For ridge and VAW that other bound is never smaller than R_v.)
     """
     slots = memory.slots_in_order(state)
-    n, g = state.mass[slots], state.residual[slots, :dim]
+    at = memory.places(dim, float(state.knobs[WINDOW]))
+    n, g = state.mass[slots], state.residual[np.ix_(slots, at)]
     ridge, late = float(state.knobs[RIDGE]), int(state.counts[LATE])
     per_level = np.array([_level_terms(state, slot, dim, ridge) for slot in slots])
     gain, excess, distance2 = per_level.sum(axis=0).tolist()
@@ -114,27 +143,73 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
     )
 
 
-def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float]:
-    """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator.
+def certify_recent(state: State, dim: int) -> Certificate:
+    """Return the certificate of the sums with a short memory.
 
-    Few rows leave many comparators equally good. The one nearest to θ_0 counts, the only one that does not hang on
-    rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for what that may miss.
+    With α_t γ^{T-t} for α_t, everything that `certify` says of the realised excess holds as it stands: no property of
+    the learners is used. `bounds.discounted_psreg` is about learners that fade as the sums do; the levels' do not.
     """
+    slots, ridge, window = memory.slots_in_order(state), float(state.knobs[RIDGE]), float(state.knobs[WINDOW])
+    inner, at = dim + RECENT_COORDINATES, memory.places(dim, window)
+    sums = [memory.recent_sums(state, slot, inner) for slot in slots]
+    n, g = np.array([s.mass for s in sums]), np.array([s.residual[at] for s in sums])
+    seen = n > FADED
+    prior = state.recent_prior[1, :inner]
+    terms = [_terms(state.z[slot], *s, prior, at, ridge) for slot, s in zip(slots, sums, strict=True) if s.mass > FADED]
+    gain, learning, distance2 = np.array(terms).reshape(-1, 3).sum(axis=0).tolist()
+    gap = float(state.totals[RECENT_GAP])
+    return Certificate(
+        psmcal_1=errors.smcal_linear(n[seen], g[seen], 1),
+        psmcal_2=errors.smcal_linear(n[seen], g[seen], 2),
+        psreg=gain,
+        bound=gap + learning + ridge * distance2,
+        theorem=None,
+        theorem_psmcal=None,
+        rounding=gap,
+        learning=learning,
+        prior=ridge * distance2,
+        rounds=int(state.counts[UPDATES]),
+        late=int(state.counts[LATE]),
+        levels=len(slots),
+        dim=dim,
+        window=window,
+    )
+
+
+def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float]:
+    """Return one level's swap regret, realised excess R_v and ‖θ_v - θ_0‖², θ_v being the regret's comparator."""
     if state.mass[slot] == 0.0:
         return 0.0, 0.0, 0.0
-    v, g, prior = state.z[[slot]], state.residual[[slot], :dim], state.prior[[slot], :dim]
-    G = memory.gram(state, slot, dim)[None]
-    gain, _ = errors.swap_regret(v, g, G)
-    away = prior.copy()
+    window = float(state.knobs[WINDOW])
+    inner, at = dim + (RECENT_COORDINATES if window else 0), memory.places(dim, window)
+    G, g = memory.gram(state, slot, inner), state.residual[slot, :inner]
+    return _terms(state.z[slot], G, g, float(state.excess[slot]), state.prior[slot, :inner], at, ridge)
+
+
+def _terms(
+    v: float, G: Array, g: Array, excess: float, prior: Array, at: NDArray[np.int64], ridge: float
+) -> tuple[float, float, float]:
+    """Return swap regret, realised excess and ‖θ_v - θ_0‖² of sums over a learner's coordinates.
+
+    Comparators see only the coordinates `at`. Few rows leave many comparators equally good. The one nearest to θ_0
+    counts, the only one that does not hang on rounding: θ_v maximises the regret less ε‖θ - θ_0‖², and εB² is added for
+    what that may miss.
+    """
+    level, own, seen, gram = np.array([v]), prior[None, at], g[None, at], G[None, at[:, None], at]
+    gain, _ = errors.swap_regret(level, seen, gram)
+    away = own.copy()
     away[:, 0] -= 2.0 * v
     near = NEARNESS * min(1.0, ridge)
-    _, comparator = errors.swap_regret(v, g + near * away, G + near * np.eye(dim))
-    penalised, _ = errors.ridge_regret(v, g, G, ridge, prior)
+    _, comparator = errors.swap_regret(level, seen + near * away, gram + near * np.eye(len(at)))
+    penalised, _ = errors.ridge_regret(level, g[None], G[None], ridge, prior[None])
     missed = PAID * float(np.linalg.norm(prior) + MOST_COMPARATOR) ** 2
-    distance2 = float(np.sum((comparator - prior) ** 2)) + missed
-    return float(gain[0]), float(state.excess[slot] + penalised[0]), distance2
+    elsewhere = float(np.sum(prior**2) - np.sum(own**2))
+    distance2 = float(np.sum((comparator - own) ** 2)) + elsewhere + missed
+    return float(gain[0]), excess + float(penalised[0]), distance2
 
 
+# What has faded to this is nothing, and its residuals are rounding.
+FADED = 1e-9
 # Weight of the pull towards θ_0, what is paid for it per λ (or per Online Newton Step's βω/2 ≥ 0.01), and the largest
 # norm of a comparator in 2Θ_1.
 NEARNESS, PAID = 1e-8, 1e-6
@@ -148,25 +223,34 @@ _REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3
 def _distance2(state: State, dim: int, target: str) -> float:
     """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
     first, rest, centred = _REACH[target]
-    slots = memory.slots_in_order(state)
-    prior = state.prior[slots, :dim].copy()
+    slots, at = memory.slots_in_order(state), memory.places(dim, float(state.knobs[WINDOW]))
+    prior = state.prior[slots].copy()
+    elsewhere = np.sum(np.delete(prior, at, axis=1) ** 2, axis=1)
+    prior = prior[:, at]
     prior[:, 0] -= centred * 2.0 * state.z[slots]
     head, tail = np.abs(prior[:, 0]), np.linalg.norm(prior[:, 1:], axis=1)
-    return float(np.max(np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)))
+    farthest = np.maximum((first + head) ** 2 + tail**2, head**2 + (rest + tail) ** 2)
+    return float(np.max(farthest + elsewhere))
 
 
 def _theorem(state: State, dim: int, learner: str, target: str, *, uniform: bool, adaptive: bool) -> float:
     """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on.
 
-    Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior.
+    Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior. With a window the
+    learners' contexts have two more coordinates, each in [-½, ½]; over their largest norm they are contexts again,
+    under λ over its square.
     """
     rounds = max(int(state.counts[UPDATES]), 1)
     ridge, kappa, floor, reach = (float(state.knobs[knob]) for knob in (RIDGE, KAPPA, FLOOR, REACH))
+    norm2, inner = 1.0, dim
+    if state.knobs[WINDOW]:
+        norm2, inner = 1.0 + RECENT_COORDINATES / 4.0, dim + RECENT_COORDINATES
+    ridge /= norm2
     if adaptive:
-        distance2 = bounds.adaptive_distance2(target, reach)
-        return float(bounds.adaptive_psreg(rounds, dim, kappa, ridge, distance2, learner=learner, floor=floor))
-    slots, distance2 = memory.slots_in_order(state), _distance2(state, dim, target)
+        distance2 = norm2 * bounds.adaptive_distance2(target, reach)
+        return float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, learner=learner, floor=floor))
+    slots, distance2 = memory.slots_in_order(state), norm2 * _distance2(state, dim, target)
     if uniform:
-        return float(bounds.psreg(rounds, dim, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
+        return float(bounds.psreg(rounds, inner, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
     points = state.z[slots].tolist()
-    return float(bounds.psreg_grid(points, rounds, dim, learner=learner, ridge=ridge, distance2=distance2))
+    return float(bounds.psreg_grid(points, rounds, inner, learner=learner, ridge=ridge, distance2=distance2))

@@ -15,7 +15,7 @@ from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import schema as layout
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate, certify
+from swapcal.engine.certificate import Certificate, certify, certify_recent
 from swapcal.engine.forecast import Forecast
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import all_known
@@ -35,12 +35,13 @@ from swapcal.kernels.state import (
     T_WEIGHT,
     UPDATES,
     VAW_LEARNER,
+    WINDOW,
 )
 from swapcal.kernels.state import State as Memory
 
 Levels = str | int | ArrayLike
 
-KIND, VERSION = "forecaster", 2
+KIND, VERSION = "forecaster", 3
 
 # learner: (code, β, ω); the paper's ω is 1/(4β²)
 LEARNERS = {
@@ -95,6 +96,9 @@ class Forecaster:
     seed : of the draws between the two levels.
     prior : (dim,) weights θ_0 from which every level's learner starts, for contexts in which a good forecast is already
         linear; by default each starts from its own level. Guarantees hold for any θ_0 and are best near a good one.
+    window : for a world that moves: regressions beside those of the levels remember about so many labels (a label's
+        share falls to 1/e), and the levels' start from what these say. The guarantees are over all rounds as before,
+        and `certificate(window=…)` says what holds of late. With ridge learners and hedging.
 
     Examples
     --------
@@ -124,10 +128,12 @@ class Forecaster:
         kappa: float = 0.2,
         seed: int = 0,
         prior: ArrayLike | None = None,
+        window: float | None = None,
     ) -> None:
         self._dim = inputs.dimension(dim)
         z, adaptive = grid.starting(levels)
         _check_combination(learner, mixing, adaptive)
+        self._window = 0.0 if window is None else _checked_window(window, learner, mixing)
         code, beta, omega = LEARNERS[learner]
         ridge = inputs.positive("ridge", ridge)
         self._learner = learner
@@ -144,6 +150,7 @@ class Forecaster:
             start=None
             if prior is None
             else inputs.weights(prior, self._dim, ONS_RADIUS if code == ONS_LEARNER else None),
+            window=self._window,
         )
         self._scratch = memory.scratch(self._state)
         self._guard = Guard()
@@ -316,8 +323,27 @@ class Forecaster:
         return self._owner
 
     @guarded
-    def certificate(self) -> Certificate:
-        """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them."""
+    def certificate(self, window: float | None = None) -> Certificate:
+        """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them.
+
+        Parameters
+        ----------
+        window : that of the forecaster, for the errors of late: a label's share falls to 1/e after so many labels.
+
+        Examples
+        --------
+        >>> forecaster = Forecaster(dim=2, window=500)
+        >>> X = np.column_stack([np.full(4000, 0.5), np.tile([-0.8, 0.8], 2000)])
+        >>> forecasts = forecaster.run(X, np.arange(4000) % 4 == 0)
+        >>> recent = forecaster.certificate(window=500)
+        >>> recent.holds(), recent.psreg < recent.bound < forecaster.certificate().bound
+        (True, True)
+        """
+        if window is not None:
+            kept = f"{self._window:g}, the window" if self._window else "none: it was made without a window"
+            if window != self._window:
+                raise ValueError(f"window: given {window!r}, expected {kept} of this forecaster")
+            return certify_recent(self._state, self._dim)
         adaptive = bool(self._state.codes[CODES_ADAPTIVE])
         return certify(self._state, self._dim, self._learner, uniform=self._uniform, adaptive=adaptive)
 
@@ -353,6 +379,7 @@ class Forecaster:
         self._scratch = memory.scratch(self._state)
         self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
         self._uniform, self._owner = settings["uniform"], settings["owner"]
+        self._window = float(self._state.knobs[WINDOW])
         self._guard = Guard()
         return self
 
@@ -385,6 +412,12 @@ class Forecaster:
             f"{type(self).__name__}(dim={self._dim}, levels={levels}, learner={self._learner!r}, "
             f"mixing={self._mixing!r}, rounds={self.rounds})"
         )
+
+
+def _checked_window(window: Any, learner: str, mixing: str) -> float:
+    if (learner, mixing) != ("ridge", "hedge"):
+        raise ValueError(f'window: given with {learner!r} and {mixing!r}, expected "ridge" and "hedge"')
+    return inputs.window(window)
 
 
 def _check_combination(learner: str, mixing: str, adaptive: bool) -> None:

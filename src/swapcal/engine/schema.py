@@ -17,11 +17,14 @@ from swapcal.kernels.state import (
     LEVELS,
     ONS_LEARNER,
     REACH,
+    RECENT_COORDINATES,
     RIDGE,
+    RIDGE_LEARNER,
     START,
     STEP,
     UPDATES,
     VAW_LEARNER,
+    WINDOW,
 )
 
 FIELDS: dict[str, Field] = {
@@ -38,9 +41,16 @@ FIELDS: dict[str, Field] = {
     "excess": floats("slots"),
     "potential": floats("slots"),
     "slack": floats("slots"),
-    "totals": floats(1),
+    "recent": floats("memories", "recent width"),
+    "recent_factor": floats("memories", "recent packed"),
+    "recent_scale": floats("memories", "recent width"),
+    "recent_pull": floats("memories", "recent width"),
+    "recent_excess": floats("memories"),
+    "recent_clock": integers("memories"),
+    "recent_prior": floats(2, "recent width"),
+    "totals": floats(2),
     "counts": integers(3),
-    "knobs": floats(6),
+    "knobs": floats(7),
     "codes": integers(3),
     "seed": keys(1),
 }
@@ -60,14 +70,20 @@ def _code_faults(arrays: Arrays, learner: int, mixing: int) -> Iterator[str]:
         yield f"codes: given {codes}, expected [{learner}, {mixing}, 0 or 1] as the settings say"
     if mixing == BLUM_MANSOUR and (codes[CODES_ADAPTIVE] or learner == VAW_LEARNER):
         yield f"codes: given {codes}, a combination that no forecaster has"
+    if arrays["knobs"][WINDOW] != 0.0 and (mixing == BLUM_MANSOUR or learner != RIDGE_LEARNER):
+        yield f"codes: given {codes} with a window, a combination that no forecaster has"
 
 
 def _size_faults(arrays: Arrays, dim: int) -> Iterator[str]:
-    width = arrays["theta"].shape[1]
-    if width != padded(dim):
-        yield f"theta: given {width} columns, expected {padded(dim)} for dim {dim}"
-    if arrays["factor"].shape[1] != factor_size(dim):
-        yield f"factor: given {arrays['factor'].shape[1]} columns, expected {factor_size(dim)} for dim {dim}"
+    width, recalls = arrays["theta"].shape[1], arrays["knobs"][WINDOW] != 0.0
+    inner = dim + (RECENT_COORDINATES if recalls else 0)
+    if width != padded(inner):
+        yield f"theta: given {width} columns, expected {padded(inner)} for dim {dim}"
+    if arrays["factor"].shape[1] != factor_size(inner):
+        yield f"factor: given {arrays['factor'].shape[1]} columns, expected {factor_size(inner)} for dim {dim}"
+    expected = (1 + len(arrays["z"]), factor_size(inner), padded(inner)) if recalls else (0, 0, 0)
+    if (*arrays["recent_factor"].shape, arrays["recent"].shape[1]) != expected:
+        yield f"recent: given learners of {arrays['recent'].shape}, expected {expected[0]} of {expected[2]} weights"
     triangle = width * (width + 1) // 2 if arrays["codes"][CODES_LEARNER] == ONS_LEARNER else 0
     if arrays["gram"].shape[1] != triangle:
         yield f"gram: given {arrays['gram'].shape[1]} columns, expected {triangle}"
@@ -81,6 +97,14 @@ def _number_faults(arrays: Arrays) -> Iterator[str]:
     knobs = arrays["knobs"]
     if (knobs[[RIDGE, KAPPA, START, FLOOR, REACH]] <= 0.0).any() or knobs[STEP] < 0.0:
         yield f"knobs: given {knobs.tolist()}, expected positive numbers"
+    if knobs[WINDOW] != 0.0 and not knobs[WINDOW] >= 1.0:
+        yield f"window: given {knobs[WINDOW]}, expected 0 for none or at least 1"
+    pull = arrays["recent_pull"]
+    if (arrays["recent_scale"] <= 0.0).any() or (pull <= 0.0).any() or (pull > knobs[RIDGE]).any():
+        yield "recent: given a scale or pull that is not positive, or a pull above the ridge"
+    clock = arrays["recent_clock"]
+    if (clock < 0).any() or (clock > arrays["counts"][UPDATES]).any():
+        yield "recent_clock: given a time that has not come, expected numbers of labels learned"
     updates, late = int(arrays["counts"][UPDATES]), int(arrays["counts"][LATE])
     if not 0 <= late <= updates:
         yield f"counts: given {late} late of {updates} updates, expected from none to all of them"

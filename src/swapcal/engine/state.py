@@ -1,6 +1,6 @@
 """Making, enlarging and unpacking the forecaster's arrays."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,42 +12,60 @@ from swapcal.kernels.state import (
     BLUM_MANSOUR,
     CODES_LEARNER,
     CODES_MIXING,
+    EVERYONE,
     LEVELS,
     NEWBORN_REACH,
     ONS_LEARNER,
+    OWN,
+    RECENT_COORDINATES,
     RIDGE,
     START,
     T_SLOT_LOW,
     TICKET,
+    UPDATES,
+    WINDOW,
     Scratch,
     State,
 )
 
-PER_SLOT = State._fields[: State._fields.index("totals")]
+PER_SLOT = State._fields[: State._fields.index("recent")]
+PER_MEMORY = State._fields[State._fields.index("recent") : State._fields.index("recent_prior")]
 
 
 def allocate(
-    levels: Array, dim: int, slots: int, codes: list[int], knobs: list[float], seed: int, start: Array | None = None
+    levels: Array,
+    dim: int,
+    slots: int,
+    codes: list[int],
+    knobs: list[float],
+    seed: int,
+    start: Array | None = None,
+    window: float = 0.0,
 ) -> State:
     """Return the memory of a forecaster that has seen nothing; learners start from `start`, or the constant z.
 
-    `knobs` are the first four; the others follow from λ, the dimension and the prior.
+    `knobs` are the first four; the others follow from λ, the dimension, the prior and the window. With a window,
+    everyone's short memory starts from `start`, or ½; each level's from that, and its learner from its short memory.
     """
-    width, n = padded(dim), len(levels)
+    inner = dim + (RECENT_COORDINATES if window else 0)
+    width, n, ridge = padded(inner), len(levels), knobs[RIDGE]
     gram = width * (width + 1) // 2 if codes[CODES_LEARNER] == ONS_LEARNER else 0
     z = np.zeros(slots)
     z[:n] = levels
     prior = np.zeros((slots, width))
     prior[:n, 0] = 2.0 * levels
-    if start is not None:
+    if window:
+        prior[:n, 0] = prior[:n, OWN] = 1.0
+    elif start is not None:
         prior[:n, :dim] = start
+    recents, recent_prior = (1 + slots if window else 0), _recent_prior(width, dim, start, window)
     return State(
         z=z,
         order=np.arange(slots),
         right=np.where(np.arange(slots) < n - 1, np.arange(slots) + 1, -1),
         theta=prior.copy(),
         prior=prior,
-        factor=np.zeros((slots, factor_size(dim))),
+        factor=np.zeros((slots, factor_size(inner))),
         scale=np.full((slots, width), 1.0 / knobs[START]),
         residual=np.zeros((slots, width)),
         gram=np.zeros((slots, gram)),
@@ -55,12 +73,38 @@ def allocate(
         excess=np.zeros(slots),
         potential=np.zeros(slots),
         slack=np.zeros(slots),
-        totals=np.zeros(1),
+        recent=recent_prior[np.minimum(np.arange(recents), 1)],
+        recent_factor=np.zeros((recents, factor_size(inner) if window else 0)),
+        recent_scale=np.full((recents, recent_prior.shape[1]), 1.0 / ridge),
+        recent_pull=np.full((recents, recent_prior.shape[1]), ridge),
+        recent_excess=np.zeros(recents),
+        recent_clock=np.zeros(recents, np.int64),
+        recent_prior=recent_prior,
+        totals=np.zeros(2),
         counts=np.array([n, 0, 0]),
-        knobs=np.array([*knobs, bounds.split_floor(dim, knobs[RIDGE]), _newborn_reach(start)]),
+        knobs=np.array(
+            [*knobs, bounds.split_floor(inner, ridge), _newborn_reach(None if window else start), window], np.float64
+        ),
         codes=np.array(codes),
         seed=np.array([seed], np.uint64),
     )
+
+
+def _recent_prior(width: int, dim: int, start: Array | None, window: float) -> Array:
+    """Return where everyone's and the levels' short memory start: from `start`, or ½; and from everyone's."""
+    prior = np.zeros((2, width if window else 0))
+    if window:
+        prior[:, 0] = prior[1, EVERYONE] = 1.0
+        if start is not None:
+            prior[0, places(dim, window)] = start
+    return prior
+
+
+def places(dim: int, window: float) -> NDArray[np.int64]:
+    """Return where the coordinates of a context are among those of the learners."""
+    at = np.arange(dim)
+    at[1:] += RECENT_COORDINATES if window else 0
+    return at
 
 
 def _newborn_reach(start: Array | None) -> float:
@@ -75,24 +119,37 @@ def with_slots(state: State, slots: int) -> State:
     extra = slots - len(state.z)
     fill = {"scale": 1.0 / state.knobs[START], "right": -1}
     grown: dict[str, Any] = {name: _longer(getattr(state, name), extra, fill.get(name, 0)) for name in PER_SLOT}
+    if state.knobs[WINDOW]:
+        ridge = float(state.knobs[RIDGE])
+        fill = {"recent_scale": 1.0 / ridge, "recent_pull": ridge, "recent": state.recent_prior[1]}
+        grown |= {name: _longer(getattr(state, name), extra, fill.get(name, 0)) for name in PER_MEMORY}
     return state._replace(**grown)
 
 
-def _longer(array: NDArray[np.generic], extra: int, fill: float) -> NDArray[np.generic]:
+def _longer(array: NDArray[np.generic], extra: int, fill: float | Array) -> NDArray[np.generic]:
     tail = np.full((extra, *array.shape[1:]), fill, array.dtype)
     return np.concatenate([array, tail])
 
 
 def with_width(state: State, dim: int) -> State:
     """Return the same memory with `dim` coordinates; earlier ones keep their places, new ones start from nothing."""
-    width = padded(dim)
+    inner = dim + (RECENT_COORDINATES if state.knobs[WINDOW] else 0)
+    width = padded(inner)
     extra = width - state.theta.shape[1]
     if extra <= 0:
         return state
     gram = width * (width + 1) // 2 if state.gram.shape[1] else 0
-    size = {"factor": factor_size(dim) - state.factor.shape[1], "gram": gram - state.gram.shape[1]}
-    wide: dict[str, Any] = {name: _wider(getattr(state, name), extra, 0.0) for name in ("theta", "prior", "residual")}
+    size = {"factor": factor_size(inner) - state.factor.shape[1], "gram": gram - state.gram.shape[1]}
+    names = ["theta", "prior", "residual"]
+    if state.knobs[WINDOW]:
+        size["recent_factor"] = size["factor"]
+        names += ["recent", "recent_prior"]
+    wide: dict[str, Any] = {name: _wider(getattr(state, name), extra, 0.0) for name in names}
     wide |= {name: _wider(getattr(state, name), size[name], 0.0) for name in size}
+    if state.knobs[WINDOW]:
+        ridge = float(state.knobs[RIDGE])
+        wide["recent_scale"] = _wider(state.recent_scale, extra, 1.0 / ridge)
+        wide["recent_pull"] = _wider(state.recent_pull, extra, ridge)
     return state._replace(scale=_wider(state.scale, extra, 1.0 / state.knobs[START]), **wide)
 
 
@@ -105,7 +162,12 @@ def with_ridge(state: State, ridge: float) -> State:
     knobs[RIDGE] = ridge
     if state.codes[CODES_LEARNER] != ONS_LEARNER:
         knobs[START] = ridge
-    return state._replace(knobs=knobs, scale=np.full_like(state.scale, 1.0 / knobs[START]))
+    return state._replace(
+        knobs=knobs,
+        scale=np.full_like(state.scale, 1.0 / knobs[START]),
+        recent_scale=np.full_like(state.recent_scale, 1.0 / ridge),
+        recent_pull=np.full_like(state.recent_pull, ridge),
+    )
 
 
 def _wider(array: Array, extra: int, fill: float) -> Array:
@@ -120,6 +182,7 @@ def scratch(state: State) -> Scratch:
     return Scratch(
         x=np.zeros(width),
         u=np.zeros(width),
+        unit=np.zeros(width),
         ball=np.zeros((3, side, side)),
         chain=np.zeros((3, n)),
         base=np.zeros(n, np.int64),
@@ -147,6 +210,20 @@ def inverse(state: State, slot: int, dim: int) -> Array:
     return P[:dim, :dim]
 
 
+def linear_weights(state: State, slot: int, dim: int) -> Array:
+    """Return θ with ⟨θ, x⟩ = the level's wish for a context x, where nothing it consists of had to be clipped."""
+    window = float(state.knobs[WINDOW])
+    at = places(dim, window)
+    theta: Array = state.theta[slot, at].copy()
+    if window:
+        everyone, own = state.recent[0, at].copy(), state.recent[1 + slot, at].copy()
+        everyone[0] -= 1.0
+        own += state.recent[1 + slot, EVERYONE] * everyone
+        own[0] -= 1.0
+        theta += state.theta[slot, EVERYONE] * everyone + state.theta[slot, OWN] * own
+    return theta
+
+
 def gram(state: State, slot: int, dim: int) -> Array:
     """Return G = Σ α x xᵀ of one level: kept explicitly for ONS, implied by P⁻¹ = λI + G otherwise."""
     width = state.scale.shape[1]
@@ -154,7 +231,37 @@ def gram(state: State, slot: int, dim: int) -> Array:
         G = np.zeros((width, width))
         G[np.tril_indices(width)] = state.gram[slot]
         return (G + np.tril(G, -1).T)[:dim, :dim]
-    U = unpack(state.factor[slot], width)
-    V = np.linalg.inv(U)
-    A: Array = (V.T / state.scale[slot]) @ V
+    A = _inverted(state.factor[slot], state.scale[slot])
     return A[:dim, :dim] - float(state.knobs[RIDGE]) * np.eye(dim)
+
+
+def _inverted(factor: Array, scale: Array) -> Array:
+    """Return A = P⁻¹."""
+    V = np.linalg.inv(unpack(factor, len(scale)))
+    A: Array = (V.T / scale) @ V
+    return A
+
+
+class Recent(NamedTuple):
+    """One level's sums, of which a label's share has fallen to 1/e after a window; over `dim` coordinates."""
+
+    gram: Array
+    residual: Array
+    excess: float
+
+    @property
+    def mass(self) -> float:
+        """Σ α: the constant coordinate is ½."""
+        return float(4.0 * self.gram[0, 0])
+
+
+def recent_sums(state: State, slot: int, dim: int) -> Recent:
+    """Return what a level's short memory knows, as of the last label: A = G + diag f and Aθ = Σαxy + fθ_0 imply it."""
+    row, v = 1 + slot, state.z[slot]
+    age = int(state.counts[UPDATES]) - 1 - int(state.recent_clock[row])
+    kept = float(np.exp(-age / state.knobs[WINDOW]))
+    pull, prior = state.recent_pull[row], state.recent_prior[1]
+    A = _inverted(state.recent_factor[row], state.recent_scale[row])
+    moment = A @ state.recent[row] - pull * prior
+    G = A - np.diag(pull)
+    return Recent(kept * G[:dim, :dim], kept * (moment - 2.0 * v * G[0])[:dim], kept * float(state.recent_excess[row]))

@@ -11,7 +11,7 @@ from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
-from swapcal.features.plain_record import plain_row
+from swapcal.features.plain_record import plain_rows
 from swapcal.features.product import Product
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
@@ -19,7 +19,7 @@ from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_pa
 from swapcal.tables.columns import Values, columns_of
 
 GROUP_CATEGORIES = 64
-NO_PRODUCTS = np.zeros((1, 0), dtype=np.int64)
+FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
@@ -146,6 +146,10 @@ class Contexts:
         """The columns treated as categories."""
         return tuple(name for name, column in self._columns.items() if column.kind == CATEGORICAL)
 
+    def places(self, column: str) -> list[int]:
+        """Return the coordinates that a column's values have, or had."""
+        return sorted({place for place in self._columns[column].at if place >= 0})
+
     @guarded
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
         """Encode a mapping, a list of mappings or a data frame; see `Encoded`.
@@ -162,13 +166,23 @@ class Contexts:
         ]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
+    @guarded
+    def check(self, records: Any) -> None:
+        """Raise what `encode` would raise for the same records, and change nothing."""
+        if isinstance(records, dict) and plain_rows([records], self._columns, self._ignored) is not None:
+            return
+        self._checked(*columns_of(records, self._ignored), not self.frozen, self._declared())
+
     def _encode_plain(self, records: Any) -> Encoded | None:
-        """Encode one record that holds nothing new; None if it needs the long way."""
-        record = records[0] if isinstance(records, list) and len(records) == 1 else records
-        if self._products or not isinstance(record, dict):
+        """Encode a few records that hold nothing new; None if they need the long way."""
+        few = records if isinstance(records, list) else [records]
+        n = len(few)
+        if self._products or not 1 <= n <= FEW or not all(isinstance(record, dict) for record in few):
             return None
-        parts = plain_row(record, self._columns, self._ignored)
-        return None if parts is None else self._place(*parts, NO_PRODUCTS, np.array([self.dim]), True)
+        parts = plain_rows(few, self._columns, self._ignored)
+        if parts is None:
+            return None
+        return self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.full(n, self.dim), True)
 
     def _pieces(self, records: Any, learn: bool) -> list[Any]:
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
@@ -287,7 +301,8 @@ class Contexts:
             at.wave_scale, at.first, at.budget, dims, x,
         )  # fmt: skip
         marks = row_marks(numbers, at.salts, symbols, at.absent)
-        return Encoded(x, dims, keys, values, _probabilities(numbers[:, at.scores], at.kinds[at.scores]), marks)
+        scores = _probabilities(numbers[:, at.scores], at.kinds[at.scores]) if at.scores else np.zeros((n, 0))
+        return Encoded(x, dims, keys, values, scores, marks)
 
     def _open_budget(self) -> None:
         """Share the features' weight among the columns of the first record, products and waves."""
@@ -377,6 +392,8 @@ def _unseen(column: Column, index: int, codes: Integers, present: list[int]) -> 
 
 def _probabilities(numbers: Array, kinds: Integers) -> Array:
     logit = kinds == KINDS["logit"]
+    if not logit.any():
+        return np.ascontiguousarray(numbers)
     with np.errstate(over="ignore"):  # the exponential of a very unlikely score is infinite, and its probability 0
         return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
 

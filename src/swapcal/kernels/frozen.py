@@ -82,7 +82,7 @@ def frozen_crossing(
     The search is that of the live forecaster: where several crossings exist, both find the same one, so that the frozen
     forecaster is the function that was played.
     """
-    k, w_low, w_high = crossing(Ladder(levels, steps, z, members, pool, pool, pool, False), x)
+    k, w_low, w_high = crossing(Ladder(levels, steps, z, members, pool, pool, pool, False, pool, False), x)
     return k, hedge_weight(w_low - z[k], z[k + 1] - w_high)
 
 

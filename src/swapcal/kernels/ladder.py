@@ -8,7 +8,7 @@ from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import shrunk
 from swapcal.kernels.simd import row_dot
-from swapcal.kernels.state import CODES_LEARNER, LEVELS, VAW_LEARNER, State
+from swapcal.kernels.state import CODES_LEARNER, LEVELS, OWN, VAW_LEARNER, WINDOW, State
 
 
 class Ladder(NamedTuple):
@@ -24,6 +24,9 @@ class Ladder(NamedTuple):
     scale: Array
     shrinks: bool
     """Whether a wish depends on the weight it is to carry, as VAW's does."""
+    recent: Array
+    """Row 1 + member is the level's learner with a short memory; only looked at if there are such."""
+    recalls: bool
 
 
 @inlined
@@ -31,7 +34,16 @@ def ladder_of(state: State) -> Ladder:
     """Return a forecaster's levels as they are now."""
     shrinks = state.codes[CODES_LEARNER] == VAW_LEARNER
     return Ladder(
-        state.counts[LEVELS], state.order, state.z, state.order, state.theta, state.factor, state.scale, shrinks
+        state.counts[LEVELS],
+        state.order,
+        state.z,
+        state.order,
+        state.theta,
+        state.factor,
+        state.scale,
+        shrinks,
+        state.recent,
+        state.knobs[WINDOW] > 0.0,
     )
 
 
@@ -41,6 +53,8 @@ def wish(ladder: Ladder, member: int, x: Array, alpha: float) -> float:
     r = row_dot(ladder.theta, member, x)
     if ladder.shrinks:
         return shrunk(r, quadratic(ladder.factor[member], ladder.scale[member], x), alpha)
+    if ladder.recalls:
+        r += ladder.theta[member, OWN] * (clip(row_dot(ladder.recent, member + 1, x)) - 0.5)
     return clip(r)
 
 

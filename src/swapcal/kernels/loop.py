@@ -22,24 +22,32 @@ from swapcal.kernels.mixing import (
     stationary,
 )
 from swapcal.kernels.opponents import answer
+from swapcal.kernels.recent import learn_recent
 from swapcal.kernels.simd import row_dot
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
     CODES_LEARNER,
     CODES_MIXING,
+    EVERYONE,
     FLOOR,
     GAP,
     HEDGE,
     KAPPA,
     LATE,
     LEVELS,
+    OWN,
     REACH,
+    RECENT_COORDINATES,
+    RECENT_GAP,
     T_GAP,
     T_HIGH,
     T_ISSUED,
     T_LOW,
     T_MEAN,
     T_P,
+    T_RECENT,
+    T_RECENT_HIGH,
+    T_RECENT_LOW,
     T_SLOT_HIGH,
     T_SLOT_LOW,
     T_W_HIGH,
@@ -47,6 +55,7 @@ from swapcal.kernels.state import (
     T_WEIGHT,
     UPDATES,
     VAW_LEARNER,
+    WINDOW,
     Scratch,
     State,
 )
@@ -135,8 +144,15 @@ def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, s
     updates = state.counts[UPDATES]
     draw = event_draw(state.seed[0], event, x, updates)
     ticket[T_ISSUED] = updates
+    ticket[T_RECENT] = ticket[T_RECENT_LOW] = ticket[T_RECENT_HIGH] = 0.0
+    if state.knobs[WINDOW] > 0.0:
+        ticket[T_RECENT] = clip(row_dot(state.recent, 0, x))
+        x[EVERYONE] = ticket[T_RECENT] - 0.5
     if state.codes[CODES_MIXING] == HEDGE:
         issue_hedge(state, x, draw, ticket)
+        if state.knobs[WINDOW] > 0.0:
+            ticket[T_RECENT_LOW] = clip(row_dot(state.recent, int(ticket[T_SLOT_LOW]) + 1, x))
+            ticket[T_RECENT_HIGH] = clip(row_dot(state.recent, int(ticket[T_SLOT_HIGH]) + 1, x))
     else:
         issue_stationary(state, x, draw, ticket, mix, scratch)
 
@@ -163,14 +179,16 @@ def split(state: State, low: int, high: int) -> None:
     pull_to_half(state.theta[new], state.knobs[REACH])
     for i in range(state.theta.shape[1]):
         state.prior[new, i] = state.theta[new, i]
+    if state.knobs[WINDOW] > 0.0:
+        state.recent_clock[new + 1] = state.counts[UPDATES]
 
 
 @inlined
-def refine(state: State, low: int, high: int, gap: float) -> None:
+def refine(state: State, low: int, high: int, charge: float) -> None:
     """Charge an interval with its rounding loss, and split it once rounding costs more than learning."""
     if state.right[low] != high:
         return
-    state.slack[low] += gap
+    state.slack[low] += charge
     learning = 0.5 * (state.potential[low] + state.potential[high]) + state.knobs[FLOOR]
     if state.slack[low] > state.knobs[KAPPA] * learning:
         split(state, low, high)
@@ -214,6 +232,11 @@ def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Ar
     low, high = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH])
     hedged = state.codes[CODES_MIXING] == HEDGE
     n = mix.shape[0] // 2
+    recalls = state.knobs[WINDOW] > 0.0
+    if recalls:
+        everyone, x[EVERYONE] = x[EVERYONE], 0.0
+        learn_recent(state, 0, x, y, count, scratch)
+        x[EVERYONE] = everyone
     for k in range(2 if hedged else n):
         slot, alpha, w = k, 0.0, 0.0
         if not hedged:
@@ -222,12 +245,39 @@ def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Ar
             slot, alpha, w = low, 1.0 - ticket[T_WEIGHT], ticket[T_W_LOW]
         else:
             slot, alpha, w = high, ticket[T_WEIGHT], ticket[T_W_HIGH]
+        if recalls and alpha > 0.0:
+            z = state.z[slot]
+            learn_recent(state, slot + 1, x, y, count * alpha, scratch)
+            state.recent_excess[slot + 1] += count * alpha * (w - z) * (w + z - 2.0 * y)
+            x[OWN] = ticket[T_RECENT_LOW + k] - 0.5
         learn_level(state, slot, x, y, count * alpha, w, scratch)
+        if recalls:
+            x[OWN] = 0.0
     gap = count * ticket[T_GAP]
     state.totals[GAP] += gap
+    charge = gap
+    if recalls:
+        # Wishes with a short memory often overshoot, and D_t < 0; what the draw itself adds is between D_t and h²/4.
+        charge = count * ticket[T_WEIGHT] * (1.0 - ticket[T_WEIGHT]) * (ticket[T_HIGH] - ticket[T_LOW]) ** 2
+        state.totals[RECENT_GAP] = state.totals[RECENT_GAP] * np.exp(-1.0 / state.knobs[WINDOW]) + gap
     state.counts[UPDATES] += 1
     if state.codes[CODES_ADAPTIVE] == 1:
-        refine(state, low, high, gap)
+        refine(state, low, high, charge)
+
+
+@inlined
+def enter(state: State, X: Array, row: int, ticket: Array, x: Array) -> None:
+    """Copy a context into working room, with what was said of it with short memory if it was issued before."""
+    dim = X.shape[1]
+    if state.knobs[WINDOW] > 0.0:
+        x[0] = X[row, 0]
+        x[EVERYONE] = ticket[T_RECENT] - 0.5 if ticket[T_SLOT_LOW] >= 0.0 else 0.0
+        x[OWN] = 0.0
+        for i in range(1, dim):
+            x[i + RECENT_COORDINATES] = X[row, i]
+    else:
+        for i in range(dim):
+            x[i] = X[row, i]
 
 
 @inlined
@@ -286,16 +336,15 @@ def advance(
     mixes : whole distributions; with fewer rows than X rows share them in turn, as they are needed until the label
     company : weights, a log or an opponent, if any of them
     """
-    dim, x = X.shape[1], scratch.x
+    x = scratch.x
     for row in range(start, len(X)):
         labelled, levels = not np.isnan(y[row]), state.counts[LEVELS]
         if company is not None:
             labelled |= len(company.opponent.labels) > 0
         if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
             return row
-        for i in range(dim):
-            x[i] = X[row, i]
         mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
+        enter(state, X, row, ticket, x)
         if ticket[T_SLOT_LOW] < 0.0:
             issue(state, x, events[row % events.shape[0]], ticket, mix, scratch)
         elif labelled and outdated(state, x, ticket, mix):

@@ -33,10 +33,14 @@ from swapcal.kernels.state import (
     LEVELS,
     T_HIGH,
     T_LOW,
+    T_RECENT,
+    T_RECENT_HIGH,
+    T_RECENT_LOW,
     T_SLOT_HIGH,
     T_SLOT_LOW,
     T_WEIGHT,
     TICKET,
+    WINDOW,
 )
 from swapcal.live import experts
 from swapcal.live.experts import EXPERT_WEIGHT, expert_weights
@@ -73,7 +77,7 @@ RULES = {
     "experts": OBJECT,
     "forecaster": optional(OBJECT),
 }
-ENGINE = {"ridge": real(0, above=True), "kappa": real(0, above=True)}
+ENGINE = {"ridge": real(0, above=True), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
 COUNTS = {
     "forecasts": whole(),
@@ -123,6 +127,8 @@ def _engine_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     yield from forecaster.faults(arrays, own)
     if arrays["codes"][CODES_ADAPTIVE] != 1:
         yield "forecaster: given fixed levels, expected adaptive ones"
+    if arrays["knobs"][WINDOW] != (settings["engine"]["window"] or 0.0):
+        yield f"window: given {arrays['knobs'][WINDOW]:g}, expected {settings['engine']['window']}, that of the engine"
 
 
 def _id_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
@@ -183,7 +189,8 @@ def _ticket_faults(tickets: Any, counts: Any, z: Any) -> Iterator[str]:
             return
         if (z[places.astype(np.int64)] != tickets[:, level]).any():
             yield "open.ticket: given levels that the engine has elsewhere"
-    if ((tickets[:, T_WEIGHT] < 0.0) | (tickets[:, T_WEIGHT] > 1.0)).any():
+    chances = tickets[:, [T_WEIGHT, T_RECENT, T_RECENT_LOW, T_RECENT_HIGH]]
+    if ((chances < 0.0) | (chances > 1.0)).any():
         yield "open.ticket: given a probability outside [0, 1]"
 
 

@@ -27,7 +27,7 @@ from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
-from swapcal.live.learner import Learner, Rows, equal_stretches
+from swapcal.live.learner import WINDOW, Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.tables.clock import as_times, check_maturity, check_times, sized
 from swapcal.tables.columns import columns_of
@@ -85,6 +85,8 @@ class Live:
     groups, scores, products, numeric, categorical, drop, categories, max_dim, fourier : as in `Contexts`.
     models : {name: model} of river classifiers or scikit-learn classifiers with `partial_fit`; each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
+    window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
+        `certificate(window=…)` is about them. None does without.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
         in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
         takes some 800 bytes, its id included.
@@ -128,6 +130,7 @@ class Live:
         fourier: int = 0,
         ridge: float = 1.0,
         kappa: float = 0.2,
+        window: float | None = WINDOW,
         seed: int = 0,
         max_open: int = REMEMBERED,
         expires: int | None = None,
@@ -150,7 +153,11 @@ class Live:
             reserved=expert_weights() | dict.fromkeys(wrapped, EXPERT_WEIGHT),
             seed=seed,
         )
-        self._engine = {"ridge": inputs.positive("ridge", ridge), "kappa": inputs.positive("kappa", kappa)}
+        self._engine = {
+            "ridge": inputs.positive("ridge", ridge),
+            "kappa": inputs.positive("kappa", kappa),
+            "window": None if window is None else inputs.window(window),
+        }
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
         self._ledger = Ledger(_limits(max_open, expires, lifetime), _patience(order, patience))
         self._agenda = Agenda(self._learner, self._ledger)
@@ -212,11 +219,11 @@ class Live:
         return self._ledger.release()
 
     @guarded
-    def certificate(self) -> Certificate:
-        """Return the engine's exact errors so far with their bounds; see `Forecaster.certificate`."""
+    def certificate(self, window: float | None = None) -> Certificate:
+        """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`."""
         if self._learner.forecaster is None:
             raise ValueError("certificate: given no record yet, expected at least one forecast")
-        return self._learner.forecaster.certificate()
+        return self._learner.forecaster.certificate(window)
 
     @guarded
     def forecast(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> Forecast:

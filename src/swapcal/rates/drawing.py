@@ -9,6 +9,7 @@ from swapcal.rates.results import Result, chosen, common_horizon, label, medians
 
 COLOURS = {
     "engine": "#0b62a4",
+    "engine-recent": "#0a8f8f",
     "engine-uniform": "#58b4e5",
     "paper": "#d1495b",
     "paper-sreg": "#e8a0a9",
