@@ -415,7 +415,7 @@ def test_an_interrupt_elsewhere_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(delimited.Delimited, "parts", stop)
-    result = run(command[0], file, *command[1:], "--out", tmp_path / "out")
+    result = run(command[0], file, *command[1:], "--out", tmp_path / "out.csv")
     assert result.exit_code == 130
     assert "stopped; nothing was written" in said(result)
     assert os.listdir(tmp_path) == ["in.csv"]

