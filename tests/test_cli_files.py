@@ -313,7 +313,7 @@ def test_fractions_are_outcomes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["forecast", "fit"])
 def test_hints_say_what_they_would_cost_and_name_options_that_exist(tmp_path: Path, command: str) -> None:
-    path, out = tmp_path / "in.csv", tmp_path / "out"
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     agents = ("none" if i % 4 == 0 else str(i) for i in range(N))
     path.write_text("y,agent\n" + "".join(f"{y},{a}\n" for (_, y, _), a in zip(ROWS, agents, strict=True)))
     named = (command, path, "--target", "y", "--out", out)

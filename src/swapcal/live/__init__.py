@@ -2,5 +2,6 @@
 
 from swapcal.live.ledger import ConflictingLabelError, ExpiredIdError, Status, UnknownIdError
 from swapcal.live.live import Live, Trace
+from swapcal.live.refit import Refit
 
-__all__ = ["ConflictingLabelError", "ExpiredIdError", "Live", "Status", "Trace", "UnknownIdError"]
+__all__ = ["ConflictingLabelError", "ExpiredIdError", "Live", "Refit", "Status", "Trace", "UnknownIdError"]

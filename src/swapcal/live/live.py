@@ -85,7 +85,8 @@ class Live:
     Parameters
     ----------
     groups, scores, products, numeric, categorical, drop, categories, max_dim, fourier : as in `Contexts`.
-    models : {name: model} of river classifiers or scikit-learn classifiers with `partial_fit`; each becomes a score.
+    models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
+        each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
         in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
@@ -169,6 +170,11 @@ class Live:
     def contexts(self) -> Contexts:
         """The map from records to coordinates."""
         return self._learner.contexts
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The outside models, as they are asked."""
+        return dict(self._learner.models)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -268,7 +274,7 @@ class Live:
             self.contexts.check([record for _, record in events])  # for the row's number, if one is refused
         names, records = [events[row][0] for row in fresh], [events[row][1] for row in fresh]
         batch = self._learner.rows(self.contexts.encode(records), names, 0)
-        marks = [_fingerprint(record) for record in records]
+        marks = [_fingerprint(record) for record in self._announced(records)]
         self._go_through(batch, records, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
         return batch.ticket
 
@@ -418,7 +424,7 @@ class Live:
         moments = self._moments(time, label_time, matures, n)
         names = self._new_ids(ids, n)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
-        mappings = _as_mappings(records) if self._learner.models else None
+        mappings = self._announced(records) if self._learner.models else None
         batch = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
         for a, b, at_once in self._stretches(labels, moments):
             part, own = batch.cut(a, b), moments.cut(a, b)
@@ -428,6 +434,14 @@ class Live:
             else:
                 self._go_through(part, asked, labels[a:b], called, own)
         return Trace(self._learner.forecast(batch.ticket), batch.x, batch.judged)
+
+    def _announced(self, records: Any) -> list[Mapping[str, Any]]:
+        """Return records as mappings, having told the models that want to know what they will be asked."""
+        mappings = _as_mappings(records)
+        for model in self._learner.models.values():
+            if hasattr(model, "announce"):
+                model.announce(mappings)
+        return mappings
 
     def _stretches(self, y: Array, moments: Moments) -> Iterator[tuple[int, int, bool]]:
         """Cut rows where labels begin or cease to be learned right after their forecasts, without ado."""

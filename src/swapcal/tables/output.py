@@ -41,8 +41,6 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Itera
             continue
         if str(place) == "-":
             raise InputError(f"{option}: given -, expected the name of a file")
-        if option in tables:
-            _refuse_ending(option, str(place))
         _refuse_strange(option, Path(place))
         for other in read:
             if _same(place, other):
@@ -51,6 +49,8 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Itera
             if _same(place, other):
                 raise InputError(f"{option}: given {place}, which is that of {earlier} too; expected another file")
         taken[option] = place
+        if option in tables:
+            _refuse_ending(option, str(place))
 
 
 def _refuse_ending(option: str, place: str) -> None:
