@@ -140,3 +140,25 @@ def test_checkpoints_go_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run("forecast", tmp_path / "rest.csv", *arguments).exit_code == 0
     ours, theirs = (pacsv.read_csv(tmp_path / name) for name in ("o.csv", "r.csv"))
     assert ours.slice(200).equals(theirs)
+
+
+def test_trees_are_saved_beside_the_state_and_go_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = pytest.importorskip("sklearn.tree")
+    monkeypatch.setattr(forecast_command, "boosted_trees", lambda: tree.DecisionTreeClassifier(random_state=0))
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{a},{b},{int(rng.random() < 0.2 + 0.6 * ((a > 0) ^ (b > 0)))}" for a, b in rng.normal(size=(1300, 2)).round(3)
+    ]
+
+    def forecasts(name: str, part: list[str], *more: Any) -> list[float]:
+        (tmp_path / "in.csv").write_text("\n".join(["a,b,y", *part]) + "\n")
+        result = run("forecast", tmp_path / "in.csv", "--target", "y", "--trees", "--out", tmp_path / name, *more)
+        assert result.exit_code == 0, result.output
+        assert "trees: " in said(result)
+        means: list[float] = pacsv.read_csv(tmp_path / name)["mean"].to_pylist()
+        return means
+
+    whole, state = forecasts("whole.csv", rows), ("--state", tmp_path / "s")
+    halves = forecasts("one.csv", rows[:700], *state) + forecasts("two.csv", rows[700:], *state)
+    assert whole == halves
+    assert "models: given []" in said(run("forecast", tmp_path / "in.csv", "--target", "y", *state))

@@ -25,7 +25,7 @@ from swapcal.cli.running import Run, running, stoppable
 from swapcal.cli.stream_table import Roles, Stream, read_stream
 from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
-from swapcal.live import Live, Status, Trace
+from swapcal.live import Live, Refit, Status, Trace
 from swapcal.report import render
 from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect, table_writer
@@ -33,6 +33,7 @@ from swapcal.tables.source import open_source
 
 PIECE = 16_384
 CHECKPOINT = 60.0  # seconds after which a state is saved again
+TREES = "trees"
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
 
 
@@ -58,6 +59,9 @@ def forecast(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report of the forecasts' calibration.")] = None,
     state: Annotated[Path | None, typer.Option(help="Continue from this file if it exists; save to it.")] = None,
+    trees: Annotated[
+        bool, typer.Option("--trees", help="Boosted trees among the experts, fitted anew as labels come; slower.")
+    ] = False,
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     positive: options.Positive = None,
@@ -83,18 +87,21 @@ def forecast(
             target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
         )  # fmt: skip
-        live = open_live(roles, state, seed)
+        live = open_live(roles, state, seed, trees=trees)
         before = live.status()
         stream = read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
         tally = run_stream(live, stream, out, run, keep=report is not None, state=state)
         run.kept = f"{out} is written, the rest is not" if out else run.kept
         if state is not None:
-            live.save(state)
+            save_live(live, state)
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
         stopped = tally.rows < len(stream.y)
         if report is not None and not stopped:
             write_report(report, live, stream, tally, roles, source.name)
         show_summary(run, live.status(), before, stream, tally)
+        for name, model in live.models.items():
+            run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
+                    f"{model.status().seconds:,.1f} s in all")  # fmt: skip
         if stopped:
             run.say(_kept(stream, tally, out, state), "yellow")
     if stopped:
@@ -141,7 +148,7 @@ def losses(p: Array, y: Array) -> tuple[Array, Array]:
     return ((p - y[:, None]) ** 2).sum(axis=0), logs
 
 
-def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
+def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = False) -> Live:
     """Return a new `Live`, or the one saved at `state` if its settings are these."""
     fresh = Live(
         groups=roles.groups,
@@ -149,16 +156,36 @@ def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
         numeric=roles.numeric,
         categorical=roles.categorical,
         drop=[*dict.fromkeys([*roles.special(), *roles.drop])],
+        models={TREES: Refit(boosted_trees())} if trees else None,
         seed=seed,
     )
     if state is None or not state.exists():
         return fresh
-    live = Live.load(state)
+    live = Live.load(state, {TREES: Refit.load(beside(state), boosted_trees())} if trees else None)
     ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, live))
     for name in ours:
         if ours[name] != theirs.get(name):
             raise ArchiveError(f"{state}: saved with {name} = {theirs.get(name)}, but now {name} = {ours[name]}")
     return live
+
+
+def save_live(live: Live, state: Path) -> None:
+    """Save a state, and what its trees were fitted on beside it, first: without that, the state cannot be read."""
+    for model in live.models.values():
+        model.save(beside(state))
+    live.save(state)
+
+
+def beside(state: Path) -> Path:
+    """Return where the trees of a state are."""
+    return state.with_name(f"{state.name}.trees")
+
+
+def boosted_trees() -> Any:
+    """Return the classifier of --trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=0)
 
 
 def run_stream(
@@ -201,18 +228,24 @@ class Checkpoint:
     def save(self, live: Live) -> None:
         """Save the state; the next time counts from now."""
         assert self._state is not None, "only then is it ever due"
-        live.save(self._state)
+        save_live(live, self._state)
         self._since = clock.monotonic()
 
 
 def _encoded_ahead(
     live: Live, stream: Stream, stopping: Callable[[], bool], due: Callable[[], bool]
-) -> Iterator[tuple[int, Encoded, bool]]:
+) -> Iterator[tuple[int, Any, bool]]:
     """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
 
     Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
     would know rows it never forecast. Where a state is to be saved, as the third value says, nothing is encoded ahead.
     """
+    if live.models:  # which see the records themselves
+        for first in range(0, len(stream.y), PIECE):
+            if first and stopping():
+                return
+            yield first, stream.features.slice(first, PIECE), due()
+        return
     with ThreadPoolExecutor(1) as pool:
         ahead: Future[Encoded] | None = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
         for first in range(0, len(stream.y), PIECE):
