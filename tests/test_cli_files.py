@@ -313,7 +313,7 @@ def test_fractions_are_outcomes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["forecast", "fit"])
 def test_hints_say_what_they_would_cost_and_name_options_that_exist(tmp_path: Path, command: str) -> None:
-    path, out = tmp_path / "in.csv", tmp_path / "out"
+    path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     agents = ("none" if i % 4 == 0 else str(i) for i in range(N))
     path.write_text("y,agent\n" + "".join(f"{y},{a}\n" for (_, y, _), a in zip(ROWS, agents, strict=True)))
     named = (command, path, "--target", "y", "--out", out)
@@ -415,7 +415,7 @@ def test_an_interrupt_elsewhere_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(delimited.Delimited, "parts", stop)
-    result = run(command[0], file, *command[1:], "--out", tmp_path / "out")
+    result = run(command[0], file, *command[1:], "--out", tmp_path / "out.csv")
     assert result.exit_code == 130
     assert "stopped; nothing was written" in said(result)
     assert os.listdir(tmp_path) == ["in.csv"]

@@ -148,3 +148,25 @@ def test_outside_models_are_asked_and_taught_as_one_by_one() -> None:
     many.label_many([*range(20)], y)
     assert models[0].heard == models[1].heard
     assert same(one, many)
+
+
+def test_numbers_and_dates_do_not_mix() -> None:
+    rows, live = records(4), Live()
+    live.forecast(rows[0], "a", "2024-01-01")
+    before = copy.deepcopy(live)
+    for call in (
+        lambda: live.forecast(rows[1], "b", 2e9),
+        lambda: live.forecast_many(rows[1:3], ["b", "c"], time=["2024-01-02", 2e9]),
+        lambda: live.forecast(rows[1], "b", "2024-01-02", 2e9),
+        lambda: live.run(rows[1:3], [1, 0], time=[2e9, 2e9]),
+        lambda: live.label("a", 1, 2e9),
+        lambda: live.label_many(["a"], [1], time=2e9),
+    ):
+        with pytest.raises(ValueError, match=r"given (a number|numbers and dates)"):
+            call()
+    assert same(before, live)
+    live.label("a", 1, np.datetime64("2024-01-03"))
+    numbered = Live()
+    numbered.forecast(rows[0], "a", 5)
+    with pytest.raises(ValueError, match="given a date, expected a number"):
+        numbered.forecast(rows[1], "b", "2024-01-01")

@@ -176,7 +176,7 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     lost = np.flatnonzero(np.isnan(found))
     if lost.size:
         raise ValueError(f"time: given a missing value at row {lost[0] + 1}, expected known times")
-    return vector("time", found, rows), are_dates(values)
+    return vector("time", found, rows), bool(are_dates("time", values))
 
 
 def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:

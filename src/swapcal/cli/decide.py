@@ -48,7 +48,7 @@ def decide(
     """
     with running("decide") as run, open_source(file, options.dialect(delimiter, decimal, encoding)) as source:
         target, out = target or label, output or out
-        protect([file, loss_file], {"--out": out})
+        protect([file, loss_file], {"--out": out}, tables=["--out"])
         specifications = [specify(text) for text in loss or []]
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:

@@ -25,13 +25,15 @@ from swapcal.cli.running import Run, running, stoppable
 from swapcal.cli.stream_table import Roles, StreamTable, read_stream
 from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
-from swapcal.live import Live, Trace
+from swapcal.live import Live, Refit, Status, Trace
 from swapcal.report import render
 from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect, table_writer
 from swapcal.tables.source import open_source
 
 PIECE = 16_384
+CHECKPOINT = 60.0  # seconds after which a state is saved again
+TREES = "trees"
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
 
 
@@ -57,6 +59,9 @@ def forecast(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report of the forecasts' calibration.")] = None,
     state: Annotated[Path | None, typer.Option(help="Continue from this file if it exists; save to it.")] = None,
+    trees: Annotated[
+        bool, typer.Option("--trees", help="Boosted trees among the experts, fitted anew as labels come; slower.")
+    ] = False,
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     positive: options.Positive = None,
@@ -70,10 +75,11 @@ def forecast(
     Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
     --time and --label-time a label is learned only once it is known; with --matures, where some labels are known
     earlier than others could be, not before that time either. Ctrl-C keeps the forecasts made so far and a state to go
-    on from. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
+    on from; the state is also saved every minute. Labels that come later are learned by `swapcal label`. Rows in
+    messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
     with running("forecast") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
-        protect([file], {"--out": out, "--report": report, "--state": state})
+        protect([file], {"--out": out, "--report": report, "--state": state}, tables=["--out"])
         for option, given in (("--label-time", label_time), ("--matures", matures)):
             if given and not time:
                 raise InputError(f"{option} needs --time")
@@ -81,17 +87,21 @@ def forecast(
             target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
         )  # fmt: skip
-        live = open_live(roles, state, seed)
+        live = open_live(roles, state, seed, trees=trees)
+        before = live.status()
         stream = read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
-        tally = run_stream(live, stream, out, run, keep=report is not None)
+        tally = run_stream(live, stream, out, run, keep=report is not None, state=state)
         run.kept = f"{out} is written, the rest is not" if out else run.kept
         if state is not None:
-            live.save(state)
+            save_live(live, state)
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
         stopped = tally.rows < len(stream.y)
         if report is not None and not stopped:
             write_report(report, live, stream, tally, roles, source.name)
-        show_summary(run, live, stream, tally)
+        show_summary(run, live.status(), before, stream, tally)
+        for name, model in live.models.items():
+            run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
+                    f"{model.status().seconds:,.1f} s in all")  # fmt: skip
         if stopped:
             run.say(_kept(stream, tally, out, state), "yellow")
     if stopped:
@@ -138,7 +148,7 @@ def losses(p: Array, y: Array) -> tuple[Array, Array]:
     return ((p - y[:, None]) ** 2).sum(axis=0), logs
 
 
-def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
+def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = False) -> Live:
     """Return a new `Live`, or the one saved at `state` if its settings are these."""
     fresh = Live(
         groups=roles.groups,
@@ -146,11 +156,12 @@ def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
         numeric=roles.numeric,
         categorical=roles.categorical,
         drop=[*dict.fromkeys([*roles.special(), *roles.drop])],
+        models={TREES: Refit(boosted_trees())} if trees else None,
         seed=seed,
     )
     if state is None or not state.exists():
         return fresh
-    live = Live.load(state)
+    live = Live.load(state, {TREES: Refit.load(beside(state), boosted_trees())} if trees else None)
     ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, live))
     for name in ours:
         if ours[name] != theirs.get(name):
@@ -158,45 +169,101 @@ def open_live(roles: Roles, state: Path | None, seed: int) -> Live:
     return live
 
 
-def run_stream(live: Live, stream: StreamTable, out: str | None, run: Run, *, keep: bool) -> RunningScores:
-    """Forecast and learn piece by piece, writing as it goes, until the end or Ctrl-C."""
+def save_live(live: Live, state: Path) -> None:
+    """Save a state, and what its trees were fitted on beside it, first: without that, the state cannot be read."""
+    for model in live.models.values():
+        model.save(beside(state))
+    live.save(state)
+
+
+def beside(state: Path) -> Path:
+    """Return where the trees of a state are."""
+    return state.with_name(f"{state.name}.trees")
+
+
+def boosted_trees() -> Any:
+    """Return the classifier of --trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=0)
+
+
+def run_stream(
+    live: Live, stream: StreamTable, out: str | None, run: Run, *, keep: bool, state: Path | None = None
+) -> RunningScores:
+    """Forecast and learn piece by piece, writing as it goes and saving the state every minute, until the end or Ctrl-C.
+
+    A run that continues a state goes on counting rows.
+    """
     tally, start = RunningScores(("issued", "mean", *live.experts)), clock.perf_counter()
+    earlier, saved = live.status().forecasts, Checkpoint(state)
     with bar(run.console, "forecasting") as shown, table_writer(out) as write, stoppable() as stopping:
-        for first, encoded in _encoded_ahead(live, stream, stopping):
+        for first, encoded, pause in _encoded_ahead(live, stream, stopping, saved.is_due):
             cut = slice(first, first + PIECE)
             trace = live.trace(
                 encoded, stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
-                time=None if stream.time is None else stream.time[cut],
-                label_time=None if stream.label_time is None else stream.label_time[cut],
-                matures=None if stream.matures is None else stream.matures[cut],
+                time=stream.moments("time", cut), label_time=stream.moments("label_time", cut),
+                matures=stream.moments("matures", cut),
             )  # fmt: skip
             tally.add(trace, stream.y[cut], keep=keep)
-            write(_rows(stream, trace, cut))
+            write(_rows(stream, trace, cut, earlier))
+            if pause:
+                saved.save(live)
             tally.seconds = clock.perf_counter() - start
             shown.to(tally.rows, tally.rows / len(stream.y), f"Brier {tally.brier()[1]:.4f}")
     return tally
 
 
-def _encoded_ahead(live: Live, stream: StreamTable, stopping: Callable[[], bool]) -> Iterator[tuple[int, Encoded]]:
+class Checkpoint:
+    """A state that is saved now and then, so that a crash loses a minute."""
+
+    def __init__(self, state: Path | None) -> None:
+        self._state = state
+        self._since = clock.monotonic()
+
+    def is_due(self) -> bool:
+        """Tell whether it is time to save."""
+        return self._state is not None and clock.monotonic() - self._since >= CHECKPOINT
+
+    def save(self, live: Live) -> None:
+        """Save the state; the next time counts from now."""
+        assert self._state is not None, "only then is it ever due"
+        save_live(live, self._state)
+        self._since = clock.monotonic()
+
+
+def _encoded_ahead(
+    live: Live, stream: StreamTable, stopping: Callable[[], bool], due: Callable[[], bool]
+) -> Iterator[tuple[int, Any, bool]]:
     """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
 
     Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
-    would know rows it never forecast.
+    would know rows it never forecast. Where a state is to be saved, as the third value says, nothing is encoded ahead.
     """
+    if live.models:  # which see the records themselves
+        for first in range(0, len(stream.y), PIECE):
+            if first and stopping():
+                return
+            yield first, stream.features.slice(first, PIECE), due()
+        return
     with ThreadPoolExecutor(1) as pool:
         ahead: Future[Encoded] | None = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
         for first in range(0, len(stream.y), PIECE):
             if ahead is None:
                 return
-            encoded, rest = ahead.result(), stream.features.slice(first + PIECE, PIECE)
-            ahead = None if not len(rest) or stopping() else pool.submit(live.contexts.encode, rest)
-            yield first, encoded
+            encoded, rest, pause = ahead.result(), stream.features.slice(first + PIECE, PIECE), due()
+            more = len(rest) and not stopping()
+            ahead = pool.submit(live.contexts.encode, rest) if more and not pause else None
+            yield first, encoded, pause
+            if pause and more and not stopping():
+                ahead = pool.submit(live.contexts.encode, rest)
 
 
-def _rows(stream: StreamTable, trace: Trace, cut: slice) -> pa.Table:
+def _rows(stream: StreamTable, trace: Trace, cut: slice, earlier: int) -> pa.Table:
     shown = {name: column.slice(cut.start, len(trace)) for name, column in stream.shown.items()}
     made = {name: getattr(trace.forecast, name) for name in ("p", "mean", "low", "high", "weight")}
-    return pa.table({"row": stream.rows[cut], **shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})
+    numbers = {"row": earlier + stream.rows[cut]}
+    return pa.table({**numbers, **shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})
 
 
 def _kept(stream: StreamTable, tally: RunningScores, out: str | None, state: Path | None) -> str:
@@ -250,7 +317,7 @@ def _group_columns(live: Live, stream: StreamTable, roles: Roles, known: NDArray
     return groups or None
 
 
-def show_summary(run: Run, live: Live, stream: StreamTable, tally: RunningScores) -> None:
+def show_summary(run: Run, status: Status, before: Status, stream: StreamTable, tally: RunningScores) -> None:
     """Print what was done, how good it was, and what was left out."""
     brier, logs = tally.brier(), tally.log_loss()
     best = 2 + int(np.argmin(brier[3:])) + 1
@@ -261,9 +328,17 @@ def show_summary(run: Run, live: Live, stream: StreamTable, tally: RunningScores
         table.add_row(name, f"{brier[k]:.5f}", f"{logs[k]:.5f}")
     if tally.labelled:
         run.console.print(table)
-    status = live.status()
+    if before.forecasts:
+        run.say(
+            f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} labels learned; with all before:"
+        )
+    run.say(labels_in_words(status))
+    stream.say_skipped(run)
+
+
+def labels_in_words(status: Status) -> str:
+    """Return how many labels came, and how late."""
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
     late = f"mean delay {status.mean_delay:,.1f} forecasts{wait}" if status.labels else "no label yet"
     held = f", {status.held:,} of them held until they mature" if status.held else ""
-    run.say(f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open{held}); {late}")
-    stream.say_skipped(run)
+    return f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open{held}); {late}"

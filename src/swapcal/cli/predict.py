@@ -50,7 +50,7 @@ def predict(
     success, 2 on bad input.
     """
     with running("predict") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
-        protect([model, file], {"--out": out})
+        protect([model, file], {"--out": out}, tables=["--out"])
         fitted = Model.load(model)
         rows = _run(fitted, source, out, mode, listed(keep, source.columns), seed, run)
         run.say(f"{rows:,} rows")

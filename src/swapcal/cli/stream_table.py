@@ -34,6 +34,11 @@ class Roles:
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
 
+    def moments(self) -> dict[str, str]:
+        """Return the columns of times, by role."""
+        given = {"time": self.time, "label_time": self.label_time, "matures": self.matures}
+        return {role: name for role, name in given.items() if name}
+
     def special(self) -> list[str]:
         """Return the columns that are no features."""
         return [name for name in (self.target, self.time, self.id, self.label_time, self.matures) if name]
@@ -91,6 +96,17 @@ class StreamTable:
     shown: dict[str, Any]
     """columns copied to the output"""
     skipped: dict[str, int]
+    dated: dict[str, bool] = field(default_factory=dict)
+    """which of time, label_time and matures are dates"""
+
+    def moments(self, name: str, rows: slice) -> Any:
+        """Return times of some rows as they were given: numbers as numbers, dates as dates; None if there are none."""
+        times = getattr(self, name)
+        if times is None or not self.dated.get(name):
+            return None if times is None else times[rows]
+        known, out = ~np.isnan(times[rows]), np.full(len(times[rows]), "NaT", "datetime64[us]")
+        out[known] = np.round(times[rows][known] * 1e6).astype("datetime64[us]")
+        return out
 
     def say_skipped(self, run: Run) -> None:
         """Say how many rows were left out, and why."""
@@ -142,6 +158,7 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array
         matures,
         shown,
         bad.reasons,
+        {role: not is_number(table[name].type) for role, name in roles.moments().items()},
     )
 
 
@@ -210,6 +227,11 @@ def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
         if pa.types.is_floating(table[name].type) and name not in (*roles.special(), *roles.drop):
             infinite = np.isinf(table[name].to_numpy())
             bad.mark(infinite, f"column {name!r}: given an infinite number", lambda row: "")
+
+
+def is_number(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _spelt(column: Any) -> Callable[[int], str]:

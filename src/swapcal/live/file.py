@@ -9,6 +9,7 @@ from swapcal.archive import Kind
 from swapcal.archive.kind import (
     OBJECT,
     TEXTS,
+    TRUTH,
     Arrays,
     Field,
     Settings,
@@ -87,6 +88,7 @@ COUNTS = {
     "wait": real(),
     "waits": whole(),
     "clock": optional(real()),
+    "dated": optional(TRUTH),
 }
 
 

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from swapcal import inputs
-from swapcal.arrays import Array
 from swapcal.live.ids import Id, checked_id
-from swapcal.tables.clock import as_times, sized
 from swapcal.tables.values import unmasked
 
 
@@ -22,13 +20,15 @@ def spread(times: Any, n: int) -> Any:
     return [times] * n if isinstance(times, str) or np.ndim(times) == 0 else times
 
 
-def of_fresh(name: str, times: Any, n: int, fresh: list[int]) -> Array:
+def of_fresh(times: Any, n: int, fresh: list[int]) -> Any:
     """Return one time per row; a row that is answered from before has that of a fresh row, which nobody looks at."""
+    given = spread(times, n)
+    if len(fresh) == n or len(given) != n:
+        return given
     latest = np.full(n, -1)
     latest[fresh] = fresh
-    latest = np.maximum(np.maximum.accumulate(latest), fresh[0])
-    found: Array = sized(as_times(name, spread(times, n)), name, n)[latest]
-    return found
+    values = [*given]
+    return [values[row] for row in np.maximum(np.maximum.accumulate(latest), fresh[0])]
 
 
 def listed_ids(ids: Any, n: int | None = None) -> "list[Id]":

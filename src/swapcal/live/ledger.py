@@ -84,6 +84,8 @@ class Ledger:
         self.delay, self.wait, self.waits = 0.0, 0.0, 0
         self.clock = -math.inf
         """the latest forecast time"""
+        self.dated: bool | None = None
+        """whether times are dates; None before the first"""
         self.opened: dict[Id, int] = {}
         """slots of open forecasts"""
         self.labelled: OrderedDict[Id, float] = OrderedDict()
@@ -112,6 +114,14 @@ class Ledger:
     def slots(self) -> int:
         """Number of slots, free ones included."""
         return len(self.ids)
+
+    def one_calendar(self, name: str, dated: bool | None, others: bool | None) -> bool | None:
+        """Refuse dates where times are numbers, and numbers where they are dates; return which they are."""
+        known = self.dated if others is None else others
+        if dated is not None and known is not None and dated != known:
+            words = ("a number", "a date")
+            raise ValueError(f"{name}: given {words[dated]}, expected {words[known]} as for the other times")
+        return others if dated is None else dated
 
     def knows(self, id: Id) -> bool:
         """Tell whether an id is taken, as far as is remembered."""
@@ -404,7 +414,7 @@ class Ledger:
         arrays["labelled.y"] = np.array([*self.labelled.values()], np.float64)
         arrays["expired.ids"] = packed(self.expired)
         counts = {name: getattr(self, name) for name in COUNTS}
-        return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None})
+        return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
 
     @classmethod
     def from_state(cls, state: State, limits: Limits, patience: int | None) -> "Ledger":
@@ -413,6 +423,7 @@ class Ledger:
         for name in COUNTS:
             setattr(ledger, name, manifest[name])
         ledger.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
+        ledger.dated = manifest["dated"]
         for name in COLUMNS:
             setattr(ledger, name, array(WHOLE.get(name, "d"), arrays[f"open.{name}"].tolist()))
         ledger.ids = unpacked(arrays["open.ids"])

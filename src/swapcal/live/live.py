@@ -29,7 +29,7 @@ from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
 from swapcal.live.learner import WINDOW, Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
-from swapcal.tables.clock import as_times, check_maturity, check_times, sized
+from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
 from swapcal.tables.columns import columns_of
 from swapcal.tables.values import unmasked
 
@@ -49,6 +49,8 @@ class Moments(NamedTuple):
     time: Array | None
     due: Array | None
     matures: Array | None
+    dated: bool | None = None
+    """whether they are dates; None if that is not known"""
 
     def cut(self, a: int, b: int) -> "Moments":
         """Return those of some rows."""
@@ -56,7 +58,8 @@ class Moments(NamedTuple):
 
     def some(self, rows: Any) -> "Moments":
         """Return those of the rows that an index picks."""
-        return Moments(*(None if each is None else each[rows] for each in self))
+        time, due, matures = (None if each is None else each[rows] for each in self[:3])
+        return Moments(time, due, matures, self.dated)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Live:
     Parameters
     ----------
     groups, scores, products, numeric, categorical, drop, categories, max_dim, fourier : as in `Contexts`.
-    models : {name: model} of river classifiers or scikit-learn classifiers with `partial_fit`; each becomes a score.
+    models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
+        each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
     window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
         `certificate(window=…)` is about them. None does without.
@@ -176,6 +180,11 @@ class Live:
         return self._learner.contexts
 
     @property
+    def models(self) -> dict[str, Any]:
+        """The outside models, as they are asked."""
+        return dict(self._learner.models)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Each coordinate in the user's words."""
         return self.contexts.names
@@ -184,6 +193,11 @@ class Live:
     def experts(self) -> tuple[str, ...]:
         """Names of the forecasts behind the forecast: the blend, the experts, then your models."""
         return (*expert_names(), *self._learner.models)
+
+    @guarded
+    def knows(self, id: Id) -> bool:
+        """Tell whether an id names a forecast, open or closed, as far as closed ones are remembered."""
+        return self._ledger.knows(checked_id(id))
 
     @guarded
     def status(self) -> Status:
@@ -292,10 +306,7 @@ class Live:
     ) -> Array:
         """Open the rows `fresh` of a batch and return their tickets."""
         n = len(events)
-        given = [
-            None if each is None else of_fresh(name, each, n, fresh)
-            for name, each in (("time", time), ("matures", matures))
-        ]
+        given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
         moments = self._moments(given[0], None, given[1], n)
         if len(fresh) < n:
             self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
@@ -306,7 +317,7 @@ class Live:
             [mark for *_, mark in asked],
         )
         batch = self._learner.rows(self.contexts.encode(records), names, 0)
-        asking = records if self._learner.models else None
+        asking = self._announced(records) if self._learner.models else None
         self._go_through(batch, asking, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
         return batch.ticket
 
@@ -378,7 +389,7 @@ class Live:
         expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
         value = inputs.label(y)
-        when = math.nan if time is None else float(sized(as_times("time", [time]), "time", 1)[0])
+        when = self._arrivals(time, 1)[0]
         slot = self._ledger.find(checked_id(id), value, when)
         if slot is None:
             return False
@@ -402,8 +413,7 @@ class Live:
         names = listed_ids(ids)
         n = len(names)
         labels = each_label(y, n)
-        times = np.full(n, math.nan) if time is None else sized(as_times("time", spread(time, n)), "time", n)
-        events = [*zip(names, labels, times.tolist(), strict=True)]
+        events = [*zip(names, labels, self._arrivals(time, n), strict=True)]
         outcomes = []
         for slot, (_, label, when) in zip(self._ledger.find_all(events), events, strict=True):
             outcomes.append(REPEATED if slot is None else self._deliver(slot, label, when))
@@ -449,7 +459,9 @@ class Live:
         records : a list of mappings, or a data frame of any library; n rows. Without models also what
             `live.contexts.encode` made of them, perhaps in another thread while earlier rows were learned.
         y : (n,) labels in [0, 1]; NaN where there is none (with ids, `label` can deliver those later)
-        ids : names of the rows; they also determine the draws
+        ids : names of the rows; they also determine the draws. Without them a row is called "row 17" after the number
+            of forecasts before it, with ' appended while that name is taken, and its values and that number determine
+            the draws.
         time : (n,) when each forecast is made, not decreasing
         label_time : (n,) when each label becomes known, not before `time`. A label is learned just before the first
             forecast made strictly later; labels that are not due at the end wait for later calls.
@@ -460,7 +472,7 @@ class Live:
         moments = self._moments(time, label_time, matures, n)
         names = self._new_ids(ids, n)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
-        mappings = _as_mappings(records) if self._learner.models else None
+        mappings = self._announced(records) if self._learner.models else None
         batch = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
         for a, b, at_once in self._stretches(labels, moments):
             part, own = batch.cut(a, b), moments.cut(a, b)
@@ -470,6 +482,14 @@ class Live:
             else:
                 self._go_through(part, asked, labels[a:b], called, own)
         return Trace(self._learner.forecast(batch.ticket), batch.x, batch.judged)
+
+    def _announced(self, records: Any) -> list[Mapping[str, Any]]:
+        """Return records as mappings, having told the models that want to know what they will be asked."""
+        mappings = _as_mappings(records)
+        for model in self._learner.models.values():
+            if hasattr(model, "announce"):
+                model.announce(mappings)
+        return mappings
 
     def _stretches(self, y: Array, moments: Moments) -> Iterator[tuple[int, int, bool]]:
         """Cut rows where labels begin or cease to be learned right after their forecasts, without ado."""
@@ -485,6 +505,7 @@ class Live:
 
     def _play_at_once(self, rows: Rows, records: Records, y: Array, ids: "list[Id] | None", moments: Moments) -> None:
         """Learn each label right after its forecast."""
+        self._ledger.dated = moments.dated if moments.dated is not None else self._ledger.dated
         for k, record in enumerate(records or ()):
             self._learner.consult(rows, k, record)
             self._learner.teach(record, rows.keys[k], rows.values[k], y[k])
@@ -503,6 +524,7 @@ class Live:
         marks: "list[int] | None" = None,
     ) -> None:
         """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
+        self._ledger.dated = moments.dated if moments.dated is not None else self._ledger.dated
         ledger, agenda, unknown = self._ledger, self._agenda, [math.nan] * len(y)
         times, matures = (unknown if each is None else each.tolist() for each in (moments.time, moments.matures))
         at_once = moments.due is None
@@ -524,8 +546,20 @@ class Live:
         agenda.finish()
 
     def _moments(self, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
+        dated = None
+        for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
+            dated = self._ledger.one_calendar(name, None if given is None else are_dates(name, given), dated)
         times, due = check_times(time, label_time, n, self._ledger.clock)
-        return Moments(times, due, check_maturity(matures, times, n))
+        return Moments(times, due, check_maturity(matures, times, n), dated)
+
+    def _arrivals(self, time: Any, n: int) -> list[float]:
+        """Return when labels came, NaN where that is not said."""
+        if time is None:
+            return [math.nan] * n
+        given = spread(time, n)
+        self._ledger.one_calendar("time", are_dates("time", given), None)
+        times: list[float] = sized(as_times("time", given), "time", n).tolist()
+        return times
 
     def _issued_before(self, id: Id, mark: int) -> int | None:
         """Return the slot of this very event, if it is open; refuse an id that is taken by another."""

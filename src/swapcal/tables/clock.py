@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from numbers import Real
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from swapcal.tables.values import as_number, is_missing, unmasked
 # Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
 _DAYS = {"mdy": ("%m{0}%d{0}%y", "%m{0}%d{0}%Y"), "dmy": ("%d{0}%m{0}%y", "%d{0}%m{0}%Y")}
 _SHORT = re.compile(r"\d{4}(-\d\d)?")
+NUMBERS = (int, float, Decimal, Fraction, np.integer, np.floating)
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 
 
@@ -62,18 +64,24 @@ def as_times(name: str, values: Any) -> Array:
     return times
 
 
-def are_dates(values: Any) -> bool:
-    """Tell whether times are dates or times of day rather than numbers.
+def are_dates(name: str, values: Any) -> bool | None:
+    """Tell whether times are dates or ISO text rather than numbers; None if all are missing; a mixture is refused.
 
     Examples
     --------
-    >>> are_dates([1.5, 2]), are_dates(["2024-02-29"]), are_dates(np.array([3, None], object))
-    (False, True, False)
+    >>> are_dates("time", [3, None]), are_dates("time", ["2024-01-01"]), are_dates("time", [None])
+    (False, True, None)
     """
-    array = np.asarray(unmasked(values))
-    if array.dtype.kind != "O":
-        return array.dtype.kind not in "iuf"
-    return any(not isinstance(value, Real) for value in array.flat if not is_missing(value))
+    items = values
+    if not isinstance(values, list | tuple):  # an array of a list would make text of its numbers
+        array = np.asarray(unmasked(values))
+        if array.dtype.kind in "iufM":
+            return array.dtype.kind == "M"
+        items = array.ravel().tolist()
+    kinds = {not isinstance(value, NUMBERS) for value in items if not is_missing(value)}
+    if len(kinds) > 1:
+        raise ValueError(f"{name}: given numbers and dates in one call, expected the one or the other")
+    return next(iter(kinds), None)
 
 
 def _as_numbers(name: str, array: NDArray[Any]) -> Array:

@@ -17,11 +17,16 @@ import pyarrow.parquet as papq
 from swapcal.archive import replacing
 from swapcal.tables.dialect import InputError
 
+PARQUET = (".parquet", ".pq")
+ENDINGS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".txt", *PARQUET)
+
 Place = str | Path | None
 
 
-def protect(inputs: Iterable[Place], outputs: Mapping[str, Place]) -> None:
+def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Iterable[str] = ()) -> None:
     """Refuse outputs, by option, that would replace an input, one another, or anything but a file.
+
+    Those that are tables must say by their names in which format.
 
     Examples
     --------
@@ -44,6 +49,16 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place]) -> None:
             if _same(place, other):
                 raise InputError(f"{option}: given {place}, which is that of {earlier} too; expected another file")
         taken[option] = place
+        if option in tables:
+            _refuse_ending(option, str(place))
+
+
+def _refuse_ending(option: str, place: str) -> None:
+    """Refuse a table whose name does not say its format: written as CSV, it would be taken for something else."""
+    if not place.lower().removesuffix(".gz").endswith(ENDINGS):
+        raise InputError(f"{option}: given {place}, expected a name that ends in one of {', '.join(ENDINGS)}, or -")
+    if place.lower().endswith(tuple(f"{ending}.gz" for ending in PARQUET)):
+        raise InputError(f"{option}: given {place}; Parquet compresses itself, expected a name without .gz")
 
 
 def _refuse_strange(option: str, place: Path) -> None:
@@ -80,8 +95,9 @@ def table_writer(output: str | None) -> Iterator[Callable[[pa.Table], None]]:
             yield write
         sys.stdout.buffer.flush()
     else:
-        name = output.removesuffix(".gz")
-        with replacing(Path(output)) as raw, _packed(raw, output) as file, _sink(file, name) as write:
+        given = output.lower()
+        name = given.removesuffix(".gz")
+        with replacing(Path(output)) as raw, _packed(raw, given) as file, _sink(file, name) as write:
             yield write
 
 
@@ -113,7 +129,7 @@ def _sink(raw: Any, name: str) -> Iterator[Callable[[pa.Table], None]]:
 
 
 def _writer(raw: Any, name: str, schema: Any) -> Any:
-    if name.endswith((".parquet", ".pq")):
+    if name.endswith(PARQUET):
         return papq.ParquetWriter(raw, schema)
     delimiter = "\t" if name.endswith((".tsv", ".tab")) else ","
     return pacsv.CSVWriter(raw, schema, write_options=pacsv.WriteOptions(delimiter=delimiter))

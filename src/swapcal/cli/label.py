@@ -1,0 +1,93 @@
+"""`swapcal label`: outcomes of forecasts made before, by id, learned by a saved state."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from swapcal.cli import options
+from swapcal.cli.forecast import labels_in_words
+from swapcal.cli.options import OnBadRow
+from swapcal.cli.running import Run, running
+from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdError
+from swapcal.live.ids import Id
+from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import ReadAs
+from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.source import FilePart, open_source
+
+REASONS = {
+    ExpiredIdError: "whose forecast has expired",
+    UnknownIdError: "of no forecast",
+    ConflictingLabelError: "labelled otherwise before",
+}
+
+
+def label(
+    state: Annotated[Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.")],
+    file: options.File,
+    target: options.Target,
+    id: Annotated[str, typer.Option(help="Column with the ids that the forecasts were given.")],
+    time: Annotated[str | None, typer.Option(help="Column with the time each label came.")] = None,
+    on_bad_row: options.BadRow = OnBadRow.stop,
+    positive: options.Positive = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    dates: options.Dates = options.Order.iso,
+) -> None:
+    """Learn outcomes of earlier forecasts, by id, any time later; the state file is replaced when all are learned.
+
+    Rows without an outcome are left open. A label that came before is ignored, so the same file may be given again.
+    Exit code 0 on success, 2 on bad input, and then the state is as it was.
+    """
+    with running("label") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+        if not state.exists():
+            raise InputError(f"{state}: no such state; `swapcal forecast --state` makes one")
+        live, counts = Live.load(state), Counter[str]()
+        for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
+            y = checked_outcomes(part.table[target], target, part.first, positive).tolist()
+            times = part.table[time].to_pylist() if time else [None] * len(y)
+            _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
+        live.save(state)
+        _say(run, counts)
+        run.say(labels_in_words(live.status()))
+
+
+def _learn(
+    live: Live,
+    part: FilePart,
+    ids: list[Any],
+    y: list[float],
+    times: list[Any],
+    on_bad_row: OnBadRow,
+    counts: Counter[str],
+) -> None:
+    for row, (given, value, when) in enumerate(zip(ids, y, times, strict=True), part.first):
+        if value != value:
+            counts["without an outcome"] += 1
+            continue
+        try:
+            counts[live.label_many([_named(live, given)], [value], time=when)[0]] += 1
+        except (TypeError, ValueError) as error:
+            reason = next((words for kind, words in REASONS.items() if isinstance(error, kind)), None)
+            if on_bad_row is OnBadRow.stop or reason is None:
+                raise InputError(f"row {row}: {str(error).removeprefix('row 1: ')}") from None
+            counts[reason] += 1
+
+
+def _named(live: Live, given: Any) -> Id:
+    """Return an id as the forecast knows it: what looks like a number may have been one, or text."""
+    if given is None:
+        raise InputError("id: given nothing, expected the id of a forecast")
+    for name in (given, str(given), *([int(given)] if str(given).strip().lstrip("-").isdecimal() else [])):
+        if isinstance(name, int | str) and live.knows(name):
+            return name
+    return given if isinstance(given, int | str) else str(given)
+
+
+def _say(run: Run, counts: Counter[str]) -> None:
+    for reason in ("learned", "held", "repeated", "without an outcome", *REASONS.values()):
+        if counts[reason]:
+            run.say(f"{counts[reason]:,} {reason}", "yellow" if reason in REASONS.values() else None)

@@ -1,0 +1,247 @@
+"""`Refit`: any batch classifier as a model of `Live`, fitted anew on what was learned, less and less often."""
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from swapcal import archive, inputs
+from swapcal.archive import Kind
+from swapcal.archive.kind import OBJECT, Arrays, Field, Rule, Settings, floats, real, rule_faults, whole
+from swapcal.arrays import Array
+from swapcal.live.matrix import Matrix
+
+AHEAD = 4096  # rows forecast by one call of the classifier
+BACKGROUND_SHARE = 20  # a fit in the background speaks when a twentieth more has been learned
+
+
+class Fits(NamedTuple):
+    """What fitting took so far."""
+
+    fits: int
+    rows: int
+    """that the present classifier was fitted on"""
+    seconds: float
+    """of fitting; in the background, not of waiting"""
+
+
+class Plan(NamedTuple):
+    """One fit."""
+
+    rows: int
+    sizes: tuple[int, ...]
+    """categories that the columns had then"""
+    speaks: int
+    """number of labels from which on it is asked"""
+
+
+class Refit:
+    """A classifier fitted on all rows learned so far, or the last of them, at 500, 600, 720, … labels.
+
+    Before the first fit, and while only one class was seen, it says the rate of the labels known. A new fit speaks as
+    soon as it is done; in the background once a twentieth more labels were learned, and is waited for if it is not
+    done by then: which fit speaks depends on the number of labels alone, so a stream replayed gives the same forecasts.
+
+    Parameters
+    ----------
+    estimator : with `fit` and `predict_proba`, of scikit-learn, LightGBM or like them; it is cloned, not changed. Give
+        it a `random_state`, or no two runs are alike. Numbers reach it as they are, missing values as NaN, and
+        categories as numbers in order of appearance.
+    first, growth : number of labels at the first fit, and the factor from one to the next.
+    last : rows to fit on, the latest; by default all.
+    background : fit in another thread while forecasts go on.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from swapcal import Live
+    >>> live = Live(models={"trees": Refit(HistGradientBoostingClassifier(max_iter=5, random_state=0), first=50)})
+    >>> forecasts = live.run([{"a": k % 7, "b": k % 3} for k in range(100)], [k % 7 * (k % 3) % 2 for k in range(100)])
+    >>> live.models["trees"].status().fits
+    4
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        first: int = 500,
+        growth: float = 1.2,
+        last: int | None = None,
+        background: bool = False,
+    ) -> None:
+        if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
+            raise TypeError(f"estimator: given {type(estimator).__name__}, expected fit and predict_proba")
+        if not 1.0 < growth < math.inf:
+            raise ValueError(f"growth: given {growth!r}, expected a number above 1")
+        self.estimator = estimator
+        self.first = inputs.dimension(first)
+        self.growth = float(growth)
+        self.last = None if last is None else inputs.dimension(last)
+        self.background = background
+        self._matrix = Matrix(self.last)
+        self._y: list[float] = []
+        self._ones = 0.0
+        self._next = self.first
+        self._speaking: Plan | None = None
+        self._fitted: Any = None
+        self._coming: Plan | None = None
+        self._future: Future[tuple[Any, float]] | None = None
+        self._fits, self._seconds = 0, 0.0
+        self._announced: list[Mapping[str, Any]] = []
+        self._turn = 0
+        self._ahead: dict[int, float] = {}
+        """what the present classifier says of records announced, by turn"""
+
+    @property
+    def labels(self) -> int:
+        """Number of labels learned."""
+        return len(self._matrix)
+
+    def status(self) -> Fits:
+        """Return how often it was fitted, on how many rows, and how long that took."""
+        return Fits(self._fits, 0 if self._speaking is None else self._speaking.rows, self._seconds)
+
+    def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Say which records will be forecast next, in order, so that many can be forecast by one call."""
+        self._announced, self._turn, self._ahead = [*records], 0, {}
+
+    def forecast(self, record: Mapping[str, Any], keys: Any = None, values: Any = None) -> float:
+        """Return a probability for one record."""
+        turn = self._turn
+        announced = self._announced[turn : turn + 1] and self._announced[turn] is record
+        self._turn += bool(announced)
+        if self._fitted is None:
+            return (self._ones + 0.5) / (self.labels + 1.0)
+        if not announced:
+            return float(self._predict([record])[0])
+        if turn not in self._ahead:
+            self._ahead = dict(enumerate(self._predict(self._announced[turn : turn + AHEAD]).tolist(), turn))
+        return self._ahead[turn]
+
+    def _predict(self, records: Sequence[Mapping[str, Any]]) -> Array:
+        assert self._speaking is not None, "a classifier was fitted"
+        said = self._fitted.predict_proba(self._matrix.rows(records, self._speaking.sizes))
+        where = [float(c) for c in self._fitted.classes_].index(1.0)
+        chances: Array = np.clip(np.nan_to_num(np.asarray(said, np.float64)[:, where], nan=0.5), 0.0, 1.0)
+        return chances
+
+    def learn(self, record: Mapping[str, Any], keys: Any, values: Any, y: float) -> None:
+        """Take in a label, and fit anew if it is time."""
+        self._matrix.append(record)
+        self._y.append(float(y >= 0.5))
+        self._y = self._y[-self.last :] if self.last is not None and len(self._y) > 2 * self.last else self._y
+        self._ones += y
+        if self._coming is not None and self.labels >= self._coming.speaks:
+            self._switch()
+        if self.labels >= self._next:
+            self._begin()
+
+    def _begin(self) -> None:
+        n = self.labels
+        self._next = max(n + 1, math.ceil(self.growth * n))
+        later = max(1, n // BACKGROUND_SHARE) if self.background else 0
+        self._coming = Plan(n, self._matrix.sizes, min(n + later, self._next))
+        self._start()
+        if not self.background:
+            self._switch()
+
+    def _start(self) -> None:
+        """Fit the classifier that is coming, here or in another thread."""
+        assert self._coming is not None, "one is coming"
+        self._future = Future()
+        table = self._table(self._coming)
+        if self.background:
+            pool = ThreadPoolExecutor(1)
+            self._future = pool.submit(_fit, self.estimator, *table)
+            pool.shutdown(wait=False)
+        else:
+            self._future.set_result(_fit(self.estimator, *table))
+
+    def _table(self, plan: Plan) -> tuple[Array, Array]:
+        """Return the rows and labels of a fit, as far back as they are kept."""
+        n = plan.rows
+        X = self._matrix.between(0 if self.last is None else max(0, n - self.last), n, len(plan.sizes))
+        end = len(self._y) - (self.labels - n)
+        return X, np.array(self._y[end - len(X) : end])
+
+    def _switch(self) -> None:
+        """Let the coming classifier speak; what the old one said ahead of its turn is dropped."""
+        assert self._future is not None, "one is coming"
+        fitted, seconds = self._future.result()
+        if fitted is not None:
+            self._fitted, self._speaking = fitted, self._coming
+            self._fits += 1
+            self._ahead = {}
+        self._seconds += seconds
+        self._coming, self._future = None, None
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the rows and what is to be fitted on them; `load` fits again, so nothing but numbers is stored."""
+        n = min(len(self._y), len(self._matrix) - self._matrix.dropped)
+        table = self._matrix.between(self.labels - n, self.labels, self._matrix.width)
+        own = {"first": self.first, "growth": self.growth, "last": self.last, "background": self.background}
+        counts = {"labels": self.labels, "ones": self._ones, "next": self._next, "fits": self._fits}
+        codes = [[name, [*known]] for name, known in self._matrix.codes.items()]
+        fits = {"speaking": self._speaking, "coming": self._coming, "seconds": self._seconds}
+        manifest = {"settings": own, "counts": counts, "codes": codes, "plan": fits}
+        archive.write(path, FILE, {"rows": table, "y": np.array(self._y[len(self._y) - n :])}, manifest)
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]", estimator: Any) -> Self:
+        """Return what `save` wrote, fitting the estimator, which must be an equal one, on the rows it was fitted on."""
+        arrays, manifest = archive.read(path, FILE)
+        settings, counts, plan = manifest["settings"], manifest["counts"], manifest["plan"]
+        refit = cls(estimator, **settings)
+        dropped = counts["labels"] - len(arrays["y"])
+        refit._matrix = Matrix.restored(refit.last, dict(manifest["codes"]), dropped, arrays["rows"])
+        refit._y, refit._ones, refit._next = arrays["y"].tolist(), counts["ones"], counts["next"]
+        refit._fits, refit._seconds = counts["fits"], plan["seconds"]
+        if plan["speaking"] is not None:
+            refit._speaking = _planned(plan["speaking"])
+            refit._fitted = _fit(estimator, *refit._table(refit._speaking))[0]
+        if plan["coming"] is not None:
+            refit._coming = _planned(plan["coming"])
+            refit._start()
+        return refit
+
+
+def _planned(saved: Sequence[Any]) -> Plan:
+    return Plan(saved[0], tuple(saved[1]), saved[2])
+
+
+def _fit(estimator: Any, X: Array, y: Array) -> tuple[Any, float]:
+    """Return a fitted copy and the seconds it took; None where there is only one class."""
+    from sklearn.base import clone
+
+    if y.min() == y.max():
+        return None, 0.0
+    start = time.perf_counter()
+    return clone(estimator).fit(X, y), time.perf_counter() - start
+
+
+def fields(settings: Settings) -> dict[str, Field]:
+    """Return the arrays of a file."""
+    return {"rows": floats("rows", "columns", finite=False), "y": floats("rows")}
+
+
+def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
+    """Yield what is wrong with a file."""
+    yield from rule_faults(COUNTS, settings["counts"])
+    plans = [settings["plan"].get(name) for name in ("speaking", "coming")]
+    fits = [(plan[0], len(plan[1])) for plan in plans if plan is not None]
+    width, labels = arrays["rows"].shape[1], settings["counts"]["labels"]
+    if any(not 1 <= n <= labels or columns > width for n, columns in fits) or len(arrays["y"]) > labels:
+        yield "plan: given fits on rows that are not there, expected fits on rows learned"
+    if len(settings["codes"]) != width or not np.isin(arrays["y"], (0.0, 1.0)).all():
+        yield "codes: given for other columns than there are, or labels that are neither 0 nor 1"
+
+
+LIST = Rule("a list", lambda v: isinstance(v, list))
+COUNTS = {"labels": whole(), "ones": real(0), "next": whole(1), "fits": whole()}
+RULES = {"settings": OBJECT, "counts": OBJECT, "codes": LIST, "plan": OBJECT}
+FILE = Kind("refit", 1, RULES, fields, faults)
