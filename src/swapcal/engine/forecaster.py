@@ -311,11 +311,11 @@ class Forecaster:
 
         The learners may have moved since the ticket was issued, and then so has the mean.
         """
-        slots = ticket[[T_SLOT_LOW, T_SLOT_HIGH]].astype(np.int64)
+        slots = ticket[[T_SLOT_LOW, T_SLOT_HIGH]].astype(np.int64).tolist()
         shares = np.array([1.0 - ticket[T_WEIGHT], ticket[T_WEIGHT]])
-        theta = self._state.theta[slots, : len(x)]
-        wishes = theta @ x
-        return shares @ theta, float(shares @ (np.clip(wishes, 0.0, 1.0) - wishes))
+        theta = np.array([memory.linear_weights(self._state, slot, len(x)) for slot in slots])
+        wishes = np.array([memory.wish(self._state, slot, x) for slot in slots])
+        return shares @ theta, float(shares @ (wishes - theta @ x))
 
     @property
     def owner(self) -> str:

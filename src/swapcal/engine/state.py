@@ -224,6 +224,22 @@ def linear_weights(state: State, slot: int, dim: int) -> Array:
     return theta
 
 
+def wish(state: State, slot: int, x: Array) -> float:
+    """Return what a level wishes for a context now; it and what it consists of held between 0 and 1."""
+    window = float(state.knobs[WINDOW])
+    at = places(len(x), window)
+    found = float(state.theta[slot, at] @ x)
+    if window:
+        everyone = _held(float(state.recent[0, at] @ x)) - 0.5
+        own = _held(float(state.recent[1 + slot, at] @ x + state.recent[1 + slot, EVERYONE] * everyone)) - 0.5
+        found += float(state.theta[slot, EVERYONE] * everyone + state.theta[slot, OWN] * own)
+    return _held(found)
+
+
+def _held(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
 def gram(state: State, slot: int, dim: int) -> Array:
     """Return G = Σ α x xᵀ of one level: kept explicitly for ONS, implied by P⁻¹ = λI + G otherwise."""
     width = state.scale.shape[1]

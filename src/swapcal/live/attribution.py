@@ -46,7 +46,7 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     base, weights = learner.experts.base_rate(rows.memory[row]), learner.contexts.reserved_weights
     neutral = _neutral(base, weights, len(x))
     own, per_point = theta * (x - neutral), 2.0 * weights[0] * theta[1]
-    steps, nothing = _revealed(learner, rows, row, base)
+    steps, nothing = _revealed(learner, rows, row, x, base)
     names = _named_columns(learner.contexts, x)
     amounts: dict[Name, float] = defaultdict(float)
     for player, step in steps.items():
@@ -91,24 +91,41 @@ def _named_places(learner: Learner, columns: dict[str, Name], dim: int) -> Itera
             yield place, owners.get(place, (name, "model" if place < models else "product"))
 
 
-def _revealed(learner: Learner, rows: Rows, row: int, base: float) -> tuple[dict[str, float], float]:
+def _revealed(learner: Learner, rows: Rows, row: int, x: Array, base: float) -> tuple[dict[str, float], float]:
     """Return how far each column and model moves the blend, and where the blend stands without all of them."""
     columns, models = learner.contexts.columns, [*learner.models]
-    present = np.flatnonzero(rows.keys[row].reshape(-1, ENTRIES).any(axis=1)).tolist()
+    places = [[place for place in learner.contexts.places(column) if place < len(x)] for column in columns]
+    entries = rows.keys[row].reshape(-1, ENTRIES).any(axis=1)
+    scores = learner.contexts.settings["scores"]
+    present = [
+        j for j, column in enumerate(columns)
+        if entries[j : j + 1].any() or x[places[j]].any() or column in scores
+    ]  # fmt: skip
     players = [*(columns[j] for j in present), *models]
     orders = _orders(len(players))
     shown = np.array([_reveal(order) for order in orders]).reshape(-1, len(players))
     keys, values = _masked(rows.keys[row], shown, present), _masked(rows.values[row], shown, present)
     heard = learner.experts.heard(rows.memory[row])
     given = np.full((len(shown), len(heard)), base)
-    for s, name in enumerate([*learner.contexts.settings["scores"], *models]):
+    for s, name in enumerate([*scores, *models]):
         if name in players:
             given[shown[:, players.index(name)], s] = heard[s]
-    paths = learner.experts.forecast(keys, values, given)[1][:, 0].reshape(len(orders), -1)
+    seen = _seen(x, shown, [places[j] for j in present])
+    paths = learner.experts.forecast(keys, values, given, seen)[1][:, 0].reshape(len(orders), -1)
     steps = np.zeros(len(players))
     for order, path in zip(orders, paths, strict=True):
         steps[order] += np.diff(path) / len(orders)
     return dict(zip(players, steps.tolist(), strict=True)), float(paths[0, 0])
+
+
+def _seen(x: Array, shown: NDArray[np.bool_], places: list[list[int]]) -> Array:
+    """Return a context once for each row of `shown`: 0 where a column is not, whole once all are."""
+    seen = np.tile(x, (len(shown), 1))
+    for j, own in enumerate(places):
+        seen[np.ix_(~shown[:, j], own)] = 0.0
+    shared = np.setdiff1d(np.arange(1, len(x)), [place for own in places for place in own])
+    seen[np.ix_(~shown.all(axis=1), shared)] = 0.0
+    return seen
 
 
 def _reveal(order: list[int]) -> NDArray[np.bool_]:
