@@ -548,16 +548,24 @@ class Live:
     def _moments(self, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
         dated = None
         for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
-            dated = self._ledger.one_calendar(name, None if given is None else are_dates(name, given), dated)
+            dated = self._calendar(name, given, dated)
         times, due = check_times(time, label_time, n, self._ledger.clock)
         return Moments(times, due, check_maturity(matures, times, n), dated)
+
+    def _calendar(self, name: str, given: Any, others: bool | None) -> bool | None:
+        """Tell whether times are dates, as others are; what is no time at all is said to be that."""
+        try:
+            return self._ledger.one_calendar(name, None if given is None else are_dates(name, given), others)
+        except (TypeError, ValueError):
+            as_times(name, np.array(given, object) if isinstance(given, list | tuple) else given)
+            raise
 
     def _arrivals(self, time: Any, n: int) -> list[float]:
         """Return when labels came, NaN where that is not said."""
         if time is None:
             return [math.nan] * n
         given = spread(time, n)
-        self._ledger.one_calendar("time", are_dates("time", given), None)
+        self._calendar("time", given, None)
         times: list[float] = sized(as_times("time", given), "time", n).tolist()
         return times
 

@@ -49,8 +49,9 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Itera
             if _same(place, other):
                 raise InputError(f"{option}: given {place}, which is that of {earlier} too; expected another file")
         taken[option] = place
-        if option in tables:
-            _refuse_ending(option, str(place))
+    for option in tables:
+        if option in taken:
+            _refuse_ending(option, str(taken[option]))
 
 
 def _refuse_ending(option: str, place: str) -> None:
