@@ -122,7 +122,7 @@ def _seen(x: Array, shown: NDArray[np.bool_], places: list[list[int]]) -> Array:
     """Return a context once for each row of `shown`: 0 where a column is not, whole once all are."""
     seen = np.tile(x, (len(shown), 1))
     for j, own in enumerate(places):
-        seen[np.ix_(~shown[:, j], own)] = 0.0
+        seen[np.ix_(~shown[:, j], np.array(own, np.int64))] = 0.0
     shared = np.setdiff1d(np.arange(1, len(x)), [place for own in places for place in own])
     seen[np.ix_(~shown.all(axis=1), shared)] = 0.0
     return seen

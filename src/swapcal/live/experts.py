@@ -212,14 +212,14 @@ class Experts:
 
     def base_rate(self, memory: Array) -> float:
         """Return the rate of the labels known when a row was forecast; ½ before the first."""
-        return float(_chance(memory[len(self._bank.weights) + SAID_BASE]))
+        return float(_chance(memory[self._bank.weights.shape[1] + SAID_BASE]))
 
     def members(self, memory: Array) -> list[tuple[float, float]]:
         """Return what the blend pools: each member's share now, and what it said of a row.
 
         In order: the stack of all others, the experts, the users' scores, the base rate.
         """
-        shares, inputs = np.zeros(len(self._bank.merits)), len(self._bank.weights)
+        shares, inputs = np.zeros(len(self._bank.merits)), self._bank.weights.shape[1]
         share_blend(self._bank, shares)
         said = _chance(memory[[inputs + SAID_STACK, *range(1, inputs), inputs + SAID_BASE]])
         return [*zip(shares.tolist(), said.tolist(), strict=True)]
