@@ -33,7 +33,7 @@ from swapcal import SwapClassifier  # noqa: E402
 from swapcal.arrays import Array  # noqa: E402
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
-RESULTS, PREDICTIONS = BUILD / "batch.jsonl", BUILD / "batch"
+RESULTS, INTERVALS, PREDICTIONS = BUILD / "batch.jsonl", BUILD / "batch-intervals.jsonl", BUILD / "batch"
 METHODS: dict[str, dict[str, Method]] = {**dict.fromkeys(base_models(), AROUND), NO_BASE: ALONE}
 Run = tuple[str, str, int, str]
 
@@ -76,17 +76,16 @@ def runs(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iter
             yield {"task": name, "base": base, "seed": seed, "method": method} | measure(p, scene) | seconds
 
 
-def differences(results: pd.DataFrame, folder: Path | None) -> Iterator[dict[str, Any]]:
+def differences(results: pd.DataFrame, folder: Path | None, done: set[Run]) -> Iterator[dict[str, Any]]:
     """Yield intervals of our worst-group ECE minus others', from the predictions kept."""
     for (seed, name, base), _ in results.groupby(["seed", "task", "base"], sort=False):
         ours, others = DIFFERENCES[base == NO_BASE]
-        found = {m: _file(name, base, seed, m) for m in (ours, *others) if _file(name, base, seed, m).exists()}
-        if ours not in found:
+        left = [other for other in others if (name, base, seed, other) not in done]
+        p = {m: np.load(_file(name, base, seed, m)) for m in (ours, *left) if _file(name, base, seed, m).exists()}
+        if ours not in p or len(p) < 2:
             continue
-        p = {method: np.load(path) for method, path in found.items()}
         scene = Scene(load(name, seed, folder), None, seed)
-        intervals = worst_differences(p.pop(ours), p, scene)
-        for method, (low, high) in intervals.items():
+        for method, (low, high) in worst_differences(p.pop(ours), p, scene).items():
             yield {"task": name, "base": base, "seed": seed, "other": method, "low": low, "high": high}
 
 
@@ -95,14 +94,14 @@ def _file(name: str, base: str, seed: int, method: str) -> Path:
 
 
 def speed(rows: int = 40_000, columns: int = 72) -> dict[str, float]:
-    """Return processor times, best of five, of `SwapClassifier` on an array: fitting, a row in bulk, a row alone."""
+    """Return processor times, best of several, of `SwapClassifier` on an array: fitting, a row in bulk, a row alone."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, columns))
     X[:, :3] = rng.integers(0, 4, (rows, 3))
     y = rng.random(rows) < 1 / (1 + np.exp(-0.3 * X[:, 3:] @ rng.normal(size=columns - 3)))
     model = SwapClassifier(groups=[0, 1, 2], random_state=0)
     model.fit(X[:5000], y[:5000]).predict_proba(X[:1])  # compiles
-    fit = min(_seconds(lambda: model.fit(X, y)) for _ in range(3))
+    fit = min(_seconds(lambda: model.fit(X, y)) for _ in range(2))
     bulk = min(_seconds(lambda: model.predict_proba(X)) for _ in range(5)) / rows
     alone = min(_seconds(lambda: [model.predict_proba(X[:1]) for _ in range(200)]) for _ in range(5)) / 200
     found = {"fit s": fit, "µs/row": 1e6 * bulk, "single µs": 1e6 * alone}
@@ -134,17 +133,28 @@ def main() -> None:
     if folder is None and given.tasks != ["planted"]:
         sys.exit("SWAPCAL_DATA: not set, expected a directory with NAME.csv.gz; --tasks planted needs none")
     PREDICTIONS.mkdir(parents=True, exist_ok=True)
-    table = pd.read_json(RESULTS, lines=True) if RESULTS.exists() else pd.DataFrame()
-    done = set(table[["task", "base", "seed", "method"]].itertuples(index=False, name=None)) if len(table) else set()
     if not given.page_only:
-        with RESULTS.open("a") as file:
-            for row in runs(given, folder, done):
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-                _say(row)
+        for row in _kept(RESULTS, runs(given, folder, _done(RESULTS, "method"))):
+            _say(row)
     if not given.no_page:
         results = pd.read_json(RESULTS, lines=True)
-        write_page(results, pd.DataFrame(differences(results, folder)), speed())
+        for _ in _kept(INTERVALS, differences(results, folder, _done(INTERVALS, "other"))):
+            pass
+        write_page(results, pd.read_json(INTERVALS, lines=True), speed())
+
+
+def _done(path: Path, method: str) -> set[Run]:
+    table = pd.read_json(path, lines=True) if path.exists() and path.stat().st_size else pd.DataFrame()
+    return set(table[["task", "base", "seed", method]].itertuples(index=False, name=None)) if len(table) else set()
+
+
+def _kept(path: Path, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield rows, each after it is written down."""
+    with path.open("a") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            yield row
 
 
 if __name__ == "__main__":

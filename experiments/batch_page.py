@@ -80,7 +80,8 @@ def _common(results: pd.DataFrame) -> pd.DataFrame:
     for (_, base), block in results.drop_duplicates([*KEYS, "seed"], keep="last").groupby(["task", "base"], sort=False):
         pair = (FRESH, "LightGBM") if base == NO_BASE else (OURS, "MCGrad")
         seeds = set.intersection(*(set(block.loc[block["method"] == method, "seed"]) for method in pair))
-        kept.append(block[block["seed"].isin(seeds)])
+        block = block[block["seed"].isin(seeds)]
+        kept.append(block[block.groupby("method")["seed"].transform("nunique") == len(seeds)])
     return pd.concat(kept)
 
 
