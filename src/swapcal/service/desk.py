@@ -361,15 +361,18 @@ class Desk:
                 self._lost.setdefault(name, None)
 
     def _regain(self, *, now: bool = False) -> None:
-        """Claim and rebuild what is not ours, now or when it is time again."""
+        """Claim and rebuild what is not ours, now or when it is time again; nothing is ours while the store is gone."""
         if not now and time.monotonic() < self._again:
             return
         self._again = time.monotonic() + PATIENCE
         try:
+            self.store.ping()
             self._find_forecasters()
         except StoreError as error:
             self.log("store unavailable", error=str(error))
+            self._lose([*self.wards], intact=True)
             return
+        self._lose([name for name in self.wards if not self.store.holds(name)], intact=True)
         for name in [*self._lost]:
             try:
                 if self.store.claim(name):
