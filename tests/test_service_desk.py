@@ -12,7 +12,7 @@ pytest.importorskip("msgspec")
 
 from swapcal.live import Live
 from swapcal.service.desk import Desk
-from swapcal.service.jobs import FORECASTS, Make, Write
+from swapcal.service.jobs import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.limits import Limits
 from swapcal.service.refusal import Refusal
 from swapcal.service.rows import OutcomeRow
@@ -70,6 +70,16 @@ def test_a_bad_row_spoils_only_its_own_answer() -> None:
     assert "price" in found[1].detail
     assert found[1].status == 422
     assert_follows_from_log(desk)
+
+
+def test_an_outcome_and_its_forecast_of_one_batch_meet() -> None:
+    desk = hand()
+    found = desk.do(
+        lambda promise: Write(promise, "shop", OUTCOMES, [OutcomeRow("a", 1.0, None)]),
+        lambda promise: Write(promise, "shop", FORECASTS, [row("a", ROME)]),
+    )
+    assert [found[0][0].state, found[1][0].id] == ["learned", "a"]
+    assert desk.store.appends == 2
 
 
 @pytest.mark.parametrize("fault", ["before", "after", "conflict"])
