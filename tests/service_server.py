@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
 from swapcal.service import Desk, Limits, Server, open_store
 
 
@@ -24,7 +26,7 @@ class Caller:
         self.token = token
 
     def send(self, method: str, path: str, content: bytes | None = None, **headers: str) -> Reply:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=600)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.token is not None:
             given["authorization"] = f"Bearer {self.token}"
@@ -59,7 +61,8 @@ class Caller:
 def served(folder: Path, limits: Limits | None = None, **options: Any) -> Iterator[Caller]:
     store = open_store(str(folder / "forecasts.db"), learner=True, create=True)
     token = options.pop("token", None)
-    server = Server(Desk(store, limits=limits, log=options.get("log", _silent)), port=0, **options)
+    patient = msgspec.structs.replace(limits or Limits(), answer=600.0)  # the first answers may wait for a compiler
+    server = Server(Desk(store, limits=patient, log=options.get("log", _silent)), port=0, **options)
     with server.in_background() as url:
         yield Caller(url, token)
 

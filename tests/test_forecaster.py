@@ -151,7 +151,8 @@ def test_growing_is_having_had_zeros_all_along(combination, before, after):
     for name, value in left.items():
         # While a level has few rows its best comparator is not unique, and `prior` is the distance of one of them.
         if rows > 100 or name not in ("bound", "learning", "prior"):
-            assert value == pytest.approx(right[name], rel=1e-9, abs=1e-9), name
+            assert value == (None if value is None else pytest.approx(right[name], rel=1e-9, abs=1e-9)), name
+            assert (value is None) == (right[name] is None)
 
 
 def test_growing_by_nothing_changes_nothing():

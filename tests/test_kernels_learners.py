@@ -39,7 +39,7 @@ def shares(ticket: Any) -> list[tuple[int, float, float]]:
     if mix.size:
         n = len(mix) // 2
         return [(slot, mix[slot], mix[n + slot]) for slot in range(n) if mix[slot] > 0]
-    _, _, _, _, weight, w_low, w_high, _, low, high, _ = row
+    _, _, _, _, weight, w_low, w_high, _, low, high, *_ = row
     return [(int(low), 1 - weight, w_low), (int(high), weight, w_high)]
 
 

@@ -154,3 +154,10 @@ def test_words_and_chart() -> None:
     drawn = ElementTree.fromstring(chart)
     assert len([e for e in drawn.iter() if e.tag.endswith("rect")]) == min(12, len(why.terms))
     assert json.loads(json.dumps(why.to_dict()))["terms"][0]["name"] == why.terms[0].name
+
+
+def test_a_record_that_says_nothing_is_explained_by_the_base_rate():
+    live = Live()
+    live.forecast({"x": 1}, id="first")
+    found = live.explain("first")
+    assert found.mean == pytest.approx(found.base + sum(term.amount for term in found.terms), abs=1e-12)

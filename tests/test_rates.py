@@ -78,7 +78,7 @@ def test_online_runs_measure_what_the_theorems_bound(rows):
             assert row["PSReg"] <= row["certificate"] * (1 + 1e-9)
             assert row["certificate"] <= row["theorem"]
     total, holding = certified(rows)
-    assert total == holding == 5 * 2 * 3 * 3 * 2
+    assert total == holding == 6 * 2 * 3 * 3 * 2
 
 
 def test_batch_rows_meet_the_forecaster_of_their_round(monkeypatch):
@@ -209,7 +209,7 @@ def test_the_command_writes_figures_tables_and_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "small", lambda: tasks)
     found = typer_testing.CliRunner().invoke(app(rates), ["--out", str(tmp_path / "out"), "--jobs", "1"])
     assert found.exit_code == 0, found.output
-    assert "certificates hold on 15 of 15" in found.output
+    assert "certificates hold on 18 of 18" in found.output
     assert (tmp_path / "out" / "rates.md").read_text(encoding="utf-8").startswith("`swapcal rates --small`")
     assert len(store.read(tmp_path / "out" / "results.parquet")) == len(tasks)
 

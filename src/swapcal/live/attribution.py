@@ -103,7 +103,7 @@ def _revealed(learner: Learner, rows: Rows, row: int, x: Array, base: float) -> 
     ]  # fmt: skip
     players = [*(columns[j] for j in present), *models]
     orders = _orders(len(players))
-    shown = np.array([_reveal(order) for order in orders]).reshape(-1, len(players))
+    shown = np.concatenate([_reveal(order) for order in orders])
     keys, values = _masked(rows.keys[row], shown, present), _masked(rows.values[row], shown, present)
     heard = learner.experts.heard(rows.memory[row])
     given = np.full((len(shown), len(heard)), base)

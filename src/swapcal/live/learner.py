@@ -23,9 +23,6 @@ from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import Experts, Model, expert_names
 
 BANK = len(expert_names())
-# Labels that the engine's short memory is about. From a thousand to five thousand they do alike on the streams that
-# settings are chosen on; a larger window follows less, a smaller one leaves the levels with too few rows each.
-WINDOW = 2000.0
 # The ticket before anything is known: one half, surely.
 NO_KNOWLEDGE = np.zeros(TICKET)
 NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5

@@ -27,7 +27,7 @@ from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
-from swapcal.live.learner import WINDOW, Learner, Rows, equal_stretches
+from swapcal.live.learner import Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
 from swapcal.tables.columns import columns_of
@@ -90,7 +90,7 @@ class Live:
         each becomes a score.
     ridge, kappa, seed : as in `Forecaster`.
     window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
-        `certificate(window=…)` is about them. None does without.
+        `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
         in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
         takes some 800 bytes, its id included.
@@ -134,7 +134,7 @@ class Live:
         fourier: int = 0,
         ridge: float = 1.0,
         kappa: float = 0.2,
-        window: float | None = WINDOW,
+        window: float | None = None,
         seed: int = 0,
         max_open: int = REMEMBERED,
         expires: int | None = None,

@@ -126,7 +126,7 @@ class Desk:
             self._rows += rows
             self._queue.put(job)
 
-    def call(self, make: Callable[[Promise], Job], timeout: float = 60.0) -> Any:
+    def call(self, make: Callable[[Promise], Job], timeout: float = 600.0) -> Any:
         """Do a job and wait for its answer; for threads without an event loop."""
         promise: Future[Any] = Future()
         self.submit(make(promise))

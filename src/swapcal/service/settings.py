@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fourier: Annotated[int, Meta(ge=0, le=1000)] = 0
     ridge: Positive = 1.0
     kappa: Positive = 0.2
+    window: Annotated[float, Meta(ge=1)] | None = None
     seed: Annotated[int, Meta(ge=0, lt=2**53)] = 0
     max_open: Count = 1_000_000
     expires: Count | None = None
