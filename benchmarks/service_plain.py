@@ -7,6 +7,7 @@ import asyncio
 import queue
 import sys
 import threading
+import time
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from swapcal.service.desk import LONGEST, MANY, SHARE
 from swapcal.service.event import Event
 from swapcal.service.http.server import TURNS, _bound
 from swapcal.service.store import open_store
@@ -32,11 +34,11 @@ class Told(msgspec.Struct):
     y: float
 
 
-class Many(msgspec.Struct):
+class Several(msgspec.Struct):
     forecasts: list[Asked]
 
 
-asked, told, many = msgspec.json.Decoder(Asked), msgspec.json.Decoder(Told), msgspec.json.Decoder(Many)
+asked, told, many = msgspec.json.Decoder(Asked), msgspec.json.Decoder(Told), msgspec.json.Decoder(Several)
 encode = msgspec.json.Encoder().encode
 waiting: "queue.SimpleQueue[tuple[asyncio.Future[int], list[tuple[str, str, bytes]]]]" = queue.SimpleQueue()
 
@@ -45,9 +47,11 @@ def keep(path: str, loop: asyncio.AbstractEventLoop) -> None:
     store = open_store(path, learner=True, create=True)
     store.claim(NAME)
     store.append([Event(NAME, 1, "made", "", 0.0, b"{}")])
-    seq = 1
+    seq, recent, took = 1, 0, 0.0
     while True:
         jobs = [waiting.get()]
+        if recent >= MANY:  # as our own desk: those who were answered together come back together
+            time.sleep(min(LONGEST, SHARE * took))
         while len(jobs) < BATCH and not waiting.empty():
             jobs.append(waiting.get())
         events, answers = [], []
@@ -57,7 +61,9 @@ def keep(path: str, loop: asyncio.AbstractEventLoop) -> None:
                 seq += 1
                 events.append(Event(NAME, seq, kind, id, 0.0, body))
             answers.append((promise, seq))
+        began = time.perf_counter()
         store.append(events)
+        recent, took = len(jobs), time.perf_counter() - began
         loop.call_soon_threadsafe(fulfil, answers)
 
 
