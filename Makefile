@@ -57,7 +57,6 @@ test-portable: $(VENV)/.dev     ## every test as an old processor computes, anot
 	cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 	OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="$(FEATURES)" \
 	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" $(BIN)/python -m pytest -n auto
-	OPENBLAS_CORETYPE=Haswell $(BIN)/python -m pytest -n auto
 	$(BIN)/python -m pytest -m cold tests
 
 test-systems: test-portable $(VENV)/.systems     ## test-portable, then real databases, browsers, kills and full disks
