@@ -41,6 +41,11 @@ def columns_of(records: Any, ignored: Set[str] = frozenset()) -> tuple[dict[str,
     return {text: _from_series(text, frame.get_column(name)) for name, text in names.items()}, len(frame)
 
 
+NUMBERS = {float, int, type(None)}
+TEXTS = {str, type(None)}
+"""Types of which a column's values need no look each."""
+
+
 def _stacked(records: Sequence[Any], ignored: Set[str]) -> dict[str, Values]:
     for row, record in enumerate(records, 1):
         if not isinstance(record, Mapping):
@@ -66,6 +71,12 @@ def _names_of(names: Iterable[Any], ignored: Set[str]) -> dict[Any, str]:
 
 def _listed(name: str, values: list[Any]) -> Values:
     """Turn one column of Python values into floats or categories; a mixture of both is refused."""
+    kinds = {*map(type, values)}
+    if kinds <= TEXTS and str in kinds:
+        return factorise(name, values)
+    if kinds <= NUMBERS:
+        with suppress(OverflowError):  # of an integer beyond all floats, which is infinite below
+            return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     floats = _floats(values)
     if None not in floats:
         return np.array(floats, dtype=np.float64)
