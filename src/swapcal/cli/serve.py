@@ -29,7 +29,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
     forecasters: Annotated[
-        Path | None, typer.Option(help="TOML file: [[forecaster]] tables to be made, and perhaps [limits].")
+        Path | None, typer.Option(help="TOML file with tables of forecasters to be made, and perhaps of limits.")
     ] = None,
     tokens: Annotated[
         bool | None,
