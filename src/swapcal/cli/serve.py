@@ -13,6 +13,7 @@ from swapcal.service.http.server import Server
 from swapcal.service.jobs import Make
 from swapcal.service.limits import Limits
 from swapcal.service.logs import JsonLog
+from swapcal.service.pages.routes import dashboard
 from swapcal.service.refusal import Refusal
 from swapcal.service.settings import Settings, from_table
 from swapcal.service.store import open_store
@@ -61,7 +62,7 @@ def serve(
             log=tell,
         )
         try:
-            server = Server(desk, host, port, tokens=tokens, log=tell)
+            server = Server(desk, host, port, tokens=tokens, log=tell, pages=dashboard())
         except BaseException:
             desk.store.close()
             raise

@@ -61,9 +61,9 @@ class Server(uvicorn.Server):
         self.desk = desk
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
-        office = Office(desk, Gate(desk.store, required=required), self.log)
+        self.office = Office(desk, Gate(desk.store, required=required), self.log)
         config = uvicorn.Config(
-            application(office, pages),
+            application(self.office, pages),
             http=protocol(desk.limits),
             ws="none",
             lifespan="off",
@@ -95,6 +95,11 @@ class Server(uvicorn.Server):
             self.desk.close()
             self.socket.close()
             self.log("stopped")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Send listeners away, who would stay for ever, then finish what is in hand."""
+        self.office.leaving = True
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
