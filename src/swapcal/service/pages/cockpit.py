@@ -69,8 +69,14 @@ class Cockpit:
         largest = (
             largest_term(lookup.shown.explanation) if lookup and lookup.shown and lookup.shown.explanation else 0.0
         )
-        facts = {"name": call.forecaster, "figures": edition.html, "lookup": lookup, "largest": largest}
-        return page("forecaster.html", **facts, signed=call.office.gate.required)
+        return page(
+            "forecaster.html",
+            name=call.forecaster,
+            figures=edition.html,
+            lookup=lookup,
+            largest=largest,
+            signed=call.office.gate.required,
+        )
 
     async def live_overview(self, call: Call) -> Response:
         """Tell the figures of all forecasters, as they change."""

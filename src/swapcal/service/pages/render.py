@@ -13,6 +13,8 @@ from swapcal.service.pages import pictures
 from swapcal.service.pages.static import address
 from swapcal.version import __version__
 
+LEAST = 0.00005
+"""Contributions below this show as zero."""
 UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 
 
@@ -28,7 +30,8 @@ def environment() -> Environment:
     )
     found.filters |= {"count": count, "figure": figure, "percent": percent, "points": points}
     found.filters |= {"duration": duration, "moment": moment, "pace": pace, "value": value, "log10": math.log10}
-    found.filters |= {"second": second, "setting": setting}
+    found.filters |= {"second": second, "setting": setting, "in_points": in_points}
+    found.tests["shows"] = lambda amount: abs(amount) >= LEAST
     found.globals |= {"static": address, "version": __version__, "half_axis": pictures.half_axis}
     for picture in (pictures.reliability, pictures.interval, pictures.bar, pictures.bars):
         found.globals[picture.__name__] = _marked(picture)
@@ -133,3 +136,15 @@ def setting(given: Any) -> str:
     if isinstance(given, list | tuple):
         return ", ".join(" × ".join(one) if isinstance(one, list | tuple) else str(one) for one in given) or DASH
     return DASH if given is None else f"{given:g}" if isinstance(given, float) else str(given)
+
+
+def in_points(rate: float) -> str:
+    """Write a rate as percentage points.
+
+    Examples
+    --------
+    >>> in_points(0.01), in_points(0.025)
+    ('1 point', '2.5 points')
+    """
+    text = f"{100 * rate:.3g}"
+    return f"{text} point" if text == "1" else f"{text} points"

@@ -105,13 +105,21 @@
   const percent = (value) => (value == null ? "–" : (100 * value).toFixed(1) + " %");
   const plain = (digits) => (value) => (value == null ? "–" : value.toFixed(digits));
 
+  const two = (n) => String(n).padStart(2, "0");
+
+  function when(seconds, step) {
+    const d = new Date(1000 * seconds);
+    if (step >= 86400) return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
+    return `${two(d.getHours())}:${two(d.getMinutes())}` + (step < 60 ? `:${two(d.getSeconds())}` : "");
+  }
+
   function line(label, name, write, more) {
     return { label, stroke: colour(name), width: 1.75, value: (_, v) => write(v), points: { show: false }, ...more };
   }
 
   function axes(write) {
     const look = { stroke: colour("--muted"), grid: { stroke: colour("--faint"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
-    return [{ ...look, space: 70 }, { ...look, size: 58, values: (_, ticks) => ticks.map(write) }];
+    return [{ ...look, space: 80, values: (_, ticks, __, ___, step) => ticks.map((t) => when(t, step)) }, { ...look, size: 58, values: (_, ticks) => ticks.map(write) }];
   }
 
   function chart(id, data, series, write) {
@@ -126,7 +134,7 @@
     if (known) { known.watch.disconnect(); known.plot.destroy(); }
     box.replaceChildren();
     const size = () => ({ width: Math.max(200, box.clientWidth), height: 220 });
-    const options = { ...size(), series: [{ label: "Time" }, ...series], axes: axes(write), cursor: { y: false, drag: { x: false, y: false } }, legend: { live: true } };
+    const options = { ...size(), series: [{ label: "time", value: (_, t) => (t == null ? "–" : new Date(1000 * t).toLocaleString()) }, ...series], axes: axes(write), padding: [8, 16, 0, 0], cursor: { y: false, drag: { x: false, y: false } }, legend: { live: true } };
     const plot = new uPlot(options, data, box);
     const watch = new ResizeObserver(() => plot.setSize(size()));
     watch.observe(box);
@@ -141,8 +149,8 @@
     if (!rows || rows.length < 2) return;
     const column = (name) => rows.map((row) => row[name]);
     const times = rising(column("to"));
-    chart("chart-rates", [times, column("forecast"), column("observed")],
-      [line("forecast", "--blue", percent), line("observed", "--ink", percent, { dash: [6, 3] })], percent);
+    chart("chart-rates", [times, column("observed"), column("forecast")],
+      [line("observed", "--muted", percent, { width: 1 }), line("forecast", "--blue", percent, { width: 2.5 })], percent);
     chart("chart-brier", [times, column("brier")], [line("error", "--ink", plain(3))], plain(3));
     evidence(told);
   }
