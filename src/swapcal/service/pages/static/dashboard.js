@@ -155,9 +155,14 @@
     evidence(told);
   }
 
+  function note(id, words) {
+    const text = document.querySelector(`#${id} > .empty`);
+    if (text && text.textContent !== words) text.textContent = words;
+  }
+
   function evidence(told) {
     const [first, ...rest] = told.evidence || [];
-    if (!first || first.times.length < 2) return;
+    if (!first || first.times.length < 2) return note("chart-evidence", "Appears after some hundred outcomes.");
     const times = rising(first.times.map((text) => Date.parse(text.replace(" ", "T").replace(/(T[\d:.]+)$/, "$1Z")) / 1000));
     const limit = Math.log10(told.run_length);
     const shown = [first, ...rest];
