@@ -29,6 +29,9 @@ class MemoryStore:
         self._reach()
         return self.ours
 
+    def holds(self, forecaster: str) -> bool:
+        return self.ours
+
     def append(self, events: Sequence[Event]) -> None:
         self._reach()
         fault, self.fault = self.fault, None

@@ -29,6 +29,7 @@ class StoreChecks:
         store = open_store(url, learner=True, create=True)
         assert store.claim("a")
         assert store.claim("b")
+        assert store.holds("a")
         yield store
         store.close()
 

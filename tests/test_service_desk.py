@@ -12,7 +12,7 @@ pytest.importorskip("msgspec")
 
 from swapcal.live import Live
 from swapcal.service.desk import Desk
-from swapcal.service.jobs import FORECASTS, Make, Write
+from swapcal.service.jobs import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.limits import Limits
 from swapcal.service.refusal import Refusal
 from swapcal.service.rows import OutcomeRow
@@ -72,6 +72,16 @@ def test_a_bad_row_spoils_only_its_own_answer() -> None:
     assert_follows_from_log(desk)
 
 
+def test_an_outcome_and_its_forecast_of_one_batch_meet() -> None:
+    desk = hand()
+    found = desk.do(
+        lambda promise: Write(promise, "shop", OUTCOMES, [OutcomeRow("a", 1.0, None)]),
+        lambda promise: Write(promise, "shop", FORECASTS, [row("a", ROME)]),
+    )
+    assert [found[0][0].state, found[1][0].id] == ["learned", "a"]
+    assert desk.store.appends == 2
+
+
 @pytest.mark.parametrize("fault", ["before", "after", "conflict"])
 def test_a_failed_commit_is_not_acknowledged_and_the_learner_is_as_the_log(fault: str) -> None:
     desk = hand()
@@ -101,6 +111,17 @@ def test_a_store_out_of_reach_is_503_until_it_is_back(monkeypatch: pytest.Monkey
     desk.desk._regain(now=True)
     assert desk.outcome("a", 1.0).state == "learned"
     assert_follows_from_log(desk)
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_forecaster_that_may_have_been_made_is_looked_up(fault: str) -> None:
+    desk = hand()
+    desk.store.fault = fault
+    assert desk.make(Settings(name="other")).status == 503
+    assert sorted(desk.desk.wards) == (["shop"] if fault == "before" else ["other", "shop"])
+    assert desk.make(Settings(name="other")) is (fault == "before")
+    assert desk.desk.standing_by == []
+    assert desk.forecast("a", ROME).seq == 2
 
 
 def test_another_process_is_the_learner_until_it_is_gone() -> None:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -184,5 +184,29 @@ class Contract(RuleBasedStateMachine):
             assert_follows_from_log(self.hand)
 
 
+KINDS = st.sampled_from([*("forecast",) * 4, *("outcome",) * 4, "tick", "fail", "correct", "restart", "snapshot"])
+STEPS = st.tuples(KINDS, IDS, RECORDS, LABELS, st.integers(-2, 3), st.sampled_from([0, 0, 2, 5]))
+FAULTS, SECONDS = ("before", "after", "conflict"), (1.0, 60.0, -500.0)
+
+
+@settings(max_examples=14)
+@given(st.lists(STEPS, min_size=30, max_size=30))
+def test_streams_of_everything(steps: list[Any]) -> None:
+    """The machine below prefers few kinds of steps at a time; here they all come in one stream."""
+    machine = Contract()
+    machine.begin()
+    for kind, id, record, y, step, wait in steps:
+        arguments = {
+            "forecast": (id, record, step, wait),
+            "outcome": (id, y),
+            "correct": (id, y),
+            "tick": (SECONDS[step % 3],),
+            "fail": (FAULTS[step % 3], id, record),
+        }
+        getattr(machine, kind)(*arguments.get(kind, ()))
+        machine.counts()
+    machine.teardown()
+
+
 TestContract = Contract.TestCase
-TestContract.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+TestContract.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)

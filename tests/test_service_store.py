@@ -12,6 +12,7 @@ pytest.importorskip("apsw")
 import apsw
 
 from swapcal.service.event import Event
+from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED
 from swapcal.service.store import Conflict, Occupied, Unavailable, Unreadable, open_store
 from tests.store_checks import StoreChecks, forecast, made
 
@@ -181,4 +182,21 @@ def test_a_backup_of_a_store_in_use_is_a_store(path, tmp_path):
     assert restored._read("PRAGMA journal_mode") == [("wal",)]
     assert restored._read("PRAGMA auto_vacuum") == [(2,)]
     restored.close()
+    store.close()
+
+
+def test_pruning_looks_events_up_by_id_and_not_through_all_that_came_later(path):
+    store = open_store(path, create=True)
+    counted = (
+        f"SELECT COUNT(*) FROM events AS one WHERE forecaster = ? AND seq > 1 AND seq < ? AND {PASSED} AND {SETTLED}"
+    )
+    for statement, values in (
+        (counted, ("a", 9, 9)),
+        (REMOVE_SETTLED, ("a", "a", 2, 9)),
+        (REMOVE_IDS, ("a", "a", 2, 9)),
+    ):
+        plan = [row[-1] for row in store._read(f"EXPLAIN QUERY PLAN {statement}", values)]
+        others = [step for step in plan if "SEARCH other" in step]
+        assert others
+        assert all("events_about (forecaster=? AND id=?" in step for step in others), plan
     store.close()

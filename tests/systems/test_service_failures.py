@@ -1,6 +1,7 @@
 """The service when its store fails or its process dies: nothing acknowledged is lost, nothing learned twice."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 pytest.importorskip("apsw")
 pytest.importorskip("psycopg")
 pytest.importorskip("uvicorn")
+
+import psycopg
 
 from swapcal.service.store import open_store
 from tests.systems.served import Load, Served, soon
@@ -127,6 +130,26 @@ def test_a_database_that_goes_and_comes_back(database: House, postgres, how: sig
         database.check(load)
     finally:
         load.stop()
+
+
+def test_an_idle_service_knows_that_its_database_or_its_claim_is_gone(database: House, postgres) -> None:
+    service = database.made()
+    assert service.call("POST", f"/v1/forecasters/{NAME}/forecasts", {"id": "a", "record": {"shop": "a"}})[0] == 200
+    postgres.stop()
+    soon(lambda: not service.ready)
+    postgres.start()
+    service.wait()
+    standby = database.serve()
+    soon(lambda: standby.call("GET", "/healthz")[0] == 200)
+    os.kill(service.process.pid, signal.SIGSTOP)
+    with psycopg.connect(database.store, autocommit=True) as admin:
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+    standby.wait()
+    os.kill(service.process.pid, signal.SIGCONT)
+    soon(lambda: not service.ready)
+    assert standby.ready
+    assert standby.stop() == 0
+    service.wait()
 
 
 def test_a_standby_takes_over_from_a_killed_service(database: House) -> None:

@@ -113,6 +113,10 @@ def test_a_standby_takes_over_from_a_killed_learner_and_finds_all_it_acknowledge
 def test_a_lost_connection_is_a_lost_claim(learner, postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute("SELECT pg_terminate_backend(%s)", (backend(learner),))
+    assert learner.holds("a")
+    with pytest.raises(Unavailable):
+        learner.ping()
+    assert not learner.holds("a")
     other = open_store(postgres_url, learner=True)
     assert soon(lambda: other.claim("a"))
     other.append([forecast("a", 2, "theirs")])

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from swapcal.cli import options
 from swapcal.cli.running import Run, running
 from swapcal.service.desk import Desk
 from swapcal.service.http.server import Server
@@ -25,7 +26,7 @@ WAIT = 600.0
 
 
 def serve(
-    store: Annotated[str, typer.Option(help="Path of a SQLite file, made if it is not there; or postgresql://…")],
+    store: options.Store,
     host: Annotated[
         str, typer.Option(help="Address to listen on; tokens are needed unless it is loopback.")
     ] = "127.0.0.1",
@@ -51,9 +52,9 @@ def serve(
 ) -> None:
     """Serve forecasts over HTTP; outcomes whenever they come.
 
-    A 2xx is sent after the event is on disk. Ready when /readyz answers 200; the addresses are in /openapi.json. The
-    first line on standard output is where it listens. SIGTERM or Ctrl-C: requests in hand are finished, snapshots
-    taken, exit code 0. Exit code 2: could not start.
+    A 2xx is sent after the event is on disk; a store that is not there is made. Ready when /readyz answers 200; the
+    addresses are in /openapi.json. The first line on standard output is where it listens. SIGTERM or Ctrl-C: requests
+    in hand are finished, snapshots taken, exit code 0. Exit code 2: could not start.
     """
     with running("serve") as run:
         run.kept = "everything that was acknowledged is in the store"

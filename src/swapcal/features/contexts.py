@@ -19,7 +19,7 @@ from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_pa
 from swapcal.tables.columns import Values, columns_of
 
 GROUP_CATEGORIES = 64
-FEW = 64  # records up to which looking up value by value is faster than column by column
+FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 

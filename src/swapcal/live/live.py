@@ -299,7 +299,8 @@ class Live:
             [mark for *_, mark in asked],
         )
         batch = self._learner.rows(self.contexts.encode(records), names, 0)
-        self._go_through(batch, records, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
+        asking = records if self._learner.models else None
+        self._go_through(batch, asking, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
         return batch.ticket
 
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:

@@ -145,7 +145,7 @@ class Desk:
     @property
     def ready(self) -> bool:
         """Whether jobs are being done, for every forecaster in the store."""
-        return self._working and not self._lost and not self._closing
+        return self._working and self._thread.is_alive() and not self._lost and not self._closing
 
     def close(self) -> None:
         """Finish what is queued, take snapshots, and give the store back."""
@@ -165,14 +165,15 @@ class Desk:
         warm()
         self._regain()
         self._working = True
-        while True:
+        last = False
+        while not last:
             batch, last = self._take()
-            if batch:
+            try:
                 self._serve(batch)
-            if last:
-                break
-            self._regain()
-            self._keep_some()
+                self._regain()
+                self._keep_some()
+            except Exception as error:
+                self.log("fault", error=repr(error))
         self._keep_all()
 
     def _take(self) -> tuple[list[Job], bool]:
@@ -251,9 +252,11 @@ class Desk:
         try:
             self._append([made])
         except Conflict:
-            self._lose([name], intact=False)
-            self._regain(now=True)
+            self._lost_touch([name], unknown=False)
             return self._same(self._ward(name).settings, settings)
+        except StoreError:
+            self._lost_touch([name], unknown=True)
+            raise
         self._hold(fresh_ward(made), 0)
         self.log("made", forecaster=name, seq=1)
         return True
@@ -320,18 +323,14 @@ class Desk:
         """Refuse a whole batch; its forecasters are ahead of the log, and the others' claims may be gone."""
         self.gauge.failures += 1
         self.log("commit failed", forecasters=[*names], error=str(error))
-        self._lose(names, intact=False)
-        if not isinstance(error, Conflict):
-            self._lose([*self.wards], intact=True)
-        self._regain(now=True)
+        self._lost_touch(names, unknown=not isinstance(error, Conflict))
         refusal = unavailable("The store could not write; nothing is acknowledged, and the forecaster is rebuilt.")
         return [(job.promise, refusal) for job in jobs]
 
     def _isolated(self, jobs: Sequence[Write], names: Sequence[str], error: Exception) -> list[Answer]:
         """Do jobs one by one after a fault, so that only the one at fault suffers."""
         self.log("fault", forecasters=[*names], error=repr(error))
-        self._lose(names, intact=False)
-        self._regain(now=True)
+        self._lost_touch(names, unknown=False)
         if len(jobs) > 1:
             return [answer for job in jobs for answer in self._write([job])]
         fault = Refusal("internal", "A fault of the service; it is in the log. Nothing has changed.")
@@ -349,21 +348,31 @@ class Desk:
             if ward is not None or not intact:
                 self._lost[name] = ward if intact else None
 
+    def _lost_touch(self, names: Iterable[str], *, unknown: bool) -> None:
+        """Rebuild forecasters that may be ahead of the log; where it is unknown what was written, claim all again."""
+        self._lose(names, intact=False)
+        if unknown:
+            self._lose([*self.wards], intact=True)
+        self._regain(now=True)
+
     def _find_forecasters(self) -> None:
         for name in self.store.forecasters():
             if name not in self.wards:
                 self._lost.setdefault(name, None)
 
     def _regain(self, *, now: bool = False) -> None:
-        """Claim and rebuild what is not ours, now or when it is time again."""
+        """Claim and rebuild what is not ours, now or when it is time again; nothing is ours while the store is gone."""
         if not now and time.monotonic() < self._again:
             return
         self._again = time.monotonic() + PATIENCE
         try:
+            self.store.ping()
             self._find_forecasters()
         except StoreError as error:
             self.log("store unavailable", error=str(error))
+            self._lose([*self.wards], intact=True)
             return
+        self._lose([name for name in self.wards if not self.store.holds(name)], intact=True)
         for name in [*self._lost]:
             try:
                 if self.store.claim(name):

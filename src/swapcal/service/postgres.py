@@ -92,6 +92,10 @@ class PostgresStore(SqlStore):
                 self._claims |= {forecaster} if granted == (True,) else set()
             return forecaster in self._claims
 
+    def holds(self, forecaster: str) -> bool:
+        """Return whether a forecaster is claimed: not any more, once its connection has failed."""
+        return forecaster in self._claims
+
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or none, durably; their forecasters must be claimed."""
         if not self._learner:
@@ -121,7 +125,7 @@ class PostgresStore(SqlStore):
         raise ValueError("backup: given a PostgreSQL database, expected a SQLite file; use pg_dump --schema=swapcal")
 
     def ping(self) -> None:
-        """Return if the store can be read, and a learner's also written to."""
+        """Return if the database can be reached and written to, also by the connection that has the claims."""
         if self._read("SELECT pg_is_in_recovery()") != [(False,)]:
             raise Unavailable("store: the database is a standby that cannot be written to")
         with self._turn:

@@ -16,11 +16,12 @@ PIECE = 1 << 20
 """Bytes of a snapshot written at a time."""
 ENDLESS = 2**63 - 1
 
-_SAME = "SELECT 1 FROM events AS other WHERE other.forecaster = one.forecaster AND other.id = one.id AND other."
-PASSED = f"(id = '' OR NOT EXISTS ({_SAME}seq >= ?))"
-SETTLED = f"(id = '' OR (EXISTS ({_SAME}kind = 'forecast') AND EXISTS ({_SAME}kind = 'outcome')))"
+# The plus keeps SQLite from looking through all that came later instead of the few events of an id.
+_SAME = "SELECT 1 FROM events AS other WHERE other.forecaster = one.forecaster AND other.id = one.id AND "
+PASSED = f"(id = '' OR NOT EXISTS ({_SAME}+other.seq >= ?))"
+SETTLED = f"(id = '' OR (EXISTS ({_SAME}other.kind = 'forecast') AND EXISTS ({_SAME}other.kind = 'outcome')))"
 REMOVE_IDS = f"""DELETE FROM events WHERE forecaster = ? AND id IN (SELECT id FROM events AS one
-    WHERE forecaster = ? AND seq >= ? AND seq < ? AND id <> '' AND NOT EXISTS ({_SAME}seq > one.seq))"""
+    WHERE forecaster = ? AND seq >= ? AND seq < ? AND id <> '' AND NOT EXISTS ({_SAME}+other.seq > one.seq))"""
 """Removes ids as a whole: those whose last event is within a span."""
 REMOVE_SETTLED = f"{REMOVE_IDS[:-1]} AND {SETTLED})"
 

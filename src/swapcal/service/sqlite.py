@@ -52,6 +52,10 @@ class SQLiteStore(SqlStore):
         """Return whether this store was opened for a learner: the file was claimed as a whole."""
         return self._occupancy is not None
 
+    def holds(self, forecaster: str) -> bool:
+        """Return whether this store was opened for a learner."""
+        return self._occupancy is not None
+
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or none, durably."""
         if self._occupancy is None:
@@ -101,10 +105,8 @@ class SQLiteStore(SqlStore):
                 raise Unreadable(f"backup: {part} was not read as it was written")
 
     def ping(self) -> None:
-        """Return if the store can be read, and a learner's also written to."""
-        self._read("SELECT value FROM meta")
-        if self._occupancy is not None:
-            self._transaction(lambda writer: writer.execute("UPDATE meta SET value = value WHERE name = 'schema'"))
+        """Return if the store can be read; whether the disk has room only a commit can tell."""
+        self._read("SELECT value FROM meta WHERE name = 'schema'")
 
     def close(self) -> None:
         """Give back the file and all connections."""

@@ -1,5 +1,6 @@
 """`Status`: how a forecaster is doing, in numbers and in a sentence."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -8,23 +9,26 @@ from swapcal.monitor.summary import sentence
 from swapcal.service.figures import DELAYS
 from swapcal.service.ward import Ward
 
+Figure = float | None
+"""Null before there is anything to take it of."""
+
 
 class Brier(msgspec.Struct, frozen=True):
     """Mean squared errors so far; null before the first label."""
 
-    forecast: float
+    forecast: Figure
     """of the mean forecasts"""
-    issued: float
+    issued: Figure
     """of the issued levels"""
-    best_expert: float
+    best_expert: Figure
     best_expert_name: str
-    base_rate: float
+    base_rate: Figure
 
 
 class Delay(msgspec.Struct, frozen=True):
     """Seconds from a forecast to its outcome, as accepted by the service."""
 
-    mean: float
+    mean: Figure
     largest: float
     up_to: list[float]
     counts: list[int]
@@ -50,9 +54,9 @@ class Status(msgspec.Struct, frozen=True):
     parked: int
     lapsed: int
     corrections: int
-    coverage: float
-    base_rate: float
-    mean_forecast: float
+    coverage: Figure
+    base_rate: Figure
+    mean_forecast: Figure
     brier: Brier
     delay: Delay
     alarms: int
@@ -80,17 +84,27 @@ def describe(ward: Ward) -> Status:
         parked=len(ward.parked),
         lapsed=ward.lapsed,
         corrections=ward.corrections,
-        coverage=live.coverage,
-        base_rate=figures.base_rate(),
-        mean_forecast=figures.mean_forecast(),
-        brier=Brier(figures.brier(), figures.brier_issued(), best, name, figures.brier_base_rate()),
-        delay=Delay(figures.mean_delay(), figures.delay[1], [*DELAYS], counts),
+        coverage=_known(live.coverage),
+        base_rate=_known(figures.base_rate()),
+        mean_forecast=_known(figures.mean_forecast()),
+        brier=Brier(
+            _known(figures.brier()),
+            _known(figures.brier_issued()),
+            _known(best),
+            name,
+            _known(figures.brier_base_rate()),
+        ),
+        delay=Delay(_known(figures.mean_delay()), figures.delay[1], [*DELAYS], counts),
         alarms=len(alarms),
         alarmed=bool(alarms) or rejected,
         sentence=sentence(ward.monitor, len(alarms), rejected),
         reliability=figures.curve(),
         over_time=figures.over_time(),
     )
+
+
+def _known(value: float) -> Figure:
+    return None if math.isnan(value) else value
 
 
 def alarms(ward: Ward) -> dict[str, Any]:

@@ -74,6 +74,9 @@ class Store(Protocol):
         connection had begun is finished, one way or the other.
         """
 
+    def holds(self, forecaster: str) -> bool:
+        """Return whether a forecaster is claimed, as far as is known without asking: any failure loses claims."""
+
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or none, durably; their forecasters must be claimed.
 
@@ -141,7 +144,7 @@ class Store(Protocol):
         """Write a copy that is as the store was at one moment, to a new file, while everything goes on."""
 
     def ping(self) -> None:
-        """Return if the store can be read, and a learner's also written to; raise `Unavailable` otherwise."""
+        """Return if the store can be reached, by its writer too; raise `Unavailable` otherwise."""
 
     def close(self) -> None:
         """Give back the claims and all connections."""

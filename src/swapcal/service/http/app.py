@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 
 from swapcal.service.http import operating
 from swapcal.service.http.endpoint import Endpoint, Handler
@@ -63,8 +63,14 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
-    words = f"method: given {request.method} {request.url.path[:200]!r}, expected another method"
-    return _response(Refusal("method", words), getattr(error, "headers", None))
+    found = (
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE
+    )
+    allowed = ", ".join(sorted({method for route in found for method in route.methods or ()}))
+    words = f"method: given {request.method} {request.url.path[:200]!r}, expected one of {allowed}"
+    return _response(Refusal("method", words), {"allow": allowed})
 
 
 def _response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:

@@ -116,7 +116,7 @@ class Endpoint:
     def _refused(self, event: str, scope: Scope, refusal: Refusal, why: str) -> Reply:
         """Return the problem, and tell the log of what is not merely the client's; both name the request alike."""
         name = secrets.token_hex(8)
-        if refusal.status >= 500 or refusal.status in NOTABLE:
+        if self.needed is not None and (refusal.status >= 500 or refusal.status in NOTABLE):
             facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
             self.office.log(event, **facts, request=name, why=why)
         return problem_reply(refusal, name)

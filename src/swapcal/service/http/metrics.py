@@ -66,7 +66,7 @@ def _of_forecasters(statuses: Mapping[str, Status]) -> Iterator[Metric]:
     for name, words in GAUGES.items():
         family = GaugeMetricFamily(f"swapcal_{name}", words, labels=["forecaster"])
         for own in statuses.values():
-            family.add_metric([own.name], getattr(own, name))
+            family.add_metric([own.name], _number(getattr(own, name)))
         yield family
     for name, words in COUNTERS.items():
         counter = CounterMetricFamily(f"swapcal_{name}", words, labels=["forecaster"])
@@ -77,12 +77,15 @@ def _of_forecasters(statuses: Mapping[str, Status]) -> Iterator[Metric]:
     delay = HistogramMetricFamily("swapcal_delay_seconds", "Forecast to outcome", labels=["forecaster"])
     for own in statuses.values():
         for of in ("forecast", "issued", "best_expert", "base_rate"):
-            brier.add_metric([own.name, of], getattr(own.brier, of))
-        outcomes = sum(own.delay.counts)
-        total = own.delay.mean * outcomes if outcomes and not math.isnan(own.delay.mean) else 0.0
+            brier.add_metric([own.name, of], _number(getattr(own.brier, of)))
+        total = (own.delay.mean or 0.0) * sum(own.delay.counts)
         delay.add_metric([own.name], _cumulated(own.delay.up_to, own.delay.counts), total)
     yield brier
     yield delay
+
+
+def _number(figure: float | None) -> float:
+    return math.nan if figure is None else figure
 
 
 def _histogram(name: str, words: str, found: Histogram) -> Metric:

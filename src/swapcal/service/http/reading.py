@@ -75,7 +75,7 @@ async def preview(call: Call) -> Reply:
     if len(rows) > limits.rows:
         raise Refusal("large", f"records: given {len(rows):,}, expected at most {limits.rows:,}")
     records = [record_of(raw, limits) for raw in rows]
-    answers = await call.office.ask(call.forecaster, lambda ward: _previewed(ward, records)) if records else []
+    answers = await call.office.ask(call.forecaster, lambda ward: _previewed(ward, records) if records else [])
     return json_response(answers[0] if single else ForecastsOut(answers))
 
 

@@ -1,6 +1,8 @@
 """`Server`: the service on a port, until it is told to stop."""
 
 import contextlib
+import gc
+import logging
 import signal
 import socket
 import sys
@@ -24,6 +26,9 @@ GRACE = 20
 """Seconds for requests in hand when the service is told to stop."""
 TURNS = 0.001
 """Seconds after which the learning thread lets the event loop have its turn; the default of 5 ms shows in answers."""
+
+RARELY = (50_000, 20, 20)
+"""How often cycles are looked for: requests make many objects and hardly any cycles."""
 
 
 class Server(uvicorn.Server):
@@ -61,6 +66,7 @@ class Server(uvicorn.Server):
         self.desk = desk
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
+        _tell_through(self.log)
         self.office = Office(desk, Gate(desk.store, required=required), self.log)
         config = uvicorn.Config(
             application(self.office, pages),
@@ -83,14 +89,16 @@ class Server(uvicorn.Server):
 
     def serve_until_stopped(self, first: Callable[[], None] = lambda: None) -> None:
         """Do something first, listen until SIGTERM or Ctrl-C, then finish what is in hand and take snapshots."""
-        before = sys.getswitchinterval()
+        before = sys.getswitchinterval(), gc.get_threshold()
         sys.setswitchinterval(TURNS)
+        gc.set_threshold(*RARELY)
         try:
             self.desk.start()
             first()
             self.run(sockets=[self.socket])
         finally:
-            sys.setswitchinterval(before)
+            sys.setswitchinterval(before[0])
+            gc.set_threshold(*before[1])
             self.log("stopping")
             self.desk.close()
             self.socket.close()
@@ -126,6 +134,24 @@ class Server(uvicorn.Server):
         finally:
             self.should_exit = True
             thread.join()
+
+
+class _Told(logging.Handler):
+    """Tells of what uvicorn finds worth a warning, such as requests that are no HTTP."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell of one."""
+        self._log("http", words=record.getMessage())
+
+
+def _tell_through(log: JsonLog) -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.propagate = False
+    logger.handlers = [_Told(log)]
 
 
 def _bound(host: str, port: int) -> socket.socket:

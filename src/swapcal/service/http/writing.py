@@ -103,10 +103,9 @@ async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list
         except Refusal as refusal:
             answers.append(Refusal(refusal.kind, f"row {number}: {refusal.detail}", **refusal.more))
     good = [k for k, answer in enumerate(answers) if not isinstance(answer, Refusal)]
-    if good:
-        found = await call.office.write(call.forecaster, kind, [answers[k] for k in good])
-        for k, answer in zip(good, found, strict=True):
-            answers[k] = answer
+    found = await call.office.write(call.forecaster, kind, [answers[k] for k in good])
+    for k, answer in zip(good, found, strict=True):
+        answers[k] = answer
     return [shown(answer) for answer in answers]
 
 
