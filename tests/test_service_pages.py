@@ -27,6 +27,7 @@ from swapcal.service.client import ServiceError
 from swapcal.service.pages import broadcast, cockpit, reporter
 from swapcal.service.pages.routes import dashboard
 from swapcal.service.pages.static import FILES
+from swapcal.service.refusal import unavailable
 from swapcal.service.tokens import create_token
 from swapcal.service.ward import Draft, Label, Ward
 from swapcal.service.webhook import Webhook, alarms_of
@@ -152,6 +153,26 @@ def test_a_forecast_by_id_has_its_reasons_outcome_and_decisions(service: Caller)
     assert "can be told only while a forecast is open" in learned
     assert "expected one that was forecast" in service.get("/forecasters/shop?id=nobody").body
     assert "loss: " in service.get("/forecasters/shop?id=4&loss=nonsense").body
+
+
+def test_a_forecaster_that_cannot_be_asked_and_a_fault_have_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(ward: Ward, known: int | None = None) -> Any:
+        raise unavailable("It is being rebuilt.")
+
+    def broken(ward: Ward, known: int | None = None) -> Any:
+        raise KeyError(EVIL)
+
+    monkeypatch.setattr(broadcast, "PAUSE", 0.0)
+    with served(tmp_path, pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "shop"})
+        monkeypatch.setattr(reporter, "see", away)
+        page = caller.get("/forecasters/shop")
+        assert (page.status, "It is being rebuilt." in page.body) == (200, True)
+        monkeypatch.setattr(reporter, "see", broken)
+        page = caller.get("/forecasters/shop")
+        assert (page.status, "A fault of the service" in page.body, "KeyError" in page.body) == (500, True, False)
 
 
 def test_downloads_are_files(service: Caller) -> None:

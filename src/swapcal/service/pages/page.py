@@ -8,10 +8,12 @@ from starlette.types import Receive, Scope, Send
 
 from swapcal.service.http.endpoint import Call, Endpoint
 from swapcal.service.http.incoming import Gone
+from swapcal.service.http.problems import problem_reply
 from swapcal.service.http.reply import Reply
 from swapcal.service.pages.render import render
 from swapcal.service.pages.session import with_token
-from swapcal.service.refusal import Refusal
+from swapcal.service.refusal import Refusal, unavailable
+from swapcal.service.store import StoreError
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -72,11 +74,20 @@ class Page:
         except Gone:
             raise
         except Refusal as refusal:
-            if not self._signs_in:
-                raise
-            if refusal.kind == "unauthorized":
-                return moved(f"/sign-in?next={quote(_asked(call.scope), safe='')}")
-            return refused(refusal)
+            return self._refused(call, refusal)
+        except StoreError as error:
+            call.office.log("store unavailable", path=call.scope["path"], error=str(error))
+            return self._refused(call, unavailable("The store cannot be reached."))
+        except Exception as error:
+            call.office.log("fault", path=call.scope["path"], error=repr(error))
+            return self._refused(call, Refusal("internal", "A fault of the service; it is in the log."))
+
+    def _refused(self, call: Call, refusal: Refusal) -> Reply:
+        if not self._signs_in:
+            return problem_reply(refusal)
+        if refusal.kind == "unauthorized":
+            return moved(f"/sign-in?next={quote(_asked(call.scope), safe='')}")
+        return refused(refusal)
 
 
 def refused(refusal: Refusal) -> Reply:
