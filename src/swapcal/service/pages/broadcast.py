@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 
 from swapcal.service.http.office import Office
 from swapcal.service.pages.reporter import Reporter
@@ -23,25 +24,26 @@ Renderer = Callable[[Figures], str]
 
 
 class Edition:
-    """Figures at one moment; encoded once, whoever listens."""
+    """Figures at one moment; written once, whoever listens, and beside the event loop."""
 
     def __init__(self, figures: Figures, render: Renderer) -> None:
         self.figures = figures
         self._render = render
-        self._told: dict[bool, bytes] = {}
+        self._turn = asyncio.Lock()
         self._html: str | None = None
+        self._told: dict[bool, bytes] = {}
 
-    @property
-    def html(self) -> str:
-        """The figures as markup."""
-        if self._html is None:
-            self._html = self._render(self.figures)
+    async def html(self) -> str:
+        """Return the figures as markup."""
+        async with self._turn:
+            if self._html is None:
+                self._html = await run_in_threadpool(self._render, self.figures)
         return self._html
 
-    def event(self, *, with_html: bool) -> bytes:
+    async def event(self, *, with_html: bool) -> bytes:
         """Return a server-sent event: the figures as JSON, perhaps with their markup."""
+        more: dict[str, Any] = {"html": await self.html()} if with_html else {}
         if with_html not in self._told:
-            more: dict[str, Any] = {"html": self.html} if with_html else {}
             content = msgspec.json.encode({**self.figures, **more})
             self._told[with_html] = b"id: %d\ndata: %s\n\n" % (self.figures["seq"], content)
         return self._told[with_html]

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
-from swapcal.archive.state import State
 from swapcal.live import Live
+from swapcal.service.pages.view import copied
 from swapcal.service.ward import Ward
 
 
@@ -14,8 +12,7 @@ class Copy:
 
     def __init__(self, ward: Ward) -> None:
         self.labels = ward.figures.labels
-        state = ward.live.to_state()
-        self._live = State({name: np.array(values) for name, values in state.arrays.items()}, state.manifest)
+        self._live = copied(ward.live.to_state())
 
     def certificate(self) -> dict[str, Any] | None:
         """Return the certificate, with errors and bounds as rates; None before the first outcome."""

@@ -60,7 +60,7 @@ class Cockpit:
     async def overview(self, call: Call) -> Reply:
         """Show all forecasters."""
         edition = await self._broadcast(call.office, ALL).latest()
-        return page("overview.html", figures=edition.html, signed=call.office.gate.required)
+        return page("overview.html", figures=await edition.html(), signed=call.office.gate.required)
 
     async def forecaster(self, call: Call) -> Reply:
         """Show one forecaster, and perhaps one of its forecasts."""
@@ -72,7 +72,7 @@ class Cockpit:
         return page(
             "forecaster.html",
             name=call.forecaster,
-            figures=edition.html,
+            figures=await edition.html(),
             lookup=lookup,
             largest=largest,
             signed=call.office.gate.required,
@@ -113,7 +113,7 @@ class Cockpit:
 async def _events(broadcast: Broadcast, with_html: bool) -> AsyncIterator[bytes]:
     yield RETRY
     async for edition in broadcast.listen():
-        yield BEAT if edition is None else edition.event(with_html=with_html)
+        yield BEAT if edition is None else await edition.event(with_html=with_html)
 
 
 def _attachment(call: Call, suffix: str) -> dict[str, str]:

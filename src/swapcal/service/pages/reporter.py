@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from swapcal.service.http.office import Office
 from swapcal.service.pages.certifying import Copy
-from swapcal.service.pages.view import Figures, Seen, see, see_briefly, unavailable, with_band
+from swapcal.service.pages.view import Figures, Seen, completed, see, see_briefly, unavailable
 from swapcal.service.refusal import Refusal
 
 WINDOW = 60.0
@@ -90,7 +90,7 @@ class ForecasterReporter:
             return Seen({"name": self._name, "seq": known or 0, **self._seen, "state": unavailable(str(refusal))}, 0.0)
         if seen is not None:
             seconds = seen.seconds
-            self._seen = {**seen.figures, "reliability": with_band(seen.figures["reliability"])}
+            self._seen = await run_in_threadpool(completed, seen)
         self._certify_sometimes()
         rate = self._rates.add(time.monotonic(), self._seen["forecasts"], self._seen["labels"])
         return Seen({**self._seen, "rate": rate, "certificate": self._certificate}, seconds)

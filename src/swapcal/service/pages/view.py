@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 from scipy.stats import binom
 
+from swapcal.archive.state import State
+from swapcal.monitor import Monitor
 from swapcal.service import status
 from swapcal.service.ward import Ward
 
@@ -26,6 +28,8 @@ class Seen(NamedTuple):
 
     figures: Figures
     seconds: float
+    monitor: State | None = None
+    """a copy, to be read beside the learning thread: the intervals of many groups take a while"""
 
 
 def see(ward: Ward, known: int | None = None) -> Seen | None:
@@ -34,20 +38,32 @@ def see(ward: Ward, known: int | None = None) -> Seen | None:
         return None
     began = time.perf_counter()
     found: Figures = msgspec.to_builtins(status.describe(ward))
-    watched = status.alarms(ward)
+    monitor = copied(ward.monitor.to_state())
+    return Seen({**found, "state": state(found)}, time.perf_counter() - began, monitor)
+
+
+def copied(state: State) -> State:
+    """Return a state that stays as it is while its owner goes on."""
+    return State({name: np.array(values) for name, values in state.arrays.items()}, state.manifest)
+
+
+def completed(seen: Seen) -> Figures:
+    """Return the figures with the alarms, groups and evidence of the monitor; of any thread."""
+    assert seen.monitor is not None, "only brief views have none"
+    monitor = Monitor.from_state(seen.monitor)
+    watched = monitor.summary()
     groups = sorted(watched["sizes"], key=lambda row: -row["change"])
-    figures = {
-        **found,
-        "state": state(found),
-        "tolerance": ward.monitor.settings.tolerance,
-        "run_length": ward.monitor.settings.run_length,
+    return {
+        **seen.figures,
+        "reliability": with_band(seen.figures["reliability"]),
+        "tolerance": monitor.settings.tolerance,
+        "run_length": monitor.settings.run_length,
         "alarm_list": watched["alarms"],
         "lifetime": watched["lifetime"],
         "groups": groups[:MOST_GROUPS],
         "groups_watched": len(groups),
         "evidence": watched["history"][:MOST_HISTORIES],
     }
-    return Seen(figures, time.perf_counter() - began)
 
 
 def see_briefly(ward: Ward, known: int | None = None) -> Seen | None:
