@@ -221,6 +221,7 @@ def test_live_figures_are_events_with_ids_and_json(service: Caller) -> None:
     assert "html" not in figures
     assert {"change", "lifetime", "gap", "low", "high"} <= set(figures["groups"][0])
     assert all(row["low"] <= row["high"] for row in figures["reliability"])
+    assert service.send("HEAD", "/forecasters/shop/live").status == 200
     overview = json.loads(events(service, "/live", 2)[-1]["data"])
     assert [one["name"] for one in overview["forecasters"]] == ["empty", "shop", "waiting"]
 

@@ -22,6 +22,7 @@ LISTENERS = 200
 """Listeners at a time: they keep their connections, and writers need some too."""
 ALL = ""
 """The broadcast about all forecasters; no forecaster has this name."""
+EVENTS = "text/event-stream"
 STREAM = {"cache-control": "no-store", "x-accel-buffering": "no"}
 RETRY = b"retry: 2000\n\n"
 BEAT = b": still here\n\n"
@@ -89,8 +90,10 @@ class Cockpit:
     def _stream(self, call: Call, broadcast: Broadcast) -> Response:
         if sum(one.listeners for one in self._broadcasts.values()) >= LISTENERS:
             raise unavailable(f"{LISTENERS} listen already.", retry=10.0)
+        if call.scope["method"] == "HEAD":
+            return Response(media_type=EVENTS, headers=STREAM)
         with_html = call.request.query_params.get("html") == "1"
-        return StreamingResponse(_events(broadcast, with_html), media_type="text/event-stream", headers=STREAM)
+        return StreamingResponse(_events(broadcast, with_html), media_type=EVENTS, headers=STREAM)
 
     async def figures(self, call: Call) -> Reply:
         """Give all figures as a JSON file."""
