@@ -661,3 +661,15 @@ def test_a_list_of_records_is_a_table_of_them() -> None:
         with pytest.raises((TypeError, ValueError)):
             listed.add(wrong, [0.2, 0.3], [0, 1])
     assert listed.summary() == before
+
+
+def test_sizes_tell_the_evidence_that_wealth_ends_with() -> None:
+    whole = Monitor(["g"])
+    assert whole.sizes() == []
+    whole.add({"g": ["a", "b"] * 600}, [0.2] * 1200, [0, 1] * 600)
+    rows = int(whole.wealth()["rows"][-1])
+    monitor = Monitor(["g"]).add({"g": (["a", "b"] * 600)[:rows]}, [0.2] * rows, ([0, 1] * 600)[:rows])
+    for row in monitor.sizes():
+        told = whole.wealth(row["group"])
+        assert row["change"] == pytest.approx(told["change"][-1])
+        assert row["lifetime"] == pytest.approx(told["lifetime"][-1])

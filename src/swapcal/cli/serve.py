@@ -1,6 +1,7 @@
 """`swapcal serve`: live forecasts over HTTP, from a file or a database that loses nothing."""
 
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,11 @@ from swapcal.service.http.server import Server
 from swapcal.service.jobs import Make
 from swapcal.service.limits import Limits
 from swapcal.service.logs import JsonLog
+from swapcal.service.pages.routes import dashboard
 from swapcal.service.refusal import Refusal
 from swapcal.service.settings import Settings, from_table
 from swapcal.service.store import open_store
+from swapcal.service.webhook import Webhook, check_url
 
 WAIT = 600.0
 """Seconds to wait for forecasters of the file to be made: the log may have to be replayed first."""
@@ -42,6 +45,9 @@ def serve(
     limit: Annotated[
         list[str] | None, typer.Option(help="name=value; body, rows, columns, open, queue, …; repeatable.")
     ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(help="http(s) address that is told, as JSON, when an alarm appears or ends.")
+    ] = None,
     log: Annotated[str, typer.Option(help="JSON lines on standard error: all, notable or none.")] = "notable",
 ) -> None:
     """Serve forecasts over HTTP; outcomes whenever they come.
@@ -53,6 +59,8 @@ def serve(
     with running("serve") as run:
         run.kept = "everything that was acknowledged is in the store"
         made, limits = _configured(forecasters, limit or [])
+        if webhook is not None:
+            check_url(webhook)
         tell = JsonLog(log)
         desk = Desk(
             open_store(store, learner=True, create=True),
@@ -62,12 +70,13 @@ def serve(
             log=tell,
         )
         try:
-            server = Server(desk, host, port, tokens=tokens, log=tell)
+            server = Server(desk, host, port, tokens=tokens, log=tell, pages=dashboard())
         except BaseException:
             desk.store.close()
             raise
         print(f"swapcal serves {store_name(store)} on {server.url}", flush=True)
-        server.serve_until_stopped(lambda: _make(desk, made, run))
+        with nullcontext() if webhook is None else Webhook(desk, webhook, tell).at_work():
+            server.serve_until_stopped(lambda: _make(desk, made, run))
 
 
 def _make(desk: Desk, made: list[Settings], run: Run) -> None:

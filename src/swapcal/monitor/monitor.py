@@ -236,12 +236,17 @@ class Monitor:
         )
 
     def sizes(self) -> list[dict[str, Any]]:
-        """Return every group's rows, mean gap and interval since its first row; all intervals hold at all times."""
+        """Return every group's rows, mean gap and interval since its first row, and both kinds of evidence as `wealth`.
+
+        All intervals hold at all times.
+        """
         found = []
         nodes, weights = self.settings.ranges.nodes, self._log_weights()
+        known = self._known(len(self._roster.groups))[0].tolist()
         for g, group in enumerate(self._roster.groups):
             size = since_first(self._book.notes[g * nodes], self.settings.alpha * float(np.exp(weights[g, 0])))
-            found.append({"group": group.name, "rows": size.rows, "gap": size.gap, "low": size.low, "high": size.high})
+            sized = {"group": group.name, "rows": size.rows, "gap": size.gap, "low": size.low, "high": size.high}
+            found.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
         return found
 
     def test(self) -> Lifetime:
@@ -389,14 +394,17 @@ class Monitor:
 
     def _record(self, groups: int) -> None:
         """Enter what the first `groups` groups know now into the history."""
-        book = self._live_book(groups)
-        sums, logs = evidence.survey(book, self._terms)
-        now = sums.reshape(groups, -1).max(axis=1) * self.settings.change_weight
-        shares = np.repeat(0.5 * self.settings.ranges.shares(), 2)
-        own = evidence.log_mean(logs.reshape(groups, -1), shares)
-        figures = np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1)
+        figures, logs = self._known(groups)
         self._history.append(self.rows, self._last_clock, figures)
         self._pooled_peak = max(self._pooled_peak, self._pooled(logs))
+
+    def _known(self, groups: int) -> tuple[Array, Array]:
+        """Return log10 of both kinds of evidence against each of the first groups, and each cell's log wealth."""
+        sums, logs = evidence.survey(self._live_book(groups), self._terms)
+        shares = np.repeat(0.5 * self.settings.ranges.shares(), 2)
+        now = sums.reshape(groups, len(shares)).max(axis=1) * self.settings.change_weight
+        own = evidence.log_mean(logs.reshape(groups, len(shares)), shares)
+        return np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1), logs
 
     def __repr__(self) -> str:
         return f"Monitor({self.rows:,} rows, {len(self._roster.groups)} groups)"

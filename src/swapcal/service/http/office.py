@@ -34,6 +34,8 @@ class Office:
         self.limits = desk.limits
         self.gate = gate
         self.log = log
+        self.leaving = False
+        """whether the service is stopping: whoever listens for news should go"""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[asyncio.Future[Any], float] = {}
         """until when answers are waited for, soonest first"""

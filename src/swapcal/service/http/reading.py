@@ -90,10 +90,15 @@ def _previewed(ward: Ward, records: list[dict[str, Any]]) -> list[PreviewOut]:
 
 async def forecast(call: Call) -> Reply:
     """Show everything stored about a forecast."""
-    id = id_of(call.id, call.office.limits.id)
+    return json_response(await shown(call, call.id))
+
+
+async def shown(call: Call, given: str) -> ForecastShown:
+    """Return everything stored about a forecast."""
+    id = id_of(given, call.office.limits.id)
     docket = await _docket(call, id)
     waits, held, explanation = await call.office.ask(call.forecaster, lambda ward: _standing(ward, id))
-    return json_response(_shown(id, docket, waits, held, explanation))
+    return _shown(id, docket, waits, held, explanation)
 
 
 def _standing(ward: Ward, id: str) -> tuple[bool, bool, Any]:
@@ -152,13 +157,15 @@ async def decision(call: Call) -> Reply:
     event = (await _docket(call, id)).forecast
     if event is None:
         raise Refusal("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
-    return json_response(_decided(id, text, bodies.forecast_body(event.body)))
+    body = bodies.forecast_body(event.body)
+    return json_response(decided(id, text, bodies.record_of(body.record), body))
 
 
-def _decided(id: str, text: str, body: bodies.ForecastBody) -> DecisionOut:
+def decided(id: str, text: str, record: Mapping[str, Any], body: "bodies.ForecastBody | ForecastShown") -> DecisionOut:
+    """Return the action that a forecast calls for under a loss."""
     columns = {
         name: np.float64(value)
-        for name, value in bodies.record_of(body.record).items()
+        for name, value in record.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
     issued = SimpleNamespace(p=body.p, low=body.low, high=body.high, weight=body.weight)
@@ -167,7 +174,7 @@ def _decided(id: str, text: str, body: bodies.ForecastBody) -> DecisionOut:
     except (LossError, ValueError, TypeError, OverflowError) as error:
         raise Refusal("invalid", f"loss: {error}") from None
     cost, before = float(found.expected_cost), float(found.before_draw)
-    return DecisionOut(id, text, float(found.action), found.label, cost, before, body.p)
+    return DecisionOut(id, text, float(found.action), found.label, cost, before, float(issued.p))
 
 
 async def show_status(call: Call) -> Reply:

@@ -67,9 +67,9 @@ class Server(uvicorn.Server):
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
         _tell_through(self.log)
-        office = Office(desk, Gate(desk.store, required=required), self.log)
+        self.office = Office(desk, Gate(desk.store, required=required), self.log)
         config = uvicorn.Config(
-            application(office, pages),
+            application(self.office, pages),
             http=protocol(desk.limits),
             ws="none",
             lifespan="off",
@@ -103,6 +103,11 @@ class Server(uvicorn.Server):
             self.desk.close()
             self.socket.close()
             self.log("stopped")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Send listeners away, who would stay for ever, then finish what is in hand."""
+        self.office.leaving = True
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

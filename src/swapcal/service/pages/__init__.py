@@ -1,0 +1,1 @@
+"""The dashboard: pages for people, live figures for their browsers."""

@@ -1,0 +1,439 @@
+"""The dashboard without a browser: pages, live figures, who may see them; and the webhook."""
+
+import http.client
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("msgspec")
+pytest.importorskip("httptools")
+pytest.importorskip("apsw")
+pytest.importorskip("jinja2")
+pytest.importorskip("prometheus_client")
+
+import swapcal
+from swapcal.service import Desk, Server, open_store, webhook
+from swapcal.service.client import ServiceError
+from swapcal.service.pages import broadcast, cockpit, reporter
+from swapcal.service.pages.routes import dashboard
+from swapcal.service.pages.static import FILES
+from swapcal.service.refusal import unavailable
+from swapcal.service.tokens import create_token
+from swapcal.service.ward import Draft, Label, Ward
+from swapcal.service.webhook import Webhook, alarms_of
+from tests.service_server import Caller, Reply, served
+
+SHOP = "/v1/forecasters/shop"
+EVIL = '<img src=x onerror="alert(1)">&{{7*7}}'
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    with served(tmp_path_factory.mktemp("store"), pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "empty"})
+        caller.post("/v1/forecasters", {"name": "waiting"})
+        caller.post("/v1/forecasters/waiting/forecasts", {"id": "a", "record": {"x": 1}})
+        caller.post("/v1/forecasters", {"name": "shop", "groups": ["city"]})
+        fill(caller)
+        yield caller
+
+
+def fill(caller: Caller, prefix: str = "", rows: int = 120) -> None:
+    drafts = [
+        {"id": f"{prefix}{k}", "record": {"city": EVIL if k % 3 else "Oslo", "price": k % 7, "paid": None}}
+        for k in range(rows)
+    ]
+    drafts.append({"id": f"{prefix}{EVIL}", "record": {EVIL: EVIL, "city": "Oslo"}})
+    assert caller.post(f"{SHOP}/forecasts", {"forecasts": drafts}).status == 200
+    outcomes = [{"id": f"{prefix}{k}", "y": int(k % 4 == 0)} for k in range(rows - 20)]
+    assert caller.post(f"{SHOP}/outcomes", {"outcomes": outcomes}).status == 200
+
+
+def foreign(page: str) -> list[Any]:
+    """Return what a strict policy would block: inline scripts, styles and handlers, and addresses elsewhere."""
+    found: list[Any] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag in ("style", "img", "iframe") or (tag == "script" and "src" not in dict(attrs)):
+                found.append(tag)
+            for name, value in attrs:
+                elsewhere = name in ("src", "href", "action") and not re.match(r"/(?!/)|#", value or "")
+                if name == "style" or name.startswith("on") or elsewhere:
+                    found.append((tag, name, value))
+
+    Parser().feed(page)
+    return found
+
+
+def events(caller: Caller, path: str, number: int, headers: dict[str, str] | None = None) -> list[dict[str, str]]:
+    """Read server-sent events as the standard says, fields by name."""
+    connection = http.client.HTTPConnection(caller.host, caller.port, timeout=30)
+    connection.request("GET", path, headers=headers or {})
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    found: list[dict[str, str]] = []
+    fields: dict[str, str] = {}
+    for line in answer:
+        text = line.decode().rstrip("\n")
+        name, _, value = text.partition(": ")
+        if text:
+            fields[name or "comment"] = value
+        elif fields:
+            found.append(fields)
+            fields = {}
+        if len(found) == number:
+            break
+    connection.close()
+    return found
+
+
+def test_every_page_renders_under_a_strict_policy(service: Caller) -> None:
+    for path in (
+        "/",
+        "/forecasters/shop",
+        "/forecasters/empty",
+        "/forecasters/waiting",
+        "/forecasters/none",
+        "/sign-in",
+    ):
+        page = service.get(path)
+        assert page.status == {"/forecasters/none": 404, "/sign-in": 303}.get(path, 200), path
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["cache-control"] == "no-store"
+        assert foreign(page.body) == [], path
+
+
+def test_the_overview_says_how_each_forecaster_stands(service: Caller) -> None:
+    body = service.get("/").body
+    assert "Waiting for the first forecast" in body
+    assert "Waiting for the first outcome" in body
+    assert 'href="/forecasters/shop"' in body
+
+
+def test_a_service_without_forecasters_says_how_to_make_one(tmp_path: Path) -> None:
+    with served(tmp_path, pages=dashboard()) as caller:
+        assert "There is no forecaster yet" in caller.get("/").body
+        assert caller.get("/forecasters/shop").status == 404
+        assert caller.get("/forecasters/shop/live").status == 404
+
+
+def test_html_in_ids_columns_and_categories_stays_text(service: Caller) -> None:
+    page = service.get(f"/forecasters/shop?id={quote(EVIL, safe='')}&loss={quote(EVIL, safe='')}").body
+    card = service.get("/forecasters/shop/card").body
+    for text in (page, card):
+        assert "<img" not in text
+        assert "&lt;img src=x" in text
+        assert "{{7*7}}" in text
+    assert "not one of" in page or "loss: " in page
+    live = events(service, "/forecasters/shop/live?html=1", 2)[-1]
+    assert "<img" not in json.loads(live["data"])["html"]
+
+
+def test_a_forecast_by_id_has_its_reasons_outcome_and_decisions(service: Caller) -> None:
+    opened = service.get("/forecasters/shop?id=119&loss=pinball:0.75").body
+    for words in ("its outcome is not known yet", "Why: the mean forecast is", "pinball:0.75", "zero_one:1,10"):
+        assert words in opened
+    learned = service.get("/forecasters/shop?id=4").body
+    assert "its outcome was 1" in learned
+    assert "can be told only while a forecast is open" in learned
+    assert "expected one that was forecast" in service.get("/forecasters/shop?id=nobody").body
+    assert "loss: " in service.get("/forecasters/shop?id=4&loss=nonsense").body
+
+
+def test_a_forecaster_that_cannot_be_asked_and_a_fault_have_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(ward: Ward, known: int | None = None) -> Any:
+        raise unavailable("It is being rebuilt.")
+
+    def broken(ward: Ward, known: int | None = None) -> Any:
+        raise KeyError(EVIL)
+
+    monkeypatch.setattr(broadcast, "PAUSE", 0.0)
+    with served(tmp_path, pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "shop"})
+        monkeypatch.setattr(reporter, "see", away)
+        page = caller.get("/forecasters/shop")
+        assert (page.status, "It is being rebuilt." in page.body) == (200, True)
+        monkeypatch.setattr(reporter, "see", broken)
+        page = caller.get("/forecasters/shop")
+        assert (page.status, "A fault of the service" in page.body, "KeyError" in page.body) == (500, True, False)
+
+
+def test_downloads_are_files(service: Caller) -> None:
+    for path, media, name in (
+        ("report", "text/html", "html"),
+        ("card", "text/markdown", "md"),
+        ("figures", "application/json", "json"),
+    ):
+        found = service.get(f"/forecasters/shop/{path}")
+        assert (found.status, found.headers["content-type"].partition(";")[0]) == (200, media)
+        assert found.headers["content-disposition"] == f'attachment; filename="shop.{name}"'
+    assert service.get("/forecasters/shop/figures").body["labels"] == 100
+    refused = service.get("/forecasters/waiting/report")
+    assert refused.status == 404
+    assert "without a known outcome" in refused.body
+
+
+def test_static_files_are_kept_for_ever_under_their_digest(service: Caller) -> None:
+    page = service.get("/forecasters/shop").body
+    for path in re.findall(r"\"(/static/[^\"]+)\"", page):
+        found = service.get(path)
+        assert (found.status, "immutable" in found.headers["cache-control"]) == (200, True), path
+    for name in FILES:
+        assert service.get(f"/static/{name}").headers["cache-control"] == "no-store"
+    for name in ("..%2fview.py", "view.py", "uPlot.LICENSE.txt"):
+        assert service.get(f"/static/{name}").status == 404
+
+
+def test_live_figures_are_events_with_ids_and_json(service: Caller) -> None:
+    first, told = events(service, "/forecasters/shop/live", 2)
+    assert first == {"retry": "2000"}
+    figures = json.loads(told["data"])
+    assert int(told["id"]) == figures["seq"] == service.get(f"{SHOP}/status").body["seq"]
+    assert {
+        "state",
+        "rate",
+        "open",
+        "held",
+        "coverage",
+        "delay",
+        "brier",
+        "reliability",
+        "groups",
+        "alarm_list",
+    } <= set(figures)
+    assert "html" not in figures
+    assert {"change", "lifetime", "gap", "low", "high"} <= set(figures["groups"][0])
+    assert all(row["low"] <= row["high"] for row in figures["reliability"])
+    assert service.send("HEAD", "/forecasters/shop/live").status == 200
+    overview = json.loads(events(service, "/live", 2)[-1]["data"])
+    assert [one["name"] for one in overview["forecasters"]] == ["empty", "shop", "waiting"]
+
+
+def test_the_client_iterates_over_live_figures(service: Caller) -> None:
+    with swapcal.Client(service.url) as client:
+        live = client.live("shop")
+        before = next(live)
+        fill(service, "more-", 30)
+        assert next(one for one in live if one["seq"] > before["seq"])["forecasts"] > before["forecasts"]
+        live.close()
+        nobody = client.live("nobody")
+        with pytest.raises(ServiceError, match="404"):
+            next(nobody)
+
+
+def test_silence_is_filled_with_heartbeats(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcast, "HEARTBEAT", 0.05)
+    told = events(service, "/forecasters/empty/live", 6)
+    assert {"comment": "still here"} in told or {"": "still here"} in told
+
+
+def test_many_listeners_are_one_question_to_the_learner(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    see = reporter.see
+
+    def counted(ward: Ward, known: int | None = None) -> Any:
+        asked.append(ward.name)
+        return see(ward, known)
+
+    monkeypatch.setattr(reporter, "see", counted)
+    monkeypatch.setattr(broadcast, "PAUSE", 30.0)
+    listeners = [threading.Thread(target=events, args=(service, "/forecasters/waiting/live", 2)) for _ in range(20)]
+    for listener in listeners:
+        listener.start()
+    for listener in listeners:
+        listener.join()
+    assert 1 <= asked.count("waiting") <= 2
+
+
+def test_listeners_have_a_limit(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cockpit, "LISTENERS", 0)
+    refused = service.get("/forecasters/shop/live")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "10")
+
+
+def test_a_service_that_stops_sends_listeners_away(tmp_path: Path) -> None:
+    ended = threading.Event()
+    with served(tmp_path, pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "shop"})
+        connection = http.client.HTTPConnection(caller.host, caller.port, timeout=60)
+        connection.request("GET", "/forecasters/shop/live")
+        answer = connection.getresponse()
+        threading.Thread(target=lambda: (answer.read(), ended.set())).start()
+    assert ended.wait(30)
+    connection.close()
+
+
+@contextmanager
+def guarded(folder: Path) -> Iterator[tuple[Caller, str, str]]:
+    """A service that asks for tokens: a caller without one, a token that may read, and one that may not."""
+    store = open_store(str(folder / "forecasts.db"), learner=True, create=True)
+    reads, writes = create_token(store, ["read"])[1], create_token(store, ["forecast"])[1]
+    with Server(Desk(store), port=0, tokens=True, pages=dashboard()).in_background() as url:
+        yield Caller(url), reads, writes
+
+
+def sign_in(caller: Caller, token: str, following: str = "/", **headers: str) -> Reply:
+    content = urlencode({"token": token, "next": following}).encode()
+    return caller.send("POST", "/sign-in", content, content_type="application/x-www-form-urlencoded", **headers)
+
+
+def test_pages_need_a_token_that_may_read(tmp_path: Path) -> None:
+    with guarded(tmp_path) as (caller, reads, writes):
+        page = caller.get("/forecasters/shop?id=a%20b")
+        assert (page.status, page.headers["location"]) == (303, "/sign-in?next=%2Fforecasters%2Fshop%3Fid%3Da%2520b")
+        assert caller.get("/").status == 303
+        assert caller.get("/live").status == 401
+        assert caller.get("/forecasters/shop/live").status == 401
+        assert caller.get("/forecasters/shop/report").status == 303
+        assert caller.get("/static/dashboard.css").status == 200
+        assert 'type="password"' in caller.get("/sign-in?next=/x").body
+        for token, status in (("guessed", 401), ("bad;token", 401), ("", 401), (writes, 403)):
+            refused = sign_in(caller, token)
+            assert (refused.status, "set-cookie" in refused.headers) == (status, False)
+            assert not token or token not in refused.body
+        entered = sign_in(caller, reads, "/forecasters/shop")
+        assert (entered.status, entered.headers["location"]) == (303, "/forecasters/shop")
+        cookie = entered.headers["set-cookie"]
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/"))
+        pair = cookie.partition(";")[0]
+        assert caller.send("GET", "/", cookie=pair).status == 200
+        assert "Sign out" in caller.send("GET", "/", cookie=pair).body
+        assert len(events(caller, "/live", 2, {"cookie": pair})) == 2
+        assert len(events(caller, "/live", 2, {"authorization": f"Bearer {reads}"})) == 2
+        left = caller.send("POST", "/sign-out", b"", cookie=pair)
+        assert (left.status, "Max-Age=0" in left.headers["set-cookie"]) == (303, True)
+
+
+def test_the_cookie_opens_pages_only(tmp_path: Path) -> None:
+    with guarded(tmp_path) as (caller, reads, _):
+        pair = sign_in(caller, reads).headers["set-cookie"].partition(";")[0]
+        assert caller.send("GET", "/v1/forecasters", cookie=pair).status == 401
+        body = b'{"name": "shop"}'
+        assert caller.send("POST", "/v1/forecasters", body, cookie=pair, content_type="application/json").status == 401
+
+
+def test_other_sites_can_neither_sign_in_nor_lead_away(tmp_path: Path) -> None:
+    with guarded(tmp_path) as (caller, reads, _):
+        assert sign_in(caller, reads, sec_fetch_site="cross-site").status == 403
+        assert sign_in(caller, reads, origin="https://evil.example").status == 403
+        assert sign_in(caller, reads, origin=caller.url).status == 303
+        for away in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/\r\nx: y"):
+            assert sign_in(caller, reads, away).headers["location"] == "/"
+
+
+class Receiver:
+    """A loopback address that answers with given statuses in turn, then with 204."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.messages: list[Any] = []
+        self.got = threading.Semaphore(0)
+        answers = iter(statuses)
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                outer.messages.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                self.send_response(next(answers, 204))
+                self.send_header("content-length", "0")
+                self.end_headers()
+                outer.got.release()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook?key=secret"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    def __enter__(self) -> "Receiver":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def wait(self, messages: int) -> None:
+        for _ in range(messages):
+            assert self.got.acquire(timeout=30)
+
+
+def renewed(ward: Ward) -> None:
+    ward.monitor = ward.settings.monitor()
+
+
+def test_an_alarm_is_posted_until_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "FIRST_PAUSE", 0.01)
+    logged: list[str] = []
+    desk = Desk(open_store(str(tmp_path / "forecasts.db"), learner=True, create=True))
+    with Receiver(503, 500) as receiver:
+        hook = Webhook(desk, receiver.url, lambda event, **facts: logged.append(f"{event} {facts}"), every=0.02)
+        with hook.at_work(), Server(desk, port=0).in_background() as url, swapcal.Client(url) as client:
+            client.create("shop", groups=["city"])
+            list(client.forecasts("shop", [{"id": str(k), "record": {"city": "Rome"}} for k in range(400)]))
+            list(client.outcomes("shop", [{"id": str(k), "y": 1} for k in range(400)]))
+            receiver.wait(4)
+            desk.call(lambda promise: webhook.Ask(promise, "shop", renewed))
+            client.forecast("shop", {"city": "Rome"}, id="next")
+            receiver.wait(2)
+    told = [(one["event"], one["alarm"]["group"]) for one in receiver.messages]
+    assert told[0] == told[1] == told[2]
+    assert receiver.messages[0]["id"] == receiver.messages[2]["id"]
+    assert {event for event, _ in told[:4]} == {"alarm"}
+    assert {group for _, group in told[2:4]} == {"all rows", "city = Rome"}
+    assert receiver.messages[0]["alarm"]["direction"] == "too low"
+    assert {event for event, _ in told[4:]} == {"alarm ended"}
+    assert all("secret" not in line for line in logged)
+
+
+def test_a_refused_message_is_not_repeated_and_nobody_home_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(webhook, "TRIES", 3)
+    logged: list[tuple[str, Any]] = []
+    desk = Desk(open_store(str(tmp_path / "forecasts.db"), learner=True, create=True))
+    message = {"forecaster": "shop", "id": "a"}
+    with Receiver(400) as receiver:
+        hook = Webhook(desk, receiver.url, lambda event, **facts: logged.append((event, facts.get("why"))))
+        hook._deliver(message)
+        assert len(receiver.messages) == 1
+    hook._deliver(message)
+    assert [event for event, _ in logged] == ["webhook given up", "webhook given up"]
+    assert logged[0][1] == "status 400"
+    desk.store.close()
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "localhost:80", "", "http://", "http://host:x/"])
+def test_a_webhook_is_http_or_https(url: str) -> None:
+    with pytest.raises(ValueError, match="webhook: given"):
+        webhook.check_url(url)
+
+
+def test_alarms_are_looked_at_only_after_something_came() -> None:
+    from swapcal.service.settings import Settings
+
+    ward = Ward(Settings(name="shop", groups=["city"]))
+    assert alarms_of(ward, 0) is None
+    ward.forecast([Draft(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
+    ward.outcome([Label(str(k), 1.0) for k in range(400)], 1.0)
+    ward.seq = 801
+    assert set((alarms_of(ward, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}
