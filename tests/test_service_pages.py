@@ -150,7 +150,7 @@ def test_a_forecast_by_id_has_its_reasons_outcome_and_decisions(service: Caller)
         assert words in opened
     learned = service.get("/forecasters/shop?id=4").body
     assert "its outcome was 1" in learned
-    assert "can be told only while a forecast is open" in learned
+    assert "The same record would be forecast" in learned
     assert "expected one that was forecast" in service.get("/forecasters/shop?id=nobody").body
     assert "loss: " in service.get("/forecasters/shop?id=4&loss=nonsense").body
 

@@ -12,7 +12,7 @@ from swapcal.service.http.endpoint import Call
 from swapcal.service.http.office import Office
 from swapcal.service.http.reply import JSON, Reply
 from swapcal.service.pages.broadcast import Broadcast
-from swapcal.service.pages.lookup import largest_term, look_up
+from swapcal.service.pages.lookup import look_up
 from swapcal.service.pages.page import page
 from swapcal.service.pages.render import render
 from swapcal.service.pages.reporter import ForecasterReporter, OverviewReporter
@@ -66,16 +66,11 @@ class Cockpit:
     async def forecaster(self, call: Call) -> Reply:
         """Show one forecaster, and perhaps one of its forecasts."""
         edition = await (await self._known(call)).latest()
-        lookup = await look_up(call)
-        largest = (
-            largest_term(lookup.shown.explanation) if lookup and lookup.shown and lookup.shown.explanation else 0.0
-        )
         return page(
             "forecaster.html",
             name=call.forecaster,
             figures=await edition.html(),
-            lookup=lookup,
-            largest=largest,
+            lookup=await look_up(call),
             signed=call.office.gate.required,
         )
 

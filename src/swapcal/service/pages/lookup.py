@@ -6,6 +6,7 @@ from swapcal.service.http.endpoint import Call
 from swapcal.service.http.messages import DecisionOut, ForecastShown
 from swapcal.service.http.reading import decided, shown
 from swapcal.service.refusal import Refusal
+from swapcal.service.ward import Ward
 
 LOSSES = {
     "zero_one": "yes or no, both mistakes equally bad",
@@ -30,8 +31,16 @@ class Lookup(NamedTuple):
     id: str
     loss: str
     shown: ForecastShown | None = None
-    decisions: "list[tuple[DecisionOut, str]]" = []  # noqa: RUF012 (a tuple's field)
+    explanation: dict[str, Any] | None = None
+    """of the forecast while it is open; of what the record would be forecast now, afterwards"""
+    decisions: tuple[tuple[DecisionOut, str], ...] = ()
     trouble: str = ""
+
+    @property
+    def largest(self) -> float:
+        """The largest contribution, which the others are drawn beside."""
+        terms = self.explanation["terms"] if self.explanation else ()
+        return max((abs(term["amount"]) for term in terms), default=0.0)
 
 
 async def look_up(call: Call) -> Lookup | None:
@@ -46,16 +55,32 @@ async def look_up(call: Call) -> Lookup | None:
         return Lookup(id, loss, trouble=refusal.detail)
     if found.record is None:
         return Lookup(id, loss, found)
+    explanation = found.explanation or await _explained_now(call, found.record)
+    decisions, trouble = _decisions(found, loss)
+    return Lookup(id, loss, found, explanation, decisions, trouble)
+
+
+async def _explained_now(call: Call, record: dict[str, Any]) -> dict[str, Any] | None:
+    """Explain what a record would be forecast now; none if the forecaster cannot be asked."""
+    try:
+        found: dict[str, Any] = await call.office.ask(call.forecaster, lambda ward: _preview(ward, record))
+    except Refusal:
+        return None
+    return found
+
+
+def _preview(ward: Ward, record: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = ward.live.preview([record]).explain().to_dict()
+    return found
+
+
+def _decisions(found: ForecastShown, loss: str) -> tuple[tuple[tuple[DecisionOut, str], ...], str]:
+    """Return what each loss would decide, and why not for the one that was given."""
     wanted = {loss: "the loss you gave", **LOSSES} if loss else LOSSES
     decisions, trouble = [], ""
     for text, words in wanted.items():
         try:
-            decisions.append((decided(id, text, found.record, found), words))
+            decisions.append((decided(found.id, text, found.record or {}, found), words))
         except Refusal as refusal:
             trouble = refusal.detail
-    return Lookup(id, loss, found, decisions, trouble)
-
-
-def largest_term(explanation: Any) -> float:
-    """Return the largest contribution, which the others are drawn beside."""
-    return max((abs(term["amount"]) for term in explanation["terms"]), default=0.0)
+    return tuple(decisions), trouble

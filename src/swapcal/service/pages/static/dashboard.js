@@ -12,7 +12,7 @@
   let timer = 0;
   let heard = null;
 
-  const clock = (date) => date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const clock = (date) => date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
   function say(state, words) {
     link.hidden = false;
