@@ -1,5 +1,6 @@
 """`Live`: records, experts and engine composed; what most users touch first."""
 
+import copy
 import hashlib
 import marshal
 import math
@@ -16,6 +17,7 @@ from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
+from swapcal.engine.forecaster import Forecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import TICKET
@@ -231,6 +233,11 @@ class Live:
         (['first'], True)
         """
         return self._ledger.release()
+
+    @guarded
+    def engine(self) -> Forecaster | None:
+        """Return a copy of the engine as it is now, for what takes long; None before the first record."""
+        return copy.deepcopy(self._learner.forecaster)
 
     @guarded
     def certificate(self, window: float | None = None) -> Certificate:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from swapcal.engine.forecaster import Forecaster
 from swapcal.monitor.summary import sentence
 from swapcal.service.figures import DELAYS
 from swapcal.service.ward import Ward
@@ -113,16 +114,21 @@ def alarms(ward: Ward) -> dict[str, Any]:
     return {name: found[name] for name in ("rows", "alarmed", "sentence", "alarms", "lifetime", "sizes", "history")}
 
 
-def certificate(ward: Ward) -> dict[str, Any]:
-    """Return the errors of the issued forecasts and what bounds them, with a sentence; of the learning thread."""
-    if not ward.live.status().labels:
+def engine(ward: Ward) -> Forecaster | None:
+    """Return a copy of the engine, None before the first outcome; of the learning thread."""
+    return ward.live.engine() if ward.live.status().labels else None
+
+
+def certificate(engine: Forecaster | None) -> dict[str, Any]:
+    """Return the errors of the issued forecasts and what bounds them, with a sentence; may take seconds."""
+    if engine is None:
         words = "No outcome has been learned yet, so there is nothing to certify."
         return {"rounds": 0, "holds": None, "sentence": words, "words": words}
-    found = ward.live.certificate()
+    found = engine.certificate()
     rate, bound = (found.psreg / found.rounds) ** 0.5, (found.bound / found.rounds) ** 0.5
     words = (
         f"After {found.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
         f"would have changed the forecasts by {100 * rate:.1f} points (root mean square); "
-        f"whatever the outcomes had been, it could not have been more than {100 * bound:.1f} points."
+        f"the guarantee computed along the way allows {100 * bound:.1f} points."
     )
     return {**found.as_dict(), "holds": found.holds(), "sentence": words, "words": str(found)}

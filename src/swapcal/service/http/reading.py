@@ -184,7 +184,8 @@ async def show_status(call: Call) -> Reply:
 
 async def certificate(call: Call) -> Reply:
     """Show the forecaster's exact errors and what bounds them."""
-    return await _asked(call, status.certificate)
+    engine = await call.office.ask(call.forecaster, status.engine)
+    return json_response(await run_in_threadpool(status.certificate, engine))
 
 
 async def alarms(call: Call) -> Reply:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from swapcal.live import Live
-from swapcal.service.pages.view import copied
 from swapcal.service.ward import Ward
 
 
@@ -12,13 +10,13 @@ class Copy:
 
     def __init__(self, ward: Ward) -> None:
         self.labels = ward.figures.labels
-        self._live = copied(ward.live.to_state())
+        self._engine = ward.live.engine()
 
     def certificate(self) -> dict[str, Any] | None:
         """Return the certificate, with errors and bounds as rates; None before the first outcome."""
-        if not self.labels:
+        if not self.labels or self._engine is None:
             return None
-        found = Live.from_state(self._live).certificate()
+        found = self._engine.certificate()
         names = ("psreg", "bound", "theorem")
         sums = {name: getattr(found, name) for name in names}
         rates = {name: None if total is None else (total / found.rounds) ** 0.5 for name, total in sums.items()}
