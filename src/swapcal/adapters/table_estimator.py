@@ -220,7 +220,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _one_row(self, X: Any) -> "Coded | None":
         """Return the encoded row of a frame that has one only, the columns of the fit, and plain values in them."""
-        if self.mode != "mean" or not hasattr(self, "feature_names_in_"):
+        if self.mode != "mean" or not hasattr(self, "feature_names_in_") or not self._encode_alike():
             return None
         library, names = type(X).__module__.partition(".")[0], self.feature_names_in_.tolist()
         if library not in ROW_OF or getattr(X, "shape", None) != (1, len(names)):
@@ -236,12 +236,24 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         if self._mode() != "mean":
             return np.column_stack([issued.p for issued in self._issued(X)])
         source, scores = self._opened(X)
-        rows = source if isinstance(source, Coded) else self.models_[0].features.encode(source)
-        jobs = self._jobs()
+        coded, jobs = self._coded(source), self._jobs()
         columns = [
-            model.mean(rows, None if scores is None else scores[:, k], jobs) for k, model in enumerate(self.models_)
+            model.mean(rows, None if scores is None else scores[:, k], jobs)
+            for k, (model, rows) in enumerate(zip(self.models_, coded, strict=True))
         ]
         return columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
+
+    def _encode_alike(self) -> bool:
+        """Tell whether the models of all classes encode a row alike: what a rare text is worth is each one's own."""
+        return len(self.models_) == 1 or not any(model.features.rated for model in self.models_)
+
+    def _coded(self, source: "Source | Coded") -> "list[Coded]":
+        """Return the rows as each model sees them."""
+        if isinstance(source, Coded):
+            return [source] * len(self.models_)
+        if self._encode_alike():
+            return [self.models_[0].features.encode(source)] * len(self.models_)
+        return [model.features.encode(source) for model in self.models_]
 
     def _jobs(self) -> int:
         return 1 if self.n_jobs is None else int(effective_n_jobs(self.n_jobs))

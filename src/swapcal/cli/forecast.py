@@ -161,7 +161,9 @@ def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = Fals
     )
     if state is None or not state.exists():
         return fresh
-    live = Live.load(state, {TREES: Refit.load(beside(state), boosted_trees())} if trees else None)
+    live = load_live(state)
+    if trees != (TREES in live.models):
+        raise ArchiveError(f"{state}: saved {'without' if trees else 'with'} --trees, expected the same now")
     ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, live))
     for name in ours:
         if ours[name] != theirs.get(name):
@@ -169,11 +171,28 @@ def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = Fals
     return live
 
 
+def load_live(state: Path) -> Live:
+    """Return what `save_live` saved; trees that know more labels than the state would know the future."""
+    kept = beside(state)
+    models = {TREES: Refit.load(kept, boosted_trees())} if kept.exists() else None
+    live = Live.load(state, models)
+    if models is not None and models[TREES].labels > live.status().labels:
+        given = f"given {models[TREES].labels:,} labels beside a state with {live.status().labels:,}"
+        raise ArchiveError(f"{kept}: {given}, expected the file that was saved with the state")
+    return live
+
+
 def save_live(live: Live, state: Path) -> None:
-    """Save a state, and what its trees were fitted on beside it, first: without that, the state cannot be read."""
-    for model in live.models.values():
-        model.save(beside(state))
+    """Save a state and beside it what its trees were fitted on.
+
+    The first time the trees go first, because a state with trees cannot be read without them; later the state does:
+    after a crash between the two the trees lack a few rows, and never know more than the state.
+    """
+    if live.models and not beside(state).exists():
+        live.models[TREES].save(beside(state))
     live.save(state)
+    if live.models:
+        live.models[TREES].save(beside(state))
 
 
 def beside(state: Path) -> Path:
