@@ -1,7 +1,9 @@
 """The desk: one order, one commit, and what happens when that fails."""
 
 import inspect
+import io
 import threading
+import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,11 +16,12 @@ from swapcal.live import Live
 from swapcal.service.desk import Desk
 from swapcal.service.jobs import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.limits import Limits
+from swapcal.service.logs import JsonLog
 from swapcal.service.refusal import Refusal
 from swapcal.service.rows import OutcomeRow
 from swapcal.service.settings import LIVE, Settings
 from swapcal.service.snapshot import Still
-from swapcal.service.status import alarms, certificate, describe
+from swapcal.service.status import alarms, certificate, describe, engine
 from swapcal.service.ward import Ward
 from tests.memory_store import MemoryStore
 from tests.service_desk import Clock, Hand, assert_follows_from_log, bits, rng, row
@@ -339,7 +342,7 @@ def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
 
 def test_status_alarms_and_certificate_say_how_it_stands() -> None:
     desk = hand()
-    assert desk.ask(certificate)["rounds"] == 0
+    assert certificate(desk.ask(engine))["rounds"] == 0
     draw = rng(3)
     for start in range(0, 400, 100):
         rows = [row(str(k), {"city": "Rome" if k % 2 else "Bari"}) for k in range(start, start + 100)]
@@ -353,6 +356,54 @@ def test_status_alarms_and_certificate_say_how_it_stands() -> None:
     assert sum(period["labels"] for period in found.over_time) == 400
     assert np.isclose(sum(p["labels"] * p["brier"] for p in found.over_time) / 400, found.brier.forecast)
     assert {size["group"] for size in desk.ask(alarms)["sizes"]} == {"all rows", "city = Rome", "city = Bari"}
-    told = desk.ask(certificate)
+    told = certificate(desk.ask(engine))
     assert told["holds"]
     assert "400 outcomes" in told["sentence"]
+
+
+def test_an_early_outcome_dated_beyond_its_forecasts_life_is_not_lost() -> None:
+    desk = hand(lifetime=100.0)
+    assert desk.outcome("x", 1.0, 1000.0).state == "parked"
+    assert desk.forecast("x", ROME, 10.0).id == "x"
+    assert desk.outcome("x", 0.0, 20.0).status == 409
+    assert desk.outcome("x", 1.0).state == "repeated"
+    assert desk.ward.live.status().labels == 1
+    assert_follows_from_log(desk)
+
+
+def test_a_state_at_rest_stays_as_it_was() -> None:
+    desk = hand()
+    desk.forecasts(*stream(5))
+    still = Still(desk.ward)
+    before = still.to_bytes()
+    desk.forecasts(*(row(f"new {k}", {"city": f"city {k}", "price": 1.0}) for k in range(20)))
+    assert still.to_bytes() == before
+
+
+def test_a_digest_does_not_hang_on_a_clock_that_went_on() -> None:
+    clock = Clock()
+    desk = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
+    desk.forecast("a", ROME)
+    desk.outcome("unknown", 1.0)
+    before = Still(desk.ward).digest()
+    clock.now += 100.0
+    desk.forecast("a", ROME)  # repeated: no event
+    assert desk.ward.lapsed == 1
+    assert Still(desk.ward).digest() == before
+
+
+def test_a_snapshot_that_fails_is_tried_again_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = hand()
+    desk.forecasts(*stream(5))
+    monkeypatch.setattr(desk.store, "keep_snapshot", lambda *_: (_ for _ in ()).throw(OSError("no room")))
+    desk.desk._keep(Still(desk.ward), 1)
+    assert desk.desk._kept["shop"][0] == 1
+    assert desk.desk._rested > time.monotonic()
+
+
+def test_a_log_that_cannot_be_written_stops_nothing() -> None:
+    class Full(io.RawIOBase):
+        def write(self, content: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    JsonLog("all", Full())("commit", first=1)

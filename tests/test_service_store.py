@@ -200,3 +200,17 @@ def test_pruning_looks_events_up_by_id_and_not_through_all_that_came_later(path)
         assert others
         assert all("events_about (forecaster=? AND id=?" in step for step in others), plan
     store.close()
+
+
+def test_a_file_that_was_removed_takes_no_more_events(tmp_path: Path) -> None:
+    path = tmp_path / "forecasts.db"
+    store = open_store(str(path), learner=True, create=True)
+    try:
+        assert store.claim("shop")
+        path.unlink()
+        with pytest.raises(Unavailable, match="no longer the file"):
+            store.append([Event("shop", 1, "made", "", 0.0, b"{}")])
+        with pytest.raises(Unavailable, match="no longer the file"):
+            store.ping()
+    finally:
+        store.close()

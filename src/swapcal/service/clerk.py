@@ -108,9 +108,11 @@ class Clerk:
         self._issue(rows, waiting, answers)
         if isinstance(answers[k], Refusal):
             return
-        state = self.ward.outcome([Label(id, early.y, early.time)], self.now)[0]
+        time, state = early.time, self.ward.outcome([Label(id, early.y, early.time)], self.now)[0]
+        if not isinstance(state, str):  # dated beyond the forecast's life; but it was acknowledged
+            time, state = None, self.ward.outcome([Label(id, early.y)], self.now)[0]
         if isinstance(state, str):
-            self._write(OUTCOME, id, OutcomeBody(early.y, state, early.time, parked=True))
+            self._write(OUTCOME, id, OutcomeBody(early.y, state, time, parked=True))
 
     def outcomes(self, rows: Sequence[OutcomeRow]) -> "list[Reported | Refusal]":
         """Deliver or park what is new and repeat what is not."""

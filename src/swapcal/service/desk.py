@@ -32,6 +32,8 @@ LONGEST, SHARE, MANY = 0.005, 0.25, 4
 """Seconds, share of a commit, and jobs of a batch from which on others are waited for."""
 KEPT = 2
 """Snapshots kept."""
+REST = 10.0
+"""Seconds before a snapshot is tried again that failed."""
 
 Answer = tuple[Promise, Any]
 Log = Callable[..., None]
@@ -104,6 +106,8 @@ class Desk:
         self._kept: dict[str, tuple[int, float]] = {}
         """number of the event of the last snapshot, and when the first event after it was seen"""
         self._writing: Future[None] | None = None
+        self._rested = 0.0
+        """when snapshots may be tried again"""
         self._writer = ThreadPoolExecutor(1, "snapshots")
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
 
@@ -398,7 +402,7 @@ class Desk:
 
     def _keep_some(self) -> None:
         """Begin a snapshot of one forecaster that needs one, unless one is being written."""
-        if self._writing is not None and not self._writing.done():
+        if (self._writing is not None and not self._writing.done()) or time.monotonic() < self._rested:
             return
         for name, ward in self.wards.items():
             seq, since = self._kept[name]
@@ -406,7 +410,7 @@ class Desk:
                 self._kept[name] = seq, time.monotonic()
             elif ward.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
                 self._kept[name] = ward.seq, time.monotonic()
-                self._writing = self._writer.submit(self._keep, Still(ward))
+                self._writing = self._writer.submit(self._keep, Still(ward), seq)
                 return
 
     def _keep_all(self) -> None:
@@ -414,10 +418,10 @@ class Desk:
             self._writing.result()
         for name, ward in self.wards.items():
             if ward.seq != self._kept[name][0]:
-                self._keep(Still(ward))
+                self._keep(Still(ward), self._kept[name][0])
 
-    def _keep(self, still: Still) -> None:
-        """Write a snapshot, have it verified, and only then drop older ones."""
+    def _keep(self, still: Still, before: int = 0) -> None:
+        """Write a snapshot, have it verified, and only then drop older ones; if that fails, try again after a rest."""
         began = time.perf_counter()
         try:
             content = still.to_bytes()
@@ -426,6 +430,7 @@ class Desk:
         except Exception as error:
             self.gauge.snapshot_failures += 1
             self.log("snapshot failed", forecaster=still.name, seq=still.seq, error=str(error))
+            self._kept[still.name], self._rested = (before, time.monotonic()), time.monotonic() + REST
             return
         took = time.perf_counter() - began
         self.gauge.snapshots.add(took)

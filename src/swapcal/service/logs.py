@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import msgspec
@@ -49,6 +50,6 @@ class JsonLog:
         moment = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment * 1000) % 1000:03d}Z"
         line = msgspec.json.encode({"time": stamp, "event": event, **facts}) + b"\n"
-        with self._turn:
+        with self._turn, suppress(OSError, ValueError):  # a full disk or a closed pipe must not stop the service
             self._stream.write(line)
             self._stream.flush()

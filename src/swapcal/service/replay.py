@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from swapcal.archive import ArchiveError
 from swapcal.service import bodies
 from swapcal.service.bodies import Issued
 from swapcal.service.event import FORECAST, Event
@@ -70,9 +71,20 @@ def replay(store: Store, name: str) -> Iterator[Progress]:
             forecasts += sum(event.kind == FORECAST for event in events)
             yield Progress(ward.seq, forecasts, snapshots, different)
         if stop in stops:
-            same = Still(ward).digest() == Still(restored(store.snapshot(name, stop))).digest()
+            same = _is_state(store, name, ward)
+            if same is None:
+                continue
             snapshots += 1
             yield Progress(stop, forecasts, snapshots, [] if same else [Difference(stop, "")])
+
+
+def _is_state(store: Store, name: str, ward: Ward) -> bool | None:
+    """Tell whether a snapshot is the state computed; None if a running service has dropped it meanwhile."""
+    try:
+        kept = restored(store.snapshot(name, ward.seq))
+    except (Unreadable, ArchiveError):
+        return False if any(kept.seq == ward.seq for kept in store.snapshots(name)) else None
+    return Still(ward).digest() == Still(kept).digest()
 
 
 def _start(store: Store, name: str) -> Ward:

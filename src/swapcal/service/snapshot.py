@@ -1,5 +1,6 @@
 """Snapshots: the state of a ward as bytes, checked like every state file."""
 
+import copy
 import hashlib
 import io
 import math
@@ -67,8 +68,8 @@ class Still:
 
     def __init__(self, ward: Ward) -> None:
         self.name, self.seq = ward.name, ward.seq
-        self._live = _copied(ward.live.to_state())
-        self._monitor = _copied(ward.monitor.to_state())
+        self._live = copied(ward.live.to_state())
+        self._monitor = copied(ward.monitor.to_state())
         self._opened, self._parked = [*ward.opened.items()], [*ward.parked.items()]
         figures = ward.figures.to_state()
         own = {
@@ -95,14 +96,18 @@ class Still:
         return _packed(WARD, State({**self._own.arrays, **arrays}, self._own.manifest))
 
     def digest(self) -> bytes:
-        """Return a digest of all that follows from the log, which leaves out whose tickets a process takes back."""
+        """Return a digest of all that follows from the log.
+
+        That leaves out whose tickets a process takes back, and early outcomes: these lapse by the clock, which may have
+        gone on since the last event.
+        """
         found = hashlib.sha256()
         for state in (self._live, self._monitor, self._own):
-            manifest = {name: _ownerless(value) for name, value in state.manifest.items()}
+            manifest = {name: _ownerless(value) for name, value in state.manifest.items() if name != "lapsed"}
             found.update(msgspec.json.encode(manifest, order="deterministic"))
             for name, values in sorted(state.arrays.items()):
                 found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
-        found.update(msgspec.json.encode([self._opened, self._parked]))
+        found.update(msgspec.json.encode(self._opened))
         return found.digest()
 
 
@@ -131,8 +136,10 @@ def restored(content: bytes) -> Ward:
     return ward
 
 
-def _copied(state: State) -> State:
-    return State({name: np.array(values) for name, values in state.arrays.items()}, state.manifest)
+def copied(state: State) -> State:
+    """Return a state that stays as it is while its owner goes on."""
+    arrays = {name: np.array(values) for name, values in state.arrays.items()}
+    return State(arrays, copy.deepcopy(state.manifest))  # lists in it go on growing
 
 
 def _packed(kind: Kind, state: State) -> bytes:

@@ -41,6 +41,7 @@ class SQLiteStore(SqlStore):
         self._readers = Pool(lambda: self._connect(VISITING + "PRAGMA query_only = 1;"), _close)
         self._occupancy: Occupancy | None = None
         self._find(create)
+        self._file = _identity(self._path)
         try:
             self._occupancy = Occupancy(self._path) if learner else None
             self._prepare(create)
@@ -106,6 +107,7 @@ class SQLiteStore(SqlStore):
 
     def ping(self) -> None:
         """Return if the store can be read; whether the disk has room only a commit can tell."""
+        self._check_file()
         self._read("SELECT value FROM meta WHERE name = 'schema'")
 
     def close(self) -> None:
@@ -130,7 +132,13 @@ class SQLiteStore(SqlStore):
 
         return self._transaction(work)
 
+    def _check_file(self) -> None:
+        """Refuse a file that was removed or replaced: what is written to it would be gone with this process."""
+        if _identity(self._path) != self._file:
+            raise Unavailable(f"store: {self._path} is no longer the file that was opened, expected it in its place")
+
     def _transaction(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        self._check_file()
         with self._turn, self._translated():
             writer = self._writer = self._writer or self._connect_writer()
             try:
@@ -199,6 +207,14 @@ class SQLiteStore(SqlStore):
                 maker.execute("COMMIT")
             finally:
                 _close(maker)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _sync(path: str) -> None:

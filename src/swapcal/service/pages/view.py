@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from swapcal.archive.state import State
 from swapcal.monitor import Monitor
-from swapcal.service import status
+from swapcal.service import snapshot, status
 from swapcal.service.ward import Ward
 
 MOST_GROUPS = 200
@@ -38,13 +38,8 @@ def see(ward: Ward, known: int | None = None) -> Seen | None:
         return None
     began = time.perf_counter()
     found: Figures = msgspec.to_builtins(status.describe(ward))
-    monitor = copied(ward.monitor.to_state())
+    monitor = snapshot.copied(ward.monitor.to_state())
     return Seen({**found, "state": state(found)}, time.perf_counter() - began, monitor)
-
-
-def copied(state: State) -> State:
-    """Return a state that stays as it is while its owner goes on."""
-    return State({name: np.array(values) for name, values in state.arrays.items()}, state.manifest)
 
 
 def completed(seen: Seen) -> Figures:
