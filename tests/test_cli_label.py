@@ -14,7 +14,7 @@ from typer.testing import CliRunner  # noqa: E402
 from swapcal.cli import forecast as forecast_command  # noqa: E402
 from swapcal.cli.forecast import forecast  # noqa: E402
 from swapcal.cli.label import label  # noqa: E402
-from swapcal.live import Live  # noqa: E402
+from swapcal.live import Live, Refit  # noqa: E402
 
 app = typer.Typer()
 app.command("forecast")(forecast)
@@ -161,4 +161,22 @@ def test_trees_are_saved_beside_the_state_and_go_on_exactly(tmp_path: Path, monk
     whole, state = forecasts("whole.csv", rows), ("--state", tmp_path / "s")
     halves = forecasts("one.csv", rows[:700], *state) + forecasts("two.csv", rows[700:], *state)
     assert whole == halves
-    assert "models: given []" in said(run("forecast", tmp_path / "in.csv", "--target", "y", *state))
+    assert "saved with --trees" in said(run("forecast", tmp_path / "in.csv", "--target", "y", *state))
+
+
+def test_labels_reach_a_state_with_trees_which_never_know_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = pytest.importorskip("sklearn.tree")
+    monkeypatch.setattr(forecast_command, "boosted_trees", lambda: tree.DecisionTreeClassifier(random_state=0))
+    (tmp_path / "in.csv").write_text("\n".join(["order,a,bought", *(f"{k},{k % 7}," for k in range(30))]) + "\n")
+    state = tmp_path / "s"
+    assert run("forecast", tmp_path / "in.csv", *ROLES, "--trees", "--state", state).exit_code == 0
+    early = state.read_bytes()
+    assert run("label", state, labels(tmp_path / "l.csv", "3,1,", "4,0,"), *ROLES).exit_code == 0
+    trees = Refit.load(forecast_command.beside(state), tree.DecisionTreeClassifier())
+    for _ in range(3):
+        trees.learn({"a": 1}, None, None, 1.0)
+    trees.save(forecast_command.beside(state))
+    state.write_bytes(early)
+    refused = run("label", state, tmp_path / "l.csv", *ROLES)
+    assert refused.exit_code == 2
+    assert "saved with the state" in said(refused)

@@ -231,6 +231,19 @@ def test_thousands_of_texts_say_what_they_know() -> None:
     assert model.certificate_.holds()
 
 
+def test_each_class_has_its_own_worth_of_texts() -> None:
+    rng = np.random.default_rng(2)
+    effect, seen = 2.0 * rng.normal(size=(150, 3)), rng.integers(0, 150, 4000)
+    odds = np.exp(effect[seen])
+    truth = odds / odds.sum(axis=1, keepdims=True)
+    y = (truth.cumsum(axis=1) > rng.random((4000, 1))).argmax(axis=1)
+    X = pd.DataFrame({"x": rng.normal(size=4000), "many": [f"v{i}" for i in seen]})
+    model = SwapClassifier(**FAST).fit(X[:3000], y[:3000])
+    p = model.predict_proba(X[3000:])
+    assert np.mean(p.argmax(axis=1) == truth[3000:].argmax(axis=1)) > 0.8
+    assert np.allclose(np.vstack([model.predict_proba(X[k : k + 1]) for k in range(3000, 3005)]), p[:5])
+
+
 def test_texts_that_mean_nothing_are_not_believed() -> None:
     rng = np.random.default_rng(1)
     X = pd.DataFrame({"x": rng.normal(size=6000), "name": [f"v{i}" for i in rng.integers(0, 600, 6000)]})
