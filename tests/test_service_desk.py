@@ -22,6 +22,7 @@ from swapcal.service.rows import OutcomeRow
 from swapcal.service.settings import LIVE, Settings
 from swapcal.service.snapshot import Still
 from swapcal.service.status import alarms, certificate, describe, engine
+from swapcal.service.store import Unavailable
 from swapcal.service.ward import Ward
 from tests.memory_store import MemoryStore
 from tests.service_desk import Clock, Hand, assert_follows_from_log, bits, rng, row
@@ -407,3 +408,15 @@ def test_a_log_that_cannot_be_written_stops_nothing() -> None:
             raise OSError(28, "No space left on device")
 
     JsonLog("all", Full())("commit", first=1)
+
+
+def test_nobody_is_left_waiting_when_even_the_rebuilding_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = hand()
+    desk.forecasts(*stream(3))
+    monkeypatch.setattr(desk.desk, "_regain", lambda **_: 1 / 0)
+    monkeypatch.setattr(desk.store, "append", lambda _: (_ for _ in ()).throw(Unavailable("gone")))
+    assert desk.forecast("late", ROME).status == 503
+    monkeypatch.undo()
+    desk.desk._regain(now=True)
+    assert desk.forecast("late", ROME).id == "late"
+    assert_follows_from_log(desk)

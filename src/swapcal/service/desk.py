@@ -215,7 +215,7 @@ class Desk:
                 self.answer([(job.promise, self._caught(lambda job=job: self._make(job.settings)))])  # type: ignore[misc]
         writes = [job for job in batch if isinstance(job, Write)]
         if writes:
-            self.answer(self._write(writes))
+            self.answer(self._written(writes))
         asked = [job for job in batch if isinstance(job, Ask)]
         if asked:
             self.answer([(job.promise, self._caught(lambda job=job: self._asked(job))) for job in asked])  # type: ignore[misc]
@@ -275,6 +275,16 @@ class Desk:
             given={field: getattr(given, field) for field in differing},
             known={field: getattr(known, field) for field in differing},
         )
+
+    def _written(self, jobs: Sequence[Write]) -> list[Answer]:
+        """Write, and leave nobody waiting, whatever goes wrong: then the forecasters are rebuilt in a moment."""
+        try:
+            return self._write(jobs)
+        except Exception as error:
+            self.log("fault", error=repr(error))
+            self._lose([*dict.fromkeys(job.forecaster for job in jobs)], intact=False)
+            refusal = unavailable("A fault of the service; nothing is acknowledged, and the forecaster is rebuilt.")
+            return [(job.promise, refusal) for job in jobs]
 
     def _write(self, jobs: Sequence[Write]) -> list[Answer]:
         """Apply jobs in order, commit once, and return the answers; if that fails, none was done."""
