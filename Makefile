@@ -53,14 +53,15 @@ test: $(VENV)/.dev check     ## lint, type-check and run every test
 # numpy says which of its instruction sets can be left out here; OpenBLAS ignores a processor of another architecture.
 FEATURES = $$($(BIN)/python -c "from numpy._core import _multiarray_umath as m; print(*m.__cpu_dispatch__)")
 
-test-portable: $(VENV)/.dev     ## every test as an old processor computes, another BLAS, cold caches
+test-portable: $(VENV)/.dev     ## all but the service as an old processor computes, another BLAS, cold caches
 	cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
 	OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="$(FEATURES)" \
-	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" $(BIN)/python -m pytest -n auto
+	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" $(BIN)/python -m pytest -n auto \
+	--ignore-glob="*/test_service_*" --ignore=src/swapcal/service
 	$(BIN)/python -m pytest -m cold tests
 
 test-systems: test-portable $(VENV)/.systems     ## test-portable, then real databases, browsers, kills and full disks
-	$(BIN)/python -m pytest -m systems -rs tests/systems
+	$(BIN)/python -m pytest -m systems -rs -n 2 --dist loadfile tests/systems
 
 check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .

@@ -175,6 +175,26 @@ def test_the_log_never_goes_back_in_time() -> None:
     assert_follows_from_log(desk)
 
 
+@pytest.mark.parametrize("absurd", [1.7e12, 1e308])
+def test_a_time_in_another_unit_does_not_move_the_clock(absurd: float) -> None:
+    desk = hand(lifetime=60.0)
+    desk.forecast("a", ROME, 1.7e9)
+    for refused in (desk.forecast("b", ROME, absurd), desk.outcome("a", 1.0, absurd), desk.outcome("c", 1.0, absurd)):
+        assert refused.status == 422
+        assert "time: given 1" in refused.detail
+    assert desk.outcome("a", 1.0, 1.7e9 + 50.0).state == "learned"
+    assert_follows_from_log(desk)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e9])
+def test_any_unit_of_time_will_do_from_the_start(unit: float) -> None:
+    desk = hand()
+    for k in range(3):
+        assert desk.forecast(str(k), ROME, unit * (1.7e9 + k * 1e6)).seq
+    counted = hand()
+    assert [counted.forecast(str(k), ROME, float(10**k)).id for k in range(5)] == [*"01234"]
+
+
 def test_a_snapshot_and_the_log_since_are_the_whole_log() -> None:
     desk = hand(parked_for=50.0)
     for k, each in enumerate(stream(40)):

@@ -1,5 +1,6 @@
 """`Clerk`: decides what is new among the rows of one batch for one forecaster, and writes the events for it."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from swapcal.service.rows import Corrected, CorrectionRow, Forecasted, ForecastR
 from swapcal.service.ward import Draft, Label, Ward
 
 REPEATED = "repeated"
+LEAP = 2.0
+"""A time this many times the latest one, and the service's own, is in another unit, or none at all."""
 
 
 class Clerk:
@@ -48,7 +51,7 @@ class Clerk:
         for k, row in enumerate(rows):
             if row.id in waiting or row.id in self.ward.parked:
                 self._issue(rows, waiting, answers)
-            found = self._forecast_known(row) or self._forecast_beyond(row, len(waiting))
+            found = self._forecast_known(row) or self._leap(row) or self._forecast_beyond(row, len(waiting))
             if found is not None:
                 answers[k] = found
                 continue
@@ -72,6 +75,14 @@ class Clerk:
             given=row.record,
             known=bodies.record_of(body.record),
         )
+
+    def _leap(self, row: "ForecastRow | OutcomeRow") -> Refusal | None:
+        """Refuse a time in another unit than those before: no clock goes backwards, so it would never recover."""
+        latest = max(self.now, self.ward.latest)
+        if row.time is None or math.isinf(self.ward.latest) or row.time <= LEAP * latest:
+            return None
+        given = f"given {row.time:.12g} for id {row.id!r}, the latest before it {self.ward.latest:.12g}"
+        return Refusal("invalid", f"time: {given}, expected the same unit (seconds, milliseconds, …)", id=row.id)
 
     def _forecast_beyond(self, row: ForecastRow, waiting: int) -> Refusal | None:
         most, open = self.limits.open, len(self.ward.opened) + waiting
@@ -122,7 +133,7 @@ class Clerk:
         for k, row in enumerate(rows):
             if row.id in waiting:
                 self._deliver(rows, waiting, answers)
-            found = self._outcome_known(row) or self._outcome_early(row, waiting, rows, answers)
+            found = self._outcome_known(row) or self._leap(row) or self._outcome_early(row, waiting, rows, answers)
             if found is None:
                 waiting[row.id] = k
             else:
