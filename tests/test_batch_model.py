@@ -242,3 +242,21 @@ def test_the_unit_of_a_feature_does_not_matter(scale):
     y = (rng.random(600) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(float)
     plain, scaled = Model.fit(X, y).mean(X), Model.fit(X * scale, y).mean(X * scale)
     assert np.corrcoef(plain, scaled)[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 4.0])
+@pytest.mark.parametrize("rows", [60, 300])
+def test_few_rows_do_not_spoil_a_perfect_score(rows, sharpness):
+    excess = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(rows + 4000, 3))
+        truth = expit(sharpness * X[:, 0])
+        y = (rng.random(len(X)) < truth).astype(float)
+        model = Model.fit(X[:rows], y[:rows], truth[:rows], settings=Settings(seed=seed, correction="linear"))
+        p, q = model.mean(X[rows:], truth[rows:]), truth[rows:]
+        best = np.clip(q, model.least, 1 - model.least)
+        cost, least = (float(-(q * np.log(each) + (1 - q) * np.log1p(-each)).mean()) for each in (p, best))
+        excess.append(cost / least - 1.0)
+    assert np.mean(excess) < 0.002
+    assert max(excess) < 0.005

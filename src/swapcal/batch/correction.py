@@ -30,12 +30,27 @@ WITH_SCORE = (0.5, 0.5, 0.3, 0.3, 0.3)
 WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
 """Prior standard deviation, in log-odds, of hinges, categories, group slopes, group pairs and numbers, for λ = 1."""
 PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
+DOUBT = 1.0
+"""Standard errors by which the out-of-fold loss must fall below the score's own before it is corrected.
+
+Without it a perfect score lost 0.8 % of its log loss on 100 rows and 0.6 % on 300, against 0.07 and 0.02 % with it.
+"""
 
 
 def logit(p: Array) -> Array:
     """Return log(p/(1 - p)), cut at ±12: a score of exactly 0 or 1 is taken as 6 in a million."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.clip(np.log(p) - np.log1p(-p), -LOGIT_LIMIT, LOGIT_LIMIT))
+
+
+def losses(logits: Array, y: Array) -> Array:
+    """Return the log loss of each row."""
+    return np.asarray(np.logaddexp(0.0, logits) - y * logits)
+
+
+def believed(gain: Array, doubt: float) -> bool:
+    """Tell whether the mean of the rows' gains is above 0 by so many standard errors."""
+    return bool(gain.mean() > doubt * gain.std() / np.sqrt(len(gain)))
 
 
 def left_out(without: Array, folds: Integers) -> Array:
@@ -66,33 +81,51 @@ class Correction:
 
     @classmethod
     def fit(
-        cls, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array, folds: Integers
+        cls,
+        design: Design,
+        width: int,
+        given: Array,
+        rows: Coded,
+        y: Array,
+        weight: Array,
+        folds: Integers,
+        doubt: float = DOUBT,
     ) -> tuple["Correction", Array]:
         """Return the correction, and for every fold all rows' log-odds without the rows of the fold: (folds, n).
 
         min over b of Σ w [log(1 + exp⟨b,f⟩) - y⟨b,f⟩] + ½λ‖b - e_1‖², by Newton; λ is the one with the least
-        out-of-fold loss. Leaving a fold out is one step with its own Hessian from the common solution and one more to
-        correct: after these the fold's labels matter only in third order.
+        out-of-fold loss, or infinite where that loss is not below the score's own beyond doubt. Leaving a fold out is
+        one step with its own Hessian from the common solution and one more to correct: after these the fold's labels
+        matter only in third order.
         """
         problem = _Problem(design, width, given, rows, y, weight)
         parts = [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
         b = problem.solve([problem.sample(SMALL)], problem.prior)[0]
         moments = [problem.moments(part, b) for part in parts]
-        problem.penalty = _best_penalty(problem, parts, moments, b)
+        penalty = _best_penalty(problem, parts, moments, b, doubt)
+        if penalty is None:
+            return cls(design, problem.prior), np.tile(given, (len(parts), 1))
+        problem.penalty = penalty
         b, moments = problem.solve(parts, b, moments)
         final = _shifted(problem, moments, None, b, problem.penalty)  # one more step, for free
         return cls(design, final), _without(problem, parts, moments, b)
 
 
-def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> float:
-    """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b."""
-    losses = np.zeros(len(PENALTIES))
+def _best_penalty(
+    problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array, doubt: float
+) -> float | None:
+    """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b.
+
+    Nothing is returned where the score as it is does as well, for all one can tell.
+    """
+    found = np.empty((len(problem.y), len(PENALTIES)))
     for part, own in zip(parts, moments, strict=True):
         candidates = np.column_stack([_shifted(problem, moments, own, b, penalty) for penalty in PENALTIES])
         for index, F in problem.blocks(part):
-            z, y = F @ candidates, problem.y[index, None]
-            losses += problem.weight[index] @ (np.logaddexp(0.0, z) - y * z)
-    return PENALTIES[int(np.argmin(losses))]
+            found[index] = problem.weight[index, None] * losses(F @ candidates, problem.y[index, None])
+    best = int(np.argmin(found.sum(axis=0)))
+    gain = problem.weight * losses(problem.given, problem.y) - found[:, best]
+    return PENALTIES[best] if believed(gain, doubt) else None
 
 
 def _shifted(problem: "_Problem", moments: list[Moments], without: Moments | None, b: Array, penalty: float) -> Array:
@@ -132,7 +165,7 @@ class Scorer:
         rate = (float(weight @ y) + 1.0) / (float(weight.sum()) + 2.0)
         constant = logit(np.full(len(y), rate))
         design, width = plan(features, rows, constant, scored=False)
-        correction, without = Correction.fit(design, width, constant, rows, y, weight, folds)
+        correction, without = Correction.fit(design, width, constant, rows, y, weight, folds, doubt=0.0)
         return cls(correction, float(constant[0])), without
 
     def logits(self, rows: Coded) -> Array:

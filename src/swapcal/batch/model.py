@@ -12,7 +12,7 @@ from scipy.special import expit
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers
-from swapcal.batch.correction import Correction, Scorer, left_out, logit, plan
+from swapcal.batch.correction import DOUBT, Correction, Scorer, believed, left_out, logit, plan
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
@@ -236,7 +236,7 @@ class Model:
         """
         assert self.recorders, "a model read from a file predicts only"
         X, count = self._contexts(rows, score, given), self.settings.snapshots
-        losses = np.zeros(len(self.recorders))
+        losses = np.zeros((len(self.recorders), len(y)))
         found: list[list[Snapshot]] = [[] for _ in self.recorders]
         at = stratified(count, len(y), rng)
         for _ in range(self.settings.passes):
@@ -244,8 +244,9 @@ class Model:
             Xo, yo, wo = X[order], y[order], weight[order]
             for k, recorder in enumerate(self.recorders):
                 means, found[k] = recorder.run(Xo, yo, wo, at, progress if k == 0 else None)
-                losses[k] += wo @ (means - yo) ** 2
-        best = int(np.argmin(losses))
+                losses[k, order] += wo * (means - yo) ** 2
+        best = int(np.argmin(losses.sum(axis=1)))
+        best = best if believed(losses[0] - losses[best], DOUBT) else 0
         self.recorders, fresh = [self.recorders[best]], found[best]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from swapcal.arrays import Array, Integers
-from swapcal.batch.correction import Correction, left_out, plan
+from swapcal.batch.correction import Correction, believed, left_out, losses, plan
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
 
@@ -29,7 +29,7 @@ REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_row_wise": True, "
 NO_CODE = -100.0
 """A threshold below every code."""
 MOST_ROUNDS, PATIENCE = 400, 15
-BELIEVED = 1.0
+DOUBT = 2.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
 
@@ -88,7 +88,7 @@ class Sample:
 
         Without fold k they start from without[k], so that nothing they learned comes from the fold. The number of
         rounds is the one with the least out-of-fold loss, the same for all folds. Nothing is returned unless that loss
-        is below the start's by more than its standard error.
+        is below the start's by more than two standard errors.
         """
         import lightgbm
 
@@ -104,7 +104,7 @@ class Sample:
         honest = start.copy()
         for booster, part in zip(boosters, parts, strict=True):
             honest[part] += booster.predict(inputs[part], num_iteration=rounds, raw_score=True, num_threads=1)
-        if not self._believed(start, honest):
+        if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
         data.set_init_score(whole)
         return _forest(lightgbm.train(parameters, data, rounds), rounds), honest
@@ -122,10 +122,6 @@ class Sample:
         )
         return lightgbm.Booster(parameters, learned).add_valid(watched, "left out")
 
-    def _believed(self, start: Array, honest: Array) -> bool:
-        gain = self.weight * (_losses(start, self.y) - _losses(honest, self.y))
-        return bool(gain.mean() > BELIEVED * gain.std() / np.sqrt(len(gain)))
-
 
 def _rounds(boosters: list[Any], sizes: list[float]) -> int:
     """Boost all folds side by side until their losses together have not fallen for a while; return the best round."""
@@ -139,10 +135,6 @@ def _rounds(boosters: list[Any], sizes: list[float]) -> int:
         elif done - best >= PATIENCE:
             break
     return best
-
-
-def _losses(logits: Array, y: Array) -> Array:
-    return np.asarray(np.logaddexp(0.0, logits) - y * logits)
 
 
 def _forest(booster: Any, rounds: int) -> Forest:
