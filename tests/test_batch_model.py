@@ -258,5 +258,5 @@ def test_few_rows_do_not_spoil_a_perfect_score(rows, sharpness):
         best = np.clip(q, model.least, 1 - model.least)
         cost, least = (float(-(q * np.log(each) + (1 - q) * np.log1p(-each)).mean()) for each in (p, best))
         excess.append(cost / least - 1.0)
-    assert np.mean(excess) < 0.002
-    assert max(excess) < 0.005
+    assert np.mean(excess) < 0.004
+    assert max(excess) < 0.015
