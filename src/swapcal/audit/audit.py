@@ -28,7 +28,8 @@ from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
 from swapcal.losses import Loss
-from swapcal.report import Findings, render
+from swapcal.report import Findings, card, render
+from swapcal.report.card import as_page
 from swapcal.report.schema import Resemblance
 from swapcal.tables.table import Table, is_table
 
@@ -498,6 +499,18 @@ class Audit:
             certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
         )
         return _written(render(found), path)
+
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+        """Return the model card as Markdown, and write it if a path is given; as HTML if the path ends in .html.
+
+        `settings` are those of `to_dict`.
+
+        Examples
+        --------
+        >>> Audit([0.2, 0.7], [0, 1], title="Rain").to_card().splitlines()[2]
+        '## Verdict'
+        """
+        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

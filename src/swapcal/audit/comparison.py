@@ -15,7 +15,8 @@ from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.losses import Loss
-from swapcal.report import Findings, render
+from swapcal.report import Findings, card, render
+from swapcal.report.card import as_page
 from swapcal.tables.table import Table
 
 NAMES = ("before", "after")
@@ -208,6 +209,10 @@ class Comparison:
     def to_html(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
         """Return the report, headed by the comparison, as one HTML page, and write it if a path is given."""
         return _written(render(self.to_dict(**settings)), path)
+
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+        """Return the model card of `after`, with the comparison; Markdown, or HTML if the path ends in .html."""
+        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
 
 
 def two(names: Sequence[str], argument: str) -> tuple[str, str]:

@@ -231,7 +231,11 @@ def score_entry(evidence: Evidence) -> Any:
     """Return the familiar scores."""
     calibration, refinement = scores.brier_split(evidence.sums)
     table = evidence.sums.tally.table.sum(axis=0)
+    chance, n = evidence.noise("cal", 1), evidence.sums.n
     return {
+        **scores.intervals(evidence.sums),
+        "ece_low": chance.low / n,
+        "ece_high": chance.high / n,
         "brier": scores.brier(evidence.sums),
         "brier_calibration": calibration,
         "brier_refinement": refinement,

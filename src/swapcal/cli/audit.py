@@ -23,6 +23,8 @@ from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
+from swapcal.report import card as written_card
+from swapcal.report.card import as_page
 from swapcal.report.formats import p_value, points
 from swapcal.report.schema import ComparedGroup, ComparisonEntry
 from swapcal.tables.dialect import Dialect, InputError
@@ -50,6 +52,9 @@ def audit(
         Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
+    card: Annotated[
+        Path | None, typer.Option(help="Write a model card here, as Markdown (.md) or one HTML file (.html).")
+    ] = None,
     state: Annotated[
         Path | None, typer.Option(help="Write the audit itself here, for `Audit.load`: audits of parts add up.")
     ] = None,
@@ -96,7 +101,7 @@ def audit(
     with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect(
             [file, *(str(path) for path in (like, labels) if path is not None)],
-            {"--out": out, "--json": json, "--state": state},
+            {"--out": out, "--json": json, "--card": card, "--state": state},
         )
         names: dict[str, Any] = {
             "probs": _probs(prob, source.columns, {"--issued": issued, "--state": state}),
@@ -110,10 +115,13 @@ def audit(
         shared = None if like is None else Audit.load(like)
         settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
         settings |= {"intersections": 2 if intersections else None}
+        carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, _kinds(names))
         found = _read(source, names, positive, run, **settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
+        if card is not None:
+            put_text(card, written_card(findings, html=carded))
         if state is not None and isinstance(found, Audit):
             found.save(state)
         run.kept = "the report is written"
