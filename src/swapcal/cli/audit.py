@@ -73,6 +73,9 @@ def audit(
     tolerance: Annotated[
         float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
     ] = TOLERANCE,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print the errors of the theory too, each beside what chance gives.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if miscalibrated, with 3 if undecided.")
     ] = False,
@@ -125,7 +128,7 @@ def audit(
         if state is not None and isinstance(found, Audit):
             found.save(state)
         run.kept = "the report is written"
-        _show(findings, Output())
+        _show(findings, Output(), details)
     verdict = findings["headline"]["verdict"]
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
@@ -221,7 +224,7 @@ def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **sett
     return findings
 
 
-def _show(findings: Findings, console: Console) -> None:
+def _show(findings: Findings, console: Console, details: bool) -> None:
     show_comparison(findings, console)
     show_headline(findings, console)
     tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
@@ -229,6 +232,11 @@ def _show(findings: Findings, console: Console) -> None:
         console.print("Nearest to an error:")
     for witness in tested:
         console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+    if details:
+        _show_details(findings, console)
+
+
+def _show_details(findings: Findings, console: Console) -> None:
     quantities = findings.get("quantities") or []
     table = Table("error", "against", "value", "by chance", "95 % by chance", "p")
     for entry in quantities:
