@@ -13,10 +13,12 @@ from swapcal import archive, errors
 from swapcal.archive import put_text
 from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
+from swapcal.audit.crossing import cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.levels import Levels
 from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import Noise
@@ -26,7 +28,8 @@ from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
 from swapcal.losses import Loss
-from swapcal.report import Findings, render
+from swapcal.report import Findings, card, render
+from swapcal.report.card import as_page
 from swapcal.report.schema import Resemblance
 from swapcal.tables.table import Table, is_table
 
@@ -52,6 +55,7 @@ class Audit:
     names : names of the coordinates of X
     levels : number of intervals, or their edges from 0 to 1; default as above
     title, seed : heading of the report; seed of the simulated noise floor
+    intersections : 2 to examine the intersections of every two columns of `groups` as groups too
 
     Examples
     --------
@@ -80,8 +84,10 @@ class Audit:
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
+        intersections: int | None = None,
     ) -> None:
         batch = Batch.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        batch = cross(batch, pairs_of(list(batch.groups), intersections))
         self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
 
     def _hold(self, sums: Sums, title: str, seed: int) -> Self:
@@ -107,6 +113,7 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         like: "Audit | None" = None,
+        intersections: int | None = None,
     ) -> Self:
         """Audit over raw features: a table, a mapping of columns, or a matrix with `names`.
 
@@ -125,6 +132,7 @@ class Audit:
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
         batch = _encoded(encoder, table, {**given, "time": time})
         reader = Reader("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
+        batch = cross(batch, pairs_of(list(batch.groups), intersections))
         sums = Sums.of(_grouped(batch, encoder, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
@@ -144,6 +152,7 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         like: "Audit | None" = None,
+        intersections: int | None = None,
     ) -> Self:
         """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
 
@@ -162,7 +171,8 @@ class Audit:
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
         reader = reader.learn(table) if like is None else reader.like(like.encoder)
         assert reader.encoder is not None
-        sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
+        batch = cross(reader.read(table), pairs_of(groups, intersections))
+        sums = Sums.of(batch, tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
@@ -184,11 +194,12 @@ class Audit:
                 )
             batch = self.sums.reader.read(Table(batch))
         elif batch is None:
-            batch = self._from_columns(columns)
+            batch = self.batch(**columns)
         self.sums.add(batch)
         self._evidence = None
 
-    def _from_columns(self, columns: dict[str, Any]) -> Batch:
+    def batch(self, **columns: Any) -> Batch:
+        """Return rows given as arrays, checked and encoded as this audit's own."""
         if "features" not in columns:
             return Batch.check(**columns)
         table = Table(columns.pop("features"))
@@ -441,6 +452,7 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> Findings:
         """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
 
@@ -450,8 +462,11 @@ class Audit:
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
+        labels : what columns and values are called in words: `Labels`, a mapping like its file, or the file's path
         """
-        return assemble(self.title, self.evidence, certificate, losses, created_at, checked_tolerance(tolerance))
+        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        allowed = checked_tolerance(tolerance)
+        return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
 
     def to_json(
         self,
@@ -461,9 +476,12 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        found = self.to_dict(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
+        )
         return _written(json_text(found), path)
 
     def to_html(
@@ -474,10 +492,25 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        found = self.to_dict(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
+        )
         return _written(render(found), path)
+
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+        """Return the model card as Markdown, and write it if a path is given; as HTML if the path ends in .html.
+
+        `settings` are those of `to_dict`.
+
+        Examples
+        --------
+        >>> Audit([0.2, 0.7], [0, 1], title="Rain").to_card().splitlines()[2]
+        '## Verdict'
+        """
+        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

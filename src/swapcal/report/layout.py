@@ -1,6 +1,7 @@
 """Layout: the few page elements every section is made of."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from swapcal.report.formats import clip, clip_middle, plural
 from swapcal.report.markup import Html, join, tag
@@ -39,6 +40,13 @@ def given(text: str, length: int = NAME_LENGTH) -> Html:
     return tag("bdi", clip_middle(text, length))
 
 
+def named(entry: Any, length: int = NAME_LENGTH, key: str = "name") -> Html:
+    """Show an entry's title, or its name where it has none."""
+    return given(
+        entry.get("group_title" if key == "group" and "group_title" in entry else "title") or entry[key], length
+    )
+
+
 def exhibit(caption: str, *content: str, style: str | None = None) -> Html:
     """Hold a picture under its caption."""
     return tag("figure", tag("figcaption", caption), *content, class_=style)
@@ -52,7 +60,7 @@ def table(
     body = tag("tbody", *(_row(columns, row) for row in rows))
     tall = len(rows) > TALL
     hint = tag("span", f" {plural(len(rows), 'row')}; scroll within the table.", class_="hint") if tall else ""
-    title = tag("caption", tag("span", caption, hint, class_="words"))
+    title = tag("caption", tag("span", caption, hint, class_="words")) if caption else ""
     whole = tag("table", title, tag("thead", head), body, class_=style)
     frame = "scroll tall" if tall else "scroll"
     return tag("div", whole, class_=frame, tabindex="0", role="region", aria_label=f"Table: {plain(caption)}")
@@ -95,6 +103,8 @@ def swatch(kind: str) -> Html:
         "predicted": tag("line", x1=0, y1=5, x2=18, y2=5, class_="predicted"),
         "ideal": tag("line", x1=0, y1=5, x2=18, y2=5, class_="ideal"),
         "observed-line": tag("line", x1=0, y1=5, x2=18, y2=5, class_="observed-line"),
+        "before": tag("circle", cx=9, cy=5, r=3.5, class_="before-mark"),
+        "after": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="after-mark"),
         "observed": tag("circle", cx=9, cy=5, r=3.5, class_="observed"),
         "beyond": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="beyond"),
         "floor": tag("line", x1=9, y1=0, x2=9, y2=10, class_="floor"),
