@@ -12,15 +12,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swapcal import archive, inputs
+from swapcal import archive, inputs, plots
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
+from swapcal.faces import card, counted, named
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
-from swapcal.kernels.state import TICKET
+from swapcal.kernels.state import T_MEAN, TICKET
 from swapcal.live.agenda import Agenda
 from swapcal.live.attribution import explain_row
 from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
@@ -76,6 +77,10 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __repr__(self) -> str:
+        sizes = f"{counted(self.x.shape[1], 'coordinate')}, {counted(self.experts.shape[1], 'expert')}"
+        return f"Trace({counted(len(self), 'row')}, {sizes})"
 
 
 class Live:
@@ -519,6 +524,7 @@ class Live:
         labels = np.full(2 * len(y), np.nan)
         labels[1::2] = y
         self._learner.play(rows, np.repeat(np.arange(len(y)), 2), labels)
+        self._agenda.chronicle.add(rows.ticket[:, T_MEAN], y)
         self._ledger.book(ids, y.tolist(), None if moments.time is None else moments.time.tolist())
 
     def _go_through(
@@ -593,6 +599,42 @@ class Live:
                 raise ConflictingLabelError(f"ids: given {id!r} again in row {row + 1}, expected each id once")
             seen.add(id)
         return names
+
+    @guarded
+    def plot(self, kind: str = "score", *, ax: Any = None) -> Any:
+        """Draw how the forecasts did over the labels learned, and return the matplotlib axes.
+
+        Of at most 64 stretches of labels sums are kept in memory, since this object was made or loaded.
+
+        Parameters
+        ----------
+        kind : "score", the squared error of the mean forecasts beside that of the base rate known at the time; or
+            "rates", the mean forecast and the observed rate, with what chance allows between them.
+        ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
+        """
+        if kind not in ("score", "rates"):
+            raise ValueError(f'kind: given {kind!r}, expected "score" or "rates"')
+        draw = plots.score if kind == "score" else plots.rates
+        return draw(self._agenda.chronicle.stretches(), ax=ax)
+
+    def __repr__(self) -> str:
+        ledger, own = self._ledger, self.contexts.settings
+        counts = (
+            f"{counted(ledger.forecasts, 'forecast')}, {counted(ledger.labels, 'label')}, {len(ledger.opened):,} open"
+        )
+        roles = [f"{role} {named(own[role])}" for role in ("groups", "scores") if own[role]]
+        roles += [f"models {named(self._learner.models)}"] if self._learner.models else []
+        return f"Live({'; '.join([counts, *roles])})"
+
+    def _repr_html_(self) -> str:
+        status, own = self.status(), self.contexts.settings
+        counts = f"{counted(status.forecasts, 'forecast')}, {counted(status.labels, 'label')}, {status.open:,} open"
+        facts = {role: named(own[role]) for role in ("groups", "scores") if own[role]}
+        facts |= {"models": named(self._learner.models)} if self._learner.models else {}
+        facts |= {"expired unlabelled": f"{status.expired:,}"} if status.expired else {}
+        if status.labels:
+            facts |= {"certificate": self.certificate().sentences()[0]}
+        return card("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
 
     @guarded
     def save(self, path: "str | os.PathLike[str]") -> None:
