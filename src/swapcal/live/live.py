@@ -32,8 +32,8 @@ from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
+from swapcal.live.records import as_mappings, record_of
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
-from swapcal.tables.columns import columns_of
 from swapcal.tables.values import unmasked
 
 ORDERS = ("arrival", "issue")
@@ -252,20 +252,22 @@ class Live:
         return self._learner.forecaster.certificate(window)
 
     @guarded
-    def forecast(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> Forecast:
+    def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecast of one record; its label may come any time, by `label(id, y)`.
 
         Asking again with the same id and record while it is open returns the same forecast.
 
         Parameters
         ----------
-        record : a mapping from column names to values
+        record : a mapping from column names to values, a pandas Series of one row, or a data frame of one row
         id : an int or str that names this event
         time : when the forecast is made (number, date, or ISO text); must not go backwards
         matures : when the label would be known whatever it is, if it can be known earlier for some labels only (a
             cancellation is known at once, a stay when it ends). A label that comes earlier is held until then: labels
             that come early are no fair sample of all.
         """
+        if type(record) is not dict:
+            record = record_of(record)
         name, mark = checked_id(id), _fingerprint(record)
         slot = self._issued_before(name, mark)
         if slot is None:
@@ -301,7 +303,7 @@ class Live:
         ['learned', 'learned', 'repeated']
         """
         n = _rows(records)
-        names, mappings = listed_ids(ids, n), _as_mappings(records)
+        names, mappings = listed_ids(ids, n), as_mappings(records)
         answers, marks = self._answers(names, mappings)
         fresh = [row for row, answer in enumerate(answers) if answer == row]
         tickets = np.zeros((len(names), TICKET))
@@ -354,8 +356,10 @@ class Live:
         return answers, marks
 
     @guarded
-    def check(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> None:
+    def check(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> None:
         """Raise what `forecast` would raise with these arguments now, except by models; change nothing."""
+        if type(record) is not dict:
+            record = record_of(record)
         if self._issued_before(checked_id(id), _fingerprint(record)) is None:
             self._moments(alone(time), None, alone(matures), 1)
             self.contexts.check(record)
@@ -366,7 +370,7 @@ class Live:
         learner = self._learner
         rows = learner.rows(self.contexts.encode(records, learn=False), None, self._ledger.forecasts)
         if learner.models and learner.forecaster is not None:
-            for k, record in enumerate(_as_mappings(records)):
+            for k, record in enumerate(as_mappings(records)):
                 learner.consult(rows, k, record)
         return learner.preview(rows).explained_by(lambda row: explain_row(learner, rows, row))
 
@@ -497,7 +501,7 @@ class Live:
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
         """Return records as mappings, having told the models that want to know what they will be asked."""
-        mappings = _as_mappings(records)
+        mappings = as_mappings(records)
         for model in self._learner.models.values():
             if hasattr(model, "announce"):
                 model.announce(mappings)
@@ -746,15 +750,3 @@ def _labels(y: ArrayLike, n: int) -> Array:
 def _objects(raw: NDArray[Any]) -> Iterable[Any]:
     """Return the entries of an array of Python objects, which may hide text that reads as a number."""
     return raw.ravel().tolist() if raw.dtype.kind == "O" else ()
-
-
-def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
-    """Return the rows of a frame as mappings, which outside models understand."""
-    if isinstance(records, list | tuple):
-        return [*records]
-    columns, n = columns_of(records)
-    lists = {
-        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.codes]
-        for name, values in columns.items()
-    }
-    return [{name: column[k] for name, column in lists.items()} for k in range(n)]
