@@ -188,6 +188,20 @@ class Audit:
         self.sums.add(batch)
         self._evidence = None
 
+    def widen(self, names: Sequence[str]) -> None:
+        """Make room for coordinates that appear later in a stream: 0 in all rows so far. The names are of all of them.
+
+        Examples
+        --------
+        >>> audit = Audit([0.3], [0], [[0.5]])
+        >>> audit.widen(["constant", "late"])
+        >>> audit.add(p=[0.6], y=[1], X=[[0.5, 0.2]])
+        >>> len(audit.coordinates)
+        2
+        """
+        self.sums.widen(_named(names, len(names)))
+        self._evidence = None
+
     def _from_columns(self, columns: dict[str, Any]) -> Batch:
         if "features" not in columns:
             return Batch.check(**columns)
