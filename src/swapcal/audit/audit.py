@@ -25,9 +25,11 @@ from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
+from swapcal.features.scales import Scales
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.report.schema import Resemblance
+from swapcal.tables.batches import Batches, batches_of
 from swapcal.tables.table import Table, is_table
 
 
@@ -143,12 +145,14 @@ class Audit:
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
-        like: "Audit | None" = None,
+        like: "Audit | Encoder | None" = None,
     ) -> Self:
-        """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
+        """Audit the named columns of a pandas, polars or pyarrow table, or of what is larger than memory.
 
         `issued` names the columns low, high and weight of the issued distribution. More tables with the same
-        columns go in through `add`.
+        columns go in through `add`. A duckdb relation, a polars LazyFrame and a pyarrow dataset are read in batches,
+        twice: once for the scales of the features, unless `like` tells them, and once for the sums. A pyarrow
+        RecordBatchReader can be read once only: its first batch tells the scales.
 
         Examples
         --------
@@ -158,9 +162,13 @@ class Audit:
         >>> audit.n
         4.0
         """
-        table = Table(frame)
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
-        reader = reader.learn(table) if like is None else reader.like(like.encoder)
+        encoder = like.encoder if isinstance(like, Audit) else like
+        many = batches_of(frame)
+        if many is not None:
+            return cls.__new__(cls)._hold(_streamed(many, reader, encoder, Levels.declare(levels)), title, seed)
+        table = Table(frame)
+        reader = reader.learn(table) if encoder is None else reader.like(encoder)
         assert reader.encoder is not None
         sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
@@ -500,6 +508,35 @@ class Audit:
         if isinstance(value, tuple):
             return self._scaled(value[0], mean), self._scaled(value[1], mean)
         return self._scaled(value, mean)
+
+
+def _streamed(many: Batches, reader: Reader, encoder: Encoder | None, levels: Levels) -> Sums:
+    """Return the sums over batches, encoded by the scales of all of them where they can be read twice."""
+    if encoder is None and many.again:
+        encoder = _learned(many, reader)
+    sums: Sums | None = None
+    for table in map(Table, many):
+        if sums is not None:
+            sums.add(reader.read(table))
+            continue
+        reader = reader.learn(table) if encoder is None else reader.like(encoder)
+        assert reader.encoder is not None
+        sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), levels, reader)
+    if sums is None:
+        raise ValueError("rows: given none, expected at least one")
+    return sums
+
+
+def _learned(many: Batches, reader: Reader) -> Encoder | None:
+    scales: Scales | None = None
+    for table in map(Table, many):
+        reader.check(table)
+        found = Scales.of(table, reader.features)
+        if scales is None:
+            scales = found
+        else:
+            scales.merge(found)
+    return None if scales is None else Encoder.of(scales)
 
 
 def json_text(findings: Findings) -> str:
