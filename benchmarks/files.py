@@ -23,19 +23,19 @@ import pyarrow.parquet as papq
 
 MILLION = 1_000_000
 PIECE = 250_000
-NUMBERS, TEXTS = 16, 4
+NUMBERS, TEXTS, CITIES = 18, 2, 3
 FEATURES = [*(f"x{j}" for j in range(NUMBERS)), *(f"c{j}" for j in range(TEXTS))]
 PARQUET_ROWS = 1 << 18
 
 
 def piece(rng: np.random.Generator, rows: int) -> Any:
-    """Return rows of 16 numbers, 4 categories, a score that is wrong for one of them, and an outcome."""
+    """Return rows of 18 numbers, 2 categories, a score that is wrong for one of them, and an outcome."""
     X = rng.standard_normal((NUMBERS, rows)).round(3)
-    codes = rng.integers(0, 12, (TEXTS, rows))
-    logit = 0.8 * X[0] - 0.5 * X[1] + 0.3 * (codes[0] == 3)
-    p = (1 / (1 + np.exp(-logit + 0.3 * (codes[0] == 3)))).round(4)
+    codes = rng.integers(0, CITIES, (TEXTS, rows))
+    logit = 0.8 * X[0] - 0.5 * X[1] + 0.3 * (codes[0] == 2)
+    p = (1 / (1 + np.exp(-logit + 0.3 * (codes[0] == 2)))).round(4)
     y = (rng.random(rows) < 1 / (1 + np.exp(-logit))).astype(np.int8)
-    words = pa.array([f"city {k}" for k in range(12)])
+    words = pa.array([f"city {k}" for k in range(CITIES)])
     texts = [pa.DictionaryArray.from_arrays(pa.array(code, pa.int32()), words).cast(pa.string()) for code in codes]
     return pa.table(dict(zip([*FEATURES, "p", "y"], [*X, *texts, p, y], strict=True)))
 
@@ -55,8 +55,8 @@ def generate(path: Path, rows: int, most_bytes: float = float("inf")) -> int:
     return done
 
 
-def measured(*arguments: object) -> tuple[float, float]:
-    """Return seconds and the peak memory in megabytes of a command."""
+def measured(*arguments: object) -> tuple[float, float, float]:
+    """Return seconds by the clock, seconds of all processors, and the peak memory in megabytes of a command."""
     command = [sys.executable, "-m", "swapcal", *map(str, arguments)]
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -65,25 +65,38 @@ def measured(*arguments: object) -> tuple[float, float]:
     _, status, used = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(said.decode())
-    return time.perf_counter() - start, used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    peak = used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    return time.perf_counter() - start, used.ru_utime + used.ru_stime, peak
 
 
-def commands(path: Path, folder: Path, jobs: int) -> dict[str, list[object]]:
+def commands(path: Path, folder: Path, jobs: int, fit_rows: int | None) -> dict[str, list[object]]:
     """Return each command by name."""
     named = ["--prob", "p", "--target", "y", "--features", ",".join(FEATURES)]
     model, out = folder / "model", folder / "out.csv"
     return {
         "audit": ["audit", path, *named, "--jobs", jobs],
-        "fit": ["fit", path, "--target", "y", "--score", "p", "--out", model, "--jobs", jobs],
+        "fit": [
+            "fit",
+            path,
+            "--target",
+            "y",
+            "--score",
+            "p",
+            "--out",
+            model,
+            "--jobs",
+            jobs,
+            *([] if fit_rows is None else ["--rows", fit_rows]),
+        ],
         "predict": ["predict", model, path, "--out", out, "--jobs", jobs],
         "forecast": ["forecast", path, "--target", "y", "--score", "p", "--out", out, "--jobs", jobs],
     }
 
 
-def row(name: str, rows: int, size: int, seconds: float, peak: float, jobs: int) -> str:
-    return f"| {name} | {rows / MILLION:.3g} M | {size / 1e9:.2f} GB | {jobs} | {seconds:.1f} | " + (
-        f"{rows / seconds:,.0f} | {peak:,.0f} |"
-    )
+def row(name: str, rows: int, size: int, jobs: int, seconds: float, cpu: float, peak: float) -> str:
+    """Return a line of the table."""
+    what = f"| {name} | {rows / MILLION:.3g} M | {size / 1e9:.2f} GB | {jobs} |"
+    return f"{what} {seconds:.1f} | {cpu:.1f} | {rows / seconds:,.0f} | {rows / cpu:,.0f} | {peak:,.0f} |"
 
 
 def main() -> None:
@@ -93,19 +106,20 @@ def main() -> None:
     asked.add_argument("--form", default="csv", choices=["csv", "parquet"])
     asked.add_argument("--jobs", default="1,2")
     asked.add_argument("--only", default="audit,fit,predict,forecast")
+    asked.add_argument("--fit-rows", type=int, help="rows of the sample that is fitted")
     asked.add_argument("--folder", type=Path)
     given = asked.parse_args()
     folder = Path(tempfile.mkdtemp(dir=given.folder))
-    print("| command | rows | file | threads | seconds | rows/s | peak MB |\n|---|---|---|---|---|---|---|")
+    print("| command | rows | file | threads | seconds | processor s | rows/s | rows/processor s | peak MB |")
+    print("|---|---|---|---|---|---|---|---|---|")
     try:
         for millions in [1e6] if given.gigabytes else [float(text) for text in given.rows.split(",")]:
             path = folder / f"in.{given.form}"
             rows = generate(path, int(millions * MILLION), 1e9 * (given.gigabytes or np.inf))
             for jobs in map(int, given.jobs.split(",")):
-                for name, arguments in commands(path, folder, jobs).items():
+                for name, arguments in commands(path, folder, jobs, given.fit_rows).items():
                     if name in given.only.split(","):
-                        seconds, peak = measured(*arguments)
-                        print(row(name, rows, path.stat().st_size, seconds, peak, jobs), flush=True)
+                        print(row(name, rows, path.stat().st_size, jobs, *measured(*arguments)), flush=True)
                         (folder / "out.csv").unlink(missing_ok=True)
     finally:
         shutil.rmtree(folder)
