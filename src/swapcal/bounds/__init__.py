@@ -127,6 +127,7 @@ from swapcal.bounds.rounding import (
     rounding_error,
     sharp_rounding_error,
 )
+from swapcal.bounds.shards import union_of_shards
 
 __all__ = [
     "FAST_BETA",
@@ -212,6 +213,7 @@ __all__ = [
     "stake_regret",
     "start_share",
     "swap_gain",
+    "union_of_shards",
     "variance_scales",
     "vaw_regret",
     "ville",

@@ -15,7 +15,7 @@ from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.kinds import ReadAs, not_a
 from swapcal.tables.opened import Opened
 
-BLOCK = 1 << 24
+BLOCK = 1 << 23
 FIRST = 1 << 26  # what a column holds is seen from so many bytes
 SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
