@@ -29,7 +29,7 @@ from swapcal.tables.blocks import Cutter, in_order  # noqa: E402
 from swapcal.tables.dialect import InputError  # noqa: E402
 from swapcal.tables.source import open_source  # noqa: E402
 
-NAMES = ("audit", "forecast", "fit", "predict")
+NAMES = ("audit", "forecast", "fit", "monitor", "predict")
 COMMANDS = typer.Typer(pretty_exceptions_enable=False)
 for each in NAMES:
     COMMANDS.command(each)(getattr(import_module(f"swapcal.cli.{each}"), each))
@@ -167,6 +167,18 @@ def test_forecasts_of_pieces_are_those_of_the_whole(
         assert result.exit_code == 0, result.output
         outs.append(pacsv.read_csv(out).select(["row", "y", "p", "mean", "low", "high", "weight"]).to_pandas())
     np.testing.assert_allclose(outs[0].to_numpy(float), outs[1].to_numpy(float), rtol=1e-9)
+
+
+def test_a_monitor_sees_the_same_rows_whatever_the_pieces(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for block in (delimited.BLOCK, 4000):
+        monkeypatch.setattr(delimited, "BLOCK", block)
+        out = tmp_path / "found.json"
+        run("monitor", files / "in.csv", "--prob", "p", "--target", "y", "--groups", "city,flag", "--json", out)
+        found.append(out.read_text())
+    assert found[0] == found[1]
 
 
 def test_an_audit_that_grows_is_that_of_all_rows() -> None:
