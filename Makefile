@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service test test-portable test-systems check bench bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
+.PHONY: setup demo demo-service test test-portable test-systems check bench bench-files bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -73,6 +73,9 @@ bench: $(VENV)/.bench     ## speed against peers, as ratios in one run
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/monitor.py
+
+bench-files: $(VENV)/.bench     ## files larger than memory: peak memory and speed from 1 to 16 million rows
+	$(BIN)/python benchmarks/files.py
 
 bench-service: $(VENV)/.dev     ## the service against the same stack without learning, and its memory
 	$(BIN)/python benchmarks/service.py

@@ -13,7 +13,7 @@ from swapcal import archive, errors, plots
 from swapcal.archive import put_text
 from swapcal.audit import curves, file, measures, scores, state
 from swapcal.audit.batch import Batch
-from swapcal.audit.crossing import cross, pairs_of
+from swapcal.audit.crossing import Pair, cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import assemble
@@ -29,11 +29,13 @@ from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
 from swapcal.faces import card, counted
+from swapcal.features.scales import Scales
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.report.card import as_page
 from swapcal.report.card import card as model_card
 from swapcal.report.schema import Resemblance
+from swapcal.tables.batches import Batches, batches_of
 from swapcal.tables.table import Table, is_table
 
 
@@ -154,13 +156,15 @@ class Audit:
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
-        like: "Audit | None" = None,
+        like: "Audit | Encoder | None" = None,
         intersections: int | None = None,
     ) -> Self:
-        """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
+        """Audit the named columns of a pandas, polars or pyarrow table, or of what is larger than memory.
 
         `issued` names the columns low, high and weight of the issued distribution. More tables with the same
-        columns go in through `add`.
+        columns go in through `add`. A duckdb relation, a polars LazyFrame and a pyarrow dataset are read in batches,
+        twice: once for the scales of the features, unless `like` tells them, and once for the sums. A pyarrow
+        RecordBatchReader can be read once only: its first batch tells the scales.
 
         Examples
         --------
@@ -170,11 +174,15 @@ class Audit:
         >>> audit.n
         4.0
         """
-        table = Table(frame)
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
-        reader = reader.learn(table) if like is None else reader.like(like.encoder)
+        encoder = like.encoder if isinstance(like, Audit) else like
+        many, pairs = batches_of(frame), pairs_of(groups, intersections)
+        if many is not None:
+            return cls.__new__(cls)._hold(_streamed(many, reader, encoder, Levels.declare(levels), pairs), title, seed)
+        table = Table(frame)
+        reader = reader.learn(table) if encoder is None else reader.like(encoder)
         assert reader.encoder is not None
-        batch = cross(reader.read(table), pairs_of(groups, intersections))
+        batch = cross(reader.read(table), pairs)
         sums = Sums.of(batch, tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
@@ -191,15 +199,31 @@ class Audit:
         2.0
         """
         if batch is not None and not isinstance(batch, Batch):
-            if self.sums.reader is None:
-                raise TypeError(
-                    "batch: given a table, expected arrays by name, as this audit was made: add(p=…, y=…, X=…)"
-                )
-            batch = self.sums.reader.read(Table(batch))
+            batch = self.read(batch)
         elif batch is None:
             batch = self.batch(**columns)
         self.sums.add(batch)
         self._evidence = None
+
+    def widen(self, names: Sequence[str]) -> None:
+        """Make room for coordinates that appear later in a stream: 0 in all rows so far. The names are of all of them.
+
+        Examples
+        --------
+        >>> audit = Audit([0.3], [0], [[0.5]])
+        >>> audit.widen(["constant", "late"])
+        >>> audit.add(p=[0.6], y=[1], X=[[0.5, 0.2]])
+        >>> len(audit.coordinates)
+        2
+        """
+        self.sums.widen(_named(names, len(names)))
+        self._evidence = None
+
+    def read(self, frame: Any) -> Batch:
+        """Return the rows of a table as `add` takes them; nothing is added, so this may be done in threads."""
+        if self.sums.reader is None:
+            raise TypeError("batch: given a table, expected arrays by name, as this audit was made: add(p=…, y=…, X=…)")
+        return self.sums.reader.read(Table(frame))
 
     def batch(self, **columns: Any) -> Batch:
         """Return rows given as arrays, checked and encoded as this audit's own."""
@@ -564,6 +588,35 @@ class Audit:
         if isinstance(value, tuple):
             return self._scaled(value[0], mean), self._scaled(value[1], mean)
         return self._scaled(value, mean)
+
+
+def _streamed(many: Batches, reader: Reader, encoder: Encoder | None, levels: Levels, pairs: Sequence[Pair]) -> Sums:
+    """Return the sums over batches, encoded by the scales of all of them where they can be read twice."""
+    if encoder is None and many.again:
+        encoder = _learned(many, reader)
+    sums: Sums | None = None
+    for table in map(Table, many):
+        if sums is not None:
+            sums.add(reader.read(table))
+            continue
+        reader = reader.learn(table) if encoder is None else reader.like(encoder)
+        assert reader.encoder is not None
+        sums = Sums.of(cross(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
+    if sums is None:
+        raise ValueError("rows: given none, expected at least one")
+    return sums
+
+
+def _learned(many: Batches, reader: Reader) -> Encoder | None:
+    scales: Scales | None = None
+    for table in map(Table, many):
+        reader.check(table)
+        found = Scales.of(table, reader.features)
+        if scales is None:
+            scales = found
+        else:
+            scales.merge(found)
+    return None if scales is None else Encoder.of(scales)
 
 
 def json_text(findings: Findings) -> str:

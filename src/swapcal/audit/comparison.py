@@ -10,6 +10,7 @@ from swapcal.audit.batch import Batch
 from swapcal.audit.compared import compared, sentence
 from swapcal.audit.crossing import crossings
 from swapcal.audit.difference import Difference, GroupDifference, differences, group_differences
+from swapcal.audit.encode import Encoder
 from swapcal.audit.findings import assemble
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
@@ -17,7 +18,6 @@ from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
-from swapcal.tables.table import Table
 
 NAMES = ("before", "after")
 
@@ -99,7 +99,7 @@ class Comparison:
         levels: int | Sequence[float] | None = None,
         title: str = "Comparison",
         seed: int = 0,
-        like: Audit | None = None,
+        like: Audit | Encoder | None = None,
         intersections: int | None = None,
     ) -> Self:
         """Compare two columns of predictions of a table; they are called by their columns' names.
@@ -121,7 +121,7 @@ class Comparison:
         before = Audit.from_frame(frame, prob=first, like=like, **shared)
         after = Audit.from_frame(frame, prob=second, like=before, **shared)
         made = cls.__new__(cls)._hold(before, after, Pairs(), (first, second))
-        made._pair(*made._read(frame))
+        made._pair(*made.read(frame))
         return made
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
@@ -136,17 +136,23 @@ class Comparison:
         >>> found.after.n
         3.0
         """
-        before, after = self._batches(columns) if batch is None else self._read(batch)
+        before, after = self._batches(columns) if batch is None else self.read(batch)
         self.before.add(before)
         self.after.add(after)
         self._pair(before, after)
 
-    def _read(self, frame: Any) -> tuple[Batch, Batch]:
-        table = Table(frame)
-        readers = self.before.reader, self.after.reader
-        if readers[0] is None or readers[1] is None:
+    def read(self, frame: Any) -> tuple[Batch, Batch]:
+        """Return the rows of a table as `add` takes them: under the first predictor and under the second."""
+        if isinstance(frame, tuple):
+            return frame
+        if self.before.reader is None:
             raise TypeError("batch: given a table, expected arrays by name: add(before=…, after=…, y=…)")
-        return readers[0].read(table), readers[1].read(table)
+        return self.before.read(frame), self.after.read(frame)
+
+    @property
+    def encoder(self) -> Encoder:
+        """How features become contexts, for both."""
+        return self.before.encoder
 
     def _batches(self, columns: dict[str, Any]) -> tuple[Batch, Batch]:
         rows = {name: given for name, given in columns.items() if name not in NAMES and given is not None}

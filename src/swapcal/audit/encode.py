@@ -11,6 +11,7 @@ from swapcal.arrays import Array
 from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
 from swapcal.features.number import Number
+from swapcal.features.scales import Scales
 from swapcal.kernels.tally import fill
 from swapcal.tables.table import Table
 from swapcal.tables.values import OTHER
@@ -56,6 +57,11 @@ class Encoder:
                [ 0.5  ,  0.204,  0.612,  0.   ]])
         """
         return cls(Frozen.learn(table, columns=names, categories=MOST_CATEGORIES, rare=0).columns)
+
+    @classmethod
+    def of(cls, scales: Scales) -> "Encoder":
+        """Return the encoder that `learn` would learn from all the tables whose scales these are, but for rounding."""
+        return cls(scales.columns(MOST_CATEGORIES))
 
     @property
     def share(self) -> float:

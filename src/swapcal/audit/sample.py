@@ -43,7 +43,7 @@ class Sample:
     """
 
     def __init__(self, d: int) -> None:
-        self.capacity = int(np.clip(ENTRIES // (d + 4), 256, MOST_ROWS))
+        self.capacity = _capacity(d)
         self.rows: KeptRows | None = None
         self.complete = True
         self.sums = (0, 0)
@@ -65,6 +65,12 @@ class Sample:
         if other.rows is not None:
             self._keep(other.rows)
 
+    def widen(self, more: int) -> None:
+        """Give every row so many coordinates more, all 0, which leave its hash as it is."""
+        if self.rows is not None:
+            self.rows = self.rows._replace(X=np.pad(self.rows.X, ((0, 0), (0, more))))
+            self.capacity = _capacity(self.rows.X.shape[1])
+
     @property
     def digest(self) -> str:
         """Fingerprint of all rows, whatever their order and split."""
@@ -79,6 +85,10 @@ class Sample:
         if not self.complete:
             first, copies = first[: self.capacity], copies[: self.capacity]
         self.rows = rows.take(first)._replace(copies=copies)
+
+
+def _capacity(d: int) -> int:
+    return int(np.clip(ENTRIES // (d + 4), 256, MOST_ROWS))
 
 
 def hash_names(names: list[str]) -> Hashes:

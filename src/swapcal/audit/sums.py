@@ -95,6 +95,21 @@ class Sums:
                 some = share > 0
                 self.issued.add(level[some], batch.y[some], (share * batch.weights)[some], batch.X[some], {})
 
+    def widen(self, coordinates: tuple[Coordinate, ...]) -> None:
+        """Make room for coordinates that appeared later, 0 in all rows so far; the first must be those there are."""
+        more = len(coordinates) - len(self.coordinates)
+        if coordinates[: len(self.coordinates)] != self.coordinates:
+            raise ValueError("contexts: given different ones, expected those so far and perhaps some more")
+        if not more:
+            return
+        self.coordinates = coordinates
+        for tally in (self.tally, self.issued):
+            if tally is not None:
+                tally.g = np.pad(tally.g, ((0, 0), (0, more)))
+                tally.lower_G = np.pad(tally.lower_G, ((0, 0), (0, more), (0, more)))
+                tally.lower_H = np.pad(tally.lower_H, ((0, 0), (0, more), (0, more)))
+        self.sample.widen(more)
+
     def __add__(self, other: "Sums") -> "Sums":
         self._check_addable(other)
         whole = deepcopy(self)

@@ -130,6 +130,7 @@ from swapcal.bounds.rounding import (
     rounding_error,
     sharp_rounding_error,
 )
+from swapcal.bounds.shards import union_of_shards
 
 __all__ = [
     "FAST_BETA",
@@ -216,6 +217,7 @@ __all__ = [
     "stake_regret",
     "start_share",
     "swap_gain",
+    "union_of_shards",
     "variance_scales",
     "vaw_regret",
     "ville",

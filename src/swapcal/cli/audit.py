@@ -1,9 +1,11 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from rich.table import Table
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
 from swapcal.audit.audit import json_text
+from swapcal.audit.encode import Encoder
 from swapcal.audit.labels import Labels
 from swapcal.audit.quantities import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
@@ -22,16 +25,20 @@ from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
+from swapcal.features.number import Number
+from swapcal.features.scales import Scale, Scales
 from swapcal.report import Findings, render
 from swapcal.report import card as written_card
 from swapcal.report.card import as_page
 from swapcal.report.formats import p_value, points
 from swapcal.report.schema import ComparedGroup, ComparisonEntry
+from swapcal.tables.blocks import in_order
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
 from swapcal.tables.source import FilePart, Source, open_source
+from swapcal.tables.table import Table as TableOf
 
 FAILED, UNDECIDED = 1, 3
 MOST_COMPARED = 12
@@ -85,6 +92,7 @@ def audit(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulated noise floor.")] = 0,
+    jobs: options.Jobs = None,
     positive: options.Positive = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = ".",
@@ -93,15 +101,17 @@ def audit(
 ) -> None:
     """Audit predicted probabilities: exact errors, the worst groups, and what chance alone would give.
 
-    The file is read in batches, so it may be larger than memory; features are scaled by the first batch. Rows without
-    an outcome are left out and counted. Rows in messages count from 1, without the header.
+    The file is read in batches, so it may be larger than memory, and twice if there are features: once for their
+    scales, once for the sums. Standard input can be read once only: its first batch tells the scales. Rows without an
+    outcome are left out and counted. Rows in messages count from 1, without the header.
     The verdict is "miscalibrated" if the worst error is beyond chance and surely above the tolerance, "small" if it is
     beyond chance and surely within it, "no error found" if nothing is beyond chance, and else "undecided".
     Exit code 0: no gate given, or no error found, or small; 1: miscalibrated, under --strict or --fail-above;
     2: could not run; 3: undecided, under --strict.
     With two --prob, before and after, the differences are tested, and the report and exit code are about the second.
     """
-    with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    dialect = options.dialect(delimiter, decimal, encoding, dates)
+    with running("audit") as run, open_source(file, dialect) as source:
         protect(
             [file, *(str(path) for path in (like, labels) if path is not None)],
             {"--out": out, "--json": json, "--card": card, "--state": state},
@@ -115,12 +125,12 @@ def audit(
             "weights": weights,
             "issued": _three(issued),
         }
-        shared = None if like is None else Audit.load(like)
-        settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
+        settings: dict[str, Any] = {"levels": levels, "title": title or _name(file), "seed": seed}
         settings |= {"intersections": 2 if intersections else None}
+        encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, _kinds(names))
-        found = _read(source, names, positive, run, **settings)
+        found = _Reading(file, names, positive, options.threads(jobs), run).audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
         if card is not None:
@@ -136,27 +146,106 @@ def audit(
         raise typer.Exit(UNDECIDED)
 
 
-def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run, **settings: Any) -> Audit | Comparison:
-    found: Audit | Comparison | None = None
-    rows = open_rows = 0
-    with bar(run.console, "reading") as shown:
-        for part in source.parts(_kinds(names)):
-            batch = _checked(part, names, positive, source.dialect)
-            try:
-                if found is not None:
-                    found.add(batch)
-                elif len(batch):
-                    found = _begun(batch, names, settings)
-            except (ValueError, TypeError) as error:
-                raise type(error)(f"rows {part.first} to {part.first + len(part.table) - 1}: {error}") from None
-            rows += len(part.table)
-            open_rows += len(part.table) - len(batch)
-            shown.to(rows, part.share)
-    if found is None:
-        raise InputError(f"column {names['target']!r}: none of {rows:,} rows has an outcome")
-    if open_rows:
-        run.say(f"left out {open_rows:,} of {rows:,} rows ({open_rows / rows:.1%}) without an outcome", "yellow")
-    return found
+class _Part(NamedTuple):
+    """Rows that have an outcome, and where they were in the file."""
+
+    table: pa.Table
+    first: int
+    rows: int
+    share: float | None
+
+
+class _Reading:
+    """A file on its way into an audit; threads prepare its parts, which are added in their order."""
+
+    def __init__(self, file: str, names: dict[str, Any], positive: str | None, jobs: int, run: Run) -> None:
+        self._file, self._names, self._positive, self._jobs, self._run = file, names, positive, jobs, run
+
+    def audit(self, source: Source, encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+        """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
+        parts = self._parts(source)
+        ahead = list(islice(parts, 2))
+        if encoder is None and self._names["features"] and len(ahead) > 1:
+            if self._file != "-":
+                encoder = self._learned(chain(ahead, parts))
+                with open_source(self._file, source.dialect) as again:
+                    return self._added(self._parts(again), encoder, settings)
+            self._run.say(
+                f"features are scaled by the first {len(ahead[0].table):,} rows: standard input is read only once",
+                "yellow",
+            )
+        return self._added(chain(ahead, parts), encoder, settings)
+
+    def _parts(self, source: Source) -> Iterator[_Part]:
+        def checked(part: FilePart) -> _Part:
+            table = _checked(part, self._names, self._positive, source.dialect)
+            return _Part(table, part.first, len(part.table), part.share)
+
+        return in_order(checked, source.parts(_kinds(self._names), self._jobs), self._jobs)
+
+    def _learned(self, parts: Iterator[_Part]) -> Encoder:
+        """Return the encoding of the features by all rows."""
+        rows, scales = 0, Scales({name: Scale() for name in self._names["features"]})
+        with bar(self._run.console, "learning scales") as shown:
+            for found, part in in_order(self._scaled, parts, self._jobs):
+                with _placed(part):
+                    scales.merge(found)
+                rows += part.rows
+                shown.to(rows, part.share)
+        return Encoder.of(scales)
+
+    def _scaled(self, part: _Part) -> tuple[Scales, _Part]:
+        with _placed(part):
+            return Scales.of(TableOf(part.table), self._names["features"]), part
+
+    def _added(self, parts: Iterator[_Part], encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+        begun: list[Audit | Comparison] = []
+        rows = used = 0
+
+        def prepared(part: _Part) -> tuple[_Part, Any]:
+            if not begun or not len(part.table):
+                return part, part.table
+            with _placed(part):
+                return part, begun[0].read(_fitting(part.table, begun[0].encoder))
+
+        with bar(self._run.console, "reading") as shown:
+            for part in parts:
+                rows, used = rows + part.rows, used + len(part.table)
+                if len(part.table):
+                    with _placed(part):
+                        begun.append(_begun(part.table, self._names, settings | {"like": encoder}))
+                    break
+            for part, batch in in_order(prepared, parts, self._jobs):
+                if len(part.table):
+                    with _placed(part):
+                        begun[0].add(batch)
+                rows, used = rows + part.rows, used + len(part.table)
+                shown.to(rows, part.share)
+        if not begun:
+            raise InputError(f"column {self._names['target']!r}: none of {rows:,} rows has an outcome")
+        if used < rows:
+            left_out = f"left out {rows - used:,} of {rows:,} rows ({(rows - used) / rows:.1%})"
+            self._run.say(f"{left_out} without an outcome", "yellow")
+        return begun[0]
+
+
+@contextmanager
+def _placed(part: _Part) -> Iterator[None]:
+    """Say in which rows something went wrong."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"rows {part.first} to {part.first + part.rows - 1}: {error}") from None
+
+
+def _fitting(table: pa.Table, encoder: Encoder) -> pa.Table:
+    """Return columns without any value as the type that they have elsewhere."""
+    for column in encoder.columns:
+        place = table.column_names.index(str(column.name))
+        if pa.types.is_null(table.schema.field(place).type):
+            kind = pa.float64() if isinstance(column, Number) else pa.string()
+            table = table.set_column(place, str(column.name), table[place].cast(kind))
+    return table
 
 
 def _begun(batch: pa.Table, names: dict[str, Any], settings: dict[str, Any]) -> Audit | Comparison:
@@ -200,6 +289,10 @@ def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialec
     found = checked_outcomes(table[names["target"]], names["target"], first, positive)
     for name in (*names["probs"], *(names["issued"] or ())):
         probabilities(table[name], name, first)
+    for name in names["features"]:
+        if pa.types.is_floating(table[name].type):
+            values = floats(table[name])
+            within(values, name, first, "a finite number", ~np.isinf(values))
     if names["weights"]:
         weights = floats(table[names["weights"]])
         within(weights, names["weights"], first, "a positive number", (weights > 0.0) & np.isfinite(weights))

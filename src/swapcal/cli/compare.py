@@ -18,7 +18,7 @@ from swapcal.cli.model_columns import plain, scores_of
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
-from swapcal.cli.stream_table import Roles, StreamTable, read_stream
+from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.contest import Contest, Entry, cross_validated, in_time_order
 from swapcal.faces import named, points
 from swapcal.tables.dialect import InputError
@@ -88,8 +88,9 @@ def compare(
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
         )
-        stream = _labelled(read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive), roles, run)
-        stream.say_skipped(run)
+        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
+        stream = _labelled(reader.whole(), roles, run)
+        reader.say_skipped(run)
         settings = {"tolerance": tolerance, "title": title or Path(file).name, "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)
         created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -150,7 +151,7 @@ def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: 
         how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on the other rows."
     how += f" Isotonic and sigmoid see the score alone; swapcal also reads {read}."
     run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")
-    time = None if stream.time is None else stream.moments("time", slice(None))
+    time = None if stream.time is None else stream.moments("time")
     return Contest(stream.y, forecasts, groups=groups or None, time=time, how=how, **settings)
 
 

@@ -15,12 +15,16 @@ from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, plain, s
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
-from swapcal.cli.stream_table import Roles, StreamTable, read_stream
+from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
+from swapcal.cli.thinned import Thinned
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect
 from swapcal.tables.source import open_source
 from swapcal.tables.table import Table
+
+ROOM, FEWEST = 10_000_000, 100_000
+"""Values of a file that are fitted in about a gigabyte; and rows that are fitted however many columns there are."""
 
 
 def fit(
@@ -46,8 +50,12 @@ def fit(
     ] = "auto",
     snapshots: Annotated[int, typer.Option(help="Forecasters kept, out of one per row.")] = 32,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
+    rows: Annotated[
+        int | None, typer.Option(min=2, help="Rows to fit; of a longer file, a sample; default: what a gigabyte holds.")
+    ] = None,
+    jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of the order of rows, folds and draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample, the order of rows, folds and draws.")] = 0,
     positive: options.Positive = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = ".",
@@ -57,7 +65,9 @@ def fit(
     """Fit swap-multicalibrated probabilities to a table, from features alone or around a model's score.
 
     The model file holds arrays and names, no code and no rows. Rows without an outcome are left out and counted. Rows
-    in messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
+    in messages count from 1, without the header. The file is read in pieces; of one with more rows than --rows, those
+    are fitted whose numbers have the smallest hashes: a random sample, the same for ever. What a column holds is seen
+    from the first 64 MiB. Exit code 0 on success, 2 on bad input.
     """
     with running("fit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect([file], {"--out": out})
@@ -72,14 +82,28 @@ def fit(
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
         )
-        stream = read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
+        skip = on_bad_row is OnBadRow.skip
+        reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=options.threads(jobs))
+        stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         model = _fit(stream, roles, settings, run)
         model.save(out)
         run.kept = f"{out} is written"
         run.say(f"{model.rows:,} rows, {model.dim} coordinates in {clock.perf_counter() - start:.1f} s → {out}")
-        stream.say_skipped(run)
+        reader.say_skipped(run)
         run.say(str(model.certificate))
+
+
+def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable:
+    """Return all rows of a file, or so many of them, and then say so."""
+    thinned = Thinned(most, seed)
+    with bar(run.console, "reading") as shown:
+        for read in reader:
+            thinned.add(read)
+            shown.to(reader.seen, reader.share)
+    if thinned.seen > most:
+        run.say(f"fitting {most:,} of {thinned.seen:,} rows, sampled by a hash of their numbers (--rows)", "yellow")
+    return thinned.rows()
 
 
 def _fit(stream: StreamTable, roles: Roles, settings: Settings, run: Run) -> Model:

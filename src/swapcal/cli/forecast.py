@@ -2,31 +2,34 @@
 
 import json
 import math
+import os
+import re
+import shutil
 import time as clock
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from swapcal.archive import ArchiveError, put_text
+from swapcal.archive import ArchiveError
 from swapcal.arrays import Array
 from swapcal.cli import STOPPED, options
+from swapcal.cli.forecast_report import ForecastReport
 from swapcal.cli.options import OnBadRow, listed, scored
+from swapcal.cli.place import holding
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running, stoppable
-from swapcal.cli.stream_table import Roles, StreamTable, read_stream
+from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Refit, Status, Trace
-from swapcal.report import render
 from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect, table_writer
 from swapcal.tables.source import open_source
@@ -34,7 +37,6 @@ from swapcal.tables.source import open_source
 PIECE = 16_384
 CHECKPOINT = 60.0  # seconds after which a state is saved again
 TREES = "trees"
-GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
 
 
 def forecast(
@@ -62,6 +64,10 @@ def forecast(
     trees: Annotated[
         bool, typer.Option("--trees", help="Boosted trees among the experts, fitted anew as labels come; slower.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on as the file, or standard input, grows, until Ctrl-C or SIGTERM.")
+    ] = False,
+    jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     positive: options.Positive = None,
@@ -75,10 +81,27 @@ def forecast(
     Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
     --time and --label-time a label is learned only once it is known; with --matures, where some labels are known
     earlier than others could be, not before that time either. Ctrl-C keeps the forecasts made so far and a state to go
-    on from; the state is also saved every minute. Labels that come later are learned by `swapcal label`. Rows in
-    messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
+    on from; the state is also saved every minute. Labels that come later are learned by `swapcal label`.
+
+    The file is read in pieces and may be larger than memory; what a column holds is seen from the first 64 MiB.
+    --follow writes each forecast as its line comes, in CSV, TSV or JSONL; with --id, a row that repeats the id of a
+    forecast still without a label, and has an outcome, is that label. Started again with the same --state and file, it
+    goes on after the last row. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
+    input.
     """
-    with running("forecast") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    ticks: list[Callable[[], object]] = []
+
+    def until() -> bool:
+        for tick in ticks:
+            tick()
+        return stopping()
+
+    dialect = options.dialect(delimiter, decimal, encoding, dates)
+    with (
+        running("forecast") as run,
+        stoppable() as stopping,
+        open_source(file, dialect, until, follow=follow) as source,
+    ):
         protect([file], {"--out": out, "--report": report, "--state": state}, tables=["--out"])
         for option, given in (("--label-time", label_time), ("--matures", matures)):
             if given and not time:
@@ -87,24 +110,33 @@ def forecast(
             target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
         )  # fmt: skip
-        live = open_live(roles, state, seed, trees=trees)
-        before = live.status()
-        stream = read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
-        tally = run_stream(live, stream, out, run, keep=report is not None, state=state)
+        skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
+        with holding(state if follow else None, "this one"):
+            live = open_live(roles, state, seed, trees=trees)
+            before = live.status()
+            reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=threads)
+            page = None if report is None else ForecastReport(report, live, roles, source.name)
+            if follow:
+                from swapcal.cli.follow import Follower
+
+                tally = Follower(live, reader, file, out, state, run, page, stopping).run(ticks)
+            else:
+                tally = run_stream(live, reader, out, run, stopping, report=page, state=state)
+        tally.stopped = not follow and (tally.stopped or (file == "-" and stopping()))
         run.kept = f"{out} is written, the rest is not" if out else run.kept
         if state is not None:
-            save_live(live, state)
+            if not follow:
+                save_live(live, state)
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
-        stopped = tally.rows < len(stream.y)
-        if report is not None and not stopped:
-            write_report(report, live, stream, tally, roles, source.name)
-        show_summary(run, live.status(), before, stream, tally)
+        if page is not None and not tally.stopped:
+            page.write()
+        show_summary(run, live.status(), before, reader, tally)
         for name, model in live.models.items():
             run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
                     f"{model.status().seconds:,.1f} s in all")  # fmt: skip
-        if stopped:
-            run.say(_kept(stream, tally, out, state), "yellow")
-    if stopped:
+        if tally.stopped:
+            run.say(_kept(reader, tally, out, state), "yellow")
+    if tally.stopped:
         raise typer.Exit(STOPPED)
 
 
@@ -118,9 +150,12 @@ class RunningScores:
     squares: Array = field(default_factory=lambda: np.zeros(0))
     logs: Array = field(default_factory=lambda: np.zeros(0))
     seconds: float = 0.0
-    kept: list[tuple[Array, Array]] = field(default_factory=list)
+    last: int = 0
+    """number of the last row in the file"""
+    stopped: bool = False
+    """whether there were more"""
 
-    def add(self, trace: Trace, y: Array, *, keep: bool) -> None:
+    def add(self, trace: Trace, y: Array) -> None:
         """Add one piece: issued, mean, then every expert."""
         p = np.column_stack([trace.forecast.p, trace.forecast.mean, trace.experts])
         known = ~np.isnan(y)
@@ -129,9 +164,6 @@ class RunningScores:
         self.logs = logs if not self.rows else self.logs + logs
         self.rows += len(y)
         self.labelled += int(known.sum())
-        if keep:
-            made = trace.forecast
-            self.kept.append((np.column_stack([made.p, made.low, made.high, made.weight]), trace.x))
 
     def brier(self) -> Array:
         """Mean squared errors."""
@@ -208,37 +240,106 @@ def boosted_trees() -> Any:
 
 
 def run_stream(
-    live: Live, stream: StreamTable, out: str | None, run: Run, *, keep: bool, state: Path | None = None
+    live: Live,
+    reader: StreamReader,
+    out: str | None,
+    run: Run,
+    stopping: Callable[[], bool],
+    *,
+    report: ForecastReport | None = None,
+    state: Path | None = None,
 ) -> RunningScores:
     """Forecast and learn piece by piece, writing as it goes and saving the state every minute, until the end or Ctrl-C.
 
-    A run that continues a state goes on counting rows.
+    A run that continues a state goes on counting rows. What goes wrong leaves neither output nor another state.
     """
     tally, start = RunningScores(("issued", "mean", *live.experts)), clock.perf_counter()
-    earlier, saved = live.status().forecasts, Checkpoint(state)
-    with bar(run.console, "forecasting") as shown, table_writer(out) as write, stoppable() as stopping:
-        for first, encoded, pause in _encoded_ahead(live, stream, stopping, saved.is_due):
-            cut = slice(first, first + PIECE)
-            trace = live.trace(
-                encoded, stream.y[cut], ids=None if stream.ids is None else stream.ids[cut],
-                time=stream.moments("time", cut), label_time=stream.moments("label_time", cut),
-                matures=stream.moments("matures", cut),
-            )  # fmt: skip
-            tally.add(trace, stream.y[cut], keep=keep)
-            write(_rows(stream, trace, cut, earlier))
+    earlier, pieces = live.status().forecasts, Pieces(reader, stopping)
+    with (
+        bar(run.console, "forecasting") as shown,
+        Checkpoint(state) as saved,
+        table_writer(out) as write,
+    ):
+        for piece, encoded, pause in _encoded_ahead(live, pieces, saved.is_due):
+            trace = traced(live, piece.stream, encoded)
+            tally.add(trace, piece.stream.y)
+            if report is not None:
+                report.add(piece.stream, trace, piece.read)
+            write(output_rows(piece.stream, trace, earlier))
             if pause:
                 saved.save(live)
-            tally.seconds = clock.perf_counter() - start
-            shown.to(tally.rows, tally.rows / len(stream.y), f"Brier {tally.brier()[1]:.4f}")
+            tally.seconds, tally.last = clock.perf_counter() - start, int(piece.stream.rows[-1])
+            shown.to(tally.rows, reader.share, f"Brier {tally.brier()[1]:.4f}")
+    tally.stopped = pieces.stopped
     return tally
 
 
+def traced(live: Live, stream: StreamTable, encoded: Any = None) -> Trace:
+    """Forecast and learn rows, encoded before or not; what is refused is named by its row in the file."""
+    try:
+        return live.trace(
+            stream.features if encoded is None else encoded, stream.y, ids=stream.ids,
+            time=stream.moments("time"), label_time=stream.moments("label_time"), matures=stream.moments("matures"),
+        )  # fmt: skip
+    except (ValueError, TypeError) as error:
+        raise _located(error, stream.rows) from None
+
+
+def _located(error: Exception, rows: NDArray[np.int64]) -> Exception:
+    """Return an error about some rows in which they have the numbers they have in the file."""
+    text = re.sub(r"\brow (\d+)\b", lambda found: f"row {rows[min(int(found[1]), len(rows)) - 1]}", str(error))
+    return InputError(text)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows to forecast at once, and all rows that were read together with them."""
+
+    stream: StreamTable
+    read: StreamTable
+
+
+class Pieces:
+    """The rows of a reader, so many at a time, until a stop is asked for."""
+
+    def __init__(self, reader: StreamReader, stopping: Callable[[], bool]) -> None:
+        self.stopped = False
+        self._stopping, self._rest = stopping, self._cut(reader)
+
+    @staticmethod
+    def _cut(reader: StreamReader) -> Iterator[Piece]:
+        for read in reader:
+            for first in range(0, len(read.y), PIECE):
+                yield Piece(read.cut(first, min(first + PIECE, len(read.y))), read)
+
+    def next(self) -> Piece | None:
+        """Return the next rows; None at the end, or where a stop was asked for."""
+        found = None if self.stopped else next(self._rest, None)
+        if found is not None and self._stopping():
+            self.stopped, found = True, None
+        return found
+
+
 class Checkpoint:
-    """A state that is saved now and then, so that a crash loses a minute."""
+    """A state that is saved now and then, so that a crash loses a minute; a run that fails leaves the old one."""
 
     def __init__(self, state: Path | None) -> None:
         self._state = state
         self._since = clock.monotonic()
+        self._old: list[tuple[Path, Path | None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Let the old files take their places again if something went wrong; else they are not needed any more."""
+        for path, old in self._old:
+            if kind is not None and old is not None:
+                os.replace(old, path)
+            elif kind is not None:
+                path.unlink(missing_ok=True)
+            elif old is not None:
+                old.unlink(missing_ok=True)
 
     def is_due(self) -> bool:
         """Tell whether it is time to save."""
@@ -247,97 +348,71 @@ class Checkpoint:
     def save(self, live: Live) -> None:
         """Save the state; the next time counts from now."""
         assert self._state is not None, "only then is it ever due"
+        if not self._old:
+            self._old = [(path, _copied(path)) for path in (self._state, beside(self._state))]
         save_live(live, self._state)
         self._since = clock.monotonic()
 
 
-def _encoded_ahead(
-    live: Live, stream: StreamTable, stopping: Callable[[], bool], due: Callable[[], bool]
-) -> Iterator[tuple[int, Any, bool]]:
+def _copied(path: Path) -> Path | None:
+    if not path.exists():
+        return None
+    return Path(shutil.copy2(path, path.with_name(f".{path.name}.before")))
+
+
+def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Iterator[tuple[Piece, Any, bool]]:
     """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
 
     Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
     would know rows it never forecast. Where a state is to be saved, as the third value says, nothing is encoded ahead.
     """
+    piece = pieces.next()
     if live.models:  # which see the records themselves
-        for first in range(0, len(stream.y), PIECE):
-            if first and stopping():
-                return
-            yield first, stream.features.slice(first, PIECE), due()
+        while piece is not None:
+            yield piece, None, due()
+            piece = pieces.next()
         return
     with ThreadPoolExecutor(1) as pool:
-        ahead: Future[Encoded] | None = pool.submit(live.contexts.encode, stream.features.slice(0, PIECE))
-        for first in range(0, len(stream.y), PIECE):
-            if ahead is None:
-                return
-            encoded, rest, pause = ahead.result(), stream.features.slice(first + PIECE, PIECE), due()
-            more = len(rest) and not stopping()
-            ahead = pool.submit(live.contexts.encode, rest) if more and not pause else None
-            yield first, encoded, pause
-            if pause and more and not stopping():
-                ahead = pool.submit(live.contexts.encode, rest)
+
+        def begin(piece: Piece | None) -> Future[Encoded] | None:
+            return None if piece is None else pool.submit(live.contexts.encode, piece.stream.features)
+
+        ahead = begin(piece)
+        while piece is not None and ahead is not None:
+            try:
+                encoded, pause = ahead.result(), due()
+            except (ValueError, TypeError) as error:
+                raise _located(error, piece.stream.rows) from None
+            rest = None if pause else pieces.next()
+            ahead = begin(rest)
+            yield piece, encoded, pause
+            if pause:
+                rest = pieces.next()
+                ahead = begin(rest)
+            piece = rest
 
 
-def _rows(stream: StreamTable, trace: Trace, cut: slice, earlier: int) -> pa.Table:
-    shown = {name: column.slice(cut.start, len(trace)) for name, column in stream.shown.items()}
+def output_rows(stream: StreamTable, trace: Trace, earlier: int) -> pa.Table:
+    """Return what is written for some rows."""
     made = {name: getattr(trace.forecast, name) for name in ("p", "mean", "low", "high", "weight")}
-    numbers = {"row": earlier + stream.rows[cut]}
-    return pa.table({**numbers, **shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})
+    numbers = {"row": earlier + stream.rows}
+    return pa.table({**numbers, **stream.shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})
 
 
-def _kept(stream: StreamTable, tally: RunningScores, out: str | None, state: Path | None) -> str:
+def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Path | None) -> str:
     """Say what an interrupted run leaves behind, and how to go on."""
-    last = int(stream.rows[tally.rows - 1]) if tally.rows else 0
-    text = f"swapcal forecast: stopped after row {last:,} of {int(stream.rows[-1]):,}"
+    more = "" if reader.total is None or reader.total <= tally.last else f" of {reader.total:,}"
+    text = f"swapcal forecast: stopped after row {tally.last:,}{more}"
     kept = [f"{out} has the forecasts so far"] if out else []
-    kept += [f"{state} the state; go on with a file of the rows after row {last:,}"] if state else []
+    kept += [f"{state} the state; go on with a file of the rows after row {tally.last:,}"] if state else []
     return f"{text}; {', '.join(kept) or 'nothing was written'}"
 
 
-def write_report(path: Path, live: Live, stream: StreamTable, tally: RunningScores, roles: Roles, file: str) -> None:
-    """Audit the issued forecasts over every coordinate and group, and render the findings."""
-    from swapcal.audit import Audit  # half the time of importing this command, and only reports need it
-
-    known = ~np.isnan(stream.y)
-    if not known.any():
-        raise InputError(f"{path}: a report needs labels, and {file} has none")
-    issued, x = (_stacked([each[part] for each in tally.kept])[known] for part in (0, 1))
-    p, low, high, weight = issued.T
-    audit = Audit(
-        p, stream.y[known], x, groups=_group_columns(live, stream, roles, known), low=low, high=high, weight=weight,
-        time=_times(stream, roles, known), names=live.names,
-        title=f"Forecasts of {roles.target} in {Path(file).name}",
-    )  # fmt: skip
-    put_text(path, render(audit.to_dict(certificate=live.certificate().as_dict())))
-
-
-def _times(stream: StreamTable, roles: Roles, known: NDArray[np.bool_]) -> Any:
-    """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
-    if stream.time is None or roles.time is None:
-        return None
-    times, given = stream.time[known], stream.shown[roles.time].type
-    numbers = pa.types.is_integer(given) or pa.types.is_floating(given)
-    return times if numbers else np.round(times * 1e6).astype("datetime64[us]")
-
-
-def _stacked(parts: list[Array]) -> Array:
-    """Stack pieces whose later ones may have more coordinates."""
-    width = max(part.shape[1] for part in parts)
-    return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
-
-
-def _group_columns(live: Live, stream: StreamTable, roles: Roles, known: NDArray[np.bool_]) -> dict[str, Any] | None:
-    """Return the declared groups, or else every categorical column with few categories."""
-    names = roles.groups or [
-        name for name in live.contexts.categorical if len(pc.unique(stream.features[name])) <= GROUPS_SHOWN
-    ]
-    keep = pa.array(known)
-    groups = {name: stream.features[name].filter(keep).cast(pa.string()).to_pylist() for name in names}
-    return groups or None
-
-
-def show_summary(run: Run, status: Status, before: Status, stream: StreamTable, tally: RunningScores) -> None:
+def show_summary(run: Run, status: Status, before: Status, reader: StreamReader, tally: RunningScores) -> None:
     """Print what was done, how good it was, and what was left out."""
+    if not tally.rows:
+        run.say(labels_in_words(status))
+        return
     brier, logs = tally.brier(), tally.log_loss()
     best = 2 + int(np.argmin(brier[3:])) + 1
     table = Table(title=f"{tally.rows:,} rows, {tally.rows / max(tally.seconds, 1e-9):,.0f} rows/s")
@@ -352,7 +427,7 @@ def show_summary(run: Run, status: Status, before: Status, stream: StreamTable, 
             f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} labels learned; with all before:"
         )
     run.say(labels_in_words(status))
-    stream.say_skipped(run)
+    reader.say_skipped(run)
 
 
 def labels_in_words(status: Status) -> str:

@@ -9,6 +9,7 @@ import typer
 from swapcal.cli import options
 from swapcal.cli.forecast import labels_in_words, load_live, save_live
 from swapcal.cli.options import OnBadRow
+from swapcal.cli.place import holding
 from swapcal.cli.running import Run, running
 from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdError
 from swapcal.live.ids import Id
@@ -45,12 +46,13 @@ def label(
     with running("label") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         if not state.exists():
             raise InputError(f"{state}: no such state; `swapcal forecast --state` makes one")
-        live, counts = load_live(state), Counter[str]()
-        for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
-            y = checked_outcomes(part.table[target], target, part.first, positive).tolist()
-            times = part.table[time].to_pylist() if time else [None] * len(y)
-            _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
-        save_live(live, state)
+        with holding(state, "its labels"):
+            live, counts = load_live(state), Counter[str]()
+            for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
+                y = checked_outcomes(part.table[target], target, part.first, positive).tolist()
+                times = part.table[time].to_pylist() if time else [None] * len(y)
+                _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
+            save_live(live, state)
         _say(run, counts)
         run.say(labels_in_words(live.status()))
 

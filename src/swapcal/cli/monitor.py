@@ -1,6 +1,7 @@
 """`swapcal monitor`: predictions and outcomes in order of time in, alarms in words and an exit code out."""
 
 import json as codec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,8 +60,9 @@ def monitor(
     """Watch calibration over time, for everybody, with alarms that stay valid however often one looks.
 
     Rows are entered in order of --time, or as they stand. That order must not depend on the outcomes: give the time by
-    which an outcome was bound to be known, not the time at which it happened to arrive. Rows without an outcome are
-    left out and counted. Rows in messages count from 1, without the header.
+    which an outcome was bound to be known, not the time at which it happened to arrive. Without --time the file may be
+    larger than memory; sorting keeps the columns that are needed. Rows without an outcome are left out and counted.
+    Rows in messages count from 1, without the header.
     Exit code 0: no alarm; 1: alarm; 2: could not run.
     """
     with running("monitor") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
@@ -76,7 +78,9 @@ def monitor(
         if prob == target or {prob, target} & set(fresh.columns()):
             raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
-        _enter(watching, _table(source, prob, target, time, positive, run, watching), prob, target, time)
+        parts = _parts(source, prob, target, time, positive, run, watching)
+        for table in parts if time is None else [_sorted(list(parts), time)]:
+            _enter(watching, Table(table), prob, target, time)
         if state is not None:
             watching.save(state)
             run.kept = f"{state} is written"
@@ -97,12 +101,12 @@ def _opened(state: Path | None, fresh: Monitor) -> Monitor:
     return saved
 
 
-def _table(
+def _parts(
     source: Source, prob: str, target: str, time: str | None, positive: str | None, run: Run, watching: Monitor
-) -> Table:
-    """Return the columns that are needed, rows with an outcome only, in order of time."""
+) -> Iterator[pa.Table]:
+    """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
     kinds = dict.fromkeys(watching.columns(), ReadAs.text) | ({time: ReadAs.time} if time else {})
-    parts, rows = [], 0
+    rows = used = 0
     with bar(run.console, "reading") as shown:
         for part in source.parts({**kinds, target: ReadAs.raw, prob: ReadAs.number}):
             table = part.table
@@ -115,17 +119,20 @@ def _table(
                     row = part.first + moments.is_null().index(True).as_py()
                     raise InputError(f"row {row}: column {time!r}: given nothing, expected a time")
                 table = table.set_column(table.column_names.index(time), time, moments)
-            parts.append(table.filter(pa.array(~np.isnan(found))))
-            rows += len(table)
+            kept = table.filter(pa.array(~np.isnan(found)))
+            rows, used = rows + len(table), used + len(kept)
             shown.to(rows, part.share)
-    whole = pa.concat_tables(parts, promote_options="permissive") if parts else None
-    if whole is None or not len(whole):
+            if len(kept):
+                yield kept
+    if not used:
         raise InputError(f"column {target!r}: none of {rows:,} rows has an outcome")
-    if len(whole) < rows:
-        run.say(f"left out {rows - len(whole):,} of {rows:,} rows without an outcome", "yellow")
-    if time is None:
-        return Table(whole)
-    return Table(whole.take(pa.array(np.argsort(Table(whole).raw(time), kind="stable"))))
+    if used < rows:
+        run.say(f"left out {rows - used:,} of {rows:,} rows without an outcome", "yellow")
+
+
+def _sorted(parts: list[pa.Table], time: str) -> pa.Table:
+    whole = pa.concat_tables(parts, promote_options="permissive")
+    return whole.take(pa.array(np.argsort(Table(whole).raw(time), kind="stable")))
 
 
 def _enter(watching: Monitor, table: Table, prob: str, target: str, time: str | None) -> None:

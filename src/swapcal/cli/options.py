@@ -1,5 +1,6 @@
 """Options: those that mean the same in every command, once."""
 
+import os
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -28,7 +29,9 @@ READING = "Reading"
 
 File = Annotated[
     str,
-    typer.Argument(help="CSV, TSV, JSONL (also .gz) or Parquet; - reads standard input.", metavar="FILE"),
+    typer.Argument(
+        help="CSV, TSV, JSONL (also .gz) or Parquet, or a folder of such files; - reads standard input.", metavar="FILE"
+    ),
 ]
 Target = Annotated[
     str, typer.Option(help="Column of outcomes: 0/1, true/false, yes/no, fractions in [0, 1]; empty where unknown.")
@@ -44,6 +47,9 @@ Drop = Annotated[list[str] | None, typer.Option(help="Columns to ignore, comma-s
 Numeric = Annotated[list[str] | None, typer.Option(help="Columns to read as numbers, comma-separated; repeatable.")]
 Categorical = Annotated[
     list[str] | None, typer.Option(help="Columns to read as categories, comma-separated; repeatable.")
+]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Threads; default: one for each processor. The results do not depend on it.")
 ]
 BadRow = Annotated[OnBadRow, typer.Option(help="Stop at an unusable row, or skip it.")]
 Rows = Annotated[
@@ -74,6 +80,13 @@ Dates = Annotated[Order, typer.Option(help="Order of dates that are not ISO.", r
 def dialect(delimiter: str | None, decimal: str, encoding: str, dates: Order = Order.iso) -> Dialect:
     """Return the dialect given by the options."""
     return Dialect(delimiter, decimal, encoding, dates.value)
+
+
+def threads(jobs: int | None) -> int:
+    """Return how many threads to use: as many as asked for, or as there are processors that this process may use."""
+    if jobs is not None:
+        return jobs
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def listed(values: Sequence[str] | None, columns: Sequence[str] = ()) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
+from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.batch.model import Model
@@ -38,6 +39,7 @@ def predict(
     ] = Mode.mean,
     keep: options.Keep = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws of --mode sample.")] = 0,
+    jobs: options.Jobs = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -52,29 +54,28 @@ def predict(
     with running("predict") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect([model, file], {"--out": out}, tables=["--out"])
         fitted = Model.load(model)
-        rows = _run(fitted, source, out, mode, listed(keep, source.columns), seed, run)
+        rows = _run(fitted, source, out, mode, listed(keep, source.columns), seed, options.threads(jobs), run)
         run.say(f"{rows:,} rows")
 
 
-def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], seed: int, run: Run) -> int:
-    rng = np.random.default_rng(seed)
+def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], seed: int, jobs: int, run: Run) -> int:
     kinds = dict.fromkeys(keep, ReadAs.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
     kinds |= {model.notes[SCORE]: ReadAs.number} if model.notes.get(SCORE) else {}
 
     def answer(part: FilePart) -> pa.Table:
         try:
-            found = _predict_part(model, part, kinds, source.dialect.dates, mode, rng)
+            found = _predict_part(model, part, kinds, source.dialect.dates, mode, seed)
         except (ValueError, TypeError) as error:
             last = part.first + len(part.table) - 1
             place = "" if str(error).startswith("row ") else f"rows {part.first:,} to {last:,}: "
             raise type(error)(f"{place}{error}") from None
         return pa.table({name: part.table[name] for name in keep} | found)
 
-    return answer_parts(source, kinds, out, "predicting", run, answer)
+    return answer_parts(source, kinds, out, "predicting", run, answer, jobs)
 
 
 def _predict_part(
-    model: Model, part: FilePart, kinds: dict[str, ReadAs], order: str, mode: Mode, rng: np.random.Generator
+    model: Model, part: FilePart, kinds: dict[str, ReadAs], order: str, mode: Mode, seed: int
 ) -> dict[str, Any]:
     scores = _scores(model, part)
     features = part.table.select(list(model.notes[TYPES]))
@@ -85,8 +86,13 @@ def _predict_part(
     table = Table(plain(features))
     if mode is Mode.mean:
         return {"p": model.mean(table, scores)}
-    keys = rng.integers(0, 2**64, len(part.table), dtype=np.uint64) if mode is Mode.sample else None
-    return model.issue(table, scores, keys)._asdict()
+    return model.issue(table, scores, _drawn(part, seed) if mode is Mode.sample else None)._asdict()
+
+
+def _drawn(part: FilePart, seed: int) -> NDArray[np.uint64]:
+    """Return a random key per row, whatever the parts are and in whichever order they are answered."""
+    rng = np.random.PCG64(seed).advance(part.first - 1)
+    return np.random.Generator(rng).integers(0, 2**64, len(part.table), dtype=np.uint64)
 
 
 def _scores(model: Model, part: FilePart) -> Array | None:

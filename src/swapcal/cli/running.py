@@ -64,7 +64,10 @@ def _text(error: Any) -> str:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let a first Ctrl-C ask for a stop after the pieces in hand: what is kept is whole. A second one stops at once."""
+    """Let a first Ctrl-C or SIGTERM ask for a stop after the pieces in hand: what is kept is whole.
+
+    A second one stops at once.
+    """
     asked = threading.Event()
 
     def ask(number: int, frame: Any) -> None:
@@ -75,8 +78,9 @@ def stoppable() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    before = signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

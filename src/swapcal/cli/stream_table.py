@@ -1,19 +1,21 @@
 """A file of records as a checked table: types inferred, labels binary, times in order, bad rows named."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
 from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import TIME, ReadAs, floats, is_text, moments, parsed, settled
+from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
-from swapcal.tables.source import Source
+from swapcal.tables.source import Source, Stretch
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
@@ -55,6 +57,8 @@ class Bad:
     rows: NDArray[np.int64]
     ragged: int
     complaint: str
+    whole: bool = True
+    """whether these are all rows of the file"""
     keep: NDArray[np.bool_] = field(init=False)
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -77,7 +81,8 @@ class Bad:
         """Stop if there is any such row, saying how many would be lost by going on without them."""
         if self.complaint:
             total, lost = len(self.rows) + self.ragged, self.ragged + int((~self.keep).sum())
-            share = f"{lost:,} of {total:,} rows ({lost / total:.1%})"
+            of = f"{total:,} rows" if self.whole else f"the {total:,} rows from row {self.rows[0]:,} on"
+            share = f"{lost:,} of {of} ({lost / total:.1%})"
             raise InputError(f"{self.complaint}; --on-bad-row skip would leave out {share}")
 
 
@@ -95,50 +100,165 @@ class StreamTable:
     matures: Array | None
     shown: dict[str, Any]
     """columns copied to the output"""
-    skipped: dict[str, int]
     dated: dict[str, bool] = field(default_factory=dict)
     """which of time, label_time and matures are dates"""
 
-    def moments(self, name: str, rows: slice) -> Any:
-        """Return times of some rows as they were given: numbers as numbers, dates as dates; None if there are none."""
+    def moments(self, name: str) -> Any:
+        """Return times as they were given: numbers as numbers, dates as dates; None if there are none."""
         times = getattr(self, name)
         if times is None or not self.dated.get(name):
-            return None if times is None else times[rows]
-        known, out = ~np.isnan(times[rows]), np.full(len(times[rows]), "NaT", "datetime64[us]")
-        out[known] = np.round(times[rows][known] * 1e6).astype("datetime64[us]")
+            return times
+        known, out = ~np.isnan(times), np.full(len(times), "NaT", "datetime64[us]")
+        out[known] = np.round(times[known] * 1e6).astype("datetime64[us]")
         return out
+
+    def cut(self, start: int, stop: int) -> "StreamTable":
+        """Return some of the rows."""
+        rows = slice(start, stop)
+        time, label_time, matures = (
+            None if each is None else each[rows] for each in (self.time, self.label_time, self.matures)
+        )
+        return replace(
+            self, features=self.features.slice(start, stop - start), rows=self.rows[rows], y=self.y[rows],
+            ids=None if self.ids is None else self.ids[rows], time=time, label_time=label_time, matures=matures,
+            shown={name: column.slice(start, stop - start) for name, column in self.shown.items()},
+        )  # fmt: skip
+
+    def after(self, row: int) -> "StreamTable":
+        """Return the rows whose numbers are greater."""
+        return self.cut(int(np.searchsorted(self.rows, row, side="right")), len(self.y))
+
+
+class StreamReader:
+    """Reads and checks a file, stretch by stretch, each column being what it was in the first."""
+
+    def __init__(self, source: Source, roles: Roles, *, skip: bool, positive: str | None = None, jobs: int = 1) -> None:
+        source.require(roles.named())
+        self.roles = roles
+        self.total: int | None = None
+        """rows of the file, once that is known"""
+        self.seen = 0
+        self.share: float | None = None
+        """of the file, read so far"""
+        self.skipped: Counter[str] = Counter()
+        self._source, self._skip, self._positive, self._jobs = source, skip, positive, jobs
+        self._types: dict[str, Any] = {}
+        self._latest = -np.inf
+
+    def __iter__(self) -> Iterator[StreamTable]:
+        """Yield the rows that can be used."""
+        roles, used, complaint = self.roles, 0, ""
+        texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
+        kinds = {**dict.fromkeys(roles.special(), ReadAs.raw), **dict.fromkeys(roles.drop, ReadAs.raw)}
+        for stretch in self._source.stretches({**kinds, **dict.fromkeys(texts, ReadAs.text)}, self._jobs):
+            self.total = len(stretch.rows) + stretch.ragged if stretch.whole else None
+            found, bad = self._checked(stretch)
+            complaint = complaint or bad.complaint
+            self.seen += len(stretch.rows) + stretch.ragged
+            self.share = stretch.share
+            self.skipped.update(bad.reasons)
+            used += len(found.y)
+            if len(found.y):
+                yield found
+        self.total = self.seen
+        if not used and not self._source.follows:
+            raise InputError(f"{self._source.name}: none of {self.seen:,} rows can be used; {complaint}")
+
+    def _checked(self, stretch: Stretch) -> tuple[StreamTable, Bad]:
+        roles, dialect, table = self.roles, self._source.dialect, stretch.table
+        for name in dict.fromkeys([*roles.groups, *roles.categorical]):
+            column = settled(table[name], name, ReadAs.text, 1)  # categories are text whatever the format of the file
+            table = table.set_column(table.column_names.index(name), name, column)
+        bad = Bad(stretch.rows, stretch.ragged, stretch.complaint, stretch.whole)
+        table = self._settled(table, bad)
+        y = _labels(table[roles.target], roles.target, bad, self._positive)
+        time = _moments(table, roles.time, bad, dialect.dates)
+        label_time = _moments(table, roles.label_time, bad, dialect.dates)
+        matures = _moments(table, roles.matures, bad, dialect.dates)
+        _check_clock(table, roles, time, bad, self._latest)
+        _check_not_before(table, roles, time, roles.label_time, label_time, "label", bad)
+        _check_not_before(table, roles, time, roles.matures, matures, "maturity", bad)
+        _check_scores(table, roles, bad)
+        if not self._skip:
+            bad.refuse()
+        if time is not None and bad.keep.any():
+            self._latest = max(self._latest, float(time[bad.keep].max()))
+        return self._like_the_first(_kept(table, roles, bad, y, [time, label_time, matures])), bad
+
+    def _settled(self, table: pa.Table, bad: Bad) -> pa.Table:
+        """Turn text into what its column was in the first rows that had any; where it is not that, rows are bad."""
+        table = _numbers_where_meant(table, self.roles, bad, self._source.dialect.decimal, self._types)
+        exempt = {*self.roles.special(), *self.roles.drop}
+        for place, name in enumerate(table.column_names):
+            known, column = self._types.get(name), table[name]
+            if name in exempt or pa.types.is_null(column.type):
+                continue
+            if known is None:
+                self._types[name] = column.type
+            elif known != column.type:
+                table = table.set_column(place, name, _fitted(column, name, known, bad))
+        return table
+
+    def _like_the_first(self, found: StreamTable) -> StreamTable:
+        """Return the rows with the copied columns as they were in the first: an output has one type a column."""
+        shown = {}
+        for name, column in found.shown.items():
+            if pa.types.is_null(column.type):
+                column = column.cast(pa.string())
+            known = self._types.setdefault(name, column.type)
+            shown[name] = column if column.type == known else _cast(column, known)
+        return replace(found, shown=shown)
+
+    def whole(self) -> StreamTable:
+        """Return all rows at once, for what cannot be done in stretches."""
+        found: list[StreamTable] = list(self)
+        first = found[0]
+        if len(found) == 1:
+            return first
+
+        def joined(name: str) -> Any:
+            parts = [getattr(each, name) for each in found]
+            return None if parts[0] is None else np.concatenate(parts)
+
+        return replace(
+            first,
+            features=pa.concat_tables([each.features for each in found], promote_options="default"),
+            ids=None if first.ids is None else [id for each in found for id in each.ids or ()],
+            shown={name: pa.chunked_array([each.shown[name] for each in found]) for name in first.shown},
+            **{name: joined(name) for name in ("rows", "y", "time", "label_time", "matures")},
+        )
 
     def say_skipped(self, run: Run) -> None:
         """Say how many rows were left out, and why."""
-        total = len(self.y) + sum(self.skipped.values())
         for reason, count in self.skipped.items():
-            run.say(f"skipped {count:,} of {total:,} rows ({count / total:.1%}): {reason}", "yellow")
+            run.say(f"skipped {count:,} of {self.seen:,} rows ({count / self.seen:.1%}): {reason}", "yellow")
 
 
-def read_stream(source: Source, roles: Roles, *, skip: bool, positive: str | None = None) -> StreamTable:
-    """Read and check a whole file."""
-    source.require(roles.named())
-    texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
-    kinds = {**dict.fromkeys(roles.special(), ReadAs.raw), **dict.fromkeys(roles.drop, ReadAs.raw)}
-    table, rows, ragged, complaint = source.whole({**kinds, **dict.fromkeys(texts, ReadAs.text)})
-    for name in dict.fromkeys([*roles.groups, *roles.categorical]):
-        column = settled(table[name], name, ReadAs.text, 1)  # categories are text whatever the format of the file
-        table = table.set_column(table.column_names.index(name), name, column)
-    bad = Bad(rows, ragged, complaint)
-    table = _numbers_where_meant(table, roles, bad, source.dialect.decimal)
-    y = _labels(table[roles.target], roles.target, bad, positive)
-    time = _moments(table, roles.time, bad, source.dialect.dates)
-    label_time = _moments(table, roles.label_time, bad, source.dialect.dates)
-    matures = _moments(table, roles.matures, bad, source.dialect.dates)
-    _check_clock(table, roles, time, bad)
-    _check_not_before(table, roles, time, roles.label_time, label_time, "label", bad)
-    _check_not_before(table, roles, time, roles.matures, matures, "maturity", bad)
-    _check_scores(table, roles, bad)
-    if not skip:
-        bad.refuse()
-    if not bad.keep.any():
-        raise InputError(f"{source.name}: none of {len(rows) + ragged:,} rows can be used; {bad.complaint}")
-    return _kept(table, roles, bad, y, [time, label_time, matures])
+def _fitted(column: Any, name: str, known: Any, bad: Bad) -> Any:
+    """Return a column as the type known of it; rows where it cannot be that are bad."""
+    if is_text(known) or not is_text(column.type):
+        return column.cast(known, safe=False)
+    values, codes = distinct(column)
+    fits = np.array([*(_casts(value, known) for value in values), True])[codes]
+    reason = f"column {name!r}: given {VALUE}, unlike the rows before (--categorical {name} reads all as categories)"
+    bad.mark(~fits, reason, _spelt(column))
+    return pc.if_else(pa.array(fits), column, None).cast(known)
+
+
+def _casts(value: Any, kind: Any) -> bool:
+    try:
+        pa.scalar(value).cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _cast(column: Any, known: Any) -> Any:
+    """Return a copied column as the type of the first rows; as text it may be what no such value can be."""
+    try:
+        return column.cast(known, safe=False)
+    except pa.ArrowException as error:
+        raise InputError(f"given {column.type} after {known}, expected values like those in the rows before") from error
 
 
 def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array | None]) -> StreamTable:
@@ -157,21 +277,22 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array
         label_time,
         matures,
         shown,
-        bad.reasons,
         {role: not is_number(table[name].type) for role, name in roles.moments().items()},
     )
 
 
-def _numbers_where_meant(table: pa.Table, roles: Roles, bad: Bad, decimal: str) -> pa.Table:
-    """Turn text columns that are mostly numbers into numbers; the rows that are not are bad."""
+def _numbers_where_meant(table: pa.Table, roles: Roles, bad: Bad, decimal: str, known: Mapping[str, Any]) -> pa.Table:
+    """Turn text columns that are mostly numbers, or were before, into numbers; the rows that are not are bad."""
     exempt = {*roles.special(), *roles.groups, *roles.categorical, *roles.drop}
     for position, name in enumerate(table.column_names):
         column = table[name]
         if name in exempt or not is_text(column.type):
             continue
+        if name in known and not is_number(known[name]):
+            continue
         numbers, wrong = parsed(column, decimal)
         present = len(column) - column.null_count
-        declared = name in roles.numeric or name in roles.scores
+        declared = name in roles.numeric or name in roles.scores or name in known
         if not declared and not 0 < wrong.sum() < MOSTLY * present:
             continue
         hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
@@ -197,12 +318,12 @@ def _moments(table: pa.Table, name: str | None, bad: Bad, order: str) -> Array |
     return times
 
 
-def _check_clock(table: pa.Table, roles: Roles, time: Array | None, bad: Bad) -> None:
+def _check_clock(table: pa.Table, roles: Roles, time: Array | None, bad: Bad, before: float) -> None:
     if roles.time is None or time is None:
         return
     spelt = _spelt(table[roles.time])
     bad.mark(np.isnan(time), f"column {roles.time!r}: given nothing, expected a time", spelt)
-    latest = np.maximum.accumulate(np.where(bad.keep, time, -np.inf))
+    latest = np.maximum(before, np.maximum.accumulate(np.where(bad.keep, time, -np.inf)))
     reason = f"column {roles.time!r}: given {VALUE}, before that of an earlier row, expected the order of time"
     bad.mark(time < latest, reason, spelt)
 

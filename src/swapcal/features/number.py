@@ -25,9 +25,13 @@ def learn_number(source: Source, name: Name) -> Number:
     values = np.ascontiguousarray(numbers_of(source, name))
     refuse_infinite(name, values)
     present = values[~np.isnan(values)]
-    centre, spread = location(present)
+    return numbered(name, *location(present), missing=len(present) < len(values))
+
+
+def numbered(name: Name, centre: float, spread: float, *, missing: bool) -> Number:
+    """Return a column of this mean and standard deviation."""
     constant = spread <= 1e-12 * abs(centre)  # rounding leaves a constant a tiny spread
-    return Number(name, centre, np.inf if constant else spread, len(present) < len(values))
+    return Number(name, centre, np.inf if constant else spread, missing)
 
 
 def refuse_infinite(name: Name, values: Array) -> None:

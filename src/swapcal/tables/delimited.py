@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from swapcal.tables.blocks import Block, Cutter, in_order
 from swapcal.tables.clock import formats
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.kinds import ReadAs, not_a
 from swapcal.tables.opened import Opened
 
-BLOCK = 1 << 24
+BLOCK = 1 << 23
+FIRST = 1 << 26  # what a column holds is seen from so many bytes
 SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
@@ -29,8 +31,18 @@ TYPES = {
 }
 
 
+class Piece(NamedTuple):
+    """Some rows of a file, which rows of another width were left out (from 1), and what is wrong with the first."""
+
+    table: pa.Table
+    ragged: list[int]
+    complaint: str
+    share: float | None
+    last: bool
+
+
 class Ragged(NamedTuple):
-    """A row, numbered from 1 without the header, that has another number of fields than the header."""
+    """A row of a block, numbered from 1, that has another number of fields than the header."""
 
     row: int
     given: int
@@ -40,53 +52,94 @@ class Ragged(NamedTuple):
 class Delimited:
     """A delimited file: its columns, and its rows as Arrow tables."""
 
-    def __init__(self, opened: Opened, dialect: Dialect, again: Callable[[], Opened] | None) -> None:
-        self._opened, self._dialect, self._again = opened, dialect, again
+    def __init__(self, opened: Opened, dialect: Dialect, before: int = 0) -> None:
+        self._opened, self._dialect, self._before = opened, dialect, before
         text = opened.head.decode(errors="ignore")
         tabbed = opened.name.removesuffix(".gz").endswith((".tsv", ".tab"))
         self.delimiter = dialect.delimiter or detected(text, "\t" if tabbed else ",")
         if self.delimiter == dialect.decimal:
             raise InputError(f"--decimal: given {dialect.decimal!r}, but {opened.name} is separated by it too")
-        self.columns = next(_records(text, self.delimiter), [])
+        self.columns, self._header = _header(text, self.delimiter)
 
-    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[tuple[pa.Table, float | None]]:
+    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
         """Yield tables of the named columns; types not asked for are those of the first mebibyte."""
         convert = self._convert({**self._guessed(kinds), **_declared(kinds)}, list(kinds))
-        try:
-            reading = pacsv.ReadOptions(block_size=BLOCK, use_threads=False)  # only then do errors tell the row
-            source = pacsv.open_csv(pa.PythonFile(self._opened.stream(), mode="r"), reading, self._parse(), convert)
-            for batch in source:
-                yield pa.Table.from_batches([batch]), self._opened.share()
-            self._refuse_open_quote()
-        except pa.ArrowException as error:
-            raise self._explained(error) from None
+        for block, found in in_order(lambda block: (block, self._read(block, convert)), self._blocks(BLOCK), jobs):
+            if isinstance(found, Exception):
+                raise self._explained(found, block)
+            self._before += len(found)
+            yield found, block.share
 
-    def whole(self, kinds: Mapping[str, ReadAs], ragged: list[Ragged]) -> pa.Table:
-        """Return all rows of the right width, the others going to `ragged`; types are those of all values."""
+    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
+        """Yield all columns; types are those of the first piece, text where a later one does not fit them."""
         declared = {name: kind for name, kind in _declared(kinds).items() if kinds[name] is not ReadAs.raw}
+        blocks = self._blocks(BLOCK, FIRST)
+        for first in blocks:
+            ragged: list[Ragged] = []
+            table = self._read(first, self._convert(declared, None), ragged)
+            if isinstance(table, Exception):
+                raise self._explained(table, first)
+            table = table if first.last else widened(table)
+            yield self._piece(first, table, ragged)
+            types = {field.name: field.type for field in table.schema}
+            settled = {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in types.items()}
+            yield from self._alike(blocks, settled | declared, jobs)
+
+    def _alike(self, blocks: Iterator[Block], types: Mapping[str, Any], jobs: int) -> Iterator[Piece]:
+        """Yield the other pieces, as far as they are like the first."""
+
+        def read(block: Block) -> tuple[Block, Any, list[Ragged]]:
+            fitting, ragged = dict(types), list[Ragged]()
+            found = self._read(block, self._convert(fitting, None), ragged)
+            while isinstance(found, Exception) and (unreadable := UNREADABLE.search(str(found))):
+                name = self.columns[int(unreadable[1])]
+                if fitting[name] == pa.string():
+                    break
+                fitting[name], ragged = pa.string(), []
+                found = self._read(block, self._convert(fitting, None), ragged)
+            return block, found, ragged
+
+        for block, found, ragged in in_order(read, blocks, jobs):
+            if isinstance(found, Exception):
+                raise self._explained(found, block)
+            yield self._piece(block, found, ragged)
+
+    def _piece(self, block: Block, table: pa.Table, ragged: list[Ragged]) -> Piece:
+        complaint = self._complaint(ragged[0], block) if ragged else ""
+        self._before += len(table) + len(ragged)
+        return Piece(table, [misfit.row for misfit in ragged], complaint, block.share, block.last)
+
+    def _blocks(self, size: int, first: int | None = None) -> Iterator[Block]:
+        opened, header = self._opened, self._header
+        cutter = Cutter(opened.name, self.delimiter, opened.share, 1 + header.count(b"\n"), opened.stopped)
+        return cutter.blocks(opened.pieces(len(header)), size, first)
+
+    def _read(self, block: Block, convert: Any, ragged: list[Ragged] | None = None) -> Any:
+        """Return a block as a table, or what Arrow has to say against it; rows of another width go to `ragged`."""
 
         def handle(row: Any) -> str:
-            ragged.append(Ragged(int(row.number) - 1, row.actual_columns, row.expected_columns))
+            assert ragged is not None
+            ragged.append(Ragged(int(row.number), row.actual_columns, row.expected_columns))
             return "skip"
 
-        reading = pacsv.ReadOptions(use_threads=False)
-        convert = self._convert(declared, None)
+        size = max(len(block.text) + 1, 1 << 16) if convert.column_types else None
+        reading = pacsv.ReadOptions(use_threads=False, column_names=self.columns, block_size=size)
         try:
-            source = pa.PythonFile(self._opened.stream(), mode="r")
-            table = pacsv.read_csv(source, reading, self._parse(handle), convert)
+            parse = self._parse(block.text, None if ragged is None else handle)
+            return pacsv.read_csv(pa.BufferReader(block.text), reading, parse, convert)
         except pa.ArrowException as error:
-            raise self._explained(error) from None
-        self._refuse_open_quote()
-        return table
+            if "Empty CSV" in str(error):
+                kinds, names = convert.column_types, convert.include_columns or self.columns
+                return pa.table({name: pa.nulls(0, kinds.get(name)) for name in names})
+            return error
 
-    def complaint(self, misfit: Ragged) -> str:
+    def _complaint(self, misfit: Ragged, block: Block) -> str:
         """Say where a row has another width than the header."""
         given = f"given {misfit.given} fields, expected {misfit.expected} as in the header"
-        return f"{self._opened.name}: {self._place(misfit.row)}{given}"
+        return f"{self._opened.name}: {self._place(misfit.row, block)}{given}"
 
-    def _parse(self, handle: Any = None) -> Any:
-        quoted = b'"' in self._opened.head  # a newline inside quotes would otherwise end a block
-        return pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=quoted, invalid_row_handler=handle)
+    def _parse(self, text: bytes, handle: Any = None) -> Any:
+        return pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text, invalid_row_handler=handle)
 
     def _convert(self, types: Mapping[str, Any], columns: list[str] | None) -> Any:
         order = self._dialect.dates
@@ -100,57 +153,31 @@ class Delimited:
 
     def _guessed(self, kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
         """Return types wide enough for what may follow the first rows."""
-        head = self._opened.head
+        head = self._opened.head[len(self._header) :]
         if not self._opened.is_whole:
             head = head[: head.rindex(b"\n") + 1] if b"\n" in head else head
-        try:
-            found = pacsv.read_csv(
-                io.BytesIO(head), pacsv.ReadOptions(use_threads=False, block_size=len(head) + 1),
-                self._parse(lambda row: "skip"), self._convert({}, list(kinds)),
-            )  # fmt: skip
-        except pa.ArrowException as error:
-            raise self._explained(error) from None
+        block = Block(head, 1 + self._header.count(b"\n"), None, last=False)
+        found = self._read(block, self._convert({}, list(kinds)), [])
+        if isinstance(found, Exception):
+            raise self._explained(found, block)
         return {field.name: _widened(field.type) for field in found.schema}
 
-    def _explained(self, error: Exception) -> InputError:
+    def _explained(self, error: Exception, block: Block) -> InputError:
         name, text = self._opened.name, str(error)
-        if "Empty CSV" in text:
-            return InputError(f"{name} has no rows")
         if ragged := RAGGED.search(text):
             place, expected, given = (int(found or 0) for found in ragged.groups())
-            return InputError(self.complaint(Ragged(place - 1, given, expected)))
+            return InputError(self._complaint(Ragged(place, given, expected), block))
         if unreadable := UNREADABLE.search(text):
             column, number, kind, value = unreadable.groups()
             wanted = _KINDS.get(kind, ReadAs.any)
-            return InputError(
-                f"{self._place(int(number or 0) - 1)}column {self.columns[int(column)]!r}: {not_a(wanted, value)}"
-            )
+            where = f"row {self._before + int(number)}: " if number else ""
+            return InputError(f"{where}column {self.columns[int(column)]!r}: {not_a(wanted, value)}")
         return InputError(f"{name}: cannot be read ({text})")
 
-    def _place(self, row: int) -> str:
-        line = self._line(row) if row > 0 else None
-        return "" if row < 1 else f"row {row}: " if line is None else f"row {row} (line {line}): "
-
-    def _refuse_open_quote(self) -> None:
-        """Refuse a quote that is never closed: it would swallow all rows after it without a word."""
-        if self._opened.quotes % 2:  # a lone quote inside a field is harmless, so look closely
-            scan = self._scan(lambda seen: False)
-            if scan is not None and not scan.closed:
-                raise InputError(f"{self._opened.name}: line {scan.line}: given a quote that is never closed")
-
-    def _line(self, row: int) -> int | None:
-        """Return the line on which a row begins, if the file can be read once more."""
-        scan = self._scan(lambda seen: seen == row)
-        return None if scan is None or not scan.closed else scan.line
-
-    def _scan(self, stop: Callable[[int], bool]) -> "Scan | None":
-        """Read once more, if that is possible, until `stop` says so of the number of a row."""
-        if self._opened.is_whole:
-            return _scanned(io.BytesIO(self._opened.head), self.delimiter, stop)
-        if self._again is None:
-            return None
-        with self._again() as again:
-            return _scanned(again.stream(), self.delimiter, stop)
+    def _place(self, row: int, block: Block) -> str:
+        scan = _scanned(io.BytesIO(block.text), self.delimiter, lambda seen: seen == row - 1)
+        line = "" if scan is None or not scan.closed else f" (line {block.line - 1 + scan.line})"
+        return f"row {self._before + row}{line}: "
 
 
 class Scan(NamedTuple):
@@ -205,6 +232,27 @@ def _records(text: str, delimiter: str) -> Iterator[list[str]]:
         yield from filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
     except csv.Error:
         return
+
+
+def _header(text: str, delimiter: str) -> tuple[list[str], bytes]:
+    """Return the names of the columns and the text up to the first row."""
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter=delimiter)
+    try:
+        names = next(filter(None, reader), [])
+    except csv.Error:
+        names = []
+    begins = "".join(line for line, _ in zip(io.StringIO(text, newline=""), range(reader.line_num), strict=False))
+    return names, begins.encode()
+
+
+def widened(table: pa.Table) -> pa.Table:
+    """Return whole numbers as floats, and days as times: what follows may be finer."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_integer(field.type) or pa.types.is_date(field.type):
+            wider = pa.float64() if pa.types.is_integer(field.type) else pa.timestamp("us")
+            table = table.set_column(place, field.name, table[place].cast(wider, safe=False))
+    return table
 
 
 def _declared(kinds: Mapping[str, ReadAs]) -> dict[str, Any]:

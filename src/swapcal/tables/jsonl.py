@@ -1,17 +1,30 @@
 """JSON lines: one object per line, in batches or whole."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from swapcal.tables.blocks import Cutter
+from swapcal.tables.delimited import Piece, widened
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs
 from swapcal.tables.opened import Opened
 
 ROWS = 1 << 16
+BLOCK = 1 << 22
+
+Rows = list[tuple[int, dict[str, Any]]]
+
+
+class Chunk(NamedTuple):
+    """Some rows with the lines they stand on, and how much of the file was read by then."""
+
+    rows: Rows
+    share: float | None
+    last: bool
 
 
 class JsonLines:
@@ -19,31 +32,41 @@ class JsonLines:
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
-        self._lines = enumerate(opened.stream(), 1)
-        self._first = self._some()
-        self.columns = _keys(self._first)
+        self._chunks = self._some()
+        self._first = next(self._chunks, Chunk([], None, last=True))
+        self.columns = _keys(self._first.rows)
 
-    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[tuple[pa.Table, float | None]]:
+    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
         """Yield tables of the named columns; a key that is absent is a missing value."""
-        rows = self._first
-        while rows:
-            yield self._table(rows, list(kinds)), self._opened.share()
-            rows = self._some()
+        for chunk in chain([self._first], self._chunks):
+            if chunk.rows:
+                yield self._table(chunk.rows, list(kinds)), chunk.share
 
-    def whole(self, kinds: Mapping[str, ReadAs], ragged: list[Any]) -> pa.Table:
-        """Return all rows, over all keys."""
-        rows = self._first
-        while more := self._some():
-            rows += more
-        return self._table(rows, _keys(rows))
+    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
+        """Yield tables over all keys seen so far."""
+        names: list[str] = []
+        for chunk in chain([self._first], self._chunks):
+            names = list(dict.fromkeys([*names, *_keys(chunk.rows)]))
+            table = self._table(chunk.rows, names)
+            if table.num_rows:
+                yield Piece(table if chunk.last and not self._opened.follows else widened(table), [], "",
+                            chunk.share, chunk.last)  # fmt: skip
 
-    def _some(self) -> list[tuple[int, dict[str, Any]]]:
-        return list(islice(self._objects(), ROWS))
-
-    def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, line in self._lines:
-            if line.strip():
-                yield number, self._object(number, line)
+    def _some(self) -> Iterator["Chunk"]:
+        """Yield rows, so many at a time; what grows is given out as it comes."""
+        cutter = Cutter(self._opened.name, None, self._opened.share, stopped=self._opened.stopped)
+        held: Rows = []
+        for block in cutter.blocks(self._opened.pieces(), BLOCK):
+            for number, line in enumerate(block.text.split(b"\n"), block.line):
+                if line.strip():
+                    held.append((number, self._object(number, line)))
+                if len(held) == ROWS:
+                    yield Chunk(held, block.share, last=False)
+                    held = []
+            if self._opened.follows:
+                yield Chunk(held, block.share, last=False)
+                held = []
+        yield Chunk(held, 1.0, last=True)
 
     def _object(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -58,10 +81,10 @@ class JsonLines:
             )
         return found
 
-    def _table(self, rows: list[tuple[int, dict[str, Any]]], names: list[str]) -> pa.Table:
+    def _table(self, rows: Rows, names: list[str]) -> pa.Table:
         return pa.table({name: self._column(name, rows) for name in names})
 
-    def _column(self, name: str, rows: list[tuple[int, dict[str, Any]]]) -> Any:
+    def _column(self, name: str, rows: Rows) -> Any:
         values = [row.get(name) for _, row in rows]
         for (number, _), value in zip(rows, values, strict=True):
             if isinstance(value, dict | list):
@@ -74,7 +97,7 @@ class JsonLines:
         return pa.array(values if len(kinds) == 1 else _texts(values))
 
 
-def _keys(rows: Iterable[tuple[int, dict[str, Any]]]) -> list[str]:
+def _keys(rows: Rows) -> list[str]:
     return list(dict.fromkeys(name for _, row in rows for name in row))
 
 

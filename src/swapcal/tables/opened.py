@@ -7,11 +7,12 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
 from swapcal.tables.dialect import InputError
+from swapcal.tables.growing import grown, piped
 
 CHUNK = 1 << 20
 HEAD = 1 << 20
@@ -28,35 +29,57 @@ STRANGERS = {
 
 
 class Opened:
-    """A file open for reading from its beginning; `head` is its first mebibyte of text, or its magic bytes."""
+    """A file open for reading from its beginning; `head` is its first mebibyte of text, or its magic bytes.
 
-    def __init__(self, file: str, encoding: str = "utf-8") -> None:
+    `until`, if given, is asked while standard input or a growing file has nothing to say, and ends the reading.
+    """
+
+    def __init__(
+        self, file: str, encoding: str = "utf-8", until: Callable[[], bool] | None = None, *, follow: bool = False
+    ) -> None:
         self.name = "standard input" if file == "-" else file
         self._handle = sys.stdin.buffer if file == "-" else _open(file)
         self._size = 0 if file == "-" else os.fstat(self._handle.fileno()).st_size
+        self._until = until or (lambda: False)
+        self.follows = follow
         try:
-            self._begin(encoding)
+            self._begin(file, encoding)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, encoding: str) -> None:
-        first = self._handle.read(CHUNK)
-        raw: Iterator[bytes] = chain([first], iter(lambda: self._handle.read(CHUNK), b""))
+    def _pieces(self, file: str) -> Iterator[bytes]:
+        if self.follows and file != "-":
+            return grown(self._handle, file, self._until)
+        if file == "-":
+            return piped(self._handle, self._until, idle=self.follows)
+        return iter(lambda: self._handle.read(CHUNK), b"")
+
+    def _begin(self, file: str, encoding: str) -> None:
+        raw = self._pieces(file)
+        first = next(filter(None, raw), b"")
+        raw = chain([first], raw)
         self.is_parquet = first.startswith(PARQUET)
+        if self.follows and (self.is_parquet or first.startswith(GZIP)):
+            raise InputError(f"{self.name}: given Parquet or gzip with --follow, expected text that grows by lines")
         if not self.is_parquet:
             raw = self._unpacked(raw, first)
             first = next(raw, b"")
             self._refuse_strangers(first, encoding)
             raw = as_utf8(chain([first], raw), encoding, self.name)
-        head = [b""]
-        while sum(map(len, head)) < HEAD and (chunk := next(raw, b"")):
-            head.append(chunk)
-        self.head = b"".join(head)
-        self._rest = raw
-        self.quotes = 0
+        self.head, self._rest = self._started(raw), raw
         if not self.head.strip():
             raise InputError(f"{self.name}: empty, expected a header and rows")
+
+    def _started(self, raw: Iterator[bytes]) -> bytes:
+        """Return the first mebibyte; of what grows, what is there, but a line at least."""
+        head, size = [b""], 0
+        for chunk in raw:
+            head.append(chunk)
+            size += len(chunk)
+            if size >= HEAD or (not chunk and b"\n" in b"".join(head).lstrip()):
+                break
+        return b"".join(head)
 
     def _unpacked(self, raw: Iterator[bytes], first: bytes) -> Iterator[bytes]:
         if not first.startswith(GZIP):
@@ -93,14 +116,16 @@ class Opened:
         """Return the share of the file that was read so far, if its size is known."""
         return min(1.0, self._handle.tell() / self._size) if self._size else None
 
-    def stream(self) -> io.BufferedReader:
-        """Return the text from its beginning; can be asked for once."""
-        return io.BufferedReader(Chunks(self._counted()), CHUNK)
+    def pieces(self, skip: int = 0) -> Iterator[bytes]:
+        """Yield the text after its first bytes, empty pieces where there is no more for now; can be asked for once."""
+        yield self.head[skip:]
+        if self.follows and self.is_whole:
+            yield b""
+        yield from self._rest
 
-    def _counted(self) -> Iterator[bytes]:
-        for piece in chain([self.head], self._rest):
-            self.quotes += piece.count(b'"')
-            yield piece
+    def stopped(self) -> bool:
+        """Tell whether the reading was ended by `until` rather than by the end of the text."""
+        return self._until()
 
     def seekable(self) -> Any:
         """Return the file itself, or standard input in memory: what Parquet needs."""
@@ -145,13 +170,17 @@ class Chunks(io.RawIOBase):
         return size
 
 
-def as_utf8(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
+def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterator[bytes]:
     """Yield the pieces as UTF-8 without a byte order mark, or say which line is not in the encoding."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line, start = 1, True
-    for piece in chain(pieces, [b""]):
+    for piece in chain(pieces, [None]):
+        if piece == b"":  # nothing for now
+            yield piece
+            continue
+        end, piece = piece is None, piece or b""
         try:
-            text = decoder.decode(piece, not piece)
+            text = decoder.decode(piece, end)
         except UnicodeDecodeError as error:
             line += error.object[: error.start].count(b"\n")
             hint = "; --encoding latin-1 or cp1252 may read it" if encoding == "utf-8" else ""

@@ -18,7 +18,8 @@ from swapcal.archive import replacing
 from swapcal.tables.dialect import InputError
 
 PARQUET = (".parquet", ".pq")
-ENDINGS = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".txt", *PARQUET)
+LINES = (".jsonl", ".ndjson")
+ENDINGS = (".csv", ".tsv", ".tab", *LINES, ".txt", *PARQUET)
 
 Place = str | Path | None
 
@@ -102,6 +103,53 @@ def table_writer(output: str | None) -> Iterator[Callable[[pa.Table], None]]:
             yield write
 
 
+class Appending:
+    """A table that grows: what is written can be read at once, and a run that goes on can take back its last rows.
+
+    Parameters
+    ----------
+    output : name of a CSV, TSV or JSONL file, - for CSV to standard output, or None for nowhere
+    at : where to go on in the file, in bytes; what is beyond is cut off
+    """
+
+    def __init__(self, output: str | None, at: int = 0) -> None:
+        name = (output or "").lower()
+        if name.endswith((*PARQUET, ".gz")):
+            raise InputError(f"--out: given {output} with --follow, expected plain CSV, TSV or JSONL, which can grow")
+        self._name, self._raw = name, _growing(output, at)
+        self._writer: Any = None
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows and let readers see them."""
+        if self._raw is None:
+            return
+        if self._name.endswith(LINES):
+            self._raw.writelines(_line(row) for row in table.to_pylist())
+        else:
+            self._writer = self._writer or _writer(self._raw, self._name, table.schema, header=not self.size())
+            self._writer.write_table(table)
+        self._raw.flush()
+
+    def size(self) -> int:
+        """Return how many bytes the file has; 0 of what is no file."""
+        return self._raw.tell() if self._raw is not None and self._name != "-" else 0
+
+    def close(self) -> None:
+        """Bring the rows to the disk."""
+        if self._raw is not None and self._name != "-":
+            os.fsync(self._raw.fileno())
+            self._raw.close()
+
+
+def _growing(output: str | None, at: int) -> Any:
+    if output is None or output == "-":
+        return None if output is None else sys.stdout.buffer
+    raw = open(output, "ab")  # noqa: SIM115 - closed by `Appending`
+    raw.truncate(at)
+    raw.seek(0, os.SEEK_END)
+    return raw
+
+
 @contextmanager
 def _packed(raw: BinaryIO, name: str) -> Iterator[Any]:
     if not name.endswith(".gz"):
@@ -113,7 +161,7 @@ def _packed(raw: BinaryIO, name: str) -> Iterator[Any]:
 
 @contextmanager
 def _sink(raw: Any, name: str) -> Iterator[Callable[[pa.Table], None]]:
-    if name.endswith((".jsonl", ".ndjson")):
+    if name.endswith(LINES):
         yield lambda table: raw.writelines(_line(row) for row in table.to_pylist())
         return
     writer: Any = None
@@ -129,11 +177,11 @@ def _sink(raw: Any, name: str) -> Iterator[Callable[[pa.Table], None]]:
         writer.close()
 
 
-def _writer(raw: Any, name: str, schema: Any) -> Any:
+def _writer(raw: Any, name: str, schema: Any, *, header: bool = True) -> Any:
     if name.endswith(PARQUET):
         return papq.ParquetWriter(raw, schema)
     delimiter = "\t" if name.endswith((".tsv", ".tab")) else ","
-    return pacsv.CSVWriter(raw, schema, write_options=pacsv.WriteOptions(delimiter=delimiter))
+    return pacsv.CSVWriter(raw, schema, write_options=pacsv.WriteOptions(include_header=header, delimiter=delimiter))
 
 
 def _line(row: dict[str, Any]) -> bytes:

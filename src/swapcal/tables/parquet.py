@@ -1,11 +1,11 @@
 """Parquet: columns as they are stored, in batches or whole."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as papq
 
+from swapcal.tables.delimited import Piece
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs
 from swapcal.tables.opened import Opened
@@ -26,7 +26,7 @@ class Parquet:
             raise InputError(f"{opened.name}: cannot be read ({error})") from None
         self.columns = list(self._file.schema_arrow.names)
 
-    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[tuple[pa.Table, float | None]]:
+    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
         """Yield tables of the named columns."""
         total, seen = max(1, self._file.metadata.num_rows), 0
         try:
@@ -36,9 +36,7 @@ class Parquet:
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self._name}: cannot be read ({error})") from None
 
-    def whole(self, kinds: Mapping[str, ReadAs], ragged: list[Any]) -> pa.Table:
-        """Return all rows."""
-        try:
-            return self._file.read()
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self._name}: cannot be read ({error})") from None
+    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
+        """Yield tables of all columns; each has the type it is stored as."""
+        for table, share in self.parts(dict.fromkeys(self.columns, ReadAs.any), jobs):
+            yield Piece(table, [], "", share, share == 1.0)

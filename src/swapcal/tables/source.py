@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from swapcal.tables.delimited import Delimited, Ragged
+from swapcal.tables.delimited import Delimited
 from swapcal.tables.dialect import Dialect, InputError
+from swapcal.tables.folder import Folder
 from swapcal.tables.jsonl import JsonLines
 from swapcal.tables.kinds import COMMAS, ReadAs, is_text, settled
 from swapcal.tables.opened import Opened
@@ -29,23 +30,28 @@ class FilePart(NamedTuple):
     share: float | None
 
 
-class Whole(NamedTuple):
-    """All rows of a file, the number of each (from 1), and what is wrong with rows of another width, left out."""
+class Stretch(NamedTuple):
+    """Some rows of a file, all columns, the number of each row (from 1), and what is wrong with those left out."""
 
     table: pa.Table
     rows: NDArray[np.int64]
     ragged: int
     complaint: str
+    share: float | None
+    whole: bool
+    """whether this is all there is"""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of an open file; its rows can be read once, in parts or whole."""
+    """The columns of an open file; its rows can be read once, the named columns in parts or all in stretches."""
 
     name: str
     columns: list[str]
     dialect: Dialect
     _format: Any
+    follows: bool = False
+    """whether its rows go on for as long as it grows"""
 
     def require(self, names: Sequence[str]) -> None:
         """Refuse names that are no column, or more than one."""
@@ -55,11 +61,14 @@ class Source:
             if self.columns.count(name) > 1:
                 raise InputError(f"{self.name}: two columns are called {name!r}, expected different names")
 
-    def parts(self, kinds: Mapping[str, ReadAs]) -> Iterator[FilePart]:
-        """Yield the named columns, each as its kind, some rows at a time: the file may be larger than memory."""
+    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[FilePart]:
+        """Yield the named columns, each as its kind, some rows at a time: the file may be larger than memory.
+
+        Where the cuts are does not depend on how many threads read.
+        """
         self.require(list(kinds))
         first = 1
-        for table, share in self._format.parts(kinds):
+        for table, share in self._format.parts(kinds, jobs):
             if not len(table):
                 continue
             columns = {name: settled(table[name], name, kind, first) for name, kind in kinds.items()}
@@ -70,17 +79,26 @@ class Source:
         if first == 1:
             raise InputError(f"{self.name} has no rows")
 
-    def whole(self, kinds: Mapping[str, ReadAs]) -> Whole:
-        """Return all columns; those named as their kind, the others as what their values are."""
+    def stretches(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Stretch]:
+        """Yield all columns, some rows at a time; those named as their kind, the others as what they look like.
+
+        That is seen from the first stretch, 64 MiB of text; a later value that does not fit makes its column text
+        there, and the reader of the stretch has to say so.
+        """
         self.require([*kinds, *self.columns])
-        ragged: list[Ragged] = []
-        table = self._format.whole(kinds, ragged)
-        if not len(table) and not ragged:
+        before = 0
+        for piece in self._format.pieces(kinds, jobs):
+            count = len(piece.table) + len(piece.ragged)
+            if not count:
+                continue
+            rows = before + np.delete(np.arange(1, 1 + count), np.array(piece.ragged, np.int64) - 1)
+            wanted = [name for name in piece.table.column_names if kinds.get(name, ReadAs.any) is ReadAs.any]
+            self._refuse_commas(piece.table, wanted)
+            whole = piece.last and not before
+            yield Stretch(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
+            before += count
+        if not before and not self.follows:
             raise InputError(f"{self.name} has no rows")
-        left_out = np.array([misfit.row for misfit in ragged], np.int64)
-        rows = np.delete(np.arange(1, 1 + len(table) + len(left_out)), left_out - 1)
-        self._refuse_commas(table, [name for name in table.column_names if kinds.get(name, ReadAs.any) is ReadAs.any])
-        return Whole(table, rows, len(ragged), self._format.complaint(ragged[0]) if ragged else "")
 
     def _refuse_commas(self, table: pa.Table, names: Sequence[str]) -> None:
         """Refuse text that is mostly numbers with commas: as categories they would mean nothing."""
@@ -96,16 +114,35 @@ class Source:
 
 
 @contextmanager
-def open_source(file: str, dialect: Dialect | None = None) -> Iterator[Source]:
-    """Open a CSV, TSV, JSONL or Parquet file, text also gzipped; "-" is standard input. The format is seen inside."""
+def open_source(
+    file: str, dialect: Dialect | None = None, until: Callable[[], bool] | None = None, *, follow: bool = False
+) -> Iterator[Source]:
+    """Open a CSV, TSV, JSONL or Parquet file, text also gzipped; "-" is standard input. The format is seen inside.
+
+    A folder is opened as one table, whose partitions, if any, are columns. With `follow` the rows of a text go on for
+    as long as it grows, until `until` says so; standard input is left at `until` too.
+    """
     dialect = dialect or Dialect()
+    if file != "-" and os.path.isdir(file):
+        if follow:
+            raise InputError(f"{file}: given a folder with --follow, expected a file or -")
+        folder = Folder(file, lambda name, before: _opened(name, dialect, before))
+        yield Source(file, folder.columns, dialect, folder)
+        return
+    if follow and dialect.encoding != "utf-8":
+        raise InputError(f"--encoding: given {dialect.encoding} with --follow, expected utf-8")
+    with Opened(file, dialect.encoding, until, follow=follow) as opened:
+        found = _format(opened, dialect)
+        yield Source(opened.name, found.columns, dialect, found, follow)
+
+
+@contextmanager
+def _opened(file: str, dialect: Dialect, before: int) -> Iterator[Any]:
     with Opened(file, dialect.encoding) as opened:
-        again = (lambda: Opened(file, dialect.encoding)) if file != "-" and os.path.isfile(file) else None
-        found = _format(opened, dialect, again)
-        yield Source(opened.name, found.columns, dialect, found)
+        yield _format(opened, dialect, before)
 
 
-def _format(opened: Opened, dialect: Dialect, again: Callable[[], Opened] | None) -> Any:
+def _format(opened: Opened, dialect: Dialect, before: int = 0) -> Any:
     if opened.is_parquet:
         return Parquet(opened)
     start = opened.head.lstrip()[:2]
@@ -113,4 +150,4 @@ def _format(opened: Opened, dialect: Dialect, again: Callable[[], Opened] | None
         return JsonLines(opened)
     if start in (b"[{", b"[\n", b"[\r", b"[ "):
         raise InputError(f"{opened.name}: cannot be read, given a JSON list, expected one object per line")
-    return Delimited(opened, dialect, again)
+    return Delimited(opened, dialect, before)
