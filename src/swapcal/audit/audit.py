@@ -143,11 +143,11 @@ class Audit:
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
-        like: "Audit | None" = None,
+        like: "Audit | Encoder | None" = None,
     ) -> Self:
         """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
 
-        `issued` names the columns low, high and weight of the issued distribution. More tables with the same
+        `issued` names the columns low, high and weight of the issued distribution; `like` shares an encoding. More tables with the same
         columns go in through `add`.
 
         Examples
@@ -160,7 +160,7 @@ class Audit:
         """
         table = Table(frame)
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
-        reader = reader.learn(table) if like is None else reader.like(like.encoder)
+        reader = reader.learn(table) if like is None else reader.like(like.encoder if isinstance(like, Audit) else like)
         assert reader.encoder is not None
         sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)

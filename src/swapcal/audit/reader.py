@@ -30,12 +30,16 @@ class Reader:
     def learn(self, table: Table) -> "Reader":
         """Return a reader whose encoding is learned from this table."""
         table.require(self.columns)
+        self.check_roles()
+        return replace(self, encoder=Encoder.learn(table, self.features))
+
+    def check_roles(self) -> None:
+        """Refuse a column that would be predicted, or judged, by itself."""
         for name in (self.prob, self.target):
             if name in (*self.features, *self.groups):
                 raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
         if self.prob == self.target:
             raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
-        return replace(self, encoder=Encoder.learn(table, self.features))
 
     def like(self, encoder: Encoder) -> "Reader":
         """Return a reader with a given encoding, which must be of the same features."""

@@ -87,7 +87,14 @@ def learn_texts(source: Source, name: Name, most: int, rare: int, is_group: bool
     assert isinstance(source, Table)
     found = source.categories(str(name))
     counts = np.bincount(found.codes, minlength=len(found.names))
+    return most_frequent(name, found.names, counts, most, rare, is_group)
+
+
+def most_frequent(
+    name: Name, names: list[str], counts: Integers, most: int, rare: int, is_group: bool = False
+) -> Category:
+    """Return the category of the most frequent of some names in alphabetical order, given how often each occurs."""
     ranked = np.argsort(-counts, kind="stable")[:most]
     kept = ranked[(counts[ranked] >= rare) | (np.arange(len(ranked)) == 0)]
-    texts = [found.names[i] for i in sorted(kept)]
-    return Category(name, is_group, texts=texts, other=len(texts) if len(texts) < len(found.names) else -1)
+    texts = [names[i] for i in sorted(kept)]
+    return Category(name, is_group, texts=texts, other=len(texts) if len(texts) < len(names) else -1)

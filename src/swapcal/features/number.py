@@ -26,8 +26,13 @@ def learn_number(source: Source, name: Name) -> Number:
     refuse_infinite(name, values)
     present = values[~np.isnan(values)]
     centre, spread = location(present)
+    return scale(name, centre, spread, len(present) < len(values))
+
+
+def scale(name: Name, centre: float, spread: float, missing: bool) -> Number:
+    """Return a column's scale from its mean and standard deviation."""
     constant = spread <= 1e-12 * abs(centre)  # rounding leaves a constant a tiny spread
-    return Number(name, centre, np.inf if constant else spread, len(present) < len(values))
+    return Number(name, centre, np.inf if constant else spread, missing)
 
 
 def refuse_infinite(name: Name, values: Array) -> None:

@@ -1,0 +1,12 @@
+"""Apache Spark: audits, monitors and scores of tables that live on a cluster, and one `Live` per key of a stream."""
+
+try:
+    import pyspark  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        'this adapter needs pyspark, and Java 17 or later: pip install "swapcal[spark]"', name="pyspark"
+    ) from None
+
+from swapcal.adapters.spark.auditing import audit
+
+__all__ = ["audit"]

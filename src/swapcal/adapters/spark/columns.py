@@ -1,0 +1,39 @@
+"""Columns of a Spark data frame: found, named and typed."""
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as F
+
+from swapcal.tables.table import UnknownColumnError
+
+
+def column(name: str) -> Column:
+    """Return a column by its whole name, whatever characters that has."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def require(df: DataFrame, names: Iterable[str]) -> None:
+    """Raise `UnknownColumnError` for the first name that is no column."""
+    for name in names:
+        if name not in df.columns:
+            raise UnknownColumnError(name, df.columns)
+
+
+def require_numbers(df: DataFrame, names: Iterable[str]) -> None:
+    """Raise for the first column that holds neither numbers nor truth values."""
+    require(df, names)
+    for name in names:
+        kind = df.schema[name].dataType
+        if not isinstance(kind, types.NumericType | types.BooleanType):
+            raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected numbers")
+
+
+def is_numeric(df: DataFrame, name: str) -> bool:
+    """Say whether a column holds numbers."""
+    return isinstance(df.schema[name].dataType, types.NumericType)
+
+
+def some_columns(df: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return some columns only."""
+    return df.select(*map(column, names))

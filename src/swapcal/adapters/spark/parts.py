@@ -1,0 +1,81 @@
+"""Parts: something additive computed where the rows are, one part for each partition, and added up."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from swapcal.adapters.spark.arrow import Batches, map_in_arrow
+from swapcal.adapters.spark.columns import some_columns
+from swapcal.adapters.spark.faults import Faults, Rule
+from swapcal.tables.table import Table
+
+LOT = 1 << 17
+"""Rows handed on at once; Spark's batches of 10,000 are too few to amortise what is done once for each."""
+
+Part = TypeVar("Part")
+Found = tuple[Faults, Any]
+
+
+def add_up(
+    df: DataFrame, columns: Sequence[str], rules: Mapping[str, Rule], work: "Callable[[Part | None, pa.Table], Part]"
+) -> Part:
+    """Return the sum over all rows of what `work` makes of tables of them.
+
+    Parameters
+    ----------
+    columns : what `work` needs of a row; nothing else leaves the Java process
+    rules : what the columns must fulfil; faults are counted over all rows, and raised here
+    work : called with None, or what it returned for the lot before, and with the next lot of rows
+    """
+
+    def run(batches: Batches) -> Batches:
+        found = _worked(batches, rules, work)
+        if found[0].rows:
+            yield pa.RecordBatch.from_pydict({"part": [pickle.dumps(found)]})
+
+    parts = map_in_arrow(some_columns(df, columns), run, "part binary").rdd.map(_loaded)
+    faults, part = parts.treeAggregate((Faults(), None), _added, _added)
+    faults.raise_any()
+    if part is None:
+        raise ValueError("rows: given none, expected at least one")
+    found: Part = part
+    return found
+
+
+def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield many small batches as few large tables."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= LOT:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+def _worked(batches: Iterable[pa.RecordBatch], rules: Mapping[str, Rule], work: Callable[..., Any]) -> Found:
+    faults, part = Faults(), None
+    for table in lots(batches):
+        try:
+            faults.look(Table(table), rules)
+            part = None if faults else work(part, table)
+        except (TypeError, ValueError) as error:
+            faults.refusals.append(str(error))
+    return faults, part
+
+
+def _loaded(row: Any) -> Found:
+    found: Found = pickle.loads(row.part)
+    return found
+
+
+def _added(one: Found, other: Found) -> Found:
+    faults = one[0] + other[0]
+    parts = [] if faults else [part for _, part in (one, other) if part is not None]
+    return faults, sum(parts[1:], parts[0]) if parts else None
