@@ -8,5 +8,7 @@ except ModuleNotFoundError:
     ) from None
 
 from swapcal.adapters.spark.auditing import audit
+from swapcal.adapters.spark.monitoring import monitor
+from swapcal.adapters.spark.scoring import score
 
-__all__ = ["audit"]
+__all__ = ["audit", "monitor", "score"]

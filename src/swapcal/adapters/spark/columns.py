@@ -34,6 +34,21 @@ def is_numeric(df: DataFrame, name: str) -> bool:
     return isinstance(df.schema[name].dataType, types.NumericType)
 
 
+def seconds(df: DataFrame, name: str) -> Column:
+    """Return times as floats: numbers as they are, dates and timestamps as seconds since 1970 in UTC."""
+    require(df, [name])
+    kind, values = df.schema[name].dataType, column(name)
+    if isinstance(kind, types.NumericType):
+        return values.cast("double")
+    if isinstance(kind, types.TimestampType):
+        return F.unix_micros(values) / 1e6
+    if isinstance(kind, types.TimestampNTZType):
+        return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), values) / 1e6
+    if isinstance(kind, types.DateType):
+        return F.unix_date(values) * 86_400.0
+    raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected numbers, dates or timestamps")
+
+
 def some_columns(df: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return some columns only."""
     return df.select(*map(column, names))

@@ -1,6 +1,7 @@
 """Faults: what is wrong with the columns of a distributed table, counted where the rows are."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,6 +81,14 @@ class Faults:
             if broken.size:
                 fault = Fault(broken.size, float(np.fmin.reduce(broken)), rule.expected)
                 self.columns[name] = self.columns[name] + fault if name in self.columns else fault
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Note what is raised instead of raising it among the rows, where it would drown in traces."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            self.refusals.append(str(error))
 
     def __add__(self, other: "Faults") -> "Faults":
         columns = dict(self.columns)

@@ -15,13 +15,15 @@ from swapcal.tables.table import Table
 LOT = 1 << 17
 """Rows handed on at once; Spark's batches of 10,000 are too few to amortise what is done once for each."""
 
+PART = "part"
 Part = TypeVar("Part")
 Found = tuple[Faults, Any]
+NOTHING: Found = (Faults(), None)
 
 
 def add_up(
     df: DataFrame, columns: Sequence[str], rules: Mapping[str, Rule], work: "Callable[[Part | None, pa.Table], Part]"
-) -> Part:
+) -> Any:
     """Return the sum over all rows of what `work` makes of tables of them.
 
     Parameters
@@ -32,17 +34,24 @@ def add_up(
     """
 
     def run(batches: Batches) -> Batches:
-        found = _worked(batches, rules, work)
-        if found[0].rows:
-            yield pa.RecordBatch.from_pydict({"part": [pickle.dumps(found)]})
+        faults, part = Faults(), None
+        for table in lots(batches):
+            with faults.caught():
+                faults.look(Table(table), rules)
+                part = None if faults else work(part, table)
+        yield pa.RecordBatch.from_pydict({PART: [pickle.dumps((faults, part))]})
 
-    parts = map_in_arrow(some_columns(df, columns), run, "part binary").rdd.map(_loaded)
-    faults, part = parts.treeAggregate((Faults(), None), _added, _added)
+    parts = map_in_arrow(some_columns(df, columns), run, f"{PART} binary")
+    return settled(parts.rdd.map(unpickled).treeAggregate(NOTHING, added, added))
+
+
+def settled(found: Found) -> Any:
+    """Return what was added up, or raise what was met on the way."""
+    faults, part = found
     faults.raise_any()
     if part is None:
         raise ValueError("rows: given none, expected at least one")
-    found: Part = part
-    return found
+    return part
 
 
 def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -59,23 +68,14 @@ def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _worked(batches: Iterable[pa.RecordBatch], rules: Mapping[str, Rule], work: Callable[..., Any]) -> Found:
-    faults, part = Faults(), None
-    for table in lots(batches):
-        try:
-            faults.look(Table(table), rules)
-            part = None if faults else work(part, table)
-        except (TypeError, ValueError) as error:
-            faults.refusals.append(str(error))
-    return faults, part
-
-
-def _loaded(row: Any) -> Found:
-    found: Found = pickle.loads(row.part)
+def unpickled(row: Any) -> Found:
+    """Return what a worker found."""
+    found: Found = pickle.loads(row[PART])
     return found
 
 
-def _added(one: Found, other: Found) -> Found:
+def added(one: Found, other: Found) -> Found:
+    """Return what two workers found together."""
     faults = one[0] + other[0]
     parts = [] if faults else [part for _, part in (one, other) if part is not None]
     return faults, sum(parts[1:], parts[0]) if parts else None
