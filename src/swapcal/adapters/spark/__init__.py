@@ -8,7 +8,8 @@ except ModuleNotFoundError:
     ) from None
 
 from swapcal.adapters.spark.auditing import audit
+from swapcal.adapters.spark.forecasting import forecast
 from swapcal.adapters.spark.monitoring import monitor
 from swapcal.adapters.spark.scoring import score
 
-__all__ = ["audit", "monitor", "score"]
+__all__ = ["audit", "forecast", "monitor", "score"]

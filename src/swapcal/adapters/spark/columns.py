@@ -43,10 +43,23 @@ def seconds(df: DataFrame, name: str) -> Column:
     if isinstance(kind, types.TimestampType):
         return F.unix_micros(values) / 1e6
     if isinstance(kind, types.TimestampNTZType):
-        return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), values) / 1e6
+        clock = F.hour(values) * 3600 + F.minute(values) * 60 + F.date_part(F.lit("SECOND"), values)
+        return F.unix_date(values.cast("date")) * 86_400.0 + clock.cast("double")
     if isinstance(kind, types.DateType):
         return F.unix_date(values) * 86_400.0
     raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected numbers, dates or timestamps")
+
+
+def from_seconds(df: DataFrame, name: str, values: Column) -> Column:
+    """Return what `seconds` made of a column as it was."""
+    kind, micros = df.schema[name].dataType, F.round(values * 1e6).cast("bigint")
+    if isinstance(kind, types.TimestampType):
+        return F.timestamp_micros(micros)
+    if isinstance(kind, types.TimestampNTZType):
+        return F.timestamp_add("MICROSECOND", micros, F.lit("1970-01-01").cast("timestamp_ntz"))
+    if isinstance(kind, types.DateType):
+        return F.date_from_unix_date((values / 86_400.0).cast("int"))
+    return values.cast(kind)
 
 
 def some_columns(df: DataFrame, names: Sequence[str]) -> DataFrame:
