@@ -8,8 +8,9 @@ except ModuleNotFoundError:
     ) from None
 
 from swapcal.adapters.spark.auditing import audit
+from swapcal.adapters.spark.fitting import Fitted, fit
 from swapcal.adapters.spark.forecasting import forecast
 from swapcal.adapters.spark.monitoring import monitor
 from swapcal.adapters.spark.scoring import score
 
-__all__ = ["audit", "forecast", "monitor", "score"]
+__all__ = ["Fitted", "audit", "fit", "forecast", "monitor", "score"]

@@ -52,10 +52,7 @@ def audit(
     columns.require(df, reader.columns)
     columns.require_numbers(df, [prob, target, *([weights] if weights else []), *(issued or ())])
     rules = _rules(df, reader)
-    if like is None:
-        encoder = _encoder(df, reader, rules)
-    else:
-        encoder = like.encoder if isinstance(like, Audit) else like
+    encoder = like.encoder if isinstance(like, Audit) else like or _encoder(df, reader, rules)
     named: dict[str, Any] = {
         "prob": prob, "target": target, "features": reader.features, "groups": reader.groups, "weights": weights,
         "time": time, "issued": issued, "levels": levels, "title": title, "seed": seed, "like": encoder,
@@ -67,7 +64,8 @@ def audit(
         part.add(table)
         return part
 
-    return add_up(df, reader.columns, rules, work)
+    found: Audit = add_up(df, reader.columns, rules, work)
+    return found
 
 
 def _encoder(df: DataFrame, reader: Reader, rules: dict[str, Rule]) -> Encoder:
@@ -80,7 +78,8 @@ def _encoder(df: DataFrame, reader: Reader, rules: dict[str, Rule]) -> Encoder:
         return found if part is None else part + found
 
     checked = {name: rule for name, rule in rules.items() if name in reader.features}
-    return add_up(df, reader.features, checked, work).encoder
+    found: Survey = add_up(df, reader.features, checked, work)
+    return found.encoder
 
 
 def _rules(df: DataFrame, reader: Reader) -> dict[str, Rule]:

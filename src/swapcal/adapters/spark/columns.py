@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame, types
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from swapcal.tables.table import UnknownColumnError
 
 
 def column(name: str) -> Column:
     """Return a column by its whole name, whatever characters that has."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return sql.col("`" + name.replace("`", "``") + "`")
 
 
 def require(df: DataFrame, names: Iterable[str]) -> None:
@@ -41,24 +41,24 @@ def seconds(df: DataFrame, name: str) -> Column:
     if isinstance(kind, types.NumericType):
         return values.cast("double")
     if isinstance(kind, types.TimestampType):
-        return F.unix_micros(values) / 1e6
+        return sql.unix_micros(values) / 1e6
     if isinstance(kind, types.TimestampNTZType):
-        clock = F.hour(values) * 3600 + F.minute(values) * 60 + F.date_part(F.lit("SECOND"), values)
-        return F.unix_date(values.cast("date")) * 86_400.0 + clock.cast("double")
+        clock = sql.hour(values) * 3600 + sql.minute(values) * 60 + sql.date_part(sql.lit("SECOND"), values)
+        return sql.unix_date(values.cast("date")) * 86_400.0 + clock.cast("double")
     if isinstance(kind, types.DateType):
-        return F.unix_date(values) * 86_400.0
+        return sql.unix_date(values) * 86_400.0
     raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected numbers, dates or timestamps")
 
 
 def from_seconds(df: DataFrame, name: str, values: Column) -> Column:
     """Return what `seconds` made of a column as it was."""
-    kind, micros = df.schema[name].dataType, F.round(values * 1e6).cast("bigint")
+    kind, micros = df.schema[name].dataType, sql.round(values * 1e6).cast("bigint")
     if isinstance(kind, types.TimestampType):
-        return F.timestamp_micros(micros)
+        return sql.timestamp_micros(micros)
     if isinstance(kind, types.TimestampNTZType):
-        return F.timestamp_add("MICROSECOND", micros, F.lit("1970-01-01").cast("timestamp_ntz"))
+        return sql.timestamp_add("MICROSECOND", micros, sql.lit("1970-01-01").cast("timestamp_ntz"))
     if isinstance(kind, types.DateType):
-        return F.date_from_unix_date((values / 86_400.0).cast("int"))
+        return sql.date_from_unix_date((values / 86_400.0).cast("int"))
     return values.cast(kind)
 
 

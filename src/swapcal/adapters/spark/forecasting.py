@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame, types
-from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import columns

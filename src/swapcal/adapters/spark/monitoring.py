@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
@@ -74,7 +74,7 @@ def monitor(
         return pa.table({PART: [pickle.dumps((faults, part))]})
 
     read = dict.fromkeys([prob, target, *empty.columns()])
-    rows = df.select(*map(columns.column, read), clock.alias(CLOCK), F.floor(clock / width).alias(WINDOW))
+    rows = df.select(*map(columns.column, read), clock.alias(CLOCK), sql.floor(clock / width).alias(WINDOW))
     with any_pandas():
         parts = rows.groupBy(WINDOW).applyInArrow(run, f"{PART} binary").collect()
     windows = settled(reduce(added, map(unpickled, parts), NOTHING))
@@ -89,7 +89,12 @@ def _order(rows: Table, prob: str, target: str, seed: int) -> NDArray[np.intp]:
     """
     others = [name for name in rows.columns if name not in (prob, target, CLOCK, WINDOW)]
     clock = rows.numbers(CLOCK)
-    keys = [rows.numbers(target), rows.numbers(prob), *(rows.categories(name).codes for name in others), clock]
+    keys: list[Any] = [
+        rows.numbers(target),
+        rows.numbers(prob),
+        *(rows.categories(name).codes for name in others),
+        clock,
+    ]
     sorted_rows = np.lexsort(keys)
     drawn = np.random.default_rng(seed).permutation(len(clock))
     return sorted_rows[np.lexsort((drawn, clock[sorted_rows]))]
