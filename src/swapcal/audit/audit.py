@@ -147,8 +147,8 @@ class Audit:
     ) -> Self:
         """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
 
-        `issued` names the columns low, high and weight of the issued distribution; `like` shares an encoding. More tables with the same
-        columns go in through `add`.
+        `issued` names the columns low, high and weight of the issued distribution; `like` shares an encoding. More
+        tables with the same columns go in through `add`.
 
         Examples
         --------

@@ -98,10 +98,9 @@ def fit(
     apart = min(MOST_APART, held_out / total)
     last = min(1.0, apart + rows / total)
     place = _place(id, seed)
+    chosen = df.select(*map(columns.column, [target, *names]), place.alias(PLACE)).where(f"{PLACE} < {last!r}")
     with any_pandas():
-        chosen = (
-            df.select(*map(columns.column, [target, *names]), place.alias(PLACE)).where(f"{PLACE} < {last!r}").toArrow()
-        )
+        collected = chosen.toArrow()
     taken = collected.sort_by(PLACE)  # an order that is no partition's
     kept = int(np.sum(taken[PLACE].to_numpy() < apart))
     curve = _Curve(taken.slice(0, kept), target, names)

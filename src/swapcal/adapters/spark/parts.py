@@ -2,10 +2,12 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from swapcal.adapters.spark.arrow import Batches, map_in_arrow
 from swapcal.adapters.spark.columns import some_columns
@@ -14,6 +16,9 @@ from swapcal.tables.table import Table
 
 LOT = 1 << 17
 """Rows handed on at once; Spark's batches of 10,000 are too few to amortise what is done once for each."""
+
+ENOUGH = 1 << 28
+"""Bytes of parts that the driver adds up by itself; more of them are first added up among the executors."""
 
 PART = "part"
 Part = TypeVar("Part")
@@ -41,8 +46,14 @@ def add_up(
                 part = None if faults else work(part, table)
         yield pa.RecordBatch.from_pydict({PART: [pickle.dumps((faults, part))]})
 
-    parts = map_in_arrow(some_columns(df, columns), run, f"{PART} binary")
-    return settled(parts.rdd.map(unpickled).treeAggregate(NOTHING, added, added))
+    parts = map_in_arrow(some_columns(df, columns), run, f"{PART} binary").persist()
+    try:
+        size = parts.agg(sql.sum(sql.length(PART))).collect()[0][0] or 0
+        if size > ENOUGH:
+            return settled(parts.rdd.map(unpickled).treeAggregate(NOTHING, added, added))
+        return settled(reduce(added, map(unpickled, parts.collect()), NOTHING))
+    finally:
+        parts.unpersist()
 
 
 def settled(found: Found) -> Any:
