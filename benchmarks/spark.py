@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as papq
-
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 

@@ -215,6 +215,7 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(spark: Any) -> None:
         ("a", 4, None, 5.0, None),
         ("a", 1, 4.0, None, 1.0),
         ("a", 1, 5.0, None, 1.0),
+        ("a", None, 5.0, 1.0, None),
     ]
     stream = spark.createDataFrame(rows, "shop string, id long, at double, price double, y double")
     found = forecast(stream, key="shop", id="id", target="y", time="at").collect()
@@ -225,6 +226,7 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(spark: Any) -> None:
         (2, "refused", "label"),
         (3, "refused", "y"),
         (1, "learned", ""),
+        (None, "refused", "column 'id' or time"),
         (4, "refused", "column 'id' or time"),
     ]
     with pytest.raises(TypeError, match=r"^column 'price': given double, expected integers or texts"):

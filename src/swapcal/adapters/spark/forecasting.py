@@ -134,12 +134,13 @@ def _roles(
     taken = {*keys, id, time} & {*Answer._fields[2:]}
     if taken:
         raise ValueError(f"column {min(taken)!r}: given, expected another name: the answers have a column of that name")
-    return Roles(id, target, tuple(records), matures is not None)
+    return Roles(id, target, tuple(records), matures is not None, isinstance(kind, types.IntegralType))
 
 
 def _read(stream: DataFrame, roles: Roles, time: str, matures: str | None) -> list[Column]:
     """Return what the rows are read from; times as floats, which mean the same in every time zone."""
-    found = [columns.column(roles.id), columns.column(roles.target).cast("double").alias(roles.target)]
+    cast = {roles.id: "string", roles.target: "double"}
+    found = [columns.column(name).cast(kind).alias(name) for name, kind in cast.items()]
     found += [columns.seconds(stream, time).alias(TIME)]
     found += [] if matures is None else [columns.seconds(stream, matures).alias(MATURES)]
     return found + [_feature(stream, name) for name in roles.features if name not in (roles.id, roles.target)]

@@ -23,6 +23,8 @@ class Roles(NamedTuple):
     target: str
     features: tuple[str, ...]
     matures: bool
+    numbered: bool
+    """whether ids are integers; they come as texts, because pandas would make floats of integers beside nothing"""
 
 
 class Answer(NamedTuple):
@@ -52,12 +54,15 @@ class Keyed:
     def play(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the answers to a batch, in order."""
         answers = [answer for run in self._runs(self._in_order(rows)) for answer in self._answers(*run)]
-        return pd.DataFrame(answers, columns=list(Answer._fields))
+        ids = pd.Series([answer.id for answer in answers], dtype=object)
+        return pd.DataFrame(answers, columns=list(Answer._fields)).assign(id=ids)
 
     def _in_order(self, rows: pd.DataFrame) -> pd.DataFrame:
-        labelled = rows[self.roles.target].notna()
+        read = int if self.roles.numbered else str
+        ids = [None if pd.isna(text) else read(text) for text in rows[self.roles.id]]
+        known = {LABELLED: rows[self.roles.target].notna(), self.roles.id: pd.Series(ids, rows.index, object)}
         order = [TIME, LABELLED, self.roles.id]
-        return rows.assign(**{LABELLED: labelled}).sort_values(order, kind="stable", ignore_index=True)
+        return rows.assign(**known).sort_values(order, kind="stable", ignore_index=True)
 
     def _runs(self, rows: pd.DataFrame) -> "Iterator[tuple[str, pd.DataFrame]]":
         """Cut the rows where what is asked for changes; each run is played before the next is looked at."""
@@ -91,7 +96,8 @@ class Keyed:
             return self._played(kind, rows)
         except (TypeError, ValueError) as error:
             if len(rows) == 1:
-                return [Answer(rows[self.roles.id].iloc[0], rows[TIME].iloc[0], REFUSED, note=str(error))]
+                note = str(error).replace("row 1: ", "").replace(" in row 1", "")  # it is the only one
+                return [Answer(rows[self.roles.id].iloc[0], rows[TIME].iloc[0], REFUSED, note=note)]
         return [answer for k in range(len(rows)) for answer in self._answers(kind, rows.iloc[k : k + 1])]
 
     def _played(self, kind: str, rows: pd.DataFrame) -> list[Answer]:
