@@ -57,7 +57,7 @@ def expected(rows: pd.DataFrame) -> dict[int, tuple[float, float]]:
     found: dict[int, tuple[float, float]] = {}
     for shop in ("a", "b"):
         live = Live(**SETTINGS)
-        own = rows[rows["shop"] == shop].assign(late=rows["y"].notna())
+        own = rows[rows["shop"] == shop].assign(late=lambda own: own["y"].notna())
         for row in own.sort_values(["at", "late", "id"], kind="stable").to_dict("records"):
             if row["id"] not in found:
                 record = {"price": row["price"], "colour": row["colour"]}
