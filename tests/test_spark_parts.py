@@ -1,5 +1,7 @@
 """What the Spark adapter does on one worker, without a cluster."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def test_a_survey_of_parts_is_that_of_the_whole() -> None:
     table = pa.table(columns)
     names = list(columns)
     cuts = [0, 1, 17, 500, n]
-    parts = [Survey.of(Table(table.slice(a, b - a)), names) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [Survey.of(Table(table.slice(a, b - a)), names) for a, b in pairwise(cuts)]
     found, whole = sum(parts[1:], parts[0]).encoder, Encoder.learn(Table(table), names)
     for one, other in zip(found.columns, whole.columns, strict=True):
         if isinstance(one, Number) and isinstance(other, Number):
