@@ -1,6 +1,6 @@
 """A stream of records and late outcomes in files, and what one `Live` per key says of it without Spark.
 
-Run as ``python -m tests.systems.spark_events folder``, it forecasts the stream on a cluster of its own, to be killed.
+Run as ``python -m tests.systems.spark_events folder master``, it forecasts the stream in a session of its own, to be killed.
 """
 
 import os
@@ -94,7 +94,7 @@ def main() -> None:
     from tests.systems.spark_session import start
 
     folder = Path(sys.argv[1])
-    spark = start(folder)
+    spark = start(folder, master=sys.argv[2])
     answers(spark, folder).awaitTermination()
     pq.write_table(spark.read.parquet(str(folder / "out")).toArrow(), folder / "answers.parquet")
     spark.stop()

@@ -28,11 +28,11 @@ PATIENCE = 300.0  # seconds; a lonely machine needs ten
 
 
 class Query:
-    """The stream of `spark_events` on a cluster of its own, all of whose processes are one group."""
+    """The stream of `spark_events` in a session of its own, all of whose processes are one group."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, master: str) -> None:
         self.folder = folder
-        command = [sys.executable, "-W", "ignore", "-m", "tests.systems.spark_events", str(folder)]
+        command = [sys.executable, "-W", "ignore", "-m", "tests.systems.spark_events", str(folder), master]
         self.log = (folder / "log").open("ab")
         here = Path(__file__).parents[2]
         self.process = subprocess.Popen(command, cwd=here, start_new_session=True, stdout=self.log, stderr=self.log)
@@ -72,8 +72,8 @@ class Query:
 
 def test_kills_in_the_middle_of_a_stream_change_no_answer(tmp_path: Path) -> None:
     rows = spark_events.events()
-    spark_events.write(tmp_path / "in", rows, files=6)
-    first = Query(tmp_path)
+    spark_events.write(tmp_path / "in", rows, files=5)
+    first = Query(tmp_path, spark_session.MASTER)
     try:
         first.wait_for_batch(1)
         first.kill_an_executor()
@@ -81,7 +81,7 @@ def test_kills_in_the_middle_of_a_stream_change_no_answer(tmp_path: Path) -> Non
     finally:
         first.kill()
     assert not (tmp_path / "answers.parquet").exists(), "the stream was over before it was killed"
-    second = Query(tmp_path)
+    second = Query(tmp_path, "local[2]")  # another cluster goes on as well
     try:
         second.finish()
     finally:
