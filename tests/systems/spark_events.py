@@ -1,6 +1,6 @@
 """A stream of records and late outcomes in files, and what one `Live` per key says of it without Spark.
 
-Run as ``python -m tests.systems.spark_events folder master``, it forecasts the stream in a session of its own, to be killed.
+Run as ``python -m tests.systems.spark_events folder master``, it forecasts the stream in a session that may be killed.
 """
 
 import os
