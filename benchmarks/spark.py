@@ -1,6 +1,6 @@
 """Spark: the audit against Spark's own SQL, keyed forecasts against river's models, scores against MCGrad's.
 
-Run as ``python benchmarks/spark.py [--rows 2000000]``: one session, files in a temporary folder, every contest in the
+Run as ``python benchmarks/spark.py [--rows 400000]``: one session, files in a temporary folder, every contest in the
 same operator of the same session, best of two runs. Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
 upper triangles of G = Σxxᵀ and H = Σp(1 − p)xxᵀ: the sums the audit keeps, of features as they are. The audit also
 standardises the features, which is a pass of its own, fingerprints the rows, keeps its sample and the fine histogram.
@@ -88,13 +88,15 @@ def audits(spark: Any, folder: Path, rows: int, features: int) -> None:
     df.createOrReplaceTempView("rows")
     names = {"prob": "p", "target": "y", "features": [f"x{j}" for j in range(features)]}
     known = audit(df, **names)
-    seconds = {
-        "audit, two passes": timed(lambda: audit(df, **names)),
-        "audit, encoding given": timed(lambda: audit(df, **names, like=known)),
-        "Spark SQL, the same sums": timed(lambda: sql_sums(spark, features)),
-    }
-    print(f"audit: {rows:,} rows × {features} features from Parquet")
-    show(seconds, rows, "Spark SQL, the same sums")
+    contest(
+        f"audit: {rows:,} rows × {features} features from Parquet",
+        rows,
+        {
+            "Spark SQL, the same sums": lambda: sql_sums(spark, features),
+            "audit, two passes": lambda: audit(df, **names),
+            "audit, encoding given": lambda: audit(df, **names, like=known),
+        },
+    )
 
 
 class RiverModels(StatefulProcessor):
@@ -144,14 +146,16 @@ def keyed(spark: Any, folder: Path) -> None:
         schema = "key bigint, id bigint, p double"
         return stream.groupBy("key").transformWithStateInPandas(RiverModels(), schema, "append", "none")
 
-    print(f"keyed forecasts: {rows:,} rows of {FEATURES} features, {KEYS} keys, {TRIGGERS} micro-batches")
-    seconds = {
-        "swapcal, one Live for each key": timed(
-            lambda: run(lambda stream: forecast(stream, key="key", id="id", target="y", time="at"))
-        ),
-        "river StandardScaler | LogisticRegression": timed(lambda: run(river)),
-    }
-    show(seconds, rows, "river StandardScaler | LogisticRegression")
+    contest(
+        f"keyed forecasts: {rows:,} rows of {FEATURES} features, {KEYS} keys, {TRIGGERS} micro-batches",
+        rows,
+        {
+            "river StandardScaler | LogisticRegression": lambda: run(river),
+            "swapcal, one Live for each key": lambda: run(
+                lambda stream: forecast(stream, key="key", id="id", target="y", time="at")
+            ),
+        },
+    )
 
 
 def scores(spark: Any, folder: Path, rows: int, features: int) -> None:
@@ -161,16 +165,18 @@ def scores(spark: Any, folder: Path, rows: int, features: int) -> None:
     df, names = spark.read.parquet(path), [f"x{j}" for j in range(features)]
     small = data.slice(0, 20_000)
     model = SwapClassifier(random_state=0).fit(small.select(names), small["y"].to_numpy())
-    seconds = {"swapcal score": timed(lambda: score(df.drop("p"), model).write.format("noop").mode("overwrite").save())}
-    if find_spec("mcgrad"):
-        seconds |= {"MCGrad predict": timed(lambda: _mcgrad(df, small.to_pandas(), names))}
-    else:
+
+    def swapcal() -> None:
+        score(df.drop("p"), model).write.format("noop").mode("overwrite").save()
+
+    peer = _mcgrad(df, small.to_pandas(), names) if find_spec("mcgrad") else None
+    if peer is None:
         print("MCGrad is not installed (pip install torch mcgrad): no contest of scores")
-    print(f"scores: {rows:,} rows × {features} features")
-    show(seconds, rows, "MCGrad predict")
+    contenders = {} if peer is None else {"MCGrad predict": peer}
+    contest(f"scores: {rows:,} rows × {features} features", rows, contenders | {"swapcal score": swapcal})
 
 
-def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> None:
+def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> Callable[[], None]:
     from mcgrad import methods
 
     model = methods.MCGrad()
@@ -182,18 +188,23 @@ def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> None:
             p = shared.value.predict(batch.to_pandas(), "p", numerical_feature_column_names=names)
             yield pa.RecordBatch.from_pydict({"q": p})
 
-    df.mapInArrow(run, "q double").write.format("noop").mode("overwrite").save()
+    return lambda: df.mapInArrow(run, "q double").write.format("noop").mode("overwrite").save()
 
 
-def show(seconds: dict[str, float], rows: int, peer: str) -> None:
-    for name, spent in seconds.items():
-        ratio = f"  {seconds[peer] / spent:5.2f} × its speed" if peer in seconds and name != peer else ""
+def contest(title: str, rows: int, contenders: dict[str, Callable[[], Any]]) -> None:
+    """Time each; the first is the peer."""
+    print(title, flush=True)
+    peer: float | None = None
+    for name, work in contenders.items():
+        spent = timed(work)
+        ratio = f"  {peer / spent:6.2f} × its speed" if peer is not None else ""
+        peer = spent if peer is None else peer
         print(f"  {name:44}{spent:8.2f} s {rows / spent:12,.0f} rows/s{ratio}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--only", choices=["audit", "keyed", "scores"])
     options = parser.parse_args()
