@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service test test-portable test-systems check bench bench-files bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
+.PHONY: setup demo demo-service test test-portable test-systems check bench bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -80,6 +80,9 @@ bench-files: $(VENV)/.bench     ## files larger than memory: peak memory and spe
 bench-service: $(VENV)/.dev     ## the service against the same stack without learning, and its memory
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/service.py --memory 500000
+
+bench-scale: $(VENV)/.bench $(VENV)/.systems     ## beyond one machine: Spark against its own SQL, river and MCGrad
+	$(BIN)/python benchmarks/spark.py
 
 bench-streams: $(VENV)/.bench     ## seven recorded streams against peers (needs SWAPCAL_DATA; writes docs/streams.md)
 	$(BIN)/python experiments/streams.py

@@ -11,6 +11,7 @@ NEEDS = {
     **{f"src/swapcal/adapters/{name}.py": ("sklearn",) for name in ("sklearn", "table_estimator", "regression")},
     "src/swapcal/batch/graph.py": ("onnx",),
     "src/swapcal/adapters/river.py": ("river",),
+    "src/swapcal/adapters/spark": ("pyspark", "pandas", "pyarrow", "sklearn"),
     "src/swapcal/service": ("apsw", "httptools", "msgspec", "prometheus_client", "starlette", "typer", "pyarrow"),
     "src/swapcal/service/postgres.py": ("psycopg",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),

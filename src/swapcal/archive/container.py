@@ -64,6 +64,18 @@ def pack(file: BinaryIO, kind: str, version: int, arrays: Arrays, settings: Sett
                 member.write(_octets(array))
 
 
+def packed(kind: Kind, state: State) -> bytes:
+    """Return a state as the bytes that `write` would put into a file."""
+    out = io.BytesIO()
+    pack(out, kind.name, kind.version, *state)
+    return out.getvalue()
+
+
+def unpacked(content: bytes, kind: Kind) -> State:
+    """Return the state in what `packed` returned, or say what is wrong."""
+    return unpack(io.BytesIO(content), kind)
+
+
 def unpack(file: BinaryIO, kind: Kind) -> State:
     """Return the state in a container of this kind: names and sizes first, then data, then consistency."""
     try:

@@ -35,6 +35,10 @@ class Reader:
     def check(self, table: Table) -> None:
         """Refuse a table without the columns, and columns with two roles."""
         table.require(self.columns)
+        self.check_roles()
+
+    def check_roles(self) -> None:
+        """Refuse a column that would be predicted, or judged, by itself."""
         for name in (self.prob, self.target):
             if name in (*self.features, *self.groups):
                 raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")

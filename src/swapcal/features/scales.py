@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -26,6 +27,8 @@ class Scale:
     spread: float = 0.0
     missing: int = 0
     texts: Counter[str] = field(default_factory=Counter)
+    numeric: bool = False
+    """whether it was a column of numbers, if only of missing ones"""
 
     @classmethod
     def of(cls, table: Table, name: str) -> Self:
@@ -34,7 +37,7 @@ class Scale:
             values = table.numbers(name)
             refuse_infinite(name, values)
             present = values[~np.isnan(values)]
-            return cls(len(present), *location(present), len(values) - len(present))
+            return cls(len(present), *location(present), len(values) - len(present), numeric=True)
         found = table.categories(name)
         counts = np.bincount(found.codes, minlength=len(found.names)).tolist()
         texts = Counter(dict(zip(found.names, counts, strict=True)))
@@ -44,6 +47,7 @@ class Scale:
         """Add what was seen elsewhere; numbers and texts do not mix."""
         if (self.count and other.texts) or (self.texts and other.count):
             raise TypeError(f"column {name!r}: given text and numbers, expected one type")
+        self.numeric |= other.numeric
         n, self.missing = self.count + other.count, self.missing + other.missing
         if other.count:
             ours, theirs, apart = self.count / n, other.count / n, other.centre - self.centre
@@ -81,13 +85,19 @@ class Scales:
         for name, scale in self._scales.items():
             scale.merge(other._scales[name], name)
 
+    def __add__(self, other: "Scales") -> "Scales":
+        """Return what both tables hold together."""
+        made = deepcopy(self)
+        made.merge(other)
+        return made
+
     def columns(self, most: int) -> tuple[Number | Category, ...]:
         """Return each column as it would be learned from all tables at once; texts keep the most frequent."""
         return tuple(self._column(name, scale, most) for name, scale in self._scales.items())
 
     @staticmethod
     def _column(name: str, scale: Scale, most: int) -> Number | Category:
-        if scale.count:
+        if scale.count or (scale.numeric and not scale.texts):
             return numbered(name, scale.centre, scale.spread, missing=scale.missing > 0)
         texts = scale.texts | ({MISSING: scale.missing} if scale.missing else {})
         names = sorted(texts)

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import io
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.archive import ArchiveError, Kind, State
-from swapcal.archive.container import pack, unpack
+from swapcal.archive.container import packed, unpacked
 from swapcal.archive.kind import OBJECT, Arrays, Field, below, floats, octets, one_of, optional, real, whole
 from swapcal.archive.kind import Settings as Manifest
 from swapcal.archive.state import nested, part
@@ -117,12 +116,12 @@ def _ownerless(value: Any) -> Any:
 
 def restored(content: bytes) -> Ward:
     """Return the ward that was at rest; raises `ArchiveError` for what does not fit together."""
-    state = _unpacked(content, WARD)
+    state = unpacked(content, WARD)
     manifest = state.manifest
     try:
         settings = msgspec.convert(manifest["settings"], Settings)
-        live = Live.from_state(_unpacked(_bytes(state, "live"), LIVE))
-        monitor = Monitor.from_state(_unpacked(_bytes(state, "monitor"), MONITOR))
+        live = Live.from_state(unpacked(_bytes(state, "live"), LIVE))
+        monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
         ward = Ward.__new__(Ward)
         ward._hold(settings, live, monitor)
         ward.figures = Figures.from_state(part(state, "figures"), live.experts)
@@ -143,15 +142,9 @@ def copied(state: State) -> State:
 
 
 def _packed(kind: Kind, state: State) -> bytes:
-    out = io.BytesIO()
-    pack(out, kind.name, kind.version, *state)
-    out.seek(0)
-    unpack(out, kind)
-    return out.getvalue()
-
-
-def _unpacked(content: bytes, kind: Kind) -> State:
-    return unpack(io.BytesIO(content), kind)
+    content = packed(kind, state)
+    unpacked(content, kind)
+    return content
 
 
 def _bytes(state: State, name: str) -> bytes:

@@ -1,0 +1,16 @@
+"""Apache Spark: audits, monitors and scores of tables that live on a cluster, and one `Live` per key of a stream."""
+
+try:
+    import pyspark  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        'this adapter needs pyspark, and Java 17 or later: pip install "swapcal[spark]"', name="pyspark"
+    ) from None
+
+from swapcal.adapters.spark.auditing import audit
+from swapcal.adapters.spark.fitting import Fitted, fit
+from swapcal.adapters.spark.forecasting import forecast
+from swapcal.adapters.spark.monitoring import monitor
+from swapcal.adapters.spark.scoring import score
+
+__all__ = ["Fitted", "audit", "fit", "forecast", "monitor", "score"]
