@@ -13,6 +13,7 @@ from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows
 from swapcal.live.ledger import FREE, Ledger
 from swapcal.live.shelf import Shelf
+from swapcal.live.watching import Watching
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
@@ -33,6 +34,7 @@ class Agenda:
         self.records: dict[int, Mapping[str, Any]] = {}
         """of open forecasts, for outside models"""
         self.watcher: Callable[[Learned], None] | None = None
+        self.watching: Watching | None = None
         self._order: list[int] = []
         self._labels: list[float] = []
         self._fresh: dict[int, int] = {}
@@ -111,12 +113,18 @@ class Agenda:
         """Forecast and learn, and tell who watches what was learned."""
         labels = np.array(self._labels)
         self.learner.play(rows, order, labels)
-        if self.watcher is None:
+        if self.watcher is None and self.watching is None:
             return
         known = np.flatnonzero(~np.isnan(labels))
-        if known.size:
-            own, ids = order[known], [self.ledger.ids[self._order[k]] for k in known.tolist()]
-            self.watcher(Learned(ids, labels[known], rows.ticket[own, T_P], rows.ticket[own, T_MEAN], rows.judged[own]))
+        if not known.size:
+            return
+        own, slots, y = order[known], [self._order[k] for k in known.tolist()], labels[known]
+        mean = rows.ticket[own, T_MEAN]
+        if self.watching is not None:
+            self.watching.learn(slots, mean, y)
+        if self.watcher is not None:
+            ids = [self.ledger.ids[slot] for slot in slots]
+            self.watcher(Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own]))
 
     def _next_rows(self, n: int) -> Rows:
         assert self._batch is not None, "rows are opened from a batch"
