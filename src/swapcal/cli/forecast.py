@@ -308,7 +308,7 @@ def write_report(path: Path, live: Live, stream: StreamTable, tally: RunningScor
         time=_times(stream, roles, known), names=live.names,
         title=f"Forecasts of {roles.target} in {Path(file).name}",
     )  # fmt: skip
-    put_text(path, render(audit.to_dict(certificate=live.certificate().as_dict())))
+    put_text(path, render(audit.to_dict(certificate=live.certificate().as_dict(), labels={"columns": live.titles})))
 
 
 def _times(stream: StreamTable, roles: Roles, known: NDArray[np.bool_]) -> Any:

@@ -23,7 +23,7 @@ from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import T_MEAN, TICKET
 from swapcal.live.agenda import Agenda
 from swapcal.live.attribution import explain_row
-from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
+from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_titles, expert_weights
 from swapcal.live.explanation import Explanation
 from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
@@ -196,6 +196,11 @@ class Live:
     def names(self) -> tuple[str, ...]:
         """Each coordinate in the user's words."""
         return self.contexts.names
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """What coordinates of the library's own making are called in words, by name."""
+        return {name: title for name, title in expert_titles().items() if name in self.names}
 
     @property
     def experts(self) -> tuple[str, ...]:
