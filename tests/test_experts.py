@@ -8,7 +8,7 @@ import pytest
 
 from swapcal.archive import State
 from swapcal.kernels.experts import EXPERTS, HASHED, LOOSEST, PRIOR, SCORED, View
-from swapcal.live.experts import Experts, as_model, expert_names, expert_weights
+from swapcal.live.experts import Experts, as_model, expert_names, expert_titles, expert_weights
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -320,3 +320,10 @@ def test_a_partial_fit_model_learns_hashed_features() -> None:
 def test_what_is_not_a_model_is_refused() -> None:
     with pytest.raises(TypeError, match="model: given int, expected predict_proba_one and learn_one"):
         as_model(3)
+
+
+def test_every_expert_has_a_title_in_words() -> None:
+    titles = expert_titles()
+    assert tuple(titles) == expert_names()
+    assert len(set(titles.values())) == len(titles)
+    assert not any(word in title for title in titles.values() for word in ("SGD", "AdaGrad", "Newton"))

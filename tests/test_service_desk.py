@@ -41,7 +41,7 @@ def stream(n: int, seed: int = 0) -> list[Any]:
 
 
 def test_every_setting_of_live_can_be_set() -> None:
-    known = {name for name in inspect.signature(Live.__init__).parameters if name not in ("self", "models")}
+    known = {name for name in inspect.signature(Live.__init__).parameters if name not in ("self", "models", "monitor")}
     assert set(LIVE) == known
     defaults = {name: parameter.default for name, parameter in inspect.signature(Live.__init__).parameters.items()}
     own = Settings(name="shop")

@@ -32,6 +32,8 @@ class Rule(NamedTuple):
 
     expected: str
     holds: Callable[[Any], bool]
+    required: bool = True
+    """False for a setting that came later: files without it stay readable"""
 
 
 Fields = Mapping[str, Field]
@@ -92,6 +94,11 @@ def is_text(value: Any) -> bool:
 def optional(rule: Rule) -> Rule:
     """Declare a setting that may be absent, as null."""
     return Rule(f"{rule.expected}, or nothing", lambda v: v is None or rule.holds(v))
+
+
+def addition(rule: Rule) -> Rule:
+    """Declare a setting that files may lack."""
+    return rule._replace(required=False)
 
 
 TRUTH = Rule("true or false", lambda v: isinstance(v, bool))
@@ -167,8 +174,9 @@ def rule_faults(rules: Mapping[str, Rule], settings: Any) -> Iterator[str]:
     """Yield which settings are missing, unknown, or not what their rule says."""
     if not isinstance(settings, dict):
         yield f"settings: given {type(settings).__name__}, expected an object"
-    yield from _name_faults("setting", settings, rules)
-    for name, rule in rules.items():
+    expected = {name: rule for name, rule in rules.items() if rule.required or name in settings}
+    yield from _name_faults("setting", settings, expected)
+    for name, rule in expected.items():
         if not rule.holds(settings[name]):
             yield f"{name}: given {_short(settings[name])}, expected {rule.expected}"
 

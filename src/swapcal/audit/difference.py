@@ -192,9 +192,10 @@ def _centred(sums: Array, u: Array, v: Array, kind: str) -> Array:
 def group_differences(pairs: Pairs) -> list[GroupDifference]:
     """Return every group's row, column by column."""
     cells = [
-        (f"{name} = {category}", pairs.columns[name].of(category))
+        (f"{name} = {category}", cell)
         for name in sorted(pairs.columns)
-        for category in sorted(pairs.columns[name].names)
+        for category, cell in pairs.columns[name].each()
+        if len(cell.sums)  # a category may be declared and hold no row
     ]
     return _adjusted([_Group(name, cell) for name, cell in cells])
 

@@ -62,12 +62,14 @@ class Column:
         code, ranges = np.divmod(other.keys, RANGES**2)
         self._merge(self._known(other.names)[code] * RANGES**2 + ranges, other.sums)
 
-    def of(self, name: str) -> Cell:
-        """Return the cells of one category."""
+    def each(self) -> list[tuple[str, Cell]]:
+        """Return every category with its cells, in alphabetical order."""
         code, ranges = np.divmod(self.keys, RANGES**2)
-        here = code == self.names.index(name)
-        before, after = np.divmod(ranges[here], RANGES)
-        return Cell(before, after, self.sums[here])
+        before, after = np.divmod(ranges, RANGES)
+        ends = np.searchsorted(code, np.arange(len(self.names) + 1))  # keys increase
+        places = [slice(int(ends[k]), int(ends[k + 1])) for k in range(len(self.names))]
+        cells = [Cell(before[part], after[part], self.sums[part]) for part in places]
+        return sorted(zip(self.names, cells, strict=True), key=lambda pair: pair[0])
 
     def within(self) -> Cell:
         """Return the cells of all categories, each category's ranges counted as ranges of their own."""

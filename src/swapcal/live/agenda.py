@@ -14,6 +14,7 @@ from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows
 from swapcal.live.ledger import FREE, Ledger
 from swapcal.live.shelf import Shelf
+from swapcal.live.watching import Watching
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
@@ -34,6 +35,7 @@ class Agenda:
         self.records: dict[int, Mapping[str, Any]] = {}
         """of open forecasts, for outside models"""
         self.watcher: Callable[[Learned], None] | None = None
+        self.watching: Watching | None = None
         self.chronicle = Chronicle()
         self._order: list[int] = []
         self._labels: list[float] = []
@@ -113,15 +115,23 @@ class Agenda:
         """Forecast and learn, and tell who watches what was learned."""
         labels = np.array(self._labels)
         self.learner.play(rows, order, labels)
-        if len(labels) == 1 and self.watcher is None:
+        watched = self.watcher is not None or self.watching is not None
+        if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
                 self.chronicle.add_one(float(rows.ticket[order[0], T_MEAN]), self._labels[0])
             return
         known = np.flatnonzero(~np.isnan(labels))
-        self.chronicle.add(rows.ticket[order[known], T_MEAN], labels[known])
-        if known.size and self.watcher is not None:
-            own, ids = order[known], [self.ledger.ids[self._order[k]] for k in known.tolist()]
-            self.watcher(Learned(ids, labels[known], rows.ticket[own, T_P], rows.ticket[own, T_MEAN], rows.judged[own]))
+        own, y = order[known], labels[known]
+        mean = rows.ticket[own, T_MEAN]
+        self.chronicle.add(mean, y)
+        if not known.size or not watched:
+            return
+        slots = [self._order[k] for k in known.tolist()]
+        if self.watching is not None:
+            self.watching.learn(slots, mean, y)
+        if self.watcher is not None:
+            ids = [self.ledger.ids[slot] for slot in slots]
+            self.watcher(Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own]))
 
     def _next_rows(self, n: int) -> Rows:
         assert self._batch is not None, "rows are opened from a batch"

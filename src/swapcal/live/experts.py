@@ -101,6 +101,29 @@ def expert_names() -> tuple[str, ...]:
     return ("blend", *hashed, *(f"Newton {ridge:.4g}" for ridge in RIDGES.tolist()))
 
 
+KINDS = {
+    "SGD": "logistic regression on all features, step",
+    "AdaGrad": "adaptive logistic regression on all features, step",
+    "pairs SGD": "logistic regression on pairs of features, step",
+    "pairs AdaGrad": "adaptive logistic regression on pairs of features, step",
+    "Newton": "second-order logistic regression, ridge",
+}
+
+
+def expert_titles() -> dict[str, str]:
+    """Return what the bank's forecasts are called in words.
+
+    Examples
+    --------
+    >>> expert_titles()["Newton 0.1"]
+    'forecast of an expert (second-order logistic regression, ridge 0.1)'
+    """
+    _, *experts = expert_names()
+    split = {name: name.rpartition(" ") for name in experts}
+    said = {name: f"forecast of an expert ({KINDS[kind]} {rate})" for name, (kind, _, rate) in split.items()}
+    return {"blend": "blend of all experts' forecasts", **said}
+
+
 def expert_weights() -> dict[str, float]:
     """Return each forecast's weight as a coordinate: 1 for the blend, 0.2 for an expert.
 

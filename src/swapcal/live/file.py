@@ -13,6 +13,7 @@ from swapcal.archive.kind import (
     Arrays,
     Field,
     Settings,
+    addition,
     below,
     floats,
     integers,
@@ -77,7 +78,9 @@ RULES = {
     "contexts": OBJECT,
     "experts": OBJECT,
     "forecaster": optional(OBJECT),
+    "watched": addition(TRUTH),
 }
+WATCHED: dict[str, Field] = {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
 ENGINE = {"ridge": real(0, above=True), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
 COUNTS = {
@@ -95,6 +98,7 @@ COUNTS = {
 def fields(settings: Settings) -> dict[str, Field]:
     """Return the arrays of all parts; before the first record there is no engine."""
     parts = below("contexts", contexts_file.FIELDS) | below("experts", experts.FIELDS) | LEDGER
+    parts |= WATCHED if settings.get("watched") else {}
     return parts if settings["forecaster"] is None else parts | below("forecaster", forecaster.FILE.fields({}))
 
 

@@ -24,7 +24,7 @@ from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import T_MEAN, TICKET
 from swapcal.live.agenda import Agenda
 from swapcal.live.attribution import explain_row
-from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
+from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_titles, expert_weights
 from swapcal.live.explanation import Explanation
 from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
@@ -33,6 +33,8 @@ from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.live.records import as_mappings, record_of
+from swapcal.live.watching import Values, Watching, enter
+from swapcal.monitor import Monitor
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
 from swapcal.tables.values import unmasked
 
@@ -108,6 +110,8 @@ class Live:
         maturity is known: a label waits until all earlier forecasts have theirs or have expired, which keeps labels
         that come early from being a biased sample.
     patience : with order "issue", the number of later forecasts after which one is no longer waited for.
+    monitor : a `Monitor` to be fed with every label as it is learned, beside the mean forecast and the columns that it
+        watches; it counts rows, is part of the state, and is found again as `live.monitor`.
 
     A record, label or batch that is refused leaves everything exactly as it was. Threads may share one object: its
     methods take turns. What a model of yours raises is passed on, and then the record counts as seen by the others.
@@ -148,6 +152,7 @@ class Live:
         lifetime: float | None = None,
         order: str = "arrival",
         patience: int | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
         seed = inputs.seed(seed)
         wrapped = {str(name): as_model(model) for name, model in (models or {}).items()}
@@ -172,6 +177,7 @@ class Live:
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
         self._ledger = Ledger(_limits(max_open, expires, lifetime), _patience(order, patience))
         self._agenda = Agenda(self._learner, self._ledger)
+        self._agenda.watching = None if monitor is None else Watching(monitor)
         self._guard = Guard()
 
     @property
@@ -195,6 +201,11 @@ class Live:
     def names(self) -> tuple[str, ...]:
         """Each coordinate in the user's words."""
         return self.contexts.names
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """What coordinates of the library's own making are called in words, by name."""
+        return {name: title for name, title in expert_titles().items() if name in self.names}
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -223,6 +234,19 @@ class Live:
         Not part of the state; what `run` and `trace` learn at once is not told.
         """
         self._agenda.watcher = watcher
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor that is fed, if one was given.
+
+        Examples
+        --------
+        >>> live = Live(monitor=Monitor(["shop"]))
+        >>> _ = live.run([{"shop": "a", "price": 3.0}, {"shop": "b", "price": 4.0}], [1, 0])
+        >>> live.monitor.rows
+        2
+        """
+        return None if self._agenda.watching is None else self._agenda.watching.monitor
 
     @guarded
     def release(self) -> list[Id]:
@@ -272,8 +296,9 @@ class Live:
         slot = self._issued_before(name, mark)
         if slot is None:
             moments = self._moments(alone(time), None, alone(matures), 1)
+            seen = self._watched([record])
             row = self._learner.rows(self.contexts.encode(record), [name], 0)
-            self._go_through(row, [record], NO_LABEL, [name], moments, [mark])
+            self._go_through(row, [record], NO_LABEL, [name], moments, seen, [mark])
             x, ticket = row.x, row.ticket
         else:
             row = self._agenda.row(slot)
@@ -330,9 +355,10 @@ class Live:
             [record for _, record, _ in asked],
             [mark for *_, mark in asked],
         )
+        seen = self._watched(records)
         batch = self._learner.rows(self.contexts.encode(records), names, 0)
         asking = self._announced(records) if self._learner.models else None
-        self._go_through(batch, asking, np.full(len(fresh), math.nan), names, moments.some(fresh), marks)
+        self._go_through(batch, asking, np.full(len(fresh), math.nan), names, moments.some(fresh), seen, marks)
         return batch.ticket
 
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
@@ -487,16 +513,18 @@ class Live:
         labels = _labels(y, n)
         moments = self._moments(time, label_time, matures, n)
         names = self._new_ids(ids, n)
+        seen = self._watched(records)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
         mappings = self._announced(records) if self._learner.models else None
         batch = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
         for a, b, at_once in self._stretches(labels, moments):
             part, own = batch.cut(a, b), moments.cut(a, b)
             called, asked = None if names is None else names[a:b], None if mappings is None else mappings[a:b]
+            some = None if seen is None else seen[a:b]
             if at_once:
-                self._play_at_once(part, asked, labels[a:b], called, own)
+                self._play_at_once(part, asked, labels[a:b], called, own, some)
             else:
-                self._go_through(part, asked, labels[a:b], called, own)
+                self._go_through(part, asked, labels[a:b], called, own, some)
         return Trace(self._learner.forecast(batch.ticket), batch.x, batch.judged)
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
@@ -519,7 +547,23 @@ class Live:
             else:
                 yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
 
-    def _play_at_once(self, rows: Rows, records: Records, y: Array, ids: "list[Id] | None", moments: Moments) -> None:
+    def _watched(self, records: Any) -> list[Values] | None:
+        """Return what the monitor is to know of some records."""
+        if self._agenda.watching is None:
+            return None
+        if isinstance(records, Encoded):
+            raise TypeError("records: given encoded ones, expected records: the monitor reads their groups")
+        return self._agenda.watching.values(records)
+
+    def _play_at_once(
+        self,
+        rows: Rows,
+        records: Records,
+        y: Array,
+        ids: "list[Id] | None",
+        moments: Moments,
+        seen: "list[Values] | None",
+    ) -> None:
         """Learn each label right after its forecast."""
         self._ledger.dated = moments.dated if moments.dated is not None else self._ledger.dated
         for k, record in enumerate(records or ()):
@@ -529,6 +573,8 @@ class Live:
         labels[1::2] = y
         self._learner.play(rows, np.repeat(np.arange(len(y)), 2), labels)
         self._agenda.chronicle.add(rows.ticket[:, T_MEAN], y)
+        if seen is not None and self.monitor is not None:
+            enter(self.monitor, seen, rows.ticket[:, T_MEAN].copy(), y)
         self._ledger.book(ids, y.tolist(), None if moments.time is None else moments.time.tolist())
 
     def _go_through(
@@ -538,6 +584,7 @@ class Live:
         y: Array,
         ids: "list[Id] | None",
         moments: Moments,
+        seen: "list[Values] | None" = None,
         marks: "list[int] | None" = None,
     ) -> None:
         """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
@@ -556,6 +603,8 @@ class Live:
             slot = ledger.admit(name, times[k], matures[k], arrivals[k], label, 0 if marks is None else marks[k])
             if records is not None and self._learner.models:
                 agenda.records[slot] = records[k]
+            if seen is not None and agenda.watching is not None:
+                agenda.watching.opened[slot] = seen[k]
             agenda.open(slot)
             if at_once and label == label:
                 for due in ledger.deliver(slot, label, times[k]):
@@ -662,7 +711,11 @@ class Live:
             "ledger": ledger.manifest,
         }
         rows = nested(open=self._agenda.to_state())
-        return State(learner.arrays | ledger.arrays | rows.arrays, learner.manifest | own)
+        arrays = learner.arrays | ledger.arrays | rows.arrays
+        if self._agenda.watching is not None:
+            arrays |= nested(monitor=self._agenda.watching.to_state(self._ledger.in_order())).arrays
+            own["watched"] = True
+        return State(arrays, learner.manifest | own)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:
@@ -684,6 +737,8 @@ class Live:
         live._ledger = Ledger.from_state(own, live._ledger.limits, manifest["patience"])
         live._agenda = Agenda(live._learner, live._ledger)
         live._agenda.restore(part(state, "open"))
+        if manifest.get("watched"):
+            live._agenda.watching = Watching.from_state(part(state, "monitor"), live._ledger.in_order())
         return live
 
 

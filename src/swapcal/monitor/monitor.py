@@ -140,6 +140,11 @@ class Monitor:
             self._enter(placed, forecasts, outcomes, clock, kind)
         return self
 
+    @property
+    def clock_kind(self) -> str | None:
+        """What tells rows apart in time: "rows", "numbers" or "dates"; None before the first row."""
+        return self._clock_kind
+
     def _clock(self, time: Any, rows: int) -> tuple[Array, str]:
         if time is None:
             clock, kind = np.arange(self.rows + 1.0, self.rows + rows + 1.0), ROWS

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.live import Learned, Live
+from swapcal.live.watching import enter
 from swapcal.monitor import Monitor
 from swapcal.service import bodies
 from swapcal.service.bodies import PARKED, Issued
@@ -219,13 +220,9 @@ class Ward:
             del self.opened[str(id)]
 
     def _watch(self, learned: Learned, now: float) -> None:
-        wanted, rows = self.monitor.columns(), [self.opened[str(id)].groups for id in learned.ids]
+        rows = [self.opened[str(id)].groups for id in learned.ids]
         clock = np.full(len(rows), round(now * 1e6), dtype="datetime64[us]")
-        if len(rows) == 1:
-            record = dict(zip(wanted, rows[0], strict=True))
-            self.monitor.add(record, float(learned.mean[0]), float(learned.y[0]), clock[0])
-            return
-        self.monitor.add([dict(zip(wanted, row, strict=True)) for row in rows], learned.mean, learned.y, clock)
+        enter(self.monitor, rows, learned.mean, learned.y, clock)
 
     def apply(self, events: Sequence[Event]) -> list[Issued]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""

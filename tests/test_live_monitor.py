@@ -1,0 +1,148 @@
+"""`Live` feeds a monitor: the same rows, in the same order, as one fed by hand."""
+
+import numpy as np
+import pytest
+
+from swapcal import Live, Monitor
+
+ROWS = 1500
+
+
+def records(n=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    shops = rng.choice(["a", "b", None], n, p=[0.5, 0.4, 0.1])
+    x = rng.normal(size=n)
+    y = (rng.random(n) < 1 / (1 + np.exp(-x))).astype(float)
+    return [
+        {"shop": shop, "size": int(k % 3), "x": value}
+        for k, (shop, value) in enumerate(zip(shops, x.tolist(), strict=True))
+    ], y
+
+
+def watched():
+    return Monitor(["shop", "size"], products=[("shop", "size")])
+
+
+def by_hand(rows, means, y):
+    """Feed a monitor one row at a time."""
+    monitor = watched()
+    for record, mean, label in zip(rows, means, y, strict=True):
+        monitor.add({"shop": record["shop"], "size": record["size"]}, float(mean), float(label))
+    return monitor
+
+
+def same(one, other):
+    states = one.to_state(), other.to_state()
+    assert states[0].manifest == states[1].manifest
+    assert states[0].arrays.keys() == states[1].arrays.keys()
+    for name, values in states[0].arrays.items():
+        np.testing.assert_array_equal(values, states[1].arrays[name], err_msg=name)
+
+
+def test_run_feeds_what_was_forecast_and_learned():
+    rows, y = records()
+    live = Live(monitor=watched())
+    found = live.run(rows[:900], y[:900])
+    more = live.run(rows[900:], y[900:])
+    same(live.monitor, by_hand(rows, np.concatenate([found.mean, more.mean]), y))
+    assert live.monitor.rows == ROWS
+
+
+def test_a_monitor_changes_no_forecast():
+    rows, y = records(400)
+    np.testing.assert_array_equal(Live(monitor=watched()).run(rows, y).p, Live().run(rows, y).p)
+
+
+def test_frames_are_read_like_records():
+    pd = pytest.importorskip("pandas")
+    rows, y = records(300)
+    live, framed = Live(monitor=watched()), Live(monitor=watched())
+    live.run(rows, y)
+    framed.run(pd.DataFrame(rows), y)
+    same(live.monitor, framed.monitor)
+
+
+def test_labels_are_entered_in_the_order_in_which_they_are_learned():
+    rows, y = records(200)
+    one, many = Live(monitor=watched()), Live(monitor=watched())
+    order = np.random.default_rng(1).permutation(200)
+    means = [one.forecast(record, id=k).mean for k, record in enumerate(rows)]
+    for k in order:
+        one.label(int(k), y[k])
+    many.forecast_many(rows, list(range(200)))
+    many.label_many([int(k) for k in order], y[order])
+    hand = by_hand([rows[k] for k in order], np.array(means)[order], y[order])
+    same(one.monitor, hand)
+    same(many.monitor, hand)
+
+
+def test_labels_that_come_early_are_entered_at_their_maturity():
+    rows, y = records(60)
+    live, news, means = Live(monitor=watched()), [], []
+    live.watch(news.append)
+    matures = 10.0 * np.ceil((np.arange(60) + 1) / 10)
+    for k, record in enumerate(rows):
+        means.append(live.forecast(record, id=k, time=float(k), matures=matures[k]).mean)
+        learned = [id for each in news for id in each.ids]
+        assert live.monitor.rows == len(learned)
+        assert all(matures[id] < k for id in learned)
+        live.label(k, y[k], time=float(k))
+    live.forecast(rows[0], id="last", time=100.0)
+    learned = [id for each in news for id in each.ids]
+    assert sorted(learned) == list(range(60))
+    same(live.monitor, by_hand([rows[k] for k in learned], np.array(means)[learned], y[learned]))
+
+
+@pytest.mark.parametrize("cut", [0, 100])
+def test_saved_and_loaded_it_goes_on_bit_for_bit(tmp_path, cut):
+    rows, y = records(300)
+    live = Live(monitor=watched())
+    for k in range(cut):
+        live.forecast(rows[k], id=k)
+    for k in range(0, cut, 2):
+        live.label(k, y[k])
+    live.save(tmp_path / "live")
+    loaded = Live.load(tmp_path / "live")
+    for one in (live, loaded):
+        one.label_many(list(range(1, cut, 2)), [y[k] for k in range(1, cut, 2)])
+        one.run(rows[cut:], y[cut:], ids=[f"later {k}" for k in range(300 - cut)])
+    same(live.monitor, loaded.monitor)
+    assert live.monitor.rows == 300
+
+
+def test_without_a_monitor_the_file_is_as_before(tmp_path):
+    live = Live()
+    live.run(*records(50))
+    assert "watched" not in live.to_state().manifest
+    live.save(tmp_path / "live")
+    assert Live.load(tmp_path / "live").monitor is None
+
+
+def test_slots_are_used_again_without_mixing_rows():
+    rows, y = records(400)
+    live, means, learned = Live(monitor=watched(), max_open=20), [], []
+    for k, record in enumerate(rows):
+        means.append(live.forecast(record, id=k).mean)
+        if k % 3 == 0 and k >= 10:
+            live.label(k - 10, y[k - 10])
+            learned.append(k - 10)
+    same(live.monitor, by_hand([rows[k] for k in learned], [means[k] for k in learned], y[learned]))
+
+
+def test_refusals_leave_everything_as_it_was():
+    live = Live(monitor=Monitor(["shop"]), drop=["shop"])
+    live.forecast({"shop": "a", "x": 1.0}, id=1)
+    before = live.to_state()
+    with pytest.raises(TypeError, match="column 'shop': given list in row 1"):
+        live.forecast({"shop": ["a"], "x": 1.0}, id=2)
+    after = live.to_state()
+    assert before.manifest == after.manifest
+    for name, values in before.arrays.items():
+        np.testing.assert_array_equal(values, after.arrays[name])
+    with pytest.raises(TypeError, match="monitor: given dict, expected a Monitor"):
+        Live(monitor={})
+    dated = Monitor().add({}, [0.5], [1.0], ["2026-01-01"])
+    with pytest.raises(ValueError, match="monitor: given one whose clock is dates"):
+        Live(monitor=dated)
+    with pytest.raises(TypeError, match="records: given encoded ones"):
+        live.run(live.contexts.encode([{"x": 1.0}]), [1.0])
