@@ -234,3 +234,27 @@ def test_the_density_of_rare_events_is_drawn_where_they_are() -> None:
     assert sum(count > 0 for count in density["counts"]) == 3
     assert (density["edges"][0], density["edges"][-1]) == pytest.approx((0.005, 0.011))
     assert Audit(rng.random(300), rng.random(300) < 0.5).to_dict()["density"]["edges"][-1] == 1.0
+
+
+def test_rare_events_are_drawn_on_their_own_scale():
+    rng = np.random.default_rng(0)
+    p = 0.004 * np.exp(0.5 * rng.normal(size=60_000))
+    shop = rng.choice(["a", "b"], len(p))
+    findings = Audit(p, rng.random(len(p)) < p * (1 + (shop == "b")), groups={"shop": shop}).to_dict()
+    curve = findings["reliability"]
+    assert len(curve) == 15
+    assert sum(level["n"] for level in curve) == pytest.approx(len(p))
+    assert sum(level["n"] * level["mean_p"] for level in curve) == pytest.approx(p.sum())
+    assert max(level["n"] for level in curve) < 0.1 * len(p)
+    assert curve[0]["mean_p"] < 0.002 < 0.008 < curve[-1]["mean_p"] < 0.03
+    group = next(one for one in findings["witnesses"] if one.get("group") == "shop = b")
+    assert len(group["curve"]) == 8
+    assert any("Nearly all forecasts fall into one interval" in note for note in findings["notes"])
+
+
+def test_undecided_does_not_say_that_the_predictions_are_surely_bad():
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.2, 0.8, 20_000)
+    headline = Audit(p, rng.random(len(p)) < p + 0.012).to_dict()["headline"]
+    assert headline["verdict"] == "undecided"
+    assert headline["sentence"].startswith("The predictions are off by more than chance, but these data leave open")

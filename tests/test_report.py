@@ -123,6 +123,7 @@ def complete() -> Mapping:
         "timeline_error": "SMCal_2 per row",
         "groups": [group(), group("station = Hobart", verdict="no error found", p_value=0.7)],
         "witnesses": [witness()],
+        "comparison": compared(),
         "decisions": [decision | {"alternative": "always umbrella"}],
         "forecaster": forecaster | {"pieces": pieces},
         "notes": ["Stations share weather."],
@@ -237,7 +238,17 @@ def test_pictures_and_tables_are_announced(full_page: str) -> None:
 def test_every_section_and_its_link(full_page: str) -> None:
     page = Page(full_page)
     sections = [attributes["aria-labelledby"] for attributes in page.named("section")]
-    expected = ["figures", "reliability", "time", "groups", "witnesses", "errors", "decisions", "certificate"]
+    expected = [
+        "comparison",
+        "figures",
+        "reliability",
+        "time",
+        "groups",
+        "witnesses",
+        "errors",
+        "decisions",
+        "certificate",
+    ]
     assert sections == ["contest", *expected, "reading", "limitations", "identity"]
     assert [attributes["href"][1:] for attributes in page.named("a")] == sections[1:]  # the first is above the links
 
@@ -340,7 +351,7 @@ def _skeleton(page: Page) -> list[str]:
 def _renamed(findings: Any, name: str) -> Any:
     """Replace every free text, keeping what the schema fixes."""
     if isinstance(findings, dict):
-        fixed = ("verdict", "quantity", "against", "word")
+        fixed = ("verdict", "word", "quantity", "against")
         return {k: v if k in fixed else _renamed(v, name) for k, v in findings.items()}
     if isinstance(findings, list):
         return [_renamed(item, name) for item in findings]
@@ -373,7 +384,7 @@ def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
     }
     page = check_page(render(findings))
     assert "the one that matters" in page.text
-    assert "A witness shows where forecasts and outcomes differ, not why." in page.text
+    assert "An error shown here says where forecasts and outcomes differ, not why." in page.text
     assert f"{10_000 - MOST_GROUPS:,} groups not shown (none of them miscalibrated)" in page.text
     assert f"{10_000 - MOST_LEVELS:,} levels not shown" in page.text
     assert f"{10_000 - MOST_QUANTITIES:,} quantities not shown" in page.text
@@ -418,10 +429,44 @@ def test_one_bound_beyond_the_observed_value_is_drawn() -> None:
     assert "guaranteed upper bound" not in Page(plain).text
 
 
-def test_what_found_a_witness_is_named_for_what_it_is() -> None:
-    both = minimal() | {"quantities": [quantity()], "witnesses": [witness(), witness(quantity="scan")]}
-    text = Page(render(both)).text
-    assert text.count("Attains") == text.count("Found by") == 1
+def test_symbols_of_the_theory_stay_behind_a_fold() -> None:
+    page = render(complete() | {"timeline_error": "error"})
+    shown = re.sub(r"<details>.*?</details>", "", page, flags=re.S)
+    assert "SMCal" in page
+    assert not re.search(r"SMCal|MCal|F<sub>|accused", shown)
+
+
+def test_the_verdict_stands_next_to_the_group() -> None:
+    row = re.search(r"<tr><th[^>]*><bdi>station = Hobart</bdi></th>(<td.*?</td>)", render(complete()))
+    assert row is not None
+    assert "no error found" in row[1]
+
+
+def compared() -> Mapping:
+    predictor = {"verdict": "small", "sentence": "Only a little.", "low": 0.001, "high": 0.02, "p_value": 0.01}
+    predictor |= {"reliability": [level(i / 20) for i in range(1, 19)]}
+    score = {"name": "log loss", "meaning": "surprise", "before": 0.5, "after": 0.4, "difference": -0.1}
+    score |= {"low": -0.2, "high": -0.05, "p_value": 0.001, "word": "better", "sentence": "Lower."}
+    gaps = {f"gap_{key}": 0.01 for key in ("before", "after", "change", "low", "high", "p")}
+    losses = {f"loss_{key}": 0.01 for key in ("before", "after", "change", "low", "high", "p")}
+    entry = {"name": "shop = a", "n": 10.0, "mean_y": 0.3, "ece_before": 0.02, "ece_after": 0.01, "small": False}
+    return {
+        "sentence": "new is better than old.",
+        "predictors": [predictor | {"name": "old"}, predictor | {"name": "new", "title": "New model"}],
+        "scores": [score],
+        "groups": [
+            entry | gaps | losses | {"word": "worse"},
+            entry | gaps | losses | {"word": "better", "small": True},
+        ],
+        "groups_sentence": "Of 2 groups, one.",
+        "method": "Row by row.",
+    }
+
+
+def test_two_predictors_stand_side_by_side() -> None:
+    page = check_page(render(complete() | {"comparison": compared()}))
+    for words in ("new is better than old.", "New model", "▼ better", "▲ worse", "not tested", "Row by row."):
+        assert words in page.text
 
 
 def test_an_unknown_date_is_not_announced() -> None:

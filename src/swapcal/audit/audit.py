@@ -28,9 +28,10 @@ from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 from swapcal.losses import Loss
-from swapcal.report import Findings, render
+from swapcal.report import Findings, card, render
+from swapcal.report.card import as_page
 from swapcal.report.schema import Resemblance
 from swapcal.tables.table import Table, is_table
 
@@ -541,7 +542,19 @@ class Audit:
         scores = {"Brier score": f"{self.brier():.4g}", "log loss": f"{self.log_loss():.4g}"}
         found = self.findings(1)
         worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
-        return card(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
+        return face(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
+
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+        """Return the model card as Markdown, and write it if a path is given; as HTML if the path ends in .html.
+
+        `settings` are those of `to_dict`.
+
+        Examples
+        --------
+        >>> Audit([0.2, 0.7], [0, 1], title="Rain").to_card().splitlines()[2]
+        '## Verdict'
+        """
+        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

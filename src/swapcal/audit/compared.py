@@ -35,7 +35,7 @@ def compared(
     """Return everything the report shows of a comparison."""
     shown = sorted(groups, key=_doubt)[:MOST_GROUPS]
     said = titles(names[0]), titles(names[1])
-    called = [one._replace(name=_called(one.name, titles)) for one in scores]
+    called = [_called(one, titles) for one in scores]
     return {
         "sentence": sentence(said, called),
         "predictors": [_predictor(name, found, titles) for name, found in zip(names, findings, strict=True)],
@@ -52,9 +52,14 @@ def _doubt(row: GroupDifference) -> tuple[float, float, str]:
     return min(p_values, default=2.0), -abs(row.gap_change), row.name
 
 
-def _called(score: str, titles: Titles) -> str:
+def _called(score: Difference, titles: Titles) -> Difference:
+    """Return a score in which the column it is about is called by its title."""
     start = "calibration loss within "
-    return start + titles(score.removeprefix(start)) if score.startswith(start) else score
+    column = score.name.removeprefix(start)
+    if column == score.name:
+        return score
+    meaning = score.meaning.replace(f"group of {column} by", f"group of {titles(column)} by")
+    return score._replace(name=start + titles(column), meaning=meaning)
 
 
 def _title(name: str, title: str) -> dict[str, str]:
@@ -77,7 +82,8 @@ def _predictor(name: str, found: Findings, titles: Titles) -> ComparedPredictor:
 
 
 def _score(names: tuple[str, str], one: Difference, called: Difference) -> ComparedScore:
-    entry = {**one._asdict(), **_title(one.name, called.name), "sentence": score_sentence(names, called)}
+    entry = {**called._asdict(), "name": one.name, **_title(one.name, called.name)}
+    entry |= {"sentence": score_sentence(names, called)}
     return cast(ComparedScore, entry)
 
 

@@ -14,8 +14,10 @@ from swapcal.audit.findings import assemble
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
+from swapcal.faces import counted, face
 from swapcal.losses import Loss
-from swapcal.report import Findings, render
+from swapcal.report import Findings, card, render
+from swapcal.report.card import as_page
 from swapcal.tables.table import Table
 
 NAMES = ("before", "after")
@@ -182,6 +184,13 @@ class Comparison:
         """Say which of the two is better, and how sure that is."""
         return sentence(self.names, self.differences())
 
+    def __repr__(self) -> str:
+        return f"Comparison({counted(self.after.rows, 'row')}: {self.names[0]} and {self.names[1]})"
+
+    def _repr_html_(self) -> str:
+        changed = {one.name: f"{one.before:.4g} → {one.after:.4g}, {one.word}" for one in self.differences()}
+        return face(self.before.title, self.sentence(), changed)
+
     def to_dict(
         self,
         *,
@@ -208,6 +217,10 @@ class Comparison:
     def to_html(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
         """Return the report, headed by the comparison, as one HTML page, and write it if a path is given."""
         return _written(render(self.to_dict(**settings)), path)
+
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+        """Return the model card of `after`, with the comparison; Markdown, or HTML if the path ends in .html."""
+        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
 
 
 def two(names: Sequence[str], argument: str) -> tuple[str, str]:

@@ -13,6 +13,10 @@ from swapcal.report.schema import CurvePoint, Level, Period
 MOST_POINTS = 12
 SCORE_BINS = 8
 PERIOD_DRAWS = 2000
+CROWDED = 0.8
+"""Part of the rows on one level beyond which curves leave the levels."""
+SPREAD_PARTS = 15
+"""Parts of equal weight that take their place."""
 
 
 def reliability(v: Array, table: Array) -> list[Level]:
@@ -30,6 +34,36 @@ def reliability(v: Array, table: Array) -> list[Level]:
         }
         for k, i in enumerate(used)
     ]
+
+
+def crowded(mass: Array) -> bool:
+    """Tell whether nearly all rows share one level, as where events are rare: a curve over levels then shows nothing.
+
+    Examples
+    --------
+    >>> crowded(np.array([990.0, 8.0, 2.0])), crowded(np.array([5.0, 5.0]))
+    (True, False)
+    """
+    return bool(mass.max(initial=0.0) > CROWDED * mass.sum())
+
+
+def spread_out(bins: Array, heaviness: float) -> list[Level]:
+    """Return the reliability curve over parts of equal weight, from a fine histogram (bins, 3) of Σα, Σαp and Σαy.
+
+    `heaviness` is Σα²/Σα: the variance of a part is that of coins with its bins' mean predictions.
+    """
+    used = bins[bins[:, 0] > 0]
+    mean = used[:, 1] / used[:, 0]
+    share = (np.cumsum(used[:, 0]) - 0.5 * used[:, 0]) / used[:, 0].sum()
+    place = np.minimum((share * SPREAD_PARTS).astype(np.intp), SPREAD_PARTS - 1)
+    sums = np.zeros((SPREAD_PARTS, kernel.SCALARS))
+    columns = (kernel.MASS, kernel.PREDICTED, kernel.OBSERVED)
+    for column, values in zip(columns, used.T, strict=True):
+        sums[:, column] = np.bincount(place, weights=values, minlength=SPREAD_PARTS)
+    variance = heaviness * used[:, 0] * mean * (1.0 - mean)
+    sums[:, kernel.VARIANCE] = np.bincount(place, weights=variance, minlength=SPREAD_PARTS)
+    sums = sums[sums[:, kernel.MASS] > 0]
+    return reliability(sums[:, kernel.PREDICTED] / sums[:, kernel.MASS], sums)
 
 
 def chance_band(sums: Array, looks: int) -> tuple[Array, Array]:

@@ -94,10 +94,10 @@ def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
     """Return the overall scores: losses, calibration loss, and the latter within the groups of each named column."""
     found = [_loss(pairs, k) for k in range(len(kept.LOSSES))]
     everyone = pairs.everyone.within()
-    said = "what recalibrating every range of forecasts would save of the Brier score, noise removed"
+    said = "Brier score that recalibrating would save, noise removed"
     found.append(_calibration("calibration loss", said, everyone))
     for name in columns:
-        inside = f"what recalibrating every range of forecasts in every group of {name} would save, noise removed"
+        inside = f"the same in every group of {name} by itself"
         found.append(_calibration(f"calibration loss within {name}", inside, pairs.columns[name].within()))
     return found
 

@@ -22,7 +22,7 @@ from swapcal.audit.witnesses import witnesses
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.logloss import FLOOR
 from swapcal.losses import Loss, decision_rows
-from swapcal.report.schema import SCHEMA_VERSION, DecisionEntry, Findings, GroupEntry, Headline, QuantityEntry
+from swapcal.report.schema import SCHEMA_VERSION, DecisionEntry, Findings, GroupEntry, Headline, Level, QuantityEntry
 from swapcal.version import __version__
 
 MOST_GROUPS = 100
@@ -48,7 +48,7 @@ def assemble(
         "headline": headline(evidence, verdict, worst, titles),
         "quantities": quantities(evidence, certificate),
         "scores": score_entry(evidence),
-        "reliability": curves.reliability(evidence.sums.tally.v, evidence.sums.tally.table),
+        "reliability": reliability(evidence),
         "density": density(evidence),
         "groups": groups(evidence, tolerance, titles),
         "groups_examined": len(evidence.group_table(tolerance)),
@@ -67,6 +67,19 @@ def assemble(
             found["notes"] = [*notes(evidence), f"Costs and regrets of decisions are measured on {share}."]
     complete: Findings = plain(found)
     return complete
+
+
+def reliability(evidence: Evidence) -> list[Level]:
+    """Return the reliability curve over the levels or, where nearly all rows are on one, over parts of equal weight."""
+    tally = evidence.sums.tally
+    if not _crowded(evidence):
+        return curves.reliability(tally.v, tally.table)
+    heaviness = float(tally.table[:, kernel.MASS2].sum()) / evidence.sums.n
+    return curves.spread_out(evidence.sums.histogram.bins, heaviness)
+
+
+def _crowded(evidence: Evidence) -> bool:
+    return evidence.sums.levels.values is None and curves.crowded(evidence.sums.tally.n)
 
 
 def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[DecisionEntry]:
@@ -231,7 +244,11 @@ def score_entry(evidence: Evidence) -> Any:
     """Return the familiar scores."""
     calibration, refinement = scores.brier_split(evidence.sums)
     table = evidence.sums.tally.table.sum(axis=0)
+    chance, n = evidence.noise("cal", 1), evidence.sums.n
     return {
+        **scores.intervals(evidence.sums),
+        "ece_low": chance.low / n,
+        "ece_high": chance.high / n,
         "brier": scores.brier(evidence.sums),
         "brier_calibration": calibration,
         "brier_refinement": refinement,
@@ -274,6 +291,11 @@ def notes(evidence: Evidence) -> list[str]:
         "outcomes; outcomes that move together make errors look more certain than they are.",
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
     ]
+    if _crowded(evidence):
+        found.append(
+            "Nearly all forecasts fall into one interval, so the reliability curve is drawn over parts of equal weight "
+            "instead; the errors are those of the intervals."
+        )
     shown = len(evidence.group_table(TOLERANCE))
     if crossings(evidence.sums.tally.groups):
         left = len(evidence.design.group_names) - shown

@@ -3,9 +3,14 @@
 import numpy as np
 
 from swapcal import errors
+from swapcal.arrays import Array
 from swapcal.audit.histogram import area, smooth_error
 from swapcal.audit.sums import Sums
 from swapcal.kernels import tally as kernel
+from swapcal.kernels.logloss import log_losses
+
+PLAIN = 1.959963984540054
+"""Standard errors of a 95 % interval that stands alone."""
 
 
 def ece(sums: Sums) -> float:
@@ -49,3 +54,44 @@ def auc(sums: Sums) -> tuple[float | None, float]:
         ones = sums.tally.table[:, kernel.OBSERVED]
         return area(sums.tally.n - ones, ones)[0], 0.0
     return sums.histogram.auc()
+
+
+def intervals(sums: Sums) -> dict[str, float]:
+    """Return the ends of 95 % intervals of Brier score, log loss and AUC, rows being independent.
+
+    How much the losses vary from row to row is taken from the rows that are kept, all of them or a sample by hash.
+    """
+    rows = sums.kept()
+    found: dict[str, float] = {}
+    for name, value, losses in (
+        ("brier", brier(sums), (rows.y - rows.p) ** 2),
+        ("log_loss", log_loss(sums), log_losses(rows.p, rows.y)),
+    ):
+        half = PLAIN * _error(sums, losses, value)
+        found |= {f"{name}_low": max(value - half, 0.0), f"{name}_high": value + half}
+    ranked, half = auc(sums)[0], PLAIN * _auc_error(sums)
+    if ranked is not None:
+        found |= {"auc_low": max(ranked - half, 0.0), "auc_high": min(ranked + half, 1.0)}
+    return found
+
+
+def _error(sums: Sums, losses: Array, mean: float) -> float:
+    """Return the standard error of a weighted mean over all rows, its spread estimated on those kept."""
+    rows = sums.kept()
+    count = float(rows.copies.sum())
+    spread = float(np.sum(rows.copies * rows.weights**2 * (losses - mean) ** 2)) / max(count - 1, 1)
+    return float(np.sqrt(spread * sums.rows)) / sums.n
+
+
+def _auc_error(sums: Sums) -> float:
+    """Return the standard error of the AUC by Hanley and McNeil, weights counting by their effective number of rows."""
+    area = auc(sums)[0]
+    table = sums.tally.table.sum(axis=0)
+    if area is None:
+        return 0.0
+    rows = table[kernel.MASS] ** 2 / table[kernel.MASS2]
+    rate = table[kernel.OBSERVED] / table[kernel.MASS]
+    ones, zeros = max(rate * rows, 1.0), max((1 - rate) * rows, 1.0)
+    first, second = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = area * (1 - area) + (ones - 1) * (first - area**2) + (zeros - 1) * (second - area**2)
+    return float(np.sqrt(max(variance, 0.0) / (ones * zeros)))

@@ -3,7 +3,9 @@
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from swapcal.arrays import Array
 from swapcal.audit import curves, words
 from swapcal.audit.crossing import bases
 from swapcal.audit.evidence import Evidence
@@ -13,7 +15,7 @@ from swapcal.audit.sample import hash_names
 from swapcal.audit.verdict import Finding
 from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel
-from swapcal.report.schema import Coefficient, WitnessEntry
+from swapcal.report.schema import Coefficient, CurvePoint, WitnessEntry
 
 MOST_TERMS = 8
 LEAST_PART = 0.3
@@ -66,9 +68,9 @@ def _group_witness(evidence: Evidence, found: Finding, titles: Titles) -> Witnes
         "axis": "predicted probability",
     }
     if found.name == "all rows":
-        entry["curve"] = curves.curve_within(evidence.sums.tally.table)
+        entry["curve"] = _curve(evidence, evidence.sums.tally.table)
     elif found.is_group:
-        entry["curve"] = curves.curve_within(evidence.groups[:, design.group_names.index(found.name)])
+        entry["curve"] = _curve(evidence, evidence.groups[:, design.group_names.index(found.name)], found.name)
         entry["resembles"] = _group_likenesses(evidence, found.name)
     else:
         j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
@@ -82,15 +84,34 @@ def _group_witness(evidence: Evidence, found: Finding, titles: Titles) -> Witnes
     return entry
 
 
-def _group_likenesses(evidence: Evidence, name: str) -> Any:
-    column, category = next(
+def _curve(evidence: Evidence, sums: Array, name: str | None = None) -> list[CurvePoint]:
+    """Return the rates of a group over its levels or, where nearly all of it is on one, over the rows that are kept."""
+    if evidence.sums.levels.values is not None or not curves.crowded(sums[:, kernel.MASS]):
+        return curves.curve_within(sums)
+    rows = evidence.sums.kept()
+    rows = rows if name is None else rows.take(np.flatnonzero(_members(evidence, name)))
+    return curves.curve_along(rows.p, rows)
+
+
+def _parts(evidence: Evidence, name: str) -> tuple[str, str]:
+    return next(
         (column, category)
         for column, found, _ in evidence.design.columns
         for category in found
         if f"{column} = {category}" == name
     )
+
+
+def _members(evidence: Evidence, name: str) -> NDArray[np.bool_]:
+    """Tell which of the rows that are kept are in a group."""
+    column, category = _parts(evidence, name)
+    return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])
+
+
+def _group_likenesses(evidence: Evidence, name: str) -> Any:
+    column, _ = _parts(evidence, name)
     rows = evidence.sums.kept()
-    member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
+    member = _members(evidence, name).astype(np.float64)
     alike = likenesses(member, rows, evidence.design, most=len(evidence.design.columns))
     names = [found for found, _, _ in evidence.design.columns]
     related = tuple(f"{one} = " for one in names if bases(one, names) & bases(column, names))
@@ -121,7 +142,7 @@ def _pooled_group_witness(evidence: Evidence, titles: Titles) -> list[WitnessEnt
                 f"happen {words.points(gap)} {words.more(gap)} often than predicted on average.",
                 evidence.noise("mcal", 2, "groups").p_value,
             ),
-            "curve": curves.curve_within(sums),
+            "curve": _curve(evidence, sums, name),
             "group": name,
             "axis": "predicted probability",
         }

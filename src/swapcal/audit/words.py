@@ -145,8 +145,12 @@ def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float,
         said = f"{where(worst, whole)}, {error(worst)} ({interval})"
     else:
         said = "somewhere, but in no single group or range that can be named"
-    start = {"miscalibrated": "wrong beyond chance", "small": "wrong beyond chance, but only a little"}
-    return f"The predictions are {start.get(verdict.word, 'wrong beyond chance')}: {said}."
+    start = {
+        "miscalibrated": "The predictions are wrong beyond chance",
+        "small": "The predictions are wrong beyond chance, but only a little",
+        "undecided": "The predictions are off by more than chance, but these data leave open whether by much",
+    }
+    return f"{start[verdict.word]}: {said}."
 
 
 def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:

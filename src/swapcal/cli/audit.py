@@ -23,6 +23,8 @@ from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
+from swapcal.report import card as written_card
+from swapcal.report.card import as_page
 from swapcal.report.formats import p_value, points
 from swapcal.report.schema import ComparedGroup, ComparisonEntry
 from swapcal.tables.dialect import Dialect, InputError
@@ -50,6 +52,9 @@ def audit(
         Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
+    card: Annotated[
+        Path | None, typer.Option(help="Write a model card here, as Markdown (.md) or one HTML file (.html).")
+    ] = None,
     state: Annotated[
         Path | None, typer.Option(help="Write the audit itself here, for `Audit.load`: audits of parts add up.")
     ] = None,
@@ -68,6 +73,9 @@ def audit(
     tolerance: Annotated[
         float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
     ] = TOLERANCE,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print the errors of the theory too, each beside what chance gives.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if miscalibrated, with 3 if undecided.")
     ] = False,
@@ -96,7 +104,7 @@ def audit(
     with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect(
             [file, *(str(path) for path in (like, labels) if path is not None)],
-            {"--out": out, "--json": json, "--state": state},
+            {"--out": out, "--json": json, "--card": card, "--state": state},
         )
         names: dict[str, Any] = {
             "probs": _probs(prob, source.columns, {"--issued": issued, "--state": state}),
@@ -110,14 +118,17 @@ def audit(
         shared = None if like is None else Audit.load(like)
         settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
         settings |= {"intersections": 2 if intersections else None}
+        carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, _kinds(names))
         found = _read(source, names, positive, run, **settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
+        if card is not None:
+            put_text(card, written_card(findings, html=carded))
         if state is not None and isinstance(found, Audit):
             found.save(state)
         run.kept = "the report is written"
-        _show(findings, Output())
+        _show(findings, Output(), details)
     verdict = findings["headline"]["verdict"]
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
@@ -213,7 +224,7 @@ def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **sett
     return findings
 
 
-def _show(findings: Findings, console: Console) -> None:
+def _show(findings: Findings, console: Console, details: bool) -> None:
     show_comparison(findings, console)
     show_headline(findings, console)
     tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
@@ -221,6 +232,11 @@ def _show(findings: Findings, console: Console) -> None:
         console.print("Nearest to an error:")
     for witness in tested:
         console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+    if details:
+        _show_details(findings, console)
+
+
+def _show_details(findings: Findings, console: Console) -> None:
     quantities = findings.get("quantities") or []
     table = Table("error", "against", "value", "by chance", "95 % by chance", "p")
     for entry in quantities:

@@ -3,8 +3,9 @@
 >>> from swapcal.report import render
 """
 
+from swapcal.report.card import card
 from swapcal.report.page import render
 from swapcal.report.schema import SCHEMA_VERSION, Findings
 from swapcal.report.validation import validate
 
-__all__ = ["SCHEMA_VERSION", "Findings", "render", "validate"]
+__all__ = ["SCHEMA_VERSION", "Findings", "card", "render", "validate"]

@@ -36,14 +36,15 @@ def comparison(findings: Findings) -> Html:
 
 
 def _verdicts(predictors: Sequence[ComparedPredictor]) -> Html:
-    columns = [("Predictor", "name"), ("Verdict", "verdicts"), ("Worst error (points)", "number"), ("In words", "")]
+    columns = [("Predictor", "name"), ("Verdict", "verdicts"), ("Worst error (points)", "number")]
     sizes = decimals([one["high"] for one in predictors])
-    rows = [[named(one), badge(one["verdict"]), _worst(one, sizes), clip(one["sentence"], 400)] for one in predictors]
+    rows = [[named(one), badge(one["verdict"]), _worst(one, sizes)] for one in predictors]
     caption = (
         "Each predictor's own audit. The worst error is the largest gap of any group or range of forecasts, as a "
         "95\u202f% interval."
     )
-    return table(caption, columns, rows, style="compared")
+    words = (tag("li", tag("strong", named(one), ": "), clip(one["sentence"], SENTENCE_LENGTH)) for one in predictors)
+    return tag("div", table(caption, columns, rows, style="compared"), tag("ul", *words, class_="sentences"))
 
 
 def _worst(one: ComparedPredictor, places: int) -> str:
@@ -56,12 +57,12 @@ def _worst(one: ComparedPredictor, places: int) -> str:
 def _scores(scores: Sequence[ComparedScore], before: ComparedPredictor, after: ComparedPredictor) -> Html:
     columns = [
         ("Score (lower is better)", "name"),
+        ("Result", "change"),
         (named(before, 30), "number"),
         (named(after, 30), "number"),
         ("Difference", "number"),
         ("95\u202f% interval", "number"),
         ("p", "number"),
-        ("Result", "change"),
     ]
     rows = [_score(one) for one in scores[:MOST_SCORES]]
     caption = (
@@ -76,7 +77,7 @@ def _score(one: ComparedScore) -> list[str]:
     low, high = figure(one["low"], 2), figure(one["high"], 2)
     name = tag("span", _capital(one.get("title") or one["name"]), tag("span", clip(one["meaning"], 200), class_="note"))
     figures = [figure(one["before"]), figure(one["after"]), figure(one["difference"], 2), f"{low} to {high}"]
-    return [name, *figures, p_value(one["p_value"]), change(one["word"])]
+    return [name, change(one["word"]), *figures, p_value(one["p_value"])]
 
 
 def _capital(text: str) -> str:
@@ -107,9 +108,8 @@ def _curves(before: ComparedPredictor, after: ComparedPredictor) -> Html:
     ]
     text = "Observed frequency against predicted probability, for both predictors; the diagonal is perfect agreement."
     picture = drawing("both", "Reliability of both predictors", text, *shapes, style="square")
-    key = legend(
-        ("before", clip(before["name"], 60)), ("after", clip(after["name"], 60)), ("ideal", "perfect agreement")
-    )
+    names = (clip(one.get("title") or one["name"], 60) for one in (before, after))
+    key = legend(*zip(("before", "after"), names, strict=True), ("ideal", "perfect agreement"))
     caption = tag("figcaption", "Observed frequency, by predicted probability: the nearer to the diagonal, the better.")
     return tag("figure", caption, picture, key, class_="single")
 

@@ -16,7 +16,7 @@ THIN = "\u202f"
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_IRREGULAR = {"quantity": "quantities", "loss": "losses", "smaller witness": "smaller witnesses"}
+_IRREGULAR = {"quantity": "quantities", "loss": "losses", "smaller error": "smaller errors"}
 _SYMBOL = re.compile(r"\b([A-Z][A-Za-z]*)_(\d|res)(?:\^(lin|aff))?(?!\w)")
 
 

@@ -67,8 +67,12 @@ def reach(shown: Sequence[GroupEntry]) -> float:
     """
     solid = [g for g in shown if not g["small"]] or list(shown)
     ends = sorted(max(map(abs, ends), default=0.0) for ends in map(_ends, solid))
-    found = (abs(gap) for g in shown if g["verdict"] == "miscalibrated" and (gap := finite(g["gap"])) is not None)
+    found = (abs(gap) for g in shown if _sure(g) and (gap := finite(g["gap"])) is not None)
     return max([1.15 * max(found, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
+
+
+def _sure(group: GroupEntry) -> bool:
+    return group["verdict"] == "miscalibrated" or (not group["small"] and group["verdict"] in ("small", "undecided"))
 
 
 def _ends(group: GroupEntry) -> list[float]:
@@ -77,12 +81,12 @@ def _ends(group: GroupEntry) -> list[float]:
 
 def _table(shown: Sequence[GroupEntry], amount: str) -> Html:
     half = reach(shown)
-    columns = [("Group", "name"), (_axis(half), "glyph"), ("Gap (points)", "number"), (amount, "number")]
+    columns = [("Group", "name"), ("Verdict", "verdicts"), ("Gap (points)", "number"), (_axis(half), "glyph")]
     columns += [
+        (amount, "number"),
         ("Predicted", "number"),
         ("Observed", "number"),
         ("p", "number"),
-        ("Verdict", "verdicts"),
         ("Noticed from (points)", "number"),
     ]
     rates = decimals([x for g in shown for x in (g["mean_p"], g["mean_y"])])
@@ -103,13 +107,13 @@ def _row(group: GroupEntry, half: float, rates: int, gaps: int) -> list[str]:
     dagger = tag("abbr", "†", title="too few rows to be tested") if group["small"] else ""
     return [
         join([named(group), dagger]),
-        glyph(group, half),
+        badge(group["verdict"]),
         points(group["gap"], gaps),
+        glyph(group, half),
         count(group["n"]),
         percent(group["mean_p"], rates),
         percent(group["mean_y"], rates),
         p_value(group["p_value"]),
-        badge(group["verdict"]),
         points(group.get("detectable"), gaps).lstrip("+"),
     ]
 

@@ -60,7 +60,7 @@ def table(
     body = tag("tbody", *(_row(columns, row) for row in rows))
     tall = len(rows) > TALL
     hint = tag("span", f" {plural(len(rows), 'row')}; scroll within the table.", class_="hint") if tall else ""
-    title = tag("caption", tag("span", caption, hint, class_="words"))
+    title = tag("caption", tag("span", caption, hint, class_="words")) if caption else ""
     whole = tag("table", title, tag("thead", head), body, class_=style)
     frame = "scroll tall" if tall else "scroll"
     return tag("div", whole, class_=frame, tabindex="0", role="region", aria_label=f"Table: {plain(caption)}")

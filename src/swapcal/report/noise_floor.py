@@ -3,14 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from swapcal.report.formats import all_finite, clip, drawn_symbol, figure, finite, p_value, symbol
-from swapcal.report.layout import exhibit, hidden, legend, prose, section, table
+from swapcal.report.formats import all_finite, clip, count, drawn_symbol, figure, finite, p_value, plural, symbol
+from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, QuantityEntry
 from swapcal.report.svg import Scale
 
 MOST_QUANTITIES = 30
 """Quantities shown at most."""
+LEVEL = 0.05
+"""Of each test on its own."""
 STEEPEST = 2.0**-6
 """Smallest multiple of the noise floor that still has its own place on the axis; zero sits there too."""
 ROW = 46
@@ -29,7 +31,20 @@ def noise_floor(findings: Findings) -> Html:
         "than chance explains."
     )
     rest = hidden(len(shown), len(everyone), "quantity", "the first come first")
-    return section("errors", "Errors against chance", lead, _picture(shown), _table(shown), rest)
+    details = folded("Details: the errors of the theory, one by one", _picture(shown), _table(shown), rest)
+    return section("errors", "Errors against chance", lead, prose(_count(shown)), details)
+
+
+def _count(quantities: Sequence[QuantityEntry]) -> str:
+    tested = [p for q in quantities if (p := finite(q["p_value"])) is not None]
+    beyond = sum(p <= LEVEL for p in tested)
+    if not tested:
+        return "No error here was compared with chance."
+    return (
+        f"{plural(len(tested), 'way')} of adding up all errors {'was' if len(tested) == 1 else 'were'} compared with "
+        f"chance, from plain calibration to the worst rule on the features at every level; {count(beyond)} of them "
+        f"{'lies' if beyond == 1 else 'lie'} beyond it (p at most {LEVEL:g}, each a test of its own)."
+    )
 
 
 def _judged(quantity: QuantityEntry) -> bool:

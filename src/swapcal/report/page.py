@@ -28,7 +28,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Findings], Html]], ...] = (
     ("reliability", "Reliability", reliability),
     ("time", "Time", timeline),
     ("groups", "Groups", groups),
-    ("witnesses", "Witnesses", witnesses),
+    ("witnesses", "Worst errors", witnesses),
     ("errors", "Errors", noise_floor),
     ("decisions", "Decisions", decisions),
     ("certificate", "Certificate", certificate),

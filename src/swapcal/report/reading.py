@@ -34,8 +34,8 @@ READING = (
         "Observed minus predicted, in percentage points. Positive: it happens more often than forecast.",
     ),
     (
-        "Witness",
-        "The level, direction and rows on which an error is largest. Recomputing the error there gives "
+        "Worst rule on the features",
+        "The combination of features, and the rows, on which an error is largest. Recomputing the error there gives "
         "the reported value exactly.",
     ),
     (
@@ -52,14 +52,14 @@ ALWAYS = (
     "A group, feature or interaction that is not among the features cannot be tested.",
     "The noise floor assumes that outcomes are independent given the forecasts. Clustered or repeated "
     "outcomes make chance errors larger than shown.",
-    "A witness shows where forecasts and outcomes differ, not why.",
+    "An error shown here says where forecasts and outcomes differ, not why.",
 )
 
 
 def reading(findings: Findings) -> Html:
     """Explain the terms used above, and only those."""
     promised = any(q["certificate"] is not None for q in findings.get("quantities") or [])
-    unused = set() if findings.get("witnesses") else {"Witness"}
+    unused = set() if findings.get("witnesses") else {"Worst rule on the features"}
     unused |= set() if promised or findings.get("forecaster") else {"Certificate"}
     terms = [(term, words) for term, words in READING if term not in unused]
     return section("reading", "How to read this", facts(terms, "glossary"))

@@ -142,6 +142,22 @@ class Scores(TypedDict):
     """Expected calibration error over the levels."""
     smooth_ece: float | None
     """Smooth expected calibration error."""
+    brier_low: NotRequired[float | None]
+    """Lower end of the Brier score's 95 % interval, rows being independent."""
+    brier_high: NotRequired[float | None]
+    """Upper end of the same interval."""
+    log_loss_low: NotRequired[float | None]
+    """Lower end of the log loss's 95 % interval."""
+    log_loss_high: NotRequired[float | None]
+    """Upper end of the same interval."""
+    auc_low: NotRequired[float | None]
+    """Lower end of the AUC's 95 % interval (Hanley and McNeil 1982)."""
+    auc_high: NotRequired[float | None]
+    """Upper end of the same interval."""
+    ece_low: NotRequired[float | None]
+    """Lower end of the 95 % band of what chance alone gives for the ECE if the predictions are right."""
+    ece_high: NotRequired[float | None]
+    """Upper end of the same band."""
     mean_p: NotRequired[float | None]
     """Mean prediction."""
     mean_y: NotRequired[float | None]

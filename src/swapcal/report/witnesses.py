@@ -16,13 +16,13 @@ from swapcal.report.formats import (
     points,
     symbol,
 )
-from swapcal.report.layout import SENTENCE_LENGTH, facts, hidden, named, prose, section, table
+from swapcal.report.layout import SENTENCE_LENGTH, facts, folded, hidden, named, prose, section, table
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Coefficient, Findings, Resemblance, WitnessEntry
 
 MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
 """How much of each list is shown."""
-AXIS = "score along the direction"
+AXIS = "score of the worst rule on the features"
 """What a curve runs along unless its witness says otherwise."""
 WIDTH, HEIGHT = 96, 12
 """Size of a coefficient bar in pixels."""
@@ -37,14 +37,13 @@ def witnesses(findings: Findings) -> Html:
     beyond = findings["headline"].get("beyond_chance", True)
     lead = prose(
         "" if beyond else "No error here is beyond chance; these come nearest to one. ",
-        "The surest errors over all levels, groups and combinations of features that were examined, the surest "
-        "first; each has a witness: the rows on which it is attained. Read a witness as a "
-        "pointer to where forecasts and outcomes part ways. How sure one can be is told by its p-value and interval, "
-        "which allow for everything examined, where it has them, and under “Errors against chance”.",
+        "The errors over all levels, groups and rules on the features that were examined, the surest first, each with "
+        "the rows on which it is found. Read them as pointers to where forecasts and outcomes part ways. How sure one "
+        "can be is told by the p-value and interval, which allow for everything examined, where there are any.",
     )
     known = {quantity["name"] for quantity in findings.get("quantities") or []}
     articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
-    rest = hidden(len(shown), len(everyone), "smaller witness", "the surest come first")
+    rest = hidden(len(shown), len(everyone), "smaller error", "the surest come first")
     return section("witnesses", "Where the errors sit", lead, *articles, rest)
 
 
@@ -56,25 +55,33 @@ def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> 
     return tag(
         "article",
         heading,
-        _facts(witness, known, amount),
+        _facts(witness, amount),
         body or join([picture, direction]),
+        _attained(witness, known),
         class_="witness",
         aria_labelledby=f"witness-{rank}",
     )
 
 
-def _facts(witness: WitnessEntry, known: set[str], amount: str) -> Html:
+def _attained(witness: WitnessEntry, known: set[str]) -> Html:
+    """Say behind a fold which error of the theory these rows attain."""
+    if witness["quantity"] not in known:
+        return Html("")
+    attains = prose("This is where ", symbol(clip(witness["quantity"], 80)), " is attained.")
+    return folded("Details", attains)
+
+
+def _facts(witness: WitnessEntry, amount: str) -> Html:
     gap, group = finite(witness["gap"]), witness.get("group")
     pairs: list[tuple[str, str]] = (
         [("Group" if gap is not None else "Along", named(witness, key="group"))] if group else []
     )
     pairs += [
-        ("Attains" if witness["quantity"] in known else "Found by", symbol(clip(witness["quantity"], 80))),
         ("At predictions", _interval(witness.get("interval") or []) or _levels(witness["levels"])),
         (amount, count(witness["n"])),
     ]
     if gap is not None:
-        name = "Gap" if group else "Gap along the direction"
+        name = "Gap" if group else "Gap along the rule"
         pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points{_ends(witness, gap)}"))
     if finite(witness.get("p_value")) is not None:
         pairs.append(("p", p_value(witness.get("p_value"))))
@@ -120,7 +127,9 @@ def _direction(direction: Sequence[Coefficient]) -> Html:
     columns = [("Feature", "name"), ("Weight", "glyph"), ("Coefficient", "number")]
     rows = [_coefficient(c, largest) for c in shown]
     rest = hidden(len(shown), len(direction), "coefficient", "the smallest")
-    return join([table("The direction, largest coefficients first.", columns, rows, style="direction"), rest])
+    return join(
+        [table("The worst rule on the features: its weights, largest first.", columns, rows, style="direction"), rest]
+    )
 
 
 def _coefficient(coefficient: Coefficient, largest: float) -> list[str]:

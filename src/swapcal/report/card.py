@@ -1,0 +1,312 @@
+"""Model card: what was audited, what was found and what was not, in plain words, for whoever relies on the forecasts.
+
+The card is a list of blocks; the same blocks are written as Markdown and as one HTML page.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple, cast
+
+from swapcal.report.formats import clip, count, decimals, figure, finite, p_value, percent, plural, points
+from swapcal.report.identity import window
+from swapcal.report.layout import NAME_LENGTH, SENTENCE_LENGTH, sentences, table
+from swapcal.report.markup import UNPRINTABLE, Html, tag
+from swapcal.report.page import POLICY, style
+from swapcal.report.reading import ALWAYS
+from swapcal.report.schema import Findings, GroupEntry, Scores
+from swapcal.report.validation import validate
+
+MOST_GROUPS, MOST_FINDINGS, MOST_NAMES = 30, 5, 40
+"""How much of each list a card holds."""
+
+VERDICTS = {
+    "miscalibrated": "Miscalibrated: an error is beyond chance and surely larger than the tolerance.",
+    "small": "Small error: an error is beyond chance, but surely within the tolerance.",
+    "no error found": "No error found: nothing is beyond chance.",
+    "undecided": "Undecided: these data cannot tell whether the worst error is within the tolerance.",
+}
+
+OPEN = (
+    "Who made the model, on which data it was trained, what it is meant for and what it must not be used for: "
+    "an audit sees forecasts and outcomes only. Add this by hand before publishing the card.",
+)
+
+_MARKED = re.compile(r"([\\`*_{}\[\]<>|#~])")
+
+
+class Block(NamedTuple):
+    """A heading, a paragraph, a list or a table; a table's first row is its head."""
+
+    kind: Literal["heading", "text", "list", "table"]
+    text: str = ""
+    items: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def card(findings: Findings | Mapping[str, Any], *, html: bool = False) -> str:
+    """Return the model card of an audit, as Markdown or as one self-contained HTML page.
+
+    Examples
+    --------
+    >>> from swapcal import Audit
+    >>> text = card(Audit([0.2, 0.7, 0.4], [0, 1, 1], title="Rain").to_dict())
+    >>> text.splitlines()[0]
+    '# Model card: Rain'
+    """
+    validate(findings)
+    checked = cast(Findings, findings)
+    title = f"Model card: {clip(checked['identity']['title'], 200)}"
+    return _page(title, blocks(checked)) if html else _markdown(title, blocks(checked))
+
+
+def as_page(path: str | PathLike[str] | None) -> bool:
+    """Tell whether a card is written as HTML, by its file's name.
+
+    Examples
+    --------
+    >>> as_page("card.html"), as_page("card.md"), as_page(None)
+    (True, False, False)
+    """
+    ending = ".md" if path is None else PurePath(path).suffix.lower()
+    if ending not in (".md", ".markdown", ".html", ".htm"):
+        raise ValueError(f"card: given {str(path)!r}, expected a name ending in .md or .html")
+    return ending.startswith(".h")
+
+
+def blocks(findings: Findings) -> list[Block]:
+    """Return the card's parts in order."""
+    parts = (_verdict, _data, _metrics, _comparison, _groups, _errors, _decisions, _limitations, _method)
+    return [block for part in parts for block in part(findings)]
+
+
+def _verdict(findings: Findings) -> list[Block]:
+    answer = findings["headline"]
+    warnings = [f"Warning: {text}" for text in answer.get("warnings") or []]
+    return [
+        Block("heading", "Verdict"),
+        Block("text", VERDICTS[answer["verdict"]]),
+        Block("text", " ".join(filter(None, (answer["sentence"], answer.get("detail"))))),
+        *([Block("list", items=warnings)] if warnings else []),
+    ]
+
+
+def _data(findings: Findings) -> list[Block]:
+    subject, scores = findings["identity"], findings.get("scores")
+    weight = subject["total_weight"]
+    rows = f"{plural(subject['n'], 'row')}{f', total weight {count(weight)}' if weight != subject['n'] else ''}"
+    columns = (subject.get("settings") or {}).get("groups") or "none"
+    items = [
+        f"Forecasts: {_called(findings, subject['prediction'])}; outcomes: {_called(findings, subject['label'])}.",
+        f"Rows: {rows}.",
+        f"Period: {window(subject)}.",
+        f"Features examined: {_listed([_called(findings, name) for name in subject.get('features') or []])}.",
+        f"Groups examined: {count(findings.get('groups_examined') or 0)}, of {clip(columns, SENTENCE_LENGTH)}.",
+    ]
+    if scores and finite(scores.get("mean_y")) is not None:
+        places = decimals([scores.get("mean_y"), scores.get("mean_p")])
+        items.append(
+            f"The outcome happened in {percent(scores.get('mean_y'), places)} of the rows; the mean forecast was "
+            f"{percent(scores.get('mean_p'), places)}."
+        )
+    return [Block("heading", "Data"), Block("list", items=items)]
+
+
+def _called(findings: Findings, name: str) -> str:
+    title = (findings["identity"].get("titles") or {}).get(name)
+    return clip(name, NAME_LENGTH) if title is None else f"{clip(title, NAME_LENGTH)} ({clip(name, NAME_LENGTH)})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {count(len(names) - MOST_NAMES)} more" if len(names) > MOST_NAMES else ""
+    return (", ".join(names[:MOST_NAMES]) or "none") + more
+
+
+METRICS = (
+    ("Brier score", "brier", "mean squared error; lower is better"),
+    ("Log loss", "log_loss", "mean surprise at the outcomes, in nats; lower is better"),
+    ("AUC", "auc", "how well cases are ranked: 0.5 is guessing, 1 is perfect"),
+    ("Calibration error (ECE)", "ece", "mean size of the gaps between observed and forecast rates, noise included"),
+)
+
+
+def _metrics(findings: Findings) -> list[Block]:
+    scores = findings.get("scores")
+    answer = findings["headline"]
+    low, high = finite(answer.get("low")), finite(answer.get("high"))
+    rows = [_metric(scores, *one) for one in METRICS if scores and finite(cast(Any, scores)[one[1]]) is not None]
+    if low is not None and high is not None:
+        places = max(1, decimals([high]))
+        ends = f"{points(low, places).lstrip('+')} to {points(high, places).lstrip('+')} points"
+        rows.append(["Worst error", "", ends, "largest gap in any group, range of forecasts or feature examined"])
+    if not rows:
+        return []
+    text = (
+        "Intervals hold the true figure in 95 of 100 cases, with the row as the unit. That of the worst error holds "
+        "for everything examined at once. For the calibration error the range is what chance alone gives to exact "
+        "forecasts."
+    )
+    head = ["Figure", "Value", "95 % interval", "What it means"]
+    return [Block("heading", "Figures"), Block("text", text), Block("table", rows=[head, *rows])]
+
+
+def _metric(scores: Scores, name: str, key: str, meaning: str) -> list[str]:
+    known = cast(Mapping[str, Any], scores)
+    low, high = finite(known.get(f"{key}_low")), finite(known.get(f"{key}_high"))
+    by_chance = " by chance" if key == "ece" else ""
+    ends = "–" if low is None or high is None else f"{figure(low)} to {figure(high)}{by_chance}"
+    return [name, figure(known[key]), ends, meaning]
+
+
+def _comparison(findings: Findings) -> list[Block]:
+    entry = findings.get("comparison")
+    if not entry:
+        return []
+    before, after = (clip(one.get("title") or one["name"], 60) for one in entry["predictors"])
+    head = ["Score (lower is better)", before, after, "Difference", "95 % interval", "p", "Result"]
+    rows = [
+        [
+            clip(one.get("title") or one["name"], NAME_LENGTH),
+            *(figure(value) for value in (one["before"], one["after"], one["difference"])),
+            f"{figure(one['low'], 2)} to {figure(one['high'], 2)}",
+            p_value(one["p_value"]),
+            one["word"],
+        ]
+        for one in entry["scores"][:MOST_GROUPS]
+    ]
+    words = [entry["sentence"], entry.get("groups_sentence") or ""]
+    return [
+        Block("heading", f"Compared with {before}"),
+        *(Block("text", text) for text in words if text),
+        Block("table", rows=[head, *rows]),
+        Block("text", entry["method"]),
+    ]
+
+
+def _groups(findings: Findings) -> list[Block]:
+    everyone = findings.get("groups") or []
+    if not everyone:
+        return []
+    shown = everyone[:MOST_GROUPS]
+    examined = findings.get("groups_examined") or len(everyone)
+    rates = decimals([x for g in shown for x in (g["mean_p"], g["mean_y"])])
+    places = max(rates, decimals([g["gap"] for g in shown]))
+    rest = f" The {count(len(shown))} most doubtful of {count(examined)} are listed." if examined > len(shown) else ""
+    text = (
+        "The gap is observed minus forecast, in percentage points: positive where outcomes happen more often than "
+        f"forecast. All intervals together hold in 95 of 100 audits.{rest}"
+    )
+    head = ["Group", "Rows", "Forecast", "Observed", "Gap", "95 % interval", "Verdict"]
+    rows = [_group(group, rates, places) for group in shown]
+    return [Block("heading", "Groups"), Block("text", text), Block("table", rows=[head, *rows])]
+
+
+def _group(group: GroupEntry, rates: int, places: int) -> list[str]:
+    return [
+        clip(group.get("title") or group["name"], NAME_LENGTH),
+        count(group["n"]),
+        percent(group["mean_p"], rates),
+        percent(group["mean_y"], rates),
+        points(group["gap"], places),
+        f"{points(group['low'], places)} to {points(group['high'], places)}",
+        "too small to test" if group["small"] else group["verdict"],
+    ]
+
+
+def _errors(findings: Findings) -> list[Block]:
+    tested = [one for one in findings.get("witnesses") or [] if finite(one.get("p_value")) is not None]
+    if not tested:
+        return []
+    beyond = findings["headline"].get("beyond_chance", True)
+    heading = "Where the errors sit" if beyond else "Nearest to an error, all within chance"
+    return [Block("heading", heading), Block("list", items=[one["sentence"] for one in tested[:MOST_FINDINGS]])]
+
+
+def _decisions(findings: Findings) -> list[Block]:
+    entries = findings.get("decisions") or []
+    if not entries:
+        return []
+    head = ["Loss", "Mean cost of acting on the forecasts", "Above the best rule found", "That rule"]
+    rows = [
+        [clip(one["loss"], 60), figure(one["cost"]), figure(one["regret"]), clip(one["alternative"] or "–", 200)]
+        for one in entries[:MOST_GROUPS]
+    ]
+    return [Block("heading", "Decisions"), Block("table", rows=[head, *rows])]
+
+
+def _limitations(findings: Findings) -> list[Block]:
+    return [
+        Block("heading", "Limitations"),
+        Block("list", items=[*(findings.get("notes") or []), *ALWAYS]),
+        Block("heading", "What this card does not say"),
+        Block("list", items=OPEN),
+    ]
+
+
+def _method(findings: Findings) -> list[Block]:
+    subject, answer = findings["identity"], findings["headline"]
+    tolerance, alpha = finite(answer.get("tolerance")), finite(answer.get("alpha"))
+    settings = subject.get("settings") or {}
+    items = [
+        "One test looks at every group, feature and range of forecasts at once and asks whether chance explains what "
+        f"is seen{f' (level {alpha:g})' if alpha is not None else ''}; its p is {p_value(answer.get('p_value'))}.",
+        *([f"Errors up to {points(tolerance, 2).lstrip('+')} points count as small."] if tolerance is not None else []),
+        *(f"{clip(name, 60)}: {clip(value, 200)}." for name, value in list(settings.items())[:MOST_NAMES]),
+        f"Fingerprints: data {clip(subject['data_hash'], 80)}, settings {clip(subject['settings_hash'], 80)}.",
+        f"Made by swapcal {clip(subject['swapcal_version'], 40)}"
+        + (f" on {clip(subject['created_at'], 60)}." if subject["created_at"] else "."),
+    ]
+    return [Block("heading", "How it was computed"), Block("list", items=items)]
+
+
+def _markdown(title: str, parts: Sequence[Block]) -> str:
+    found = [f"# {_escaped(title)}"]
+    for block in parts:
+        if block.kind == "heading":
+            found.append(f"## {_escaped(block.text)}")
+        elif block.kind == "text":
+            found.append(_escaped(block.text))
+        elif block.kind == "list":
+            found.append("\n".join(f"- {_escaped(item)}" for item in block.items))
+        else:
+            head, *rows = ([_escaped(cell) for cell in row] for row in block.rows)
+            lines = [head, ["---"] * len(head), *rows]
+            found.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(found) + "\n"
+
+
+def _escaped(text: str) -> str:
+    r"""Return text that Markdown shows as it is, on one line.
+
+    Examples
+    --------
+    >>> _escaped("a|b <i>\\nc")
+    'a\\\\|b \\\\<i\\\\> c'
+    """
+    return _MARKED.sub(r"\\\1", " ".join(UNPRINTABLE.sub("\ufffd", text).split()))
+
+
+def _page(title: str, parts: Sequence[Block]) -> str:
+    metas = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+    ]
+    head = tag("head", *metas, tag("title", title), tag("style", Html(style())))
+    main = tag("main", tag("h1", title), *(_element(block) for block in parts))
+    return "<!doctype html>\n" + tag("html", head, tag("body", main), lang="en") + "\n"
+
+
+def _element(block: Block) -> Html:
+    if block.kind == "heading":
+        return tag("h2", block.text)
+    if block.kind == "text":
+        return tag("p", clip(block.text, 2 * SENTENCE_LENGTH))
+    if block.kind == "list":
+        return sentences(block.items, limit=60)
+    head, *rows = block.rows
+    number = {"Rows", "Value", "Forecast", "Observed", "Gap", "p", "Difference", "95 % interval"}
+    columns = [(cell, "name" if not i else "number" if cell in number else "") for i, cell in enumerate(head)]
+    return table("", columns, rows)
