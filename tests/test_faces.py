@@ -10,8 +10,11 @@ import pytest
 
 import swapcal
 from swapcal import Audit, Client, Contexts, Forecaster, Live, Loss, Monitor
+from swapcal.audit import Comparison
 from swapcal.baselines import ONLINE
 from swapcal.baselines.batch_registry import BATCH
+from swapcal.baselines.recalibration import Isotonic, Sigmoid
+from swapcal.contest import Contest
 from swapcal.losses import cost_matrix, decide, omniprediction, regret, swap_omniprediction
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}| object at |\bfunction\b")
@@ -64,13 +67,16 @@ def nouns() -> Iterator[tuple[str, Any]]:
     yield "Loss", omniprediction(P[:300], Y[:300], X)
     yield from (("Audit", Audit([0.5], [1])), ("Audit", audit), ("Audit", audit.verdict()), ("Audit", audit))
     yield from (("Audit", audit.findings()[0]), ("Audit", audit.test()), ("Audit", audit.group_table()[0]))
+    compared = Comparison(P, np.clip(P + 0.1, 0, 1), Y, groups={"shop": SHOP}, title=EVIL, names=("old", EVIL))
+    yield "Audit", compared
+    yield "Audit", Contest(Y, {"mine": P, "swapcal": np.clip(P + 0.1, 0, 1)}, title=EVIL)
     yield from (("Witness", audit.witness()), ("Witness", audit.witness(against="groups")))
     watched = monitor()
     yield from (("Monitor", Monitor()), ("Monitor", watched), ("Monitor", watched.alarms()[0]))
     yield "Monitor", watched.test()
     yield "Client", Client("http://127.0.0.1:8000", token="secret")
     yield from (("baseline", cls(dim=2)) for cls in ONLINE.values())
-    yield from (("baseline", make()) for make in BATCH.values())
+    yield from (("baseline", make()) for make in [*BATCH.values(), Isotonic, Sigmoid])
 
 
 FACES = list(nouns())

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable, Mapping
+from math import floor, log10
 
 MOST_NAMES = 4
 """Names listed before the rest is counted."""
@@ -13,12 +14,12 @@ _TERM = "text-align:left;font-weight:normal;opacity:.7;padding:.1em 1.2em .1em 0
 _VALUE = "text-align:left;padding:.1em 0;font-variant-numeric:tabular-nums"
 
 
-def card(title: str, sentence: str = "", facts: Mapping[str, object] | None = None) -> str:
+def face(title: str, sentence: str = "", facts: Mapping[str, object] | None = None) -> str:
     """Return a small piece of HTML: a title, a sentence and facts by name, all shown literally.
 
     Examples
     --------
-    >>> card("Audit", "3 rows <so far>").endswith("<b>Audit</b> 3 rows &lt;so far&gt;</div>")
+    >>> face("Audit", "3 rows <so far>").endswith("<b>Audit</b> 3 rows &lt;so far&gt;</div>")
     True
     """
     rows = "".join(
@@ -73,6 +74,19 @@ def share(value: float) -> str:
     if value != value:
         return "–"
     return f"{100 * value:.3g} %"
+
+
+def changes(*values: float) -> list[str]:
+    """Write small signed numbers with the same decimals, two digits of the largest.
+
+    Examples
+    --------
+    >>> changes(0.00021, -0.000089, 0.0005)
+    ['+0.00021', '-0.00009', '+0.00050']
+    """
+    largest = max(map(abs, values))
+    places = 2 if not 0.0 < largest < 1.0 else 1 - floor(log10(largest))
+    return [f"{value:+.{places}f}" for value in values]
 
 
 def points(gap: float) -> str:

@@ -28,12 +28,11 @@ from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 from swapcal.features.scales import Scales
 from swapcal.losses import Loss
-from swapcal.report import Findings, render
+from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
-from swapcal.report.card import card as model_card
 from swapcal.report.schema import Resemblance
 from swapcal.tables.batches import Batches, batches_of
 from swapcal.tables.table import Table, is_table
@@ -537,7 +536,7 @@ class Audit:
         >>> Audit([0.2, 0.7], [0, 1], title="Rain").to_card().splitlines()[2]
         '## Verdict'
         """
-        return _written(model_card(self.to_dict(**settings), html=as_page(path)), path)
+        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
 
     def plot(
         self,
@@ -579,7 +578,7 @@ class Audit:
         scores = {"Brier score": f"{self.brier():.4g}", "log loss": f"{self.log_loss():.4g}"}
         found = self.findings(1)
         worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
-        return card(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
+        return face(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

@@ -15,6 +15,7 @@ from swapcal.audit.findings import assemble
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
+from swapcal.faces import counted, face
 from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
@@ -188,6 +189,13 @@ class Comparison:
     def sentence(self) -> str:
         """Say which of the two is better, and how sure that is."""
         return sentence(self.names, self.differences())
+
+    def __repr__(self) -> str:
+        return f"Comparison({counted(self.after.rows, 'row')}: {self.names[0]} and {self.names[1]})"
+
+    def _repr_html_(self) -> str:
+        changed = {one.name: f"{one.before:.4g} → {one.after:.4g}, {one.word}" for one in self.differences()}
+        return face(self.before.title, self.sentence(), changed)
 
     def to_dict(
         self,

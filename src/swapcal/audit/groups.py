@@ -8,7 +8,7 @@ from swapcal.arrays import Array
 from swapcal.audit.cells import dispersion
 from swapcal.audit.sizes import Sizes, gap_intervals
 from swapcal.audit.verdict import ALPHA, Word, judged
-from swapcal.faces import card, points, share
+from swapcal.faces import face, points, share
 from swapcal.kernels import tally as kernel
 
 POWER_QUANTILE = 0.8416212335729143
@@ -42,7 +42,7 @@ class GroupRow(NamedTuple):
         return f"{self.verdict}, gap {points(self.gap)} points ({ends}), {self.n:,.0f} rows"
 
     def _repr_html_(self) -> str:
-        return card(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
+        return face(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
 
 
 def group_rows(names: list[str], sums: Array, sizes: Sizes, tolerance: float) -> list[GroupRow]:

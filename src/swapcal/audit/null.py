@@ -15,7 +15,7 @@ from swapcal.audit.design import FixedDesign, Residuals
 from swapcal.audit.levels import Levels
 from swapcal.audit.quantities import Measure
 from swapcal.audit.sample import KeptRows, hash_names
-from swapcal.faces import card
+from swapcal.faces import face
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -48,7 +48,7 @@ class Noise(NamedTuple):
         return f"{self.value:.4g}, by chance {self.mean:.4g} (95 % from {band}), p = {self.p_value:.2g}"
 
     def _repr_html_(self) -> str:
-        return card("Beside chance", self._beside(), {"simulated": f"{self.draws:,} times"})
+        return face("Beside chance", self._beside(), {"simulated": f"{self.draws:,} times"})
 
 
 def compare(value: float, null: Array) -> Noise:

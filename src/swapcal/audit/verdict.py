@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from swapcal.faces import card, points
+from swapcal.faces import face, points
 
 Word = Literal["miscalibrated", "small", "no error found", "undecided"]
 
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 
     def _repr_html_(self) -> str:
         low, high = self.interval
-        return card(self.name, self.size, {"forecasts": f"{low:.3g} to {high:.3g}"})
+        return face(self.name, self.size, {"forecasts": f"{low:.3g} to {high:.3g}"})
 
 
 class Verdict(NamedTuple):
@@ -87,7 +87,7 @@ class Verdict(NamedTuple):
         return f"Verdict({self.sentence})"
 
     def _repr_html_(self) -> str:
-        return card("Verdict", self.sentence, {f"warning {k}": text for k, text in enumerate(self.warnings, 1)})
+        return face("Verdict", self.sentence, {f"warning {k}": text for k, text in enumerate(self.warnings, 1)})
 
 
 def judged(beyond: bool, low: float, high: float, tolerance: float, *, tested: bool = True) -> Word:

@@ -11,7 +11,7 @@ from swapcal.arrays import Array
 from swapcal.audit.batch import contexts, memberships, positive, probabilities
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.levels import Levels
-from swapcal.faces import card, named
+from swapcal.faces import face, named
 
 Form = Literal["linear", "affine", "groups", "regret", "omni"]
 
@@ -67,7 +67,7 @@ class Witness:
 
     def _repr_html_(self) -> str:
         size = f"{self.value:.4g} in all, {self.value / max(float(self.n.sum()), 1e-300):.3g} a row"
-        return card("Witness", self._about(), {"error": size, "details": f"{self.quantity} against {self.against}"})
+        return face("Witness", self._about(), {"error": size, "details": f"{self.quantity} against {self.against}"})
 
     def orientation(self, level: int) -> float:
         """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked, row_products
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 
 
 class Step(NamedTuple):
@@ -52,7 +52,7 @@ class SwapAgnostic:
 
     def _repr_html_(self) -> str:
         facts = {"largest correlation tolerated": f"{self.alpha:g}", "levels": self.levels}
-        return card("SwapAgnostic", f"a baseline with {counted(len(self.steps), 'step')}", facts)
+        return face("SwapAgnostic", f"a baseline with {counted(len(self.steps), 'step')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the steps from predictions p (n,), rows X (n, d) and labels y (n,)."""

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked
-from swapcal.faces import card
+from swapcal.faces import face
 
 Integers = NDArray[np.intp]
 
@@ -53,7 +53,7 @@ class HKRR:
 
     def _repr_html_(self) -> str:
         facts = {"largest gap tolerated": f"{self.alpha:g}", "buckets": self.buckets}
-        return card("HKRR", f"a baseline with {len(self.patches):,} patches", facts)
+        return face("HKRR", f"a baseline with {len(self.patches):,} patches", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the patches.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked, row_products
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 
 
 class Regression(Protocol):
@@ -93,7 +93,7 @@ class LSBoost:
 
     def _repr_html_(self) -> str:
         facts = {"weak learner": self.learner, "levels": self.levels}
-        return card("LSBoost", f"a baseline with {counted(len(self.rounds), 'round')}", facts)
+        return face("LSBoost", f"a baseline with {counted(len(self.rounds), 'round')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the rounds from predictions p (n,), rows X (n, d) and labels y (n,)."""

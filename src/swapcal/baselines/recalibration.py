@@ -8,7 +8,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
 from swapcal.arrays import Array
-from swapcal.faces import card
+from swapcal.faces import face
 from swapcal.kernels.logloss import FLOOR
 
 STEPS = 50
@@ -44,7 +44,7 @@ class Isotonic:
         return f"Isotonic({len(self._at):,} scores)"
 
     def _repr_html_(self) -> str:
-        return card("Isotonic", f"a recalibration with {len(self._at):,} scores")
+        return face("Isotonic", f"a recalibration with {len(self._at):,} scores")
 
 
 class Sigmoid:
@@ -88,7 +88,7 @@ class Sigmoid:
         return f"Sigmoid(log-odds {self._b[0]:+.3g} {self._b[1]:+.3g} × those of the score)"
 
     def _repr_html_(self) -> str:
-        return card("Sigmoid", repr(self)[8:-1])
+        return face("Sigmoid", repr(self)[8:-1])
 
 
 def _design(p: ArrayLike) -> Array:

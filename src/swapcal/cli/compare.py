@@ -20,7 +20,7 @@ from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.contest import Contest, Entry, cross_validated, in_time_order
-from swapcal.faces import named, points
+from swapcal.faces import changes, named, points
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats, is_text
 from swapcal.tables.output import protect
@@ -194,4 +194,5 @@ def _beside(one: Entry) -> str:
     if one.squared is None:
         return ""
     told = one.squared.word.removesuffix(" found")
-    return f"{one.squared.difference:+.2g} {told}\n{one.squared.low:+.2g} to {one.squared.high:+.2g}"
+    difference, low, high = changes(one.squared.difference, one.squared.low, one.squared.high)
+    return f"{difference} {told}\n{low} to {high}"

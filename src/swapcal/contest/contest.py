@@ -12,7 +12,7 @@ from swapcal.audit.difference import Difference
 from swapcal.audit.verdict import TOLERANCE, Word, checked_tolerance
 from swapcal.contest import words
 from swapcal.contest.rivals import MINE, SWAPCAL
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 from swapcal.report import Findings, render
 from swapcal.report.schema import ContestEntry
 
@@ -159,7 +159,7 @@ class Contest:
         scores = {
             one.name: f"Brier {one.brier:.4g}, log loss {one.log_loss:.4g}, {one.verdict}" for one in self.entries
         }
-        return card(self.title, self.sentence(), scores)
+        return face(self.title, self.sentence(), scores)
 
 
 def _word(difference: Difference | None) -> str:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from swapcal.audit.difference import Difference
+from swapcal.faces import changes
 from swapcal.report.schema import ContestMethod
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def _by(entry: "Entry") -> str:
 def _interval(found: Difference | None) -> str:
     if found is None:
         return "not compared"
-    return f"{found.difference:+.2g}, 95 % from {found.low:+.2g} to {found.high:+.2g}"
+    difference, low, high = changes(found.difference, found.low, found.high)
+    return f"{difference}, 95 % from {low} to {high}"
 
 
 def _rest(simple: "Entry", swap: "Entry") -> str:

@@ -11,7 +11,7 @@ from swapcal import bounds, errors, plots
 from swapcal.arrays import Array
 from swapcal.engine import certificate_words
 from swapcal.engine import state as memory
-from swapcal.faces import card
+from swapcal.faces import face
 from swapcal.kernels.state import (
     FLOOR,
     GAP,
@@ -119,7 +119,7 @@ class Certificate:
         said = self.sentences()
         names = ("in points", "bound", "promise")
         details = {"details": "; ".join(line.strip() for line in certificate_words.details(self)[1:])}
-        return card("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
+        return face("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
 
 
 def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bool) -> Certificate:

@@ -78,8 +78,8 @@ def _bounded(found: "Certificate") -> str:
         return f"{said} per forecast."
     return (
         f"{said} per forecast. With every level charged for its start before any row is seen it is "
-        f"{_rate(found.bound / found.weight)}, {times:,.0f} times the error: that charge is "
-        f"{100 * found.prior / found.bound:.0f} % of it, most where a level has few labels, and hardly grows with more."
+        f"{_rate(found.bound / found.weight)}, {times:,.0f} times the error: that charge, set by the ridge before the "
+        f"rows come, is {100 * found.prior / found.bound:.0f} % of it, and short tables feel it most."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.faces import card, counted, share
+from swapcal.faces import counted, face, share
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
 
 
@@ -172,9 +172,9 @@ class Forecast:
         label = "learned" if self.learned else "open: waits for its label"
         if not self._single:
             facts = {"mean issued level p": share(self._average(T_P)), "mean forecast": share(self._average(T_MEAN))}
-            return card(
+            return face(
                 "Forecast", counted(len(self), "row"), facts | {"labels": "learned" if self.learned else "open"}
             )
         drawn = f"{share(self.high)} with probability {self.weight:.3g}, else {share(self.low)}"
         issued = share(self.p) if self.low == self.high else f"{share(self.p)}, drawn: {drawn}"
-        return card("Forecast", share(self.mean), {"issued level p": issued, "label": label})
+        return face("Forecast", share(self.mean), {"issued level p": issued, "label": label})

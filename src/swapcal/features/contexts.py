@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
-from swapcal.faces import card, counted, named
+from swapcal.faces import counted, face, named
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
 from swapcal.features.plain_record import plain_rows
@@ -156,7 +156,7 @@ class Contexts:
     def _repr_html_(self) -> str:
         roles = {role: named(self.settings[role]) for role in ("groups", "scores") if self.settings[role]}
         facts = {"columns": named(self._columns, 12), "coordinates": self.dim, **roles}
-        return card("Contexts", "fixed" if self.frozen else "learning from every record", facts)
+        return face("Contexts", "fixed" if self.frozen else "learning from every record", facts)
 
     def places(self, column: str) -> list[int]:
         """Return the coordinates that a column's values have, or had."""

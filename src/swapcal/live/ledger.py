@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.archive.state import State
-from swapcal.faces import card, counted, share
+from swapcal.faces import counted, face, share
 from swapcal.inputs import in_row
 from swapcal.live.ids import Id, packed, unpacked
 from swapcal.live.line import Line
@@ -58,7 +58,7 @@ class Status(NamedTuple):
     def _repr_html_(self) -> str:
         said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return card("Status", said, facts | {"expired": self.expired, "held": self.held})
+        return face("Status", said, facts | {"expired": self.expired, "held": self.held})
 
 
 class Limits(NamedTuple):

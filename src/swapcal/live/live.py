@@ -18,7 +18,7 @@ from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
-from swapcal.faces import card, counted, named
+from swapcal.faces import counted, face, named
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import T_MEAN, TICKET
@@ -687,7 +687,7 @@ class Live:
         facts |= {"expired unlabelled": f"{status.expired:,}"} if status.expired else {}
         if status.labels:
             facts |= {"certificate": self.certificate().sentences()[0]}
-        return card("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
+        return face("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
 
     @guarded
     def save(self, path: "str | os.PathLike[str]") -> None:

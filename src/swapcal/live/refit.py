@@ -13,7 +13,7 @@ from swapcal import archive, inputs
 from swapcal.archive import Kind
 from swapcal.archive.kind import OBJECT, Arrays, Field, Rule, Settings, floats, real, rule_faults, whole
 from swapcal.arrays import Array
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 from swapcal.live.matrix import Matrix
 
 AHEAD = 4096  # rows forecast by one call of the classifier
@@ -119,7 +119,7 @@ class Refit:
 
     def _repr_html_(self) -> str:
         facts = {"classifier": type(self.estimator).__name__, "seconds of fitting": f"{self.status().seconds:.1f}"}
-        return card("Refit", self._about(), facts)
+        return face("Refit", self._about(), facts)
 
     def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Say which records will be forecast next, in order, so that many can be forecast by one call."""

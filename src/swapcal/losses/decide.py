@@ -6,7 +6,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from swapcal.faces import card, counted
+from swapcal.faces import counted, face
 from swapcal.losses.loss import Loss
 
 
@@ -29,8 +29,8 @@ class Decision:
     def _repr_html_(self) -> str:
         cost = {"mean expected cost": f"{float(np.mean(np.asarray(self.expected_cost))):.4g}"}
         if np.ndim(self.action):
-            return card("Decision", counted(len(self.action), "row"), cost)
-        return card("Decision", str(self.action if self.label is None else self.label), cost)
+            return face("Decision", counted(len(self.action), "row"), cost)
+        return face("Decision", str(self.action if self.label is None else self.label), cost)
 
 
 def decide(p: Any, loss: Loss | str) -> Decision:

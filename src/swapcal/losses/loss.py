@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
-from swapcal.faces import card
+from swapcal.faces import face
 from swapcal.losses.scalar import minimise
 
 Parameter = float | Array
@@ -153,7 +153,7 @@ class Loss:
         return f"{type(self).__name__}({', '.join([self.name, *settings])}; actions {self._choices()})"
 
     def _repr_html_(self) -> str:
-        return card("Loss", self.name, {**self._spelt(), "actions": self._choices()})
+        return face("Loss", self.name, {**self._spelt(), "actions": self._choices()})
 
     def _spelt(self) -> dict[str, str]:
         """Return the parameters as text: numbers, or how many there are."""

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.errors import somni_levels
-from swapcal.faces import card
+from swapcal.faces import face
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curve import stages
 from swapcal.losses.level_rows import LevelRows
@@ -76,7 +76,7 @@ class Regret:
         promise = (
             {} if self.bound is None else {"bound from calibration alone": f"{self.bound / self.weight:.3g} a row"}
         )
-        return card("Regret", f"{self.loss.name}: {self._means()}", {"levels": len(self.levels), **promise})
+        return face("Regret", f"{self.loss.name}: {self._means()}", {"levels": len(self.levels), **promise})
 
     @property
     def swap(self) -> float:

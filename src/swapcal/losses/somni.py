@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.errors import somni, somni_levels, support_affine
-from swapcal.faces import card
+from swapcal.faces import face
 from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError
 
@@ -32,7 +32,7 @@ class SwapOmniprediction:
         return f"no convex loss can lose more than {self.total / rows:.3g} a row to a rule on the features"
 
     def _repr_html_(self) -> str:
-        return card("Swap omniprediction", self._means(), {"levels": len(self.levels)})
+        return face("Swap omniprediction", self._means(), {"levels": len(self.levels)})
 
     @property
     def total(self) -> float:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from swapcal.faces import card
+from swapcal.faces import face
 from swapcal.monitor.clock import show
 
 CHANGE, LIFETIME = "change", "lifetime"
@@ -47,7 +47,7 @@ class Alarm(NamedTuple):
         return f"Alarm({self._where()}: {self._size()} since {since})"
 
     def _repr_html_(self) -> str:
-        return card("Alarm", self.sentence)
+        return face("Alarm", self.sentence)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with times as shown."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from swapcal.faces import card
+from swapcal.faces import face
 
 
 class Lifetime(NamedTuple):
@@ -24,4 +24,4 @@ class Lifetime(NamedTuple):
         return f"{verdict}, p = {self.p_value:.2g}"
 
     def _repr_html_(self) -> str:
-        return card("Lifetime test", self._about())
+        return face("Lifetime test", self._about())

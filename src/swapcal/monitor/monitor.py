@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from swapcal import plots
 from swapcal.archive.state import State
 from swapcal.arrays import Array
-from swapcal.faces import card, counted, named
+from swapcal.faces import counted, face, named
 from swapcal.kernels.play import CUSUM, LANES, SUM
 from swapcal.kernels.wealth import (
     CHANGE_AT,
@@ -445,7 +445,7 @@ class Monitor:
         alarms = self.alarms()
         said = {f"alarm {k}": alarm.sentence for k, alarm in enumerate(alarms[:MOST_SHOWN], 1)}
         rest = {"and": f"{len(alarms) - MOST_SHOWN} more"} if len(alarms) > MOST_SHOWN else {}
-        return card("Monitor", sentence(self, len(alarms), self.test().rejected), said | rest)
+        return face("Monitor", sentence(self, len(alarms), self.test().rejected), said | rest)
 
 
 def _one_record(records: Any) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """Contest: several methods on the same rows, and what would be gained."""
 
-from swapcal.report.formats import DASH, clip, decimals, figure, finite, minus, points
+from swapcal.faces import changes
+from swapcal.report.formats import DASH, all_finite, clip, decimals, figure, minus, points
 from swapcal.report.layout import SENTENCE_LENGTH, badge, given, prose, section, table
 from swapcal.report.markup import Html, join
 from swapcal.report.schema import ContestMethod, Findings
@@ -35,13 +36,7 @@ def contest(findings: Findings) -> Html:
 def _row(one: ContestMethod, places: int) -> list[str]:
     name = one["worst_group"]
     worst = DASH if name is None else join([points(one["worst_gap"], places), " where ", given(name, 60)])
-    change = DASH
-    if one["brier_change"] is not None:
-        change = f"{_signed(one['brier_change'])} ({_signed(one['brier_low'])} to {_signed(one['brier_high'])})"
+    found = all_finite([one["brier_change"], one["brier_low"], one["brier_high"]])
+    change = "{} ({} to {})".format(*map(minus, changes(*found))) if len(found) == 3 else DASH
     scores = [figure(one["brier"], 4), figure(one["log_loss"], 4)]
     return [given(one["name"], 60), *scores, worst, badge(one["verdict"]), change, one["word"] or DASH]
-
-
-def _signed(value: float | None) -> str:
-    x = finite(value)
-    return DASH if x is None else minus(f"{x:+.2g}")
