@@ -7,6 +7,8 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit.findings import plain
+from swapcal.audit.likeness import _column_likenesses
+from swapcal.audit.sample import hash_names
 from swapcal.audit.timeline import KEPT_BINS, MOST_BINS, Span, Timeline
 from swapcal.report import validate
 
@@ -234,3 +236,10 @@ def test_the_density_of_rare_events_is_drawn_where_they_are() -> None:
     assert sum(count > 0 for count in density["counts"]) == 3
     assert (density["edges"][0], density["edges"][-1]) == pytest.approx((0.005, 0.011))
     assert Audit(rng.random(300), rng.random(300) < 0.5).to_dict()["density"]["edges"][-1] == 1.0
+
+
+def test_a_group_that_holds_all_rows_resembles_nothing_even_if_shares_round_above_one():
+    shares = np.full(6, 1 / 6) * (1 + 1e-15)
+    labels = np.repeat(hash_names(["Rome"]), 6)
+    assert shares.sum() > 1
+    assert _column_likenesses("town", ("Rome",), labels, shares, np.ones(6)) == []
