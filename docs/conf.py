@@ -16,7 +16,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "docstrings",
     "generated",
@@ -36,7 +35,9 @@ autodoc_member_order = "groupwise"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_google_docstring = False
+napoleon_use_param = False
 napoleon_use_rtype = False
+maximum_signature_line_length = 88
 napoleon_custom_sections = [("Fields", "params_style")]
 python_use_unqualified_type_names = True
 add_module_names = False

@@ -1,7 +1,7 @@
 """Sphinx extension: read our docstrings as they are meant, before napoleon sees them.
 
-They are plain text in numpy's layout: backticks are code, bars and stars are mathematics, and what follows the colon after
-a parameter's name is what it means (types are in the signature).
+They are plain text in numpy's layout: backticks are code, bars and stars are mathematics, and what follows the colon
+after a parameter's name is what it means (types are in the signature).
 """
 
 import re
@@ -14,6 +14,7 @@ OTHERS = ("sklearn", "river")
 CODE = re.compile(r"(`+[^`]+`+)")
 PARAMETER = re.compile(r"(\*{0,2}\w[\w, *]*?) : (.+)")
 SECTION = re.compile(r"-{3,}")
+SIGN = re.compile(r"([|*]|(?<=\w)_\b)")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -43,7 +44,9 @@ def _rewrite(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: 
 def _escaped(line: str) -> str:
     """Turn backticks into code, and keep other signs from meaning anything."""
     parts = CODE.split(line)
-    return "".join(f"``{part.strip('`')}``" if k % 2 else re.sub(r"([|*]|(?<=\w)_\b)", r"\\\1", part) for k, part in enumerate(parts))
+    parts[::2] = [SIGN.sub(r"\\\1", part) for part in parts[::2]]
+    parts[1::2] = [f"``{part.strip('`')}``" for part in parts[1::2]]
+    return "".join(parts)
 
 
 def _skip(app: Sphinx, what: str, name: str, item: Any, skip: bool, options: Any) -> bool | None:

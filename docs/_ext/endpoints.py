@@ -11,7 +11,9 @@ def markdown() -> str:
     """Return a section for each call, then one for each message."""
     spec = document()
     calls = [part for path, methods in spec["paths"].items() for part in _calls(path, methods)]
-    messages = [part for name, schema in sorted(spec["components"]["schemas"].items()) for part in _message(name, schema)]
+    messages = [
+        part for name, schema in sorted(spec["components"]["schemas"].items()) for part in _message(name, schema)
+    ]
     return "\n\n".join(["## Calls", *calls, "## Messages", *messages])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
-from sphinx.domains.python import PythonDomain
+from sphinx.domains.python import ObjectEntry, PythonDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
 
@@ -45,8 +45,12 @@ def _public_name(app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: 
 
 def _public_names(python: PythonDomain) -> dict[str | None, str]:
     """Return the listed name of each class and function by the place of its definition."""
-    kinds = ("class", "exception", "function")
-    return {_home(name): name for name, found in python.objects.items() if found.objtype in kinds}
+    return {_home(name): name for name, found in python.objects.items() if _is_noun(found)}
+
+
+def _is_noun(found: ObjectEntry) -> bool:
+    """Tell whether an entry is a class or function under the name by which it is listed."""
+    return found.objtype in ("class", "exception", "function") and not found.aliased
 
 
 def _home(name: str) -> str | None:
@@ -84,6 +88,5 @@ def _named(code: nodes.literal, page: str, python: PythonDomain) -> str | None:
 
 
 def _only(text: str, python: PythonDomain) -> list[str]:
-    kinds = ("class", "exception", "function")
-    found = [name for name, each in python.objects.items() if name.endswith(f".{text}") and each.objtype in kinds]
+    found = [name for name, each in python.objects.items() if name.endswith(f".{text}") and _is_noun(each)]
     return found if len(found) == 1 else []
