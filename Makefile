@@ -52,6 +52,7 @@ demo-service: $(VENV)/.service     ## the service under flights, killed -9 in th
 	$(BIN)/swapcal demo-service
 
 docs: $(VENV)/.docs     ## the site, notebooks run, warnings and broken links are errors (build/site)
+	rm -rf build/site
 	$(BIN)/python -m sphinx -b html -j 2 -q -W --keep-going docs build/site
 	$(BIN)/python docs/check.py build/site
 

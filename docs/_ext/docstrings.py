@@ -25,6 +25,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _rewrite(app: Sphinx, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
+    if what == "data" and getattr(item, "__doc__", None) == type(item).__doc__:  # what a dict is, not this one
+        lines.clear()
     found: list[str] = []
     listed = example = False
     for k, line in enumerate(lines):
