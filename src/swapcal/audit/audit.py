@@ -9,14 +9,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from swapcal import archive, errors
+from swapcal import archive, errors, plots
 from swapcal.archive import put_text
-from swapcal.audit import file, measures, scores, state
+from swapcal.audit import curves, file, measures, scores, state
 from swapcal.audit.batch import Batch
+from swapcal.audit.crossing import cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import assemble
+from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.levels import Levels
 from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import Noise
@@ -25,6 +28,7 @@ from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
+from swapcal.faces import card, counted
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.report.schema import Resemblance
@@ -52,6 +56,7 @@ class Audit:
     names : names of the coordinates of X
     levels : number of intervals, or their edges from 0 to 1; default as above
     title, seed : heading of the report; seed of the simulated noise floor
+    intersections : 2 to examine the intersections of every two columns of `groups` as groups too
 
     Examples
     --------
@@ -80,8 +85,10 @@ class Audit:
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
+        intersections: int | None = None,
     ) -> None:
         batch = Batch.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        batch = cross(batch, pairs_of(list(batch.groups), intersections))
         self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
 
     def _hold(self, sums: Sums, title: str, seed: int) -> Self:
@@ -107,6 +114,7 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         like: "Audit | None" = None,
+        intersections: int | None = None,
     ) -> Self:
         """Audit over raw features: a table, a mapping of columns, or a matrix with `names`.
 
@@ -125,6 +133,7 @@ class Audit:
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
         batch = _encoded(encoder, table, {**given, "time": time})
         reader = Reader("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
+        batch = cross(batch, pairs_of(list(batch.groups), intersections))
         sums = Sums.of(_grouped(batch, encoder, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
@@ -144,6 +153,7 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         like: "Audit | None" = None,
+        intersections: int | None = None,
     ) -> Self:
         """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
 
@@ -162,7 +172,8 @@ class Audit:
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
         reader = reader.learn(table) if like is None else reader.like(like.encoder)
         assert reader.encoder is not None
-        sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
+        batch = cross(reader.read(table), pairs_of(groups, intersections))
+        sums = Sums.of(batch, tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
@@ -184,11 +195,12 @@ class Audit:
                 )
             batch = self.sums.reader.read(Table(batch))
         elif batch is None:
-            batch = self._from_columns(columns)
+            batch = self.batch(**columns)
         self.sums.add(batch)
         self._evidence = None
 
-    def _from_columns(self, columns: dict[str, Any]) -> Batch:
+    def batch(self, **columns: Any) -> Batch:
+        """Return rows given as arrays, checked and encoded as this audit's own."""
         if "features" not in columns:
             return Batch.check(**columns)
         table = Table(columns.pop("features"))
@@ -441,6 +453,7 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> Findings:
         """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
 
@@ -450,8 +463,11 @@ class Audit:
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
+        labels : what columns and values are called in words: `Labels`, a mapping like its file, or the file's path
         """
-        return assemble(self.title, self.evidence, certificate, losses, created_at, checked_tolerance(tolerance))
+        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        allowed = checked_tolerance(tolerance)
+        return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
 
     def to_json(
         self,
@@ -461,9 +477,12 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        found = self.to_dict(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
+        )
         return _written(json_text(found), path)
 
     def to_html(
@@ -474,10 +493,45 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        found = self.to_dict(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
+        )
         return _written(render(found), path)
+
+    def plot(self, kind: str = "reliability", *, most: int = 20, tolerance: float = TOLERANCE, ax: Any = None) -> Any:
+        """Draw the forecasts beside the outcomes, and return the matplotlib axes.
+
+        Parameters
+        ----------
+        kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
+            or "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top
+        most : groups drawn
+        tolerance : largest gap called small
+        ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
+        """
+        if kind == "reliability":
+            return plots.reliability(curves.reliability(self.sums.tally.v, self.sums.tally.table), self.title, ax=ax)
+        if kind != "groups":
+            raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
+        entries = group_entries(self.evidence, checked_tolerance(tolerance))
+        return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
+
+    def __repr__(self) -> str:
+        """Say how many rows, groups and features, and the verdict once it has been asked for: it takes a simulation."""
+        groups = sum(len(column.names) for column in self.sums.tally.groups.values())
+        found = {"row": self.rows, "group": groups, "feature": len(self.coordinates) - 1}
+        sizes = [counted(number, noun) for noun, number in found.items() if number or noun == "row"]
+        asked = [] if self._evidence is None else [str(self.verdict().word)]
+        return f"Audit({', '.join(sizes + asked)})"
+
+    def _repr_html_(self) -> str:
+        scores = {"Brier score": f"{self.brier():.4g}", "log loss": f"{self.log_loss():.4g}"}
+        found = self.findings(1)
+        worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
+        return card(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

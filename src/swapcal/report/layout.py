@@ -1,6 +1,7 @@
 """Layout: the few page elements every section is made of."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from swapcal.report.formats import clip, clip_middle, plural
 from swapcal.report.markup import Html, join, tag
@@ -37,6 +38,13 @@ def prose(*content: str, style: str | None = None) -> Html:
 def given(text: str, length: int = NAME_LENGTH) -> Html:
     """Show a name from the data, shortened if huge, and isolated so that its script keeps its direction."""
     return tag("bdi", clip_middle(text, length))
+
+
+def named(entry: Any, length: int = NAME_LENGTH, key: str = "name") -> Html:
+    """Show an entry's title, or its name where it has none."""
+    return given(
+        entry.get("group_title" if key == "group" and "group_title" in entry else "title") or entry[key], length
+    )
 
 
 def exhibit(caption: str, *content: str, style: str | None = None) -> Html:
@@ -95,6 +103,8 @@ def swatch(kind: str) -> Html:
         "predicted": tag("line", x1=0, y1=5, x2=18, y2=5, class_="predicted"),
         "ideal": tag("line", x1=0, y1=5, x2=18, y2=5, class_="ideal"),
         "observed-line": tag("line", x1=0, y1=5, x2=18, y2=5, class_="observed-line"),
+        "before": tag("circle", cx=9, cy=5, r=3.5, class_="before-mark"),
+        "after": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="after-mark"),
         "observed": tag("circle", cx=9, cy=5, r=3.5, class_="observed"),
         "beyond": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="beyond"),
         "floor": tag("line", x1=9, y1=0, x2=9, y2=10, class_="floor"),
