@@ -501,7 +501,15 @@ class Audit:
         )
         return _written(render(found), path)
 
-    def plot(self, kind: str = "reliability", *, most: int = 20, tolerance: float = TOLERANCE, ax: Any = None) -> Any:
+    def plot(
+        self,
+        kind: str = "reliability",
+        *,
+        most: int = 20,
+        tolerance: float = TOLERANCE,
+        labels: Any = None,
+        ax: Any = None,
+    ) -> Any:
         """Draw the forecasts beside the outcomes, and return the matplotlib axes.
 
         Parameters
@@ -509,6 +517,7 @@ class Audit:
         kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
             or "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top
         most : groups drawn
+        labels : what groups are called, as in `to_dict`
         tolerance : largest gap called small
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
@@ -516,7 +525,8 @@ class Audit:
             return plots.reliability(curves.reliability(self.sums.tally.v, self.sums.tally.table), self.title, ax=ax)
         if kind != "groups":
             raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
-        entries = group_entries(self.evidence, checked_tolerance(tolerance))
+        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        entries = group_entries(self.evidence, checked_tolerance(tolerance), titles)
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 
     def __repr__(self) -> str:

@@ -38,7 +38,9 @@ def groups(
     half = 1.08 * max(abs(100 * end) for entry in _narrow(shown) for end in _ends(entry))
     ax.set_xlim(-half, half)
     ax.set_yticks(
-        range(len(shown)), [f"{name(entry['name'])}  ({entry['n']:,.0f})" for entry in shown], fontsize="small"
+        range(len(shown)),
+        [f"{name(entry.get('title', entry['name']))}  ({entry['n']:,.0f})" for entry in shown],
+        fontsize="small",
     )
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.legend(loc="best", fontsize="small")

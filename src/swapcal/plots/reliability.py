@@ -6,7 +6,7 @@ from typing import Any
 
 from swapcal.plots.canvas import BLUE, GREY, VERMILION, axes, dressed, in_percent, name
 from swapcal.report.rate import Rate
-from swapcal.report.reliability import part_worth_drawing
+from swapcal.report.reliability import part_worth_drawing, rates_of
 from swapcal.report.schema import Level
 
 LEAST_SHARE = 0.001
@@ -24,8 +24,7 @@ def reliability(levels: Sequence[Level], title: str = "Forecast and observed", *
     ----------
     levels : the reliability curve of an audit's findings
     """
-    drawn = [_rate(level) for level in levels]
-    rates = [rate for rate in drawn if rate is not None and rate.n > 0]
+    rates = [rate for rate in rates_of(levels) if rate.n > 0]
     if not rates:
         raise ValueError("levels: given none with rows, expected at least one")
     ax = axes(ax, 5.4, 5.0)
@@ -67,8 +66,3 @@ def _scale(ax: Any, rates: Sequence[Rate], low: float, high: float) -> None:
     ax.set_aspect("equal")
     in_percent(ax.xaxis)
     in_percent(ax.yaxis)
-
-
-def _rate(level: Level) -> Rate | None:
-    p, y, n = level["mean_p"], level["mean_y"], level["n"]
-    return Rate.of(level["v"], p, y, n, level["band_low"], level["band_high"])
