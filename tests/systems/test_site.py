@@ -53,7 +53,8 @@ def public_names() -> set[str]:
 def listed(site: Path) -> set[str]:
     from sphinx.util.inventory import InventoryFile
 
-    inventory: Any = InventoryFile.load((site / "objects.inv").open("rb"), "", lambda base, path: path)
+    with (site / "objects.inv").open("rb") as file:
+        inventory: Any = InventoryFile.load(file, "", lambda base, path: path)
     return {name for kind in inventory if kind.startswith("py:") for name in inventory[kind]}
 
 
