@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service test test-portable test-systems check bench bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
+.PHONY: setup demo demo-service docs test test-portable test-systems check bench bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -37,6 +37,10 @@ $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/systems/prepare.sh
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	@touch $@
+
 $(VENV)/.peers: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[peers]"
 	@touch $@
@@ -46,6 +50,11 @@ demo: $(VENV)/.demo     ## stream a demonstration and write its report
 
 demo-service: $(VENV)/.service     ## the service under flights, killed -9 in the middle, and the proof that nothing was lost
 	$(BIN)/swapcal demo-service
+
+docs: $(VENV)/.docs     ## the site, notebooks run, warnings and broken links are errors (build/site)
+	rm -rf build/site
+	$(BIN)/python -m sphinx -b html -j 2 -q -W --keep-going docs build/site
+	$(BIN)/python docs/check.py build/site
 
 test: $(VENV)/.dev check     ## lint, type-check and run every test
 	$(BIN)/python -m pytest -n auto

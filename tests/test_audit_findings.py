@@ -7,6 +7,8 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit.findings import plain
+from swapcal.audit.likeness import _column_likenesses
+from swapcal.audit.sample import hash_names
 from swapcal.audit.timeline import KEPT_BINS, MOST_BINS, Span, Timeline
 from swapcal.report import validate
 
@@ -258,3 +260,10 @@ def test_undecided_does_not_say_that_the_predictions_are_surely_bad():
     headline = Audit(p, rng.random(len(p)) < p + 0.012).to_dict()["headline"]
     assert headline["verdict"] == "undecided"
     assert headline["sentence"].startswith("The predictions are off by more than chance, but these data leave open")
+
+
+def test_a_group_that_holds_all_rows_resembles_nothing_even_if_shares_round_above_one():
+    shares = np.full(6, 1 / 6) * (1 + 1e-15)
+    labels = np.repeat(hash_names(["Rome"]), 6)
+    assert shares.sum() > 1
+    assert _column_likenesses("town", ("Rome",), labels, shares, np.ones(6)) == []

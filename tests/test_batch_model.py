@@ -176,6 +176,17 @@ def test_saved_models_predict_the_same_and_damage_is_noticed(fitted, tmp_path):
         Model.load(tmp_path / "model")
 
 
+def test_a_loaded_model_takes_what_the_user_has(fitted, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table, _, scores, _, _ = planted(300, seed=3)
+    columns = {name: table.raw(name) for name in table.columns}
+    fitted.save(tmp_path / "model")
+    loaded = Model.load(tmp_path / "model")
+    for given in (columns, pandas.DataFrame(columns)):
+        assert np.array_equal(loaded.mean(given, scores), fitted.mean(table, scores))
+        assert np.array_equal(loaded.issue(given, scores).p, fitted.issue(table, scores).p)
+
+
 def test_more_rows_keep_the_mixture_uniform():
     table, y, scores, _, _ = planted(1000)
     model = Model.fit(table, y, scores, groups=["shop"], settings=Settings(snapshots=200))

@@ -10,7 +10,7 @@ from swapcal import baselines, bounds, losses
 from swapcal.engine.certificate import Certificate
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 CODE = set(re.findall(r"`([^`\n]+)`", GUARANTEES))
 OWNERS = {
@@ -44,7 +44,7 @@ def test_every_member_of_the_guarantees_exists():
         assert hasattr(OWNERS[owner], member) or member in OWNERS[owner].__annotations__, member
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_file_the_pages_name_exists(page):
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:\s]+)\)", text):

@@ -30,8 +30,9 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         cross-fitted, as in `SwapClassifier`. Predictions beyond the range count as its ends.
     low, high : the range. By default the smallest and largest outcome of the fit; the guarantees then are about
         outcomes within it, and predictions never leave it.
-    groups, contexts, mode, target, epsilon, delta, snapshots, passes, cv, ridge, kappa, n_jobs, random_state,
-    correction : as in `SwapClassifier`. In modes "hash" and "sample" a prediction is one of the levels of the range.
+    groups, contexts, target, epsilon, delta, snapshots, passes, cv : as in `SwapClassifier`.
+    ridge, kappa, n_jobs, random_state, correction : as in `SwapClassifier`.
+    mode : as in `SwapClassifier`; in "hash" and "sample" a prediction is one of the levels of the range.
 
     Notes
     -----

@@ -57,7 +57,7 @@ def _column_likenesses(
     code = order[np.searchsorted(hashes[order], labels)]
     share = np.bincount(code, weights=mass, minlength=len(categories))
     cross = np.bincount(code, weights=mass * z, minlength=len(categories))
-    width = np.sqrt(share * (1.0 - share))
+    width = np.sqrt(np.maximum(share * (1.0 - share), 0.0))  # shares that add up to more than 1 by rounding
     return [
         Likeness(f"{name} = {category}", name, float(cross[k] / width[k]))
         for k, category in enumerate(categories)

@@ -22,7 +22,7 @@ from swapcal.batch.threads import in_threads
 from swapcal.batch.trees import Boost, installed
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
-from swapcal.features.source import Name, Source
+from swapcal.features.source import Name, Source, opened
 from swapcal.kernels.batch_design import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.trees import Forest
@@ -264,8 +264,11 @@ class Model:
         score = self._corrected(given, rows)
         self.learn(rows, y, score, expit(given), weight, rng)
 
-    def mean(self, source: Source | Coded, scores: Array | None = None, jobs: int = 1) -> Array:
-        """Return the mixture's mean probability of every row, computed by so many threads."""
+    def mean(self, source: Any, scores: Array | None = None, jobs: int = 1) -> Array:
+        """Return the mixture's mean probability of every row of a data frame or array, computed by so many threads.
+
+        `scores` are the probabilities of the model that this one corrects, if there is one; they are not in its file.
+        """
         rows, mixture = self._encoded(source), self.mixture
 
         def part(rows: Coded, scores: Array | None) -> Array:
@@ -275,19 +278,20 @@ class Model:
 
     def issue(
         self,
-        source: Source,
+        source: Any,
         scores: Array | None = None,
         keys: NDArray[np.uint64] | None = None,
         jobs: int = 1,
     ) -> Issued:
         """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
+        source = opened(source)
         keys = self.features.keys(source) if keys is None else keys
         contexts = np.concatenate(in_threads(self.contexts, self._encoded(source), scores, jobs))
         p, low, high, weight = self.mixture.issue(contexts, keys, self.settings.seed)
         return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
 
-    def _encoded(self, source: Source | Coded) -> Coded:
-        return source if isinstance(source, Coded) else self.features.encode(source)
+    def _encoded(self, source: Any) -> Coded:
+        return source if isinstance(source, Coded) else self.features.encode(opened(source))
 
     def contexts(self, source: Source | Coded, scores: Array | None = None) -> Array:
         """Return contexts, with zeros up to a multiple of four coordinates."""

@@ -1,15 +1,32 @@
 """Source: a table with named columns, or an array, dense or sparse, whose columns are known by number."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from swapcal.arrays import Array
 from swapcal.features.sparse import Sparse
-from swapcal.tables.table import Table
+from swapcal.tables.table import Table, is_table
 
 Name = str | int
 Source = Table | Array | Sparse
+
+
+def opened(given: Any) -> Source:
+    """Return what a caller has, a data frame, a mapping of columns, a sparse matrix or an array, as a source.
+
+    Examples
+    --------
+    >>> opened({"age": [30, 50]}).columns, opened([[30.0], [50.0]]).shape
+    (['age'], (2, 1))
+    """
+    if isinstance(given, Table | Sparse):
+        return given
+    if issparse(given):
+        return Sparse(given)
+    return Table(given) if is_table(given) else np.asarray(given, dtype=np.float64)
 
 
 def columns_of(source: Source) -> list[Name]:
