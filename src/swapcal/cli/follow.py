@@ -135,6 +135,7 @@ class Follower:
             status.forecasts, status.labels + status.held, self._place.file, size, self._row, self._place.earlier,
             self._place.out, self._out.size(),
         )  # fmt: skip
+        self._out.sync()
         keep_place(self._state, place)
         save_live(self._live, self._state)
         self._saved = status

@@ -134,10 +134,15 @@ class Appending:
         """Return how many bytes the file has; 0 of what is no file."""
         return self._raw.tell() if self._raw is not None and self._name != "-" else 0
 
-    def close(self) -> None:
+    def sync(self) -> None:
         """Bring the rows to the disk."""
         if self._raw is not None and self._name != "-":
             os.fsync(self._raw.fileno())
+
+    def close(self) -> None:
+        """Bring the rows to the disk and end."""
+        self.sync()
+        if self._raw is not None and self._name != "-":
             self._raw.close()
 
 
@@ -145,7 +150,7 @@ def _growing(output: str | None, at: int) -> Any:
     if output is None or output == "-":
         return None if output is None else sys.stdout.buffer
     raw = open(output, "ab")  # noqa: SIM115 - closed by `Appending`
-    raw.truncate(at)
+    raw.truncate(min(at, raw.tell()))  # beyond its end it would grow by zeros
     raw.seek(0, os.SEEK_END)
     return raw
 
