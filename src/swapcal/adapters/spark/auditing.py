@@ -33,7 +33,7 @@ def audit(
 ) -> Audit:
     """Audit the named columns of a Spark data frame: `Audit.from_frame` of all rows, up to rounding.
 
-    However the rows are partitioned, the sums agree to some 10⁻¹² of their size; the row sample and the fingerprint,
+    However the rows are partitioned, the sums agree to 10⁻⁹ of their size; the row sample and the fingerprint,
     which go by hashes of the values, are the same. What comes to the driver is one audit: sums, and the sample of at
     most 65,536 distinct encoded rows. With features the data frame is read twice, once for their scales and categories
     (`persist` it where reading is dear); with `like`, which shares another audit's encoding and makes the two

@@ -74,9 +74,8 @@ def fit(
     are fitted on a sixteenth and a quarter of the sample too: nested samples whose errors on the rows kept apart show
     what more rows bought, and let one judge what more would buy.
 
-    One million rows, the default, are what a driver with 8 GB learns from twenty columns in a minute or so; the
-    engine alone would take 10⁸ rows in a minute, but the sample must fit into the driver's memory several times
-    (and ``spark.driver.maxResultSize``).
+    The sample is collected: it must fit into the driver's memory several times, and within
+    ``spark.driver.maxResultSize``.
 
     Parameters
     ----------
