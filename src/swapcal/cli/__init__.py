@@ -8,7 +8,7 @@ from typing import Any
 
 import swapcal
 
-MODELS = ("demo", "decide", "forecast", "label", "audit", "monitor", "fit", "predict", "rates", "cite")
+MODELS = ("demo", "decide", "forecast", "label", "audit", "monitor", "fit", "predict", "compile", "rates", "cite")
 SERVICE = ("serve", "token", "replay", "export", "prune", "backup", "demo-service")
 COMMANDS = MODELS + SERVICE
 

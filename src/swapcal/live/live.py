@@ -29,7 +29,7 @@ from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
-from swapcal.live.learner import Learner, Rows, equal_stretches
+from swapcal.live.learner import BANK, Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
 from swapcal.tables.columns import columns_of
@@ -189,7 +189,8 @@ class Live:
     @property
     def names(self) -> tuple[str, ...]:
         """Each coordinate in the user's words."""
-        return self.contexts.names
+        constant, *others = self.contexts.names
+        return (constant, *expert_names(), *others[BANK:])
 
     @property
     def experts(self) -> tuple[str, ...]:
