@@ -1,9 +1,11 @@
 """Audit: exact errors of anyone's predictions, what attains them, and what chance alone would give."""
 
 from swapcal.audit.audit import Audit
+from swapcal.audit.comparison import Comparison
+from swapcal.audit.difference import Difference, GroupDifference
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.null import Noise
 from swapcal.audit.verdict import Finding
 from swapcal.audit.witness import Term, Witness
 
-__all__ = ["Audit", "Finding", "GroupRow", "Noise", "Term", "Witness"]
+__all__ = ["Audit", "Comparison", "Difference", "Finding", "GroupDifference", "GroupRow", "Noise", "Term", "Witness"]

@@ -184,11 +184,12 @@ class Audit:
                 )
             batch = self.sums.reader.read(Table(batch))
         elif batch is None:
-            batch = self._from_columns(columns)
+            batch = self.batch(**columns)
         self.sums.add(batch)
         self._evidence = None
 
-    def _from_columns(self, columns: dict[str, Any]) -> Batch:
+    def batch(self, **columns: Any) -> Batch:
+        """Return rows given as arrays, checked and encoded as this audit's own."""
         if "features" not in columns:
             return Batch.check(**columns)
         table = Table(columns.pop("features"))

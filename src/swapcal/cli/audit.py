@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from swapcal.archive import put_text
-from swapcal.audit import Audit
+from swapcal.audit import Audit, Comparison
 from swapcal.audit.audit import json_text
 from swapcal.audit.quantities import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
@@ -21,6 +22,8 @@ from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.report import Findings, render
+from swapcal.report.formats import p_value, points
+from swapcal.report.schema import ComparedGroup, ComparisonEntry
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
 from swapcal.tables.outcomes import checked_outcomes
@@ -28,11 +31,13 @@ from swapcal.tables.output import protect
 from swapcal.tables.source import FilePart, Source, open_source
 
 FAILED, UNDECIDED = 1, 3
+MOST_COMPARED = 12
+"""Groups of a comparison shown in the terminal."""
 
 
 def audit(
     file: options.File,
-    prob: options.Prob,
+    prob: options.Probs,
     target: options.Target,
     features: Annotated[list[str] | None, typer.Option(help="Feature columns, comma-separated; repeatable.")] = None,
     groups: options.Groups = None,
@@ -79,11 +84,12 @@ def audit(
     beyond chance and surely within it, "no error found" if nothing is beyond chance, and else "undecided".
     Exit code 0: no gate given, or no error found, or small; 1: miscalibrated, under --strict or --fail-above;
     2: could not run; 3: undecided, under --strict.
+    With two --prob, before and after, the differences are tested, and the report and exit code are about the second.
     """
     with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
         protect([file, *([] if like is None else [str(like)])], {"--out": out, "--json": json, "--state": state})
         names: dict[str, Any] = {
-            "prob": prob,
+            "probs": _probs(prob, source.columns, {"--issued": issued, "--state": state}),
             "target": target,
             "features": listed(features, source.columns),
             "groups": listed(groups, source.columns),
@@ -95,7 +101,7 @@ def audit(
         settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
         found = _read(source, names, positive, run, **settings)
         findings = _save(found, loss or [], out, json, tolerance if fail_above is None else fail_above)
-        if state is not None:
+        if state is not None and isinstance(found, Audit):
             found.save(state)
         run.kept = "the report is written"
         _show(findings, Output())
@@ -106,8 +112,8 @@ def audit(
         raise typer.Exit(UNDECIDED)
 
 
-def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run, **settings: Any) -> Audit:
-    found: Audit | None = None
+def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run, **settings: Any) -> Audit | Comparison:
+    found: Audit | Comparison | None = None
     rows = open_rows = 0
     with bar(run.console, "reading") as shown:
         for part in source.parts(_kinds(names)):
@@ -116,7 +122,7 @@ def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run,
                 if found is not None:
                     found.add(batch)
                 elif len(batch):
-                    found = Audit.from_frame(batch, **names, **settings)
+                    found = _begun(batch, names, settings)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"rows {part.first} to {part.first + len(part.table) - 1}: {error}") from None
             rows += len(part.table)
@@ -129,19 +135,39 @@ def _read(source: Source, names: dict[str, Any], positive: str | None, run: Run,
     return found
 
 
+def _begun(batch: pa.Table, names: dict[str, Any], settings: dict[str, Any]) -> Audit | Comparison:
+    """Return the audit of one predictor, or the comparison of two, of the first rows."""
+    if len(names["probs"]) == 2:
+        return Comparison.from_frame(batch, **{key: names[key] for key in names if key != "issued"}, **settings)
+    (prob,) = names["probs"]
+    return Audit.from_frame(batch, prob=prob, **{key: names[key] for key in names if key != "probs"}, **settings)
+
+
+def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> list[str]:
+    """Return the column of predictions, or two; what only one predictor can have must then be absent."""
+    names = [name for one in given for name in listed([one], columns)]
+    if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
+        text = ", ".join(names) or "nothing"
+        raise ValueError(f"--prob: given {text}, expected one column, or two different ones to be compared")
+    for option, value in single.items():
+        if len(names) == 2 and value is not None:
+            raise ValueError(f"{option}: given with two --prob, expected one")
+    return names
+
+
 def _kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
     """Return what each column is read as; numbers that are also groups stay numbers."""
     kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
     kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
     kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
-    return {**kinds, names["target"]: ReadAs.raw, names["prob"]: ReadAs.number}
+    return {**kinds, names["target"]: ReadAs.raw, **dict.fromkeys(names["probs"], ReadAs.number)}
 
 
 def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
     table, first = part.table, part.first
     found = checked_outcomes(table[names["target"]], names["target"], first, positive)
-    for name in (names["prob"], *(names["issued"] or ())):
+    for name in (*names["probs"], *(names["issued"] or ())):
         probabilities(table[name], name, first)
     if names["weights"]:
         weights = floats(table[names["weights"]])
@@ -152,12 +178,14 @@ def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialec
             row = times.is_null().index(True).as_py()
             raise InputError(f"row {first + row}: column {names['time']!r}: given nothing, expected a time")
         table = table.set_column(table.column_names.index(names["time"]), names["time"], times)
-    if names["prob"] != names["target"]:
+    if names["target"] not in names["probs"]:
         table = table.set_column(table.column_names.index(names["target"]), names["target"], pa.array(found))
     return table.filter(pa.array(~np.isnan(found)))
 
 
-def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | None, tolerance: float) -> Findings:
+def _save(
+    found: Audit | Comparison, losses: Sequence[str], out: Path | None, json: Path | None, tolerance: float
+) -> Findings:
     """Compute the findings once, and write the files asked for."""
     created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     findings = found.to_dict(losses=losses, created_at=created, tolerance=tolerance)
@@ -169,6 +197,7 @@ def _save(found: Audit, losses: Sequence[str], out: Path | None, json: Path | No
 
 
 def _show(findings: Findings, console: Console) -> None:
+    show_comparison(findings, console)
     show_headline(findings, console)
     tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
     if tested and not findings["headline"]["beyond_chance"]:
@@ -191,6 +220,51 @@ def _show(findings: Findings, console: Console) -> None:
     classes = {name: meaning for name, meaning in CLASS_MEANINGS.items() if name in used}
     for name, meaning in (meanings | classes).items():
         console.print(f"  {name}: {meaning}", markup=False, highlight=False)
+
+
+def show_comparison(findings: Findings, console: Console) -> None:
+    """Print two predictors side by side, and the differences; nothing for one."""
+    entry = findings.get("comparison")
+    if not entry:
+        return
+    before, after = (one["name"] for one in entry["predictors"])
+    console.print(entry["sentence"], style="bold", markup=False, highlight=False)
+    table = Table("lower is better", escape(before), escape(after), "difference", "95 % interval", "p", "result")
+    for one in entry["scores"]:
+        figures = [_number(value) for value in (one["before"], one["after"], one["difference"])]
+        span = f"{_number(one['low'])} to {_number(one['high'])}"
+        table.add_row(escape(one["name"]), *figures, span, p_value(one["p_value"]), one["word"])
+    console.print(table)
+    _show_groups(entry, console)
+    console.print(entry["method"], markup=False, highlight=False)
+    for predictor in entry["predictors"]:
+        text = f"{predictor['name']}: {predictor['verdict']}. {predictor['sentence']}"
+        console.print(text, markup=False, highlight=False)
+    console.print(f"The audit of {after}:", style="bold", markup=False, highlight=False)
+
+
+def _show_groups(entry: ComparisonEntry, console: Console) -> None:
+    groups = entry.get("groups") or []
+    if not groups:
+        return
+    before, after = (escape(one["name"]) for one in entry["predictors"])
+    console.print(entry.get("groups_sentence"), markup=False, highlight=False)
+    table = Table("group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "error within", "p", "result")
+    for one in groups[:MOST_COMPARED]:
+        table.add_row(*_compared(one))
+    console.print(table)
+    console.print(
+        "Gap: observed minus predicted, in percentage points. Error within: mean size of the gaps over ranges of "
+        "forecasts, before and after, noise included; its p tests the calibration loss. p allows for all groups."
+    )
+
+
+def _compared(group: ComparedGroup) -> list[str]:
+    within = f"{points(group['ece_before']).lstrip('+')} → {points(group['ece_after']).lstrip('+')}"
+    gaps = [points(gap) for gap in (group["gap_before"], group["gap_after"], group["gap_change"])]
+    word = "not tested" if group["small"] else group["word"]
+    sure = [p_value(p) for p in (group["gap_p"], group["loss_p"])]
+    return [escape(group["name"]), f"{group['n']:,.0f}", *gaps, sure[0], within, sure[1], word]
 
 
 def show_headline(findings: Findings, console: Console) -> None:

@@ -34,6 +34,10 @@ Target = Annotated[
     str, typer.Option(help="Column of outcomes: 0/1, true/false, yes/no, fractions in [0, 1]; empty where unknown.")
 ]
 Prob = Annotated[str, typer.Option(help="Column of predicted probabilities.")]
+Probs = Annotated[
+    list[str],
+    typer.Option(help="Column of predicted probabilities; given twice, the second is compared with the first."),
+]
 Groups = Annotated[list[str] | None, typer.Option(help="Columns whose categories matter, comma-separated; repeatable.")]
 Keep = Annotated[list[str] | None, typer.Option(help="Columns to copy to the output, comma-separated; repeatable.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Columns to ignore, comma-separated; repeatable.")]

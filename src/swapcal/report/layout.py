@@ -95,6 +95,8 @@ def swatch(kind: str) -> Html:
         "predicted": tag("line", x1=0, y1=5, x2=18, y2=5, class_="predicted"),
         "ideal": tag("line", x1=0, y1=5, x2=18, y2=5, class_="ideal"),
         "observed-line": tag("line", x1=0, y1=5, x2=18, y2=5, class_="observed-line"),
+        "before": tag("circle", cx=9, cy=5, r=3.5, class_="before-mark"),
+        "after": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="after-mark"),
         "observed": tag("circle", cx=9, cy=5, r=3.5, class_="observed"),
         "beyond": tag("path", d="M9 0L14 5L9 10L4 5Z", class_="beyond"),
         "floor": tag("line", x1=9, y1=0, x2=9, y2=10, class_="floor"),

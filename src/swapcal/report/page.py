@@ -5,6 +5,7 @@ from importlib import resources
 from typing import Any, cast
 
 from swapcal.report.certificate import certificate
+from swapcal.report.comparison import comparison
 from swapcal.report.decisions import decisions
 from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
@@ -21,6 +22,7 @@ from swapcal.report.validation import validate
 from swapcal.report.witnesses import witnesses
 
 SECTIONS: tuple[tuple[str, str, Callable[[Findings], Html]], ...] = (
+    ("comparison", "Before and after", comparison),
     ("figures", "Key figures", key_figures),
     ("reliability", "Reliability", reliability),
     ("time", "Time", timeline),

@@ -19,7 +19,7 @@ FEW_LEVELS = 12
 
 def reliability(findings: Findings) -> Html:
     """Draw the reliability curve over the density of predictions, and the same as gaps."""
-    rates = [rate for rate in map(_rate, findings.get("reliability") or []) if rate is not None]
+    rates = rates_of(findings.get("reliability") or [])
     if not rates:
         return Html("")
     shown = busiest(rates)
@@ -33,6 +33,11 @@ def reliability(findings: Findings) -> Html:
     rest = hidden(len(shown), len(rates), "level", "those with the fewest rows")
     parts = [_lead(shown), curves, key, rest, _figures(shown, counted(findings))]
     return section("reliability", "Predicted against observed", *parts)
+
+
+def rates_of(levels: Sequence[Level]) -> list[Rate]:
+    """Return the levels that can be drawn."""
+    return [rate for rate in map(_rate, levels) if rate is not None]
 
 
 def _rate(level: Level) -> Rate | None:
@@ -78,7 +83,8 @@ def part_worth_drawing(rates: Sequence[Rate]) -> Scale:
     return Scale(0.0 if low < 0.3 * high else low, 1.0 if 1 - high < 0.3 * (1 - low) else high)
 
 
-def _percent_axis(scale: Scale) -> Callable[[float], str]:
+def percent_axis(scale: Scale) -> Callable[[float], str]:
+    """Return how the ticks of a scale of rates are written."""
     places = axis_decimals(scale.high - scale.low)
     return lambda value: percent(value, places)
 
@@ -86,7 +92,7 @@ def _percent_axis(scale: Scale) -> Callable[[float], str]:
 def _curve(rates: Sequence[Rate], density: Density | None) -> Html:
     span = part_worth_drawing(rates)
     plot = Plot(span, span)
-    write = _percent_axis(span)
+    write = percent_axis(span)
     shapes = [
         *_chance(plot, [(rate.p, *rate.band) for rate in rates if rate.band]),
         plot.x_axis(span.ticks(), write),
@@ -123,7 +129,7 @@ def _gaps(rates: Sequence[Rate]) -> Html:
     places = axis_decimals(y.high - y.low)
     shapes = [
         *_chance(plot, [(r.p, r.band[0] - r.p, r.band[1] - r.p) for r in rates if r.band]),
-        plot.x_axis(plot.x.ticks(), _percent_axis(plot.x)),
+        plot.x_axis(plot.x.ticks(), percent_axis(plot.x)),
         plot.y_axis(y.ticks(), lambda value: points(value, places)),
         plot.segment(plot.x.low, 0.0, plot.x.high, 0.0, "ideal"),
         *(rate.mark(plot, rate.p, rate.gap, radius) for rate, radius in _sized(rates)),

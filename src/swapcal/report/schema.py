@@ -337,6 +337,118 @@ class ForecasterEntry(TypedDict):
     """Theorem behind the bound."""
 
 
+class ComparedPredictor(TypedDict):
+    """One of two predictors of the same rows."""
+
+    name: str
+    """What it is called."""
+    verdict: Verdict
+    """Its own verdict, from its own audit."""
+    sentence: str
+    """The verdict in one sentence."""
+    low: float | None
+    """Lower end of its worst error's 95 % interval, as a difference of probabilities."""
+    high: float | None
+    """Upper end of the same interval."""
+    p_value: float | None
+    """Simultaneous p-value of its audit."""
+    scores: NotRequired[Scores | None]
+    """Its familiar scores."""
+    reliability: NotRequired[list[Level] | None]
+    """Its reliability curve."""
+
+
+Change = Literal["better", "worse", "no difference found"]
+"""What became of a figure from the first predictor to the second; no difference found means none beyond chance."""
+
+
+class ComparedScore(TypedDict):
+    """One score of both predictors, lower being better, and the difference tested on the same rows."""
+
+    name: str
+    """Name of the score."""
+    meaning: str
+    """What it measures, in plain words."""
+    before: float | None
+    """Of the first predictor."""
+    after: float | None
+    """Of the second."""
+    difference: float | None
+    """`after` − `before`."""
+    low: float | None
+    """Lower end of the difference's 95 % interval."""
+    high: float | None
+    """Upper end of the same interval."""
+    p_value: float | None
+    """How often chance alone gives as large a difference to either side."""
+    word: Change
+    """What that means."""
+    sentence: str
+    """The same in words."""
+
+
+class ComparedGroup(TypedDict):
+    """One group under both predictors; intervals and p-values allow for all groups."""
+
+    name: str
+    """Name of the group."""
+    n: float
+    """Rows (or weight) in it."""
+    mean_y: float | None
+    """Observed frequency in it."""
+    gap_before: float | None
+    """Observed − predicted by the first predictor."""
+    gap_after: float | None
+    """The same by the second."""
+    gap_change: float | None
+    """Difference of the sizes |gap|, after − before."""
+    gap_low: float | None
+    """Lower end of its simultaneous 95 % interval; None for a group too small to be tested."""
+    gap_high: float | None
+    """Upper end of the same interval."""
+    gap_p: float | None
+    """Its p-value, adjusted for all groups."""
+    ece_before: float | None
+    """Mean size of the gaps over ranges of forecasts, noise included, of the first predictor."""
+    ece_after: float | None
+    """The same of the second."""
+    loss_before: float | None
+    """Calibration loss of the first predictor in the group, noise removed: it can be below 0."""
+    loss_after: float | None
+    """The same of the second."""
+    loss_change: float | None
+    """`loss_after` − `loss_before`."""
+    loss_low: float | None
+    """Lower end of its simultaneous 95 % interval."""
+    loss_high: float | None
+    """Upper end of the same interval."""
+    loss_p: float | None
+    """Its p-value, adjusted for all groups."""
+    small: bool
+    """True when the group is too small to be tested."""
+    word: Change
+    """What the two tests say together."""
+
+
+class ComparisonEntry(TypedDict):
+    """Two predictors of the same rows; the rest of the findings is about the second."""
+
+    sentence: str
+    """Which is better, in words."""
+    predictors: list[ComparedPredictor]
+    """The first, before, and the second, after."""
+    scores: list[ComparedScore]
+    """Every score with its difference."""
+    groups: NotRequired[list[ComparedGroup]]
+    """Groups, the surest differences first."""
+    groups_sentence: NotRequired[str]
+    """How many fare better or worse, in words."""
+    groups_examined: NotRequired[int]
+    """How many there are, when `groups` holds only the first."""
+    method: str
+    """How the differences were tested."""
+
+
 class Findings(TypedDict):
     """The whole audit. Only `identity` and `headline` are needed to render a page."""
 
@@ -344,6 +456,8 @@ class Findings(TypedDict):
     """What was audited."""
     headline: Headline
     """The answer."""
+    comparison: NotRequired[ComparisonEntry | None]
+    """The predictor beside another one of the same rows."""
     quantities: NotRequired[list[QuantityEntry] | None]
     """Errors of the theory beside their noise floor; the most telling first."""
     scores: NotRequired[Scores | None]

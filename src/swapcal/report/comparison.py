@@ -1,0 +1,167 @@
+"""Comparison: two predictors of the same rows side by side, before and after."""
+
+from collections.abc import Sequence
+
+from swapcal.report.formats import clip, count, counted, decimals, figure, finite, p_value, points
+from swapcal.report.layout import SENTENCE_LENGTH, badge, folded, given, hidden, legend, prose, section, table
+from swapcal.report.markup import Html, tag
+from swapcal.report.reliability import part_worth_drawing, percent_axis, rates_of
+from swapcal.report.schema import Change, ComparedGroup, ComparedPredictor, ComparedScore, ComparisonEntry, Findings
+from swapcal.report.svg import Plot, drawing, stretched
+
+MOST_GROUPS = 150
+MOST_SCORES = 40
+"""Rows shown at most."""
+
+_MARKS = {"better": "▼", "worse": "▲", "no difference found": "="}
+"""Signs beside the words, so that colour is never the only one; lower is better."""
+
+
+def comparison(findings: Findings) -> Html:
+    """Write both predictors side by side, and how sure their differences are; nothing without a second one."""
+    entry = findings.get("comparison")
+    if not entry:
+        return Html("")
+    before, after = entry["predictors"]
+    parts = [
+        prose(clip(entry["sentence"], SENTENCE_LENGTH), style="lead"),
+        _verdicts(entry["predictors"]),
+        _scores(entry["scores"], before["name"], after["name"]),
+        _curves(before, after),
+        *_groups(entry, counted(findings)),
+        folded("How the differences were tested", prose(clip(entry["method"], SENTENCE_LENGTH))),
+        prose("Everything below is about ", given(after["name"]), ".", style="hidden-count"),
+    ]
+    return section("comparison", "Before and after", *parts)
+
+
+def _verdicts(predictors: Sequence[ComparedPredictor]) -> Html:
+    columns = [("Predictor", "name"), ("Verdict", "verdicts"), ("Worst error (points)", "number"), ("In words", "")]
+    sizes = decimals([one["high"] for one in predictors])
+    rows = [
+        [given(one["name"]), badge(one["verdict"]), _worst(one, sizes), clip(one["sentence"], 400)]
+        for one in predictors
+    ]
+    caption = (
+        "Each predictor's own audit. The worst error is the largest gap of any group or range of forecasts, as a "
+        "95\u202f% interval."
+    )
+    return table(caption, columns, rows, style="compared")
+
+
+def _worst(one: ComparedPredictor, places: int) -> str:
+    low, high = finite(one["low"]), finite(one["high"])
+    if low is None or high is None:
+        return "–"
+    return f"{points(low, places).lstrip('+')} to {points(high, places).lstrip('+')}"
+
+
+def _scores(scores: Sequence[ComparedScore], before: str, after: str) -> Html:
+    columns = [
+        ("Score (lower is better)", "name"),
+        (given(before, 30), "number"),
+        (given(after, 30), "number"),
+        ("Difference", "number"),
+        ("95\u202f% interval", "number"),
+        ("p", "number"),
+        ("Result", "change"),
+    ]
+    rows = [_score(one) for one in scores[:MOST_SCORES]]
+    caption = (
+        "Scores of both on the same rows. The difference is the second less the first; p is how often chance alone "
+        "gives as much."
+    )
+    rest = hidden(len(rows), len(scores), "score", "those of the last group columns")
+    return tag("div", table(caption, columns, rows, style="compared"), rest)
+
+
+def _score(one: ComparedScore) -> list[str]:
+    low, high = figure(one["low"], 2), figure(one["high"], 2)
+    name = tag("span", one["name"][:1].upper() + one["name"][1:], tag("span", clip(one["meaning"], 200), class_="note"))
+    figures = [figure(one["before"]), figure(one["after"]), figure(one["difference"], 2), f"{low} to {high}"]
+    return [name, *figures, p_value(one["p_value"]), change(one["word"])]
+
+
+def change(word: Change) -> Html:
+    """Show what became of a figure as a sign and a word."""
+    return tag("span", tag("span", _MARKS[word], aria_hidden="true"), " ", word, class_=f"change {word.split()[0]}")
+
+
+def _curves(before: ComparedPredictor, after: ComparedPredictor) -> Html:
+    drawn = [rates_of(one.get("reliability") or []) for one in (before, after)]
+    if not all(drawn):
+        return Html("")
+    span = part_worth_drawing([rate for rates in drawn for rate in rates])
+    plot, write = Plot(span, span), percent_axis(span)
+    marks = [rate for rates in drawn for rate in rates]
+    most = max(rate.n for rate in marks) or 1.0
+    shapes = [
+        plot.x_axis(span.ticks(), write),
+        plot.y_axis(span.ticks(), write),
+        plot.segment(span.low, span.low, span.high, span.high, "ideal"),
+        stretched(plot.line([(r.p, r.y) for r in drawn[0] if r.n >= 0.002 * most], "before-line")),
+        stretched(plot.line([(r.p, r.y) for r in drawn[1] if r.n >= 0.002 * most], "after-line")),
+        *(plot.dot(r.p, r.y, "before-mark", 2.2) for r in drawn[0]),
+        *(plot.diamond(r.p, r.y, "after-mark", 2.2) for r in drawn[1]),
+    ]
+    text = "Observed frequency against predicted probability, for both predictors; the diagonal is perfect agreement."
+    picture = drawing("both", "Reliability of both predictors", text, *shapes, style="square")
+    key = legend(
+        ("before", clip(before["name"], 60)), ("after", clip(after["name"], 60)), ("ideal", "perfect agreement")
+    )
+    caption = tag("figcaption", "Observed frequency, by predicted probability: the nearer to the diagonal, the better.")
+    return tag("figure", caption, picture, key, class_="single")
+
+
+def _groups(entry: ComparisonEntry, amount: str) -> list[Html]:
+    everyone = entry.get("groups") or []
+    if not everyone:
+        return []
+    shown = everyone[:MOST_GROUPS]
+    examined = entry.get("groups_examined") or len(everyone)
+    names = [one["name"] for one in entry["predictors"]]
+    rest = hidden(len(shown), examined, "group", "those with the least sure differences")
+    return [prose(clip(entry.get("groups_sentence") or "", SENTENCE_LENGTH)), _group_table(shown, names, amount), rest]
+
+
+def _group_table(shown: Sequence[ComparedGroup], names: Sequence[str], amount: str) -> Html:
+    before, after = (clip(name, 24) for name in names)
+    columns = [
+        ("Group", "name"),
+        ("Result", "change"),
+        (f"Gap, {before}", "number"),
+        (f"Gap, {after}", "number"),
+        ("Change of its size", "number"),
+        ("95\u202f% interval", "number"),
+        ("p", "number"),
+        (f"Error within, {before}", "number"),
+        (f"Error within, {after}", "number"),
+        ("p", "number"),
+        (amount, "number"),
+    ]
+    places = decimals([value for one in shown for value in (one["gap_before"], one["gap_after"])]) + 1
+    caption = (
+        "Groups under both predictors, in percentage points. Gap is observed minus predicted; a negative change means "
+        "that the gap became smaller. Error within is the mean size of gaps over ranges of forecasts in the group (its "
+        "ECE, noise included); its p tests the calibration loss. † marks groups too small to be tested."
+    )
+    return table(caption, columns, [_group(one, places) for one in shown], style="compared")
+
+
+def _group(one: ComparedGroup, places: int) -> list[str]:
+    dagger = tag("abbr", "†", title="too few rows to be tested") if one["small"] else ""
+    low, high = one["gap_low"], one["gap_high"]
+    interval = "–" if finite(low) is None else f"{points(low, places)} to {points(high, places)}"
+    return [
+        tag("span", given(one["name"]), dagger),
+        change(one["word"]) if not one["small"] else "not tested",
+        points(one["gap_before"], places),
+        points(one["gap_after"], places),
+        points(one["gap_change"], places),
+        interval,
+        p_value(one["gap_p"]),
+        points(one["ece_before"], places).lstrip("+"),
+        points(one["ece_after"], places).lstrip("+"),
+        p_value(one["loss_p"]),
+        count(one["n"]),
+    ]
