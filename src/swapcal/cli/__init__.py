@@ -30,6 +30,8 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"swapcal {swapcal.__version__}")
         return
+    # Before anything imports numpy. Our matrices are small: threads of BLAS spin longer than they compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _app()(prog_name="swapcal")
     except SystemExit as stop:

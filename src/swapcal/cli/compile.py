@@ -147,8 +147,9 @@ def _apart(part: str) -> None:
 
 
 def _await(console: Console, running: "list[Future[None]]", cores: int) -> None:
-    began, where = time.perf_counter(), "1 core" if cores == 1 else f"{min(cores, len(running))} cores"
-    text = f"Compiling for this processor, on {where}; the next run starts at once"
+    began, used = time.perf_counter(), min(cores, len(running))
+    cores_used = "one core" if used == 1 else f"{used} cores"
+    text = f"Compiling for this processor on {cores_used}, once; the next run starts at once"
     if not console.is_terminal:
         console.print(f"{text} …", highlight=False)
     with console.status(text) as shown:
