@@ -433,7 +433,8 @@ def drift_table(rows: list[Any]) -> str:
     lines = [
         "### Drift",
         "",
-        "| stream | swapcal, mean | engine restarted at the changes | best single expert | logistic (shrinking steps of 0.1) |",
+        "| stream | swapcal, mean | engine restarted at the changes | best single expert "
+        "| logistic (shrinking steps of 0.1) |",
     ]
     lines += ["|---|--:|--:|--:|--:|"]
     return "\n".join([*lines, *(f"| {r[0]} | {r[1]:.4f} | {r[2]:.4f} | {r[3]:.4f} | {r[4]:.4f} |" for r in rows)])
