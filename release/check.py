@@ -53,9 +53,9 @@ def check_names(wheel: Path) -> str:
 
 def interpreter(version: str) -> str | None:
     """Return a Python of that version: on the path, or where pyenv or uv keep theirs."""
-    if found := shutil.which(f"python{version}"):
-        if subprocess.run([found, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
-            return found
+    found = shutil.which(f"python{version}")
+    if found and subprocess.run([found, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
+        return found
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     kept = sorted(root.glob(f"{version}.*/bin/python"))
     if kept:
