@@ -212,3 +212,57 @@ def test_findings_within_chance_are_announced_as_such(tmp_path):
     found = run(tmp_path / "true.csv", *NAMED).stdout
     assert found.startswith("no error found")
     assert "Nearest to an error:" in found
+
+
+def test_two_predictors_are_compared_and_the_second_judged(files, tmp_path, table):
+    better = table.append_column(
+        "q", pa.array(np.clip(table["p"].to_numpy() - 0.15 * (table["shift"].to_numpy() == "night"), 0, 1))
+    )
+    pacsv.write_csv(better, tmp_path / "two.csv")
+    named = [tmp_path / "two.csv", "--target", "y", "--groups", "shift,town"]
+    result = run(
+        *named, "--prob", "p", "--prob", "q", "--json", tmp_path / "a.json", "-o", tmp_path / "a.html", "--strict"
+    )
+    assert result.exit_code in (0, 3), result.output
+    findings = json.loads((tmp_path / "a.json").read_text())
+    validate(findings)
+    assert findings["identity"]["prediction"] == "q"
+    assert "q is better than p" in " ".join(result.output.split())
+    entry = findings["comparison"]
+    assert next(one["verdict"] for one in entry["predictors"]) == "miscalibrated"
+    assert entry["groups"][0]["name"] == "shift = night"
+    assert entry["groups"][0]["word"] == "better"
+    assert "Before and after" in (tmp_path / "a.html").read_text()
+    back = run(*named, "--prob", "q", "--prob", "p", "--strict")
+    assert back.exit_code == 1
+    assert "p is worse than q" in " ".join(back.output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prob", "a", "--prob", "b", "--prob", "c"], "--prob: given a, b, c, expected one column, or two"),
+        (["--prob", "p", "--prob", "p"], "--prob: given p, p, expected one column, or two different ones"),
+        (["--prob", "p", "--prob", "age", "--state", "x.audit"], "--state: given with two --prob, expected one"),
+        (["--prob", "p", "--prob", "none"], "none"),
+    ],
+)
+def test_refused_predictors(files, options, message):
+    result = run(files / "data.csv", "--target", "y", *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_labels_and_intersections_in_the_terminal(files, tmp_path):
+    path = tmp_path / "labels.toml"
+    path.write_text('[columns]\nshift = "Shift"\nage = "Age"\n[values.shift]\nnight = "by night"\n')
+    grouped = [files / "data.csv", *NAMED, "--groups", "shift,town"]
+    result = run(*grouped, "--labels", path, "--intersections", "--json", tmp_path / "a.json")
+    assert result.exit_code == 0, result.output
+    assert "Shift = by night" in " ".join(result.output.split())
+    names = {one["name"] for one in json.loads((tmp_path / "a.json").read_text())["groups"]}
+    assert "shift × town = night × Rome" in names
+    path.write_text('[values.shift]\nnoon = "at noon"\n')
+    refused = run(*grouped, "--labels", path)
+    assert refused.exit_code == 2
+    assert "labels.toml: values.shift: given 'noon', expected one of day, night" in " ".join(refused.output.split())

@@ -106,7 +106,7 @@ def false_findings(draw, count=100):
     scores, gaps, losses = [], [], []
     for seed in range(count):
         found = pairs(*draw(seed))
-        scores.append([one.p_value <= 0.05 for one in differences(found)])
+        scores.append([one.p_value <= 0.05 for one in differences(found, list(found.columns))])
         groups = [one for one in group_differences(found) if not one.small]
         gaps.append(any(one.gap_p <= 0.05 for one in groups))
         losses.append(any(one.loss_p <= 0.05 for one in groups))

@@ -4,8 +4,20 @@ from swapcal.audit.audit import Audit
 from swapcal.audit.comparison import Comparison
 from swapcal.audit.difference import Difference, GroupDifference
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.labels import Labels
 from swapcal.audit.null import Noise
 from swapcal.audit.verdict import Finding
 from swapcal.audit.witness import Term, Witness
 
-__all__ = ["Audit", "Comparison", "Difference", "Finding", "GroupDifference", "GroupRow", "Noise", "Term", "Witness"]
+__all__ = [
+    "Audit",
+    "Comparison",
+    "Difference",
+    "Finding",
+    "GroupDifference",
+    "GroupRow",
+    "Labels",
+    "Noise",
+    "Term",
+    "Witness",
+]

@@ -13,10 +13,12 @@ from swapcal import archive, errors
 from swapcal.archive import put_text
 from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
+from swapcal.audit.crossing import cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import assemble
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.levels import Levels
 from swapcal.audit.likeness import likenesses
 from swapcal.audit.null import Noise
@@ -52,6 +54,7 @@ class Audit:
     names : names of the coordinates of X
     levels : number of intervals, or their edges from 0 to 1; default as above
     title, seed : heading of the report; seed of the simulated noise floor
+    intersections : 2 to examine the intersections of every two columns of `groups` as groups too
 
     Examples
     --------
@@ -80,8 +83,10 @@ class Audit:
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
+        intersections: int | None = None,
     ) -> None:
         batch = Batch.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        batch = cross(batch, pairs_of(list(batch.groups), intersections))
         self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
 
     def _hold(self, sums: Sums, title: str, seed: int) -> Self:
@@ -107,6 +112,7 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         like: "Audit | None" = None,
+        intersections: int | None = None,
     ) -> Self:
         """Audit over raw features: a table, a mapping of columns, or a matrix with `names`.
 
@@ -125,6 +131,7 @@ class Audit:
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
         batch = _encoded(encoder, table, {**given, "time": time})
         reader = Reader("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
+        batch = cross(batch, pairs_of(list(batch.groups), intersections))
         sums = Sums.of(_grouped(batch, encoder, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
@@ -144,6 +151,7 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         like: "Audit | None" = None,
+        intersections: int | None = None,
     ) -> Self:
         """Audit the named columns of a pandas, polars or pyarrow table, or of a duckdb relation.
 
@@ -162,7 +170,8 @@ class Audit:
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
         reader = reader.learn(table) if like is None else reader.like(like.encoder)
         assert reader.encoder is not None
-        sums = Sums.of(reader.read(table), tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
+        batch = cross(reader.read(table), pairs_of(groups, intersections))
+        sums = Sums.of(batch, tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
@@ -442,6 +451,7 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> Findings:
         """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
 
@@ -451,8 +461,11 @@ class Audit:
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
+        labels : what columns and values are called in words: `Labels`, a mapping like its file, or the file's path
         """
-        return assemble(self.title, self.evidence, certificate, losses, created_at, checked_tolerance(tolerance))
+        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        allowed = checked_tolerance(tolerance)
+        return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
 
     def to_json(
         self,
@@ -462,9 +475,12 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        found = self.to_dict(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
+        )
         return _written(json_text(found), path)
 
     def to_html(
@@ -475,9 +491,12 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        found = self.to_dict(certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance)
+        found = self.to_dict(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
+        )
         return _written(render(found), path)
 
     def _scaled(self, value: float, mean: bool) -> float:

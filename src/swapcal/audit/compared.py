@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from swapcal.audit.difference import LEAST_EVENTS, Difference, GroupDifference
+from swapcal.audit.labels import Titles
 from swapcal.audit.verdict import ALPHA
 from swapcal.audit.words import chance, listed
 from swapcal.report.schema import (
@@ -29,15 +30,18 @@ def compared(
     findings: tuple[Findings, Findings],
     scores: Sequence[Difference],
     groups: Sequence[GroupDifference],
+    titles: Titles,
 ) -> ComparisonEntry:
     """Return everything the report shows of a comparison."""
     shown = sorted(groups, key=_doubt)[:MOST_GROUPS]
+    said = titles(names[0]), titles(names[1])
+    called = [one._replace(name=_called(one.name, titles)) for one in scores]
     return {
-        "sentence": sentence(names, scores),
-        "predictors": [_predictor(name, found) for name, found in zip(names, findings, strict=True)],
-        "scores": [_score(names, one) for one in scores],
-        "groups": [cast(ComparedGroup, one._asdict()) for one in shown],
-        "groups_sentence": groups_sentence(names, groups),
+        "sentence": sentence(said, called),
+        "predictors": [_predictor(name, found, titles) for name, found in zip(names, findings, strict=True)],
+        "scores": [_score(said, one, title) for one, title in zip(scores, called, strict=True)],
+        "groups": [cast(ComparedGroup, {**one._asdict(), **_title(one.name, titles(one.name))}) for one in shown],
+        "groups_sentence": groups_sentence(said, groups),
         "groups_examined": len(groups),
         "method": METHOD,
     }
@@ -48,10 +52,20 @@ def _doubt(row: GroupDifference) -> tuple[float, float, str]:
     return min(p_values, default=2.0), -abs(row.gap_change), row.name
 
 
-def _predictor(name: str, found: Findings) -> ComparedPredictor:
+def _called(score: str, titles: Titles) -> str:
+    start = "calibration loss within "
+    return start + titles(score.removeprefix(start)) if score.startswith(start) else score
+
+
+def _title(name: str, title: str) -> dict[str, str]:
+    return {"title": title} if title != name else {}
+
+
+def _predictor(name: str, found: Findings, titles: Titles) -> ComparedPredictor:
     headline = found["headline"]
     return {
         "name": name,
+        **_title(name, titles(name)),  # type: ignore[typeddict-item]
         "verdict": headline["verdict"],
         "sentence": headline["sentence"],
         "low": headline.get("low"),
@@ -62,8 +76,9 @@ def _predictor(name: str, found: Findings) -> ComparedPredictor:
     }
 
 
-def _score(names: tuple[str, str], one: Difference) -> ComparedScore:
-    return {**one._asdict(), "sentence": score_sentence(names, one)}  # type: ignore[typeddict-item]
+def _score(names: tuple[str, str], one: Difference, called: Difference) -> ComparedScore:
+    entry = {**one._asdict(), **_title(one.name, called.name), "sentence": score_sentence(names, called)}
+    return cast(ComparedScore, entry)
 
 
 def score_sentence(names: tuple[str, str], one: Difference) -> str:

@@ -8,9 +8,12 @@ from swapcal.archive import put_text
 from swapcal.audit.audit import Audit, json_text
 from swapcal.audit.batch import Batch
 from swapcal.audit.compared import compared, sentence
+from swapcal.audit.crossing import crossings
 from swapcal.audit.difference import Difference, GroupDifference, differences, group_differences
+from swapcal.audit.findings import assemble
+from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
-from swapcal.audit.verdict import TOLERANCE
+from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.tables.table import Table
@@ -31,7 +34,7 @@ class Comparison:
     before, after : (rows,) predictions in [0, 1]
     y : (rows,) outcomes in [0, 1]
     features : raw features of the rows, as in `Audit.from_features`
-    groups, weights, time, levels, title, seed : as in `Audit`
+    groups, weights, time, levels, title, seed, intersections : as in `Audit`
     names : what the two predictors are called
 
     Examples
@@ -61,9 +64,10 @@ class Comparison:
         levels: int | Sequence[float] | None = None,
         title: str = "Comparison",
         seed: int = 0,
+        intersections: int | None = None,
     ) -> None:
         rows: dict[str, Any] = {"y": y, "groups": groups, "weights": weights, "time": time}
-        given: dict[str, Any] = {"levels": levels, "title": title, "seed": seed}
+        given: dict[str, Any] = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
         if features is None:
             audits = Audit(before, **rows, **given), Audit(after, **rows, **given)
         else:
@@ -77,7 +81,8 @@ class Comparison:
         return self
 
     def _pair(self, before: Batch, after: Batch) -> None:
-        self.pairs.add(before.p, after.p, before.y, before.weights, before.groups)
+        groups = self.before.sums.crossed(before).groups
+        self.pairs.add(before.p, after.p, before.y, before.weights, groups)
 
     @classmethod
     def from_frame(
@@ -94,6 +99,7 @@ class Comparison:
         title: str = "Comparison",
         seed: int = 0,
         like: Audit | None = None,
+        intersections: int | None = None,
     ) -> Self:
         """Compare two columns of predictions of a table; they are called by their columns' names.
 
@@ -110,7 +116,7 @@ class Comparison:
             if name in (*features, *groups):
                 raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
         shared: dict[str, Any] = {"target": target, "features": features, "groups": groups, "weights": weights}
-        shared |= {"time": time, "levels": levels, "title": title, "seed": seed}
+        shared |= {"time": time, "levels": levels, "title": title, "seed": seed, "intersections": intersections}
         before = Audit.from_frame(frame, prob=first, like=like, **shared)
         after = Audit.from_frame(frame, prob=second, like=before, **shared)
         made = cls.__new__(cls)._hold(before, after, Pairs(), (first, second))
@@ -160,23 +166,39 @@ class Comparison:
 
     def differences(self) -> list[Difference]:
         """Return the scores of both, with paired tests: Brier, log loss, calibration loss, and the latter in groups."""
-        return differences(self.pairs)
+        made = {pair.name for pair in crossings(self.pairs.columns)}
+        return differences(self.pairs, [name for name in sorted(self.pairs.columns) if name not in made])
 
     def groups(self) -> list[GroupDifference]:
-        """Return every group under both; intervals and p-values allow for all groups at once."""
-        return group_differences(self.pairs)
+        """Return every group under both; intervals and p-values allow for all groups at once.
+
+        Intersections too small to be tested are left out.
+        """
+        made = tuple(f"{pair.name} = " for pair in crossings(self.pairs.columns))
+        rows = group_differences(self.pairs)
+        return [row for row in rows if not (row.small and row.name.startswith(made))] if made else rows
 
     def sentence(self) -> str:
         """Say which of the two is better, and how sure that is."""
         return sentence(self.names, self.differences())
 
     def to_dict(
-        self, *, losses: Sequence[Loss | str] = (), created_at: str = "", tolerance: float = TOLERANCE
+        self,
+        *,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+        tolerance: float = TOLERANCE,
+        labels: Any = None,
     ) -> Findings:
         """Return the findings of `after` with a section "comparison": both predictors, and every difference tested."""
-        found = self.after.to_dict(losses=losses, created_at=created_at, tolerance=tolerance)
-        before = self.before.to_dict(created_at=created_at, tolerance=tolerance)
-        found["comparison"] = compared(self.names, (before, found), self.differences(), self.groups())
+        said = Labels.of({} if labels is None else labels)
+        titles = [Titles(audit.sums, said, self.names) for audit in (self.before, self.after)]
+        allowed = checked_tolerance(tolerance)
+        before, found = (
+            assemble(audit.title, audit.evidence, None, priced, created_at, allowed, titled)
+            for audit, priced, titled in zip((self.before, self.after), ((), losses), titles, strict=True)
+        )
+        found["comparison"] = compared(self.names, (before, found), self.differences(), self.groups(), titles[1])
         return found
 
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:

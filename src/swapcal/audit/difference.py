@@ -9,6 +9,7 @@ part linear in the residuals and the quadratic one, which overstates it where bo
 there the test is careful.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -89,13 +90,13 @@ class Estimate(NamedTuple):
         return self.value - half, self.value + half
 
 
-def differences(pairs: Pairs) -> list[Difference]:
-    """Return the overall scores: losses, calibration loss, and the latter within the groups of each column."""
+def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
+    """Return the overall scores: losses, calibration loss, and the latter within the groups of each named column."""
     found = [_loss(pairs, k) for k in range(len(kept.LOSSES))]
     everyone = pairs.everyone.within()
     said = "what recalibrating every range of forecasts would save of the Brier score, noise removed"
     found.append(_calibration("calibration loss", said, everyone))
-    for name in sorted(pairs.columns):
+    for name in columns:
         inside = f"what recalibrating every range of forecasts in every group of {name} would save, noise removed"
         found.append(_calibration(f"calibration loss within {name}", inside, pairs.columns[name].within()))
     return found

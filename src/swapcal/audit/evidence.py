@@ -9,6 +9,7 @@ from swapcal.arrays import Array
 from swapcal.audit import measures
 from swapcal.audit.cautions import cautions
 from swapcal.audit.cells import dispersion
+from swapcal.audit.crossing import crossings
 from swapcal.audit.design import FixedDesign, observe
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
 from swapcal.audit.null import Noise, compare, simulate
@@ -127,8 +128,13 @@ class Evidence:
         return found
 
     def group_table(self, tolerance: float) -> list[GroupRow]:
-        """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
-        return group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined.
+
+        Intersections too small to be tested are left out.
+        """
+        rows = group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        marks = tuple(f"{pair.name} = " for pair in crossings(self.sums.tally.groups))
+        return [row for row in rows if not (row.small and row.name.startswith(marks))] if marks else rows
 
     def whole(self, found: Finding) -> bool:
         """Tell whether a finding spans all predictions."""

@@ -25,6 +25,7 @@ from swapcal.archive.kind import (
 )
 from swapcal.arrays import Array
 from swapcal.audit.batch import LEAST_WEIGHT, MOST_WEIGHT, NORM_SLACK
+from swapcal.audit.crossing import crossings
 from swapcal.audit.levels import DEFAULT_LEVELS, MOST_VALUES, Levels
 from swapcal.audit.sample import Sample, hash_names
 from swapcal.audit.state import KEPT, TIMES, levels_of, reader_of
@@ -160,7 +161,9 @@ def _reader_faults(settings: Settings) -> Iterator[str]:
         yield "features: given others than are encoded, expected those"
     if [list(one) for one in reader.encoder.coordinates] != settings["coordinates"]:
         yield "coordinates: given others than the encoding's, expected those"
-    if reader.group_columns != [group["name"] for group in settings["groups"]]:
+    names = [group["name"] for group in settings["groups"]]
+    made = {pair.name for pair in crossings(names)}
+    if set(reader.group_columns) != set(names) - made:
         yield "groups: given other columns than are read, expected those"
     if (reader.time is not None) > (settings["timeline"] is not None):
         yield "timeline: given none, expected that of the column of times"

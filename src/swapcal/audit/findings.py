@@ -10,11 +10,14 @@ from typing import Any, cast
 import numpy as np
 
 from swapcal.audit import curves, measures, scores, words
+from swapcal.audit.crossing import crossings
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.groups import GroupRow
+from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.null import describe
 from swapcal.audit.quantities import QUANTITIES
-from swapcal.audit.verdict import ALPHA, Finding, Verdict
+from swapcal.audit.scan_statistic import LEAST_VARIANCE
+from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict
 from swapcal.audit.witnesses import witnesses
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.logloss import FLOOR
@@ -35,19 +38,21 @@ def assemble(
     losses: Sequence[Loss | str],
     created_at: str,
     tolerance: float,
+    titles: Titles | None = None,
 ) -> Findings:
     """Return everything the report shows."""
+    titles = titles or Titles(evidence.sums, Labels())
     worst, verdict = evidence.findings(5), evidence.verdict(tolerance)
     found: Findings = {
-        "identity": identity(title, evidence, created_at),
-        "headline": headline(evidence, verdict, worst),
+        "identity": identity(title, evidence, created_at, titles),
+        "headline": headline(evidence, verdict, worst, titles),
         "quantities": quantities(evidence, certificate),
         "scores": score_entry(evidence),
         "reliability": curves.reliability(evidence.sums.tally.v, evidence.sums.tally.table),
         "density": density(evidence),
-        "groups": groups(evidence, tolerance),
-        "groups_examined": len(evidence.design.group_names),
-        "witnesses": witnesses(evidence, worst),
+        "groups": groups(evidence, tolerance, titles),
+        "groups_examined": len(evidence.group_table(tolerance)),
+        "witnesses": witnesses(evidence, worst, titles),
         "notes": notes(evidence),
     }
     if evidence.sums.timeline is not None:
@@ -73,16 +78,17 @@ def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[Decision
     return [DecisionEntry(**row) for row in made]
 
 
-def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Headline:
+def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles: Titles) -> Headline:
     """Return the verdict with its sentences."""
     first = worst[0] if worst else None
+    said = None if first is None else titles.finding(first)
     return {
         "verdict": verdict.word,
         "sentence": words.headline(
-            verdict, first, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
+            verdict, said, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
         ),
         "detail": words.size(
-            verdict, _elsewhere(evidence, first), _widest(evidence, verdict), scores.ece(evidence.sums)
+            verdict, _elsewhere(evidence, first, titles), _widest(evidence, verdict, titles), scores.ece(evidence.sums)
         ),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
@@ -96,7 +102,7 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding]) -> Head
     }
 
 
-def identity(title: str, evidence: Evidence, created_at: str) -> Any:
+def identity(title: str, evidence: Evidence, created_at: str, titles: Titles) -> Any:
     """Return what was audited, by which program, under which settings."""
     sums = evidence.sums
     settings = {
@@ -126,6 +132,7 @@ def identity(title: str, evidence: Evidence, created_at: str) -> Any:
         "features": list(sums.reader.features) if sums.reader else [c.name for c in sums.coordinates[1:]],
         "n_levels": int(np.sum(sums.tally.n > 0)),
         "levelling": sums.levels.describe(),
+        **({"titles": titles.columns} if titles.columns else {}),
     }
 
 
@@ -243,10 +250,14 @@ def density(evidence: Evidence) -> Any:
     return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
-def groups(evidence: Evidence, tolerance: float) -> list[GroupEntry]:
+def groups(evidence: Evidence, tolerance: float, titles: Titles) -> list[GroupEntry]:
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
     rows = sorted(evidence.group_table(tolerance), key=_doubt)
-    return [cast(GroupEntry, row._asdict()) for row in rows[:MOST_GROUPS]]
+    return [_entry(row, titles(row.name)) for row in rows[:MOST_GROUPS]]
+
+
+def _entry(row: GroupRow, title: str) -> GroupEntry:
+    return cast(GroupEntry, {**row._asdict(), **({"title": title} if title != row.name else {})})
 
 
 def _doubt(row: GroupRow) -> tuple[float, float, str]:
@@ -263,7 +274,13 @@ def notes(evidence: Evidence) -> list[str]:
         "outcomes; outcomes that move together make errors look more certain than they are.",
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
     ]
-    shown = len(evidence.design.group_names)
+    shown = len(evidence.group_table(TOLERANCE))
+    if crossings(evidence.sums.tally.groups):
+        left = len(evidence.design.group_names) - shown
+        found.append(
+            f"Intersections of two groups count among the groups and in the multiple testing; {left:,} in which "
+            f"fewer than {LEAST_VARIANCE:g} outcomes of the rarer kind are expected were left out."
+        )
     if shown > MOST_GROUPS:
         found.append(f"The table shows the {MOST_GROUPS} most doubtful of {shown} groups; all were tested.")
     if not evidence.sums.sample.complete:
@@ -289,19 +306,19 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _elsewhere(evidence: Evidence, first: Finding | None) -> str:
+def _elsewhere(evidence: Evidence, first: Finding | None, titles: Titles) -> str:
     """Say where the largest sure error is, unless it is the first finding."""
     largest = evidence.largest()
     if largest is None or (first is not None and largest[:3] == first[:3]):
         return ""
-    return f", {_place(evidence, largest)}"
+    return f", {_place(evidence, titles.finding(largest))}"
 
 
-def _widest(evidence: Evidence, verdict: Verdict) -> str:
+def _widest(evidence: Evidence, verdict: Verdict, titles: Titles) -> str:
     """Say where the error may be largest, if that leaves the verdict undecided."""
     if verdict.word != "undecided" or not verdict.beyond:
         return ""
-    return _place(evidence, evidence.widest(verdict.tolerance))
+    return _place(evidence, titles.finding(evidence.widest(verdict.tolerance)))
 
 
 def _place(evidence: Evidence, found: Finding) -> str:

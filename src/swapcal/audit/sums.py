@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from swapcal.audit.batch import Batch
+from swapcal.audit.crossing import cross, crossings
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
@@ -50,8 +51,13 @@ class Sums:
         sums._absorb(batch)
         return sums
 
+    def crossed(self, batch: Batch) -> Batch:
+        """Return a batch with the intersections of its group columns that are examined here."""
+        return cross(batch, [pair for pair in crossings(self.tally.groups) if {*pair} <= {*batch.groups}])
+
     def add(self, batch: Batch) -> None:
         """Add a batch like the first; another leaves the sums as they were."""
+        batch = self.crossed(batch)
         self._check_like(batch)
         if len(batch):
             self._absorb(batch)

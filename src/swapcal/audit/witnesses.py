@@ -5,7 +5,9 @@ from typing import Any, cast
 import numpy as np
 
 from swapcal.audit import curves, words
+from swapcal.audit.crossing import bases
 from swapcal.audit.evidence import Evidence
+from swapcal.audit.labels import Titles
 from swapcal.audit.likeness import likenesses
 from swapcal.audit.sample import hash_names
 from swapcal.audit.verdict import Finding
@@ -18,16 +20,33 @@ LEAST_PART = 0.3
 """Terms of a direction are named if they weigh at least this part of the heaviest."""
 
 
-def witnesses(evidence: Evidence, worst: list[Finding]) -> list[WitnessEntry]:
+def witnesses(evidence: Evidence, worst: list[Finding], titles: Titles) -> list[WitnessEntry]:
     """Return the worst cells of the scan, the group and the directions that accuse most."""
     return [
-        *(_group_witness(evidence, one) for one in worst),
-        *_pooled_group_witness(evidence),
-        *_direction_witnesses(evidence),
+        _titled(entry, titles)
+        for entry in (
+            *(_group_witness(evidence, one, titles) for one in worst),
+            *_pooled_group_witness(evidence, titles),
+            *_direction_witnesses(evidence, titles),
+        )
     ]
 
 
-def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
+def _titled(entry: WitnessEntry, titles: Titles) -> WitnessEntry:
+    """Add titles where they differ from the names."""
+    group = entry.get("group")
+    if group is not None and titles(group) != group:
+        entry["group_title"] = titles(group)
+    for term in entry["direction"]:
+        if titles(term["name"]) != term["name"]:
+            term["title"] = titles(term["name"])
+    for like in entry["resembles"]:
+        if titles(like["group"]) != like["group"]:
+            like["title"] = titles(like["group"])
+    return entry
+
+
+def _group_witness(evidence: Evidence, found: Finding, titles: Titles) -> WitnessEntry:
     design = evidence.design
     entry: WitnessEntry = {
         "quantity": "scan",
@@ -37,7 +56,7 @@ def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
         "n": found.n,
         "share": None,
         "resembles": [],
-        "sentence": words.finding(found, evidence.whole(found), evidence.sums.unit),
+        "sentence": words.finding(titles.finding(found), evidence.whole(found), evidence.sums.unit),
         "curve": [],
         "group": found.name,
         "p_value": found.p_value,
@@ -56,9 +75,9 @@ def _group_witness(evidence: Evidence, found: Finding) -> WitnessEntry:
         rows = evidence.sums.kept(evidence.span(found))
         coordinate = evidence.sums.coordinates[j]
         raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-        entry["curve"], entry["axis"] = curves.curve_along(raw, rows), found.name
+        entry["curve"], entry["axis"] = curves.curve_along(raw, rows), titles(found.name)
         if coordinate.unit is None and not words.is_indicator(found.name):
-            entry["curve"], entry["axis"] = curves.by_percentile(entry["curve"]), f"percentile of {found.name}"
+            entry["curve"], entry["axis"] = curves.by_percentile(entry["curve"]), f"percentile of {titles(found.name)}"
         entry["resembles"] = likenesses(rows.X[:, j], rows, design)
     return entry
 
@@ -72,11 +91,13 @@ def _group_likenesses(evidence: Evidence, name: str) -> Any:
     )
     rows = evidence.sums.kept()
     member = (rows.labels[column] == hash_names([category])[0]).astype(np.float64)
-    alike = likenesses(member, rows, evidence.design, most=4)
-    return [one for one in alike if not one["group"].startswith(f"{column} = ")][:3]
+    alike = likenesses(member, rows, evidence.design, most=len(evidence.design.columns))
+    names = [found for found, _, _ in evidence.design.columns]
+    related = tuple(f"{one} = " for one in names if bases(one, names) & bases(column, names))
+    return [one for one in alike if not one["group"].startswith(related)][:3]
 
 
-def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
+def _pooled_group_witness(evidence: Evidence, titles: Titles) -> list[WitnessEntry]:
     """Return the one group that accuses all levels at once."""
     if not evidence.sums.tally.groups:
         return []
@@ -96,8 +117,8 @@ def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
             "share": 1.0,
             "resembles": _group_likenesses(evidence, name),
             "sentence": words.hedged(
-                f"Of all groups, {name} carries the largest error over all levels together: its outcomes happen "
-                f"{words.points(gap)} {words.more(gap)} often than predicted on average.",
+                f"Of all groups, {titles(name)} carries the largest error over all levels together: its outcomes "
+                f"happen {words.points(gap)} {words.more(gap)} often than predicted on average.",
                 evidence.noise("mcal", 2, "groups").p_value,
             ),
             "curve": curves.curve_within(sums),
@@ -107,18 +128,18 @@ def _pooled_group_witness(evidence: Evidence) -> list[WitnessEntry]:
     ]
 
 
-def _direction_witnesses(evidence: Evidence) -> list[WitnessEntry]:
+def _direction_witnesses(evidence: Evidence, titles: Titles) -> list[WitnessEntry]:
     if len(evidence.sums.coordinates) == 1:
         return []
     found = [(name, evidence.witness(name)) for name in ("smcal", "mcal", "sreg")]
     return [
-        _direction_witness(evidence, witness, evidence.noise(name, 2).p_value)
+        _direction_witness(evidence, witness, evidence.noise(name, 2).p_value, titles)
         for name, witness in found
         if witness.value > 0
     ]
 
 
-def _direction_witness(evidence: Evidence, witness: Witness, p_value: float) -> WitnessEntry:
+def _direction_witness(evidence: Evidence, witness: Witness, p_value: float, titles: Titles) -> WitnessEntry:
     level = witness.worst
     pooled = witness.quantity.startswith("MCal")
     rows = evidence.sums.kept(None if pooled else [level])
@@ -134,7 +155,10 @@ def _direction_witness(evidence: Evidence, witness: Witness, p_value: float) -> 
         "share": share,
         "resembles": likenesses(score, rows, evidence.design),
         "sentence": words.hedged(
-            words.direction(witness, _true_terms(evidence, witness), pooled, evidence.sums.unit), p_value
+            words.direction(
+                witness, [titles.term(term) for term in _true_terms(evidence, witness)], pooled, evidence.sums.unit
+            ),
+            p_value,
         ),
         "curve": curves.curve_along(score, rows),
     }

@@ -1,6 +1,6 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from rich.table import Table
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
 from swapcal.audit.audit import json_text
+from swapcal.audit.labels import Labels
 from swapcal.audit.quantities import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
@@ -58,6 +59,12 @@ def audit(
     loss: Annotated[
         list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
     ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="TOML file of titles: tables columns and values.COLUMN, used in every word.")
+    ] = None,
+    intersections: Annotated[
+        bool, typer.Option("--intersections", help="Examine the intersections of every two --groups columns too.")
+    ] = False,
     tolerance: Annotated[
         float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
     ] = TOLERANCE,
@@ -87,7 +94,10 @@ def audit(
     With two --prob, before and after, the differences are tested, and the report and exit code are about the second.
     """
     with running("audit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
-        protect([file, *([] if like is None else [str(like)])], {"--out": out, "--json": json, "--state": state})
+        protect(
+            [file, *(str(path) for path in (like, labels) if path is not None)],
+            {"--out": out, "--json": json, "--state": state},
+        )
         names: dict[str, Any] = {
             "probs": _probs(prob, source.columns, {"--issued": issued, "--state": state}),
             "target": target,
@@ -99,8 +109,11 @@ def audit(
         }
         shared = None if like is None else Audit.load(like)
         settings = {"levels": levels, "title": title or _name(file), "seed": seed, "like": shared}
+        settings |= {"intersections": 2 if intersections else None}
+        said = _labels(labels, source.columns, _kinds(names))
         found = _read(source, names, positive, run, **settings)
-        findings = _save(found, loss or [], out, json, tolerance if fail_above is None else fail_above)
+        found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
+        findings = _save(found, out, json, labels=said, **found_with)
         if state is not None and isinstance(found, Audit):
             found.save(state)
         run.kept = "the report is written"
@@ -155,6 +168,13 @@ def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> 
     return names
 
 
+def _labels(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Labels:
+    """Return the labels of the columns that are read; the file may name others of the table, but no unknown ones."""
+    labels = Labels() if path is None else Labels.read(path)
+    labels.check(columns, {})
+    return labels.among(read)
+
+
 def _kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
     """Return what each column is read as; numbers that are also groups stay numbers."""
     kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
@@ -183,12 +203,9 @@ def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialec
     return table.filter(pa.array(~np.isnan(found)))
 
 
-def _save(
-    found: Audit | Comparison, losses: Sequence[str], out: Path | None, json: Path | None, tolerance: float
-) -> Findings:
+def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:
     """Compute the findings once, and write the files asked for."""
-    created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    findings = found.to_dict(losses=losses, created_at=created, tolerance=tolerance)
+    findings = found.to_dict(created_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **settings)
     if json is not None:
         put_text(json, json_text(findings))
     if out is not None:
@@ -227,18 +244,18 @@ def show_comparison(findings: Findings, console: Console) -> None:
     entry = findings.get("comparison")
     if not entry:
         return
-    before, after = (one["name"] for one in entry["predictors"])
+    before, after = map(_said, entry["predictors"])
     console.print(entry["sentence"], style="bold", markup=False, highlight=False)
     table = Table("lower is better", escape(before), escape(after), "difference", "95 % interval", "p", "result")
     for one in entry["scores"]:
         figures = [_number(value) for value in (one["before"], one["after"], one["difference"])]
         span = f"{_number(one['low'])} to {_number(one['high'])}"
-        table.add_row(escape(one["name"]), *figures, span, p_value(one["p_value"]), one["word"])
+        table.add_row(escape(_said(one)), *figures, span, p_value(one["p_value"]), one["word"])
     console.print(table)
     _show_groups(entry, console)
     console.print(entry["method"], markup=False, highlight=False)
     for predictor in entry["predictors"]:
-        text = f"{predictor['name']}: {predictor['verdict']}. {predictor['sentence']}"
+        text = f"{_said(predictor)}: {predictor['verdict']}. {predictor['sentence']}"
         console.print(text, markup=False, highlight=False)
     console.print(f"The audit of {after}:", style="bold", markup=False, highlight=False)
 
@@ -247,7 +264,7 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     groups = entry.get("groups") or []
     if not groups:
         return
-    before, after = (escape(one["name"]) for one in entry["predictors"])
+    before, after = (escape(_said(one)) for one in entry["predictors"])
     console.print(entry.get("groups_sentence"), markup=False, highlight=False)
     table = Table("group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "error within", "p", "result")
     for one in groups[:MOST_COMPARED]:
@@ -259,12 +276,16 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     )
 
 
+def _said(entry: Any) -> str:
+    return str(entry.get("title") or entry["name"])
+
+
 def _compared(group: ComparedGroup) -> list[str]:
     within = f"{points(group['ece_before']).lstrip('+')} → {points(group['ece_after']).lstrip('+')}"
     gaps = [points(gap) for gap in (group["gap_before"], group["gap_after"], group["gap_change"])]
     word = "not tested" if group["small"] else group["word"]
     sure = [p_value(p) for p in (group["gap_p"], group["loss_p"])]
-    return [escape(group["name"]), f"{group['n']:,.0f}", *gaps, sure[0], within, sure[1], word]
+    return [escape(_said(group)), f"{group['n']:,.0f}", *gaps, sure[0], within, sure[1], word]
 
 
 def show_headline(findings: Findings, console: Console) -> None:

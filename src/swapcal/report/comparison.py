@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from swapcal.report.formats import clip, count, counted, decimals, figure, finite, p_value, points
-from swapcal.report.layout import SENTENCE_LENGTH, badge, folded, given, hidden, legend, prose, section, table
+from swapcal.report.layout import SENTENCE_LENGTH, badge, folded, hidden, legend, named, prose, section, table
 from swapcal.report.markup import Html, tag
 from swapcal.report.reliability import part_worth_drawing, percent_axis, rates_of
 from swapcal.report.schema import Change, ComparedGroup, ComparedPredictor, ComparedScore, ComparisonEntry, Findings
@@ -26,11 +26,11 @@ def comparison(findings: Findings) -> Html:
     parts = [
         prose(clip(entry["sentence"], SENTENCE_LENGTH), style="lead"),
         _verdicts(entry["predictors"]),
-        _scores(entry["scores"], before["name"], after["name"]),
+        _scores(entry["scores"], before, after),
         _curves(before, after),
         *_groups(entry, counted(findings)),
         folded("How the differences were tested", prose(clip(entry["method"], SENTENCE_LENGTH))),
-        prose("Everything below is about ", given(after["name"]), ".", style="hidden-count"),
+        prose("Everything below is about ", named(after), ".", style="hidden-count"),
     ]
     return section("comparison", "Before and after", *parts)
 
@@ -38,10 +38,7 @@ def comparison(findings: Findings) -> Html:
 def _verdicts(predictors: Sequence[ComparedPredictor]) -> Html:
     columns = [("Predictor", "name"), ("Verdict", "verdicts"), ("Worst error (points)", "number"), ("In words", "")]
     sizes = decimals([one["high"] for one in predictors])
-    rows = [
-        [given(one["name"]), badge(one["verdict"]), _worst(one, sizes), clip(one["sentence"], 400)]
-        for one in predictors
-    ]
+    rows = [[named(one), badge(one["verdict"]), _worst(one, sizes), clip(one["sentence"], 400)] for one in predictors]
     caption = (
         "Each predictor's own audit. The worst error is the largest gap of any group or range of forecasts, as a "
         "95\u202f% interval."
@@ -56,11 +53,11 @@ def _worst(one: ComparedPredictor, places: int) -> str:
     return f"{points(low, places).lstrip('+')} to {points(high, places).lstrip('+')}"
 
 
-def _scores(scores: Sequence[ComparedScore], before: str, after: str) -> Html:
+def _scores(scores: Sequence[ComparedScore], before: ComparedPredictor, after: ComparedPredictor) -> Html:
     columns = [
         ("Score (lower is better)", "name"),
-        (given(before, 30), "number"),
-        (given(after, 30), "number"),
+        (named(before, 30), "number"),
+        (named(after, 30), "number"),
         ("Difference", "number"),
         ("95\u202f% interval", "number"),
         ("p", "number"),
@@ -77,9 +74,13 @@ def _scores(scores: Sequence[ComparedScore], before: str, after: str) -> Html:
 
 def _score(one: ComparedScore) -> list[str]:
     low, high = figure(one["low"], 2), figure(one["high"], 2)
-    name = tag("span", one["name"][:1].upper() + one["name"][1:], tag("span", clip(one["meaning"], 200), class_="note"))
+    name = tag("span", _capital(one.get("title") or one["name"]), tag("span", clip(one["meaning"], 200), class_="note"))
     figures = [figure(one["before"]), figure(one["after"]), figure(one["difference"], 2), f"{low} to {high}"]
     return [name, *figures, p_value(one["p_value"]), change(one["word"])]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def change(word: Change) -> Html:
@@ -119,7 +120,7 @@ def _groups(entry: ComparisonEntry, amount: str) -> list[Html]:
         return []
     shown = everyone[:MOST_GROUPS]
     examined = entry.get("groups_examined") or len(everyone)
-    names = [one["name"] for one in entry["predictors"]]
+    names = [one.get("title") or one["name"] for one in entry["predictors"]]
     rest = hidden(len(shown), examined, "group", "those with the least sure differences")
     return [prose(clip(entry.get("groups_sentence") or "", SENTENCE_LENGTH)), _group_table(shown, names, amount), rest]
 
@@ -153,7 +154,7 @@ def _group(one: ComparedGroup, places: int) -> list[str]:
     low, high = one["gap_low"], one["gap_high"]
     interval = "–" if finite(low) is None else f"{points(low, places)} to {points(high, places)}"
     return [
-        tag("span", given(one["name"]), dagger),
+        tag("span", named(one), dagger),
         change(one["word"]) if not one["small"] else "not tested",
         points(one["gap_before"], places),
         points(one["gap_after"], places),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from swapcal.report.formats import all_finite, count, counted, decimals, finite, p_value, percent, plural, points
-from swapcal.report.layout import badge, given, hidden, prose, section, table
+from swapcal.report.layout import badge, hidden, named, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, GroupEntry
 
@@ -102,7 +102,7 @@ def _axis(half: float) -> Html:
 def _row(group: GroupEntry, half: float, rates: int, gaps: int) -> list[str]:
     dagger = tag("abbr", "†", title="too few rows to be tested") if group["small"] else ""
     return [
-        join([given(group["name"]), dagger]),
+        join([named(group), dagger]),
         glyph(group, half),
         points(group["gap"], gaps),
         count(group["n"]),

@@ -28,8 +28,8 @@ def window(subject: Identity) -> str:
 def _pairs(subject: Identity) -> list[tuple[str, str]]:
     weight = subject["total_weight"]
     pairs = [
-        ("Predictions", given(subject["prediction"])),
-        ("Outcomes", given(subject["label"])),
+        ("Predictions", _column(subject, subject["prediction"])),
+        ("Outcomes", _column(subject, subject["label"])),
         (
             "Rows",
             count(subject["n"]) + (f" (total weight {count(weight)})" if weight != subject["n"] else ""),
@@ -53,16 +53,22 @@ def _optional(subject: Identity) -> list[tuple[str, str]]:
     levels = subject.get("n_levels")
     rule = clip(subject.get("levelling") or "", 400)
     return [
-        ("Features", _features(subject.get("features") or [])),
+        ("Features", _features(subject, subject.get("features") or [])),
         ("Levels", ". ".join(part for part in (count(levels) if levels else "", rule) if part)),
     ]
 
 
-def _features(names: list[str]) -> Html:
-    shown = [given(name, 60) for name in names[:MOST_FEATURES]]
+def _features(subject: Identity, names: list[str]) -> Html:
+    shown = [_column(subject, name, 60) for name in names[:MOST_FEATURES]]
     more = [f"and {count(len(names) - len(shown))} more"] if len(names) > len(shown) else []
     items = [piece for name in [*shown, *more] for piece in (", ", name)]
     return join(items[1:])
+
+
+def _column(subject: Identity, name: str, length: int = NAME_LENGTH) -> Html:
+    """Show a column by its title, with its name beside it."""
+    title = (subject.get("titles") or {}).get(name)
+    return given(name, length) if title is None else join([given(title, length), " (", given(name, length), ")"])
 
 
 def _code(text: str) -> Html:

@@ -1,6 +1,7 @@
 """Layout: the few page elements every section is made of."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from swapcal.report.formats import clip, clip_middle, plural
 from swapcal.report.markup import Html, join, tag
@@ -37,6 +38,13 @@ def prose(*content: str, style: str | None = None) -> Html:
 def given(text: str, length: int = NAME_LENGTH) -> Html:
     """Show a name from the data, shortened if huge, and isolated so that its script keeps its direction."""
     return tag("bdi", clip_middle(text, length))
+
+
+def named(entry: Any, length: int = NAME_LENGTH, key: str = "name") -> Html:
+    """Show an entry's title, or its name where it has none."""
+    return given(
+        entry.get("group_title" if key == "group" and "group_title" in entry else "title") or entry[key], length
+    )
 
 
 def exhibit(caption: str, *content: str, style: str | None = None) -> Html:

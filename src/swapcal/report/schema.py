@@ -51,6 +51,8 @@ class Identity(TypedDict):
     """Name of the column (or argument) holding the predictions."""
     label: str
     """Name of the column (or argument) holding the outcomes."""
+    titles: NotRequired[dict[str, str]]
+    """What columns are called in words, where that differs from their names."""
     settings: NotRequired[dict[str, str]]
     """The settings behind `settings_hash`, readable: name to value, both as text."""
     features: NotRequired[list[str]]
@@ -196,6 +198,8 @@ class GroupEntry(TypedDict):
 
     name: str
     """Name of the group, for example ``league = NBA``."""
+    title: NotRequired[str]
+    """What the group is called in words, where that differs."""
     n: float
     """Rows (or weight) in it."""
     mean_p: float | None
@@ -223,6 +227,8 @@ class Coefficient(TypedDict):
 
     name: str
     """Feature name."""
+    title: NotRequired[str]
+    """What the feature is called in words, where that differs."""
     coefficient: float
     """Weight of the feature in the direction."""
     unit: str | None
@@ -234,6 +240,8 @@ class Resemblance(TypedDict):
 
     group: str
     """Name of the group."""
+    title: NotRequired[str]
+    """What the group is called in words, where that differs."""
     correlation: float
     """Weighted correlation of the direction's score with the group's indicator."""
 
@@ -278,6 +286,8 @@ class WitnessEntry(TypedDict):
     """Predicted against observed along the direction, in increasing score; empty when rows are not kept."""
     axis: NotRequired[str]
     """What the curve's score is; default "score along the direction"."""
+    group_title: NotRequired[str]
+    """What the group is called in words, where that differs from `group`."""
     group: NotRequired[str | None]
     """Name of the group, when the witness is one; the direction then has one coefficient."""
     p_value: NotRequired[float | None]
@@ -341,7 +351,9 @@ class ComparedPredictor(TypedDict):
     """One of two predictors of the same rows."""
 
     name: str
-    """What it is called."""
+    """Its column, or what it is called."""
+    title: NotRequired[str]
+    """What it is called in words, where that differs."""
     verdict: Verdict
     """Its own verdict, from its own audit."""
     sentence: str
@@ -367,6 +379,8 @@ class ComparedScore(TypedDict):
 
     name: str
     """Name of the score."""
+    title: NotRequired[str]
+    """What it is called in words, where that differs."""
     meaning: str
     """What it measures, in plain words."""
     before: float | None
@@ -392,6 +406,8 @@ class ComparedGroup(TypedDict):
 
     name: str
     """Name of the group."""
+    title: NotRequired[str]
+    """What the group is called in words, where that differs."""
     n: float
     """Rows (or weight) in it."""
     mean_y: float | None

@@ -16,7 +16,7 @@ from swapcal.report.formats import (
     points,
     symbol,
 )
-from swapcal.report.layout import SENTENCE_LENGTH, facts, given, hidden, prose, section, table
+from swapcal.report.layout import SENTENCE_LENGTH, facts, hidden, named, prose, section, table
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Coefficient, Findings, Resemblance, WitnessEntry
 
@@ -65,7 +65,9 @@ def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> 
 
 def _facts(witness: WitnessEntry, known: set[str], amount: str) -> Html:
     gap, group = finite(witness["gap"]), witness.get("group")
-    pairs: list[tuple[str, str]] = [("Group" if gap is not None else "Along", given(group))] if group else []
+    pairs: list[tuple[str, str]] = (
+        [("Group" if gap is not None else "Along", named(witness, key="group"))] if group else []
+    )
     pairs += [
         ("Attains" if witness["quantity"] in known else "Found by", symbol(clip(witness["quantity"], 80))),
         ("At predictions", _interval(witness.get("interval") or []) or _levels(witness["levels"])),
@@ -107,7 +109,7 @@ def _levels(levels: Sequence[float]) -> str:
 
 def _resemblance(resemblance: Resemblance) -> Html:
     note = tag("span", f" (correlation {figure(resemblance['correlation'], 2)})", class_="note")
-    return tag("span", given(resemblance["group"], 60), note, class_="line")
+    return tag("span", named(resemblance, 60, "group"), note, class_="line")
 
 
 def _direction(direction: Sequence[Coefficient]) -> Html:
@@ -125,7 +127,7 @@ def _coefficient(coefficient: Coefficient, largest: float) -> list[str]:
     value, unit = coefficient["coefficient"], coefficient["unit"]
     note = tag("span", f" {clip(unit, 40)}", class_="note") if unit else ""
     signed = ("+" if value > 0 else "") + figure(value, 2)
-    return [join([given(coefficient["name"], 60), note]), _bar(value / largest), signed]
+    return [join([named(coefficient, 60), note]), _bar(value / largest), signed]
 
 
 def _bar(share: float) -> Html:
