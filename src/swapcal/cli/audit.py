@@ -44,8 +44,10 @@ def audit(
     groups: options.Groups = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
-    issued: Annotated[str | None, typer.Option(help="Columns low,high,weight of the issued distribution.")] = None,
-    levels: Annotated[int | None, typer.Option(help="Number of equal intervals of predictions.")] = None,
+    issued: Annotated[
+        str | None, typer.Option(help="Columns low,high,weight between which forecasts were drawn.")
+    ] = None,
+    levels: Annotated[int | None, typer.Option(help="Judge forecasts in so many equal ranges.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
     ] = None,
@@ -75,15 +77,19 @@ def audit(
         float | None,
         typer.Option(help="Use this tolerance, and exit with 1 if miscalibrated: surely wrong by more than this."),
     ] = None,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
+    ] = False,
     title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated noise floor.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated chance.")] = 0,
     positive: options.Positive = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
     dates: options.Dates = options.Order.iso,
 ) -> None:
-    """Audit predicted probabilities: exact errors, the worst groups, and what chance alone would give.
+    """Audit forecasts against what happened: where they are wrong, by how much, and whether chance explains it.
 
     The file is read in batches, so it may be larger than memory; features are scaled by the first batch. Rows without
     an outcome are left out and counted. Rows in messages count from 1, without the header.
@@ -117,7 +123,10 @@ def audit(
         if state is not None and isinstance(found, Audit):
             found.save(state)
         run.kept = "the report is written"
-        _show(findings, Output())
+        console = Output()
+        _show(findings, console)
+        if details:
+            _show_details(findings, console)
     verdict = findings["headline"]["verdict"]
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
@@ -221,6 +230,10 @@ def _show(findings: Findings, console: Console) -> None:
         console.print("Nearest to an error:")
     for witness in tested:
         console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+
+
+def _show_details(findings: Findings, console: Console) -> None:
+    """Print every error by its name in the theory."""
     quantities = findings.get("quantities") or []
     table = Table("error", "against", "value", "by chance", "95 % by chance", "p")
     for entry in quantities:
