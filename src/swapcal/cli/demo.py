@@ -125,6 +125,7 @@ def _ece(p: Array, y: Array) -> float:
 def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Array) -> Table:
     shown = Table(
         box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         title="By airline and airport",
         caption="Gap: observed minus forecast, in percentage points. Error: as calibration error above, in the group.",
     )
