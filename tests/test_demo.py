@@ -12,11 +12,13 @@ import pytest
 typer = pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
+from numba.core import event  # noqa: E402
 from rich.console import Console  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from swapcal.cli import compile as compilation  # noqa: E402
 from swapcal.cli import demo as command  # noqa: E402
+from swapcal.cli.running import Run, _said_when_compiling  # noqa: E402
 from swapcal.datasets import flights as source  # noqa: E402
 from tests.fresh import python  # noqa: E402
 
@@ -113,6 +115,35 @@ def test_an_unknown_part_is_named() -> None:
     result = CliRunner().invoke(app, ["motor"])
     assert result.exit_code == 2
     assert "part: given 'motor', expected one of engine, experts, shelf, audit, monitor" in result.output
+
+
+def test_a_terminal_is_told_once_that_numba_compiles() -> None:
+    told, piped = (Run(Console(file=io.StringIO(), force_terminal=shown, width=200)) for shown in (True, False))
+    for run in (told, piped):
+        with _said_when_compiling(run):
+            for _ in range(2):
+                with event.trigger_event("numba:compile", data={}):
+                    pass
+    assert told.console.file.getvalue().count("Compiling for this processor, once") == 1  # type: ignore[attr-defined]
+    assert piped.console.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_a_service_compiles_before_it_listens(monkeypatch: Any, tmp_path: Path) -> None:
+    serving = pytest.importorskip("swapcal.cli.serve")
+    asked: list[tuple[str, ...]] = []
+
+    def stop(console: Console, parts: tuple[str, ...]) -> Any:
+        asked.append(parts)
+        raise ValueError("compiling")
+
+    monkeypatch.setattr(serving, "compiling", stop)
+    app = typer.Typer()
+    app.command()(serving.serve)
+    result = CliRunner().invoke(app, ["--store", str(tmp_path / "log.db")])
+    assert result.exit_code == 2
+    assert asked == [tuple(compilation.PARTS)]
+    assert "serves" not in result.output
+    assert not (tmp_path / "log.db").exists()
 
 
 @needs_data

@@ -80,7 +80,8 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
 
 
 def _show(findings: Findings, live: Live, console: Console) -> None:
-    comparison = findings["comparison"]
+    comparison = findings.get("comparison")
+    assert comparison is not None
     console.print(comparison["sentence"], style="bold", markup=False, highlight=False)
     console.print(comparison.get("groups_sentence", ""), markup=False, highlight=False)
     console.print("\nIs swapcal right, then? Its own audit:", highlight=False)
