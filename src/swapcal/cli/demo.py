@@ -19,6 +19,7 @@ from swapcal.cli.compile import compiling
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.datasets.flights import FEATURES, GROUPS, WEATHER, flights, names_of
+from swapcal.engine.certificate import Certificate
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
@@ -69,8 +70,9 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     console.print(_overall(y, before, after, mean))
     console.print(_by_group(groups, y, before, after))
     with console.status("auditing both, and testing the difference"):
-        findings = _report(out, live, table, groups, y, (before, after))
-    _show(findings, live, console)
+        certificate = live.certificate()
+        findings = _report(out, certificate, table, groups, y, (before, after))
+    _show(findings, certificate, console)
     console.print(
         f"Report, both side by side: {out.resolve()}\n"
         "Next, on a file of yours: swapcal forecast FILE --target COLUMN --report report.html",
@@ -79,14 +81,14 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     run.kept = f"{out} is written"
 
 
-def _show(findings: Findings, live: Live, console: Console) -> None:
+def _show(findings: Findings, certificate: Certificate, console: Console) -> None:
     comparison = findings.get("comparison")
     assert comparison is not None
     console.print(comparison["sentence"], style="bold", markup=False, highlight=False)
     console.print(comparison.get("groups_sentence", ""), markup=False, highlight=False)
     console.print("\nIs swapcal right, then? Its own audit:", highlight=False)
     show_headline(findings, console)
-    console.print(str(live.certificate()).splitlines()[0], markup=False, highlight=False)
+    console.print(str(certificate).splitlines()[0], markup=False, highlight=False)
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:
@@ -145,7 +147,7 @@ def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Arra
 
 
 def _report(
-    out: Path, live: Live, table: Any, groups: dict[str, list[str]], y: Array, p: tuple[Array, Array]
+    out: Path, certificate: Certificate, table: Any, groups: dict[str, list[str]], y: Array, p: tuple[Array, Array]
 ) -> Findings:
     """Write the report and return what it shows."""
     compared = Comparison(
@@ -153,6 +155,6 @@ def _report(
         title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
     found = compared.to_dict()
-    found["forecaster"] = forecaster(compared.after.evidence, live.certificate().as_dict())
+    found["forecaster"] = forecaster(compared.after.evidence, certificate.as_dict())
     put_text(out, render(found))
     return found
