@@ -385,3 +385,25 @@ def test_omniprediction_factor_two_is_attained_at_one_half():
     smcal1, somni = strength / 2, strength / (2 * max(0.5, 0.5))
     assert somni == pytest.approx(float(bounds.somni_from_smcal1(smcal1)))
     assert somni <= float(bounds.paper_somni_from_smcal1(smcal1))
+
+
+# Regret against the ball around a start
+@settings(max_examples=80)
+@given(st.integers(1, 5), st.integers(1, 30), st.floats(1e-3, 30.0), st.integers(0, 10**6))
+def test_no_rule_in_the_ball_saves_more_than_the_bound_and_the_best_nearly_does(dim, rows, distance2, seed):
+    rng = np.random.default_rng(seed)
+    X, y, share, start = rng.normal(size=(rows, dim)), rng.random(rows), rng.random(rows), rng.normal(size=dim)
+    G, u = (X * share[:, None]).T @ X, (X * share[:, None]).T @ (y - X @ start)
+    values, basis = np.linalg.eigh(G)
+    bound = float(bounds.ball_regret(values, u @ basis, distance2))
+    moves = rng.normal(size=(200, dim))
+    moves *= (np.sqrt(distance2) * rng.random(200) / np.linalg.norm(moves, axis=1))[:, None]
+    shrunk = [np.linalg.solve(G + ridge * np.eye(dim), u) for ridge in np.geomspace(1e-7, 1e7, 400)]
+    inside = [move for move in shrunk if move @ move <= distance2]
+    saved = [2 * u @ move - move @ G @ move for move in [*moves, *inside]]
+    assert max(saved) <= bound * (1 + 1e-9) + 1e-9
+    assert bound <= 1.2 * max(saved) + 1e-3
+
+
+def test_the_ball_shrinks_to_its_start():
+    assert float(bounds.ball_regret([1.0, 0.0], [3.0, 0.0], 0.0)) < 1e-5

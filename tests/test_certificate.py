@@ -21,7 +21,8 @@ every_combination = pytest.mark.parametrize("combination", COMBINATIONS, ids=NAM
 def assert_chain(certificate: Certificate) -> None:
     slack = SLACK * (1 + certificate.bound)
     assert 0 <= certificate.psmcal_2 <= certificate.psreg + slack
-    assert certificate.psreg <= certificate.bound + slack
+    assert certificate.tight is not None
+    assert certificate.psreg <= certificate.tight + slack <= certificate.bound + 2 * slack
     assert certificate.psmcal_1 <= np.sqrt(certificate.rounds * certificate.psmcal_2) + slack
     assert certificate.bound == pytest.approx(certificate.rounding + certificate.learning + certificate.prior)
     if certificate.late == 0:
@@ -182,6 +183,7 @@ def test_a_fresh_certificate_is_empty_and_speaks():
     assert certificate.psreg == certificate.psmcal_1 == certificate.psmcal_2 == certificate.bound == 0
     assert certificate.rounds == certificate.late == 0
     assert "worst-case theorem" in str(certificate)
+    assert all(sentence.endswith(".") for sentence in certificate.sentences())
     late = Forecaster(3, levels=4)
     late.update(late.predict_many(np.tile([0.5, 0.1, 0.1], (3, 1))), [0, 1, 1])
     assert "not claimed (late labels" in str(late.certificate())
@@ -245,3 +247,68 @@ def test_the_newton_bound_pays_for_the_distance_from_the_prior():
     _, comparators = errors.swap_regret(v, g, np.array([memory.gram(state, s, dim) for s in slots]))
     distance2 = np.sum((comparators - prior) ** 2)
     assert certificate.prior == pytest.approx(0.5 * state.knobs[STEP] * state.knobs[START] * distance2, rel=1e-3)
+
+
+@pytest.mark.parametrize("prior", [None, [1.0, 0.4, 0.0]], ids=["level", "fitted"])
+def test_the_tight_bound_is_near_the_error_where_the_start_makes_the_other_loose(prior):
+    rng = np.random.default_rng(5)
+    forecaster = Forecaster(dim=3, ridge=50.0, prior=prior)
+    X = contexts(rng, 3000, 3)
+    forecaster.run(X, rng.random(3000) < 0.5 + 0.3 * X[:, 1])
+    certificate = forecaster.certificate()
+    assert certificate.prior > 0.8 * certificate.bound > 5.0 * certificate.psreg
+    assert certificate.psreg <= certificate.tight < 1.5 * certificate.psreg
+
+
+def test_the_tight_bound_covers_every_rule_as_near_to_the_start_as_the_best_one():
+    """Against rules that the exact error does not search: any linear function in the ball, however large on X."""
+    rng = np.random.default_rng(7)
+    forecaster = Forecaster(dim=3, levels=[0.0, 0.5, 1.0], ridge=0.3)
+    X, y = contexts(rng, 60, 3), (rng.random(60) < 0.4).astype(float)
+    issued = forecaster.run(X, y)
+    state = forecaster._state
+    best = 0.0
+    for slot, v in enumerate(state.z[:3].tolist()):
+        share = np.where(issued.low == v, 1 - issued.weight, 0) + np.where(issued.high == v, issued.weight, 0)
+        distance2 = _level_terms(state, slot, 3, 0.3)[2]
+        around = rng.normal(size=(4000, 3))
+        around *= (np.sqrt(distance2) * rng.random(4000) ** (1 / 3) / np.linalg.norm(around, axis=1))[:, None]
+        theta = np.vstack(
+            [state.prior[slot, :3] + around, _nearest_best(X, y, share, state.prior[slot, :3], distance2)]
+        )
+        saved = share @ ((v - y)[:, None] ** 2 - (X @ theta.T - y[:, None]) ** 2)
+        best += saved.max()
+    certificate = forecaster.certificate()
+    assert 0.9 * certificate.tight < best <= certificate.tight + 1e-9
+
+
+def _nearest_best(X, y, share, start, distance2):
+    """Return the least-squares rule within the ball around the start, by bisection on its multiplier."""
+    G, u = (X * share[:, None]).T @ X, (X * share[:, None]).T @ (y - X @ start)
+    low, high = 0.0, 1e9
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        move = np.linalg.solve(G + (middle + 1e-12) * np.eye(3), u)
+        low, high = (middle, high) if move @ move > distance2 else (low, middle)
+    return start + np.linalg.solve(G + (high + 1e-12) * np.eye(3), u)
+
+
+def test_sentences_tell_loose_bounds_and_empty_promises_apart():
+    loose = Certificate(50, 3, 5, 290, 900, 900, 2, 8, 280, 3000, 0, 17, 3, None, 6.0)
+    saved, moved, bounded, promised = loose.sentences()
+    assert "could have saved more than 0.0017 squared error per forecast over the 3,000 labels" in saved
+    assert "at most 4.1 points" in moved
+    assert "is 0.0020 per forecast" in bounded
+    assert "58 times the error: that charge, set by the ridge before the rows come, is 97 % of it" in bounded
+    assert "promises 0.30 per forecast, which says nothing yet" in promised
+    close = Certificate(50, 3, 5, 6, 90, 90, 2, 3, 1, 3000, 0, 17, 3, None, 6.0)
+    assert "times the error" not in close.sentences()[2]
+    assert close.sentences()[3] == (
+        "The worst-case theorem had promised at most 0.030 per forecast before the first label."
+    )
+    assert Forecaster(dim=2).certificate().sentences() == [
+        "No label has been learned yet, so there is nothing to certify."
+    ]
+    recent = Forecaster(dim=2, window=50)
+    recent.run(np.full((200, 2), 0.5), np.arange(200) % 2)
+    assert "over about the last 50 of 200 labels learned" in recent.certificate(window=50).sentences()[0]

@@ -95,13 +95,20 @@ def witness(**changes: Any) -> Mapping:
     return fields | changes
 
 
+CONTEST_FIGURES = ("brier_change", "brier_low", "brier_high", "log_loss_change", "log_loss_low", "log_loss_high")
+
+
 def complete() -> Mapping:
     scores = {"brier": 0.22, "brier_calibration": 0.001, "brier_refinement": 0.219, "log_loss": 0.64}
     scores |= {"auc": 0.67, "ece": 0.015, "smooth_ece": 0.009, "mean_p": 0.31, "mean_y": 0.33}
     decision = {"loss": "newsvendor 3:1", "cost": 0.41, "regret": 0.003, "certificate": 0.02}
     forecaster = {"levels": 87, "dims": 24, "rounds": 61035, "certificate": 97.3, "observed": 22.4}
     pieces = [{"name": "rounding", "value": 31.3}, {"name": "learning", "value": 66.0}]
+    method = {"name": "mine", "brier": 0.2, "log_loss": 0.6, "worst_group": "x = 1", "worst_gap": -0.02}
+    method |= {"verdict": "small", "word": None, **dict.fromkeys(CONTEST_FIGURES)}
+    changed = {"word": "better", **dict.fromkeys(CONTEST_FIGURES, -0.01), "worst_group": None, "worst_gap": None}
     return {
+        "contest": {"sentence": "You would gain.", "how": "In order.", "methods": [method, method | changed]},
         "identity": identity(),
         "headline": {
             "verdict": "miscalibrated",
@@ -231,8 +238,8 @@ def test_every_section_and_its_link(full_page: str) -> None:
     page = Page(full_page)
     sections = [attributes["aria-labelledby"] for attributes in page.named("section")]
     expected = ["figures", "reliability", "time", "groups", "witnesses", "errors", "decisions", "certificate"]
-    assert sections == [*expected, "reading", "limitations", "identity"]
-    assert [attributes["href"][1:] for attributes in page.named("a")] == sections
+    assert sections == ["contest", *expected, "reading", "limitations", "identity"]
+    assert [attributes["href"][1:] for attributes in page.named("a")] == sections[1:]  # the first is above the links
 
 
 def test_minimal_findings_leave_optional_sections_out() -> None:
@@ -244,6 +251,7 @@ def test_minimal_findings_leave_optional_sections_out() -> None:
 
 
 OPTIONAL = {
+    "contest": "contest",
     "reliability": "reliability",
     "timeline": "time",
     "groups": "groups",
@@ -258,7 +266,7 @@ OPTIONAL = {
 @pytest.mark.parametrize("empty", ["absent", "none", "empty"])
 def test_an_empty_section_is_absent_and_the_rest_stays(key: str, empty: str) -> None:
     findings = complete()
-    nothing: Any = None if key == "forecaster" else []
+    nothing: Any = None if key in ("forecaster", "contest") else []
     findings[key] = None if empty == "none" else nothing
     if empty == "absent":
         del findings[key]
@@ -332,7 +340,7 @@ def _skeleton(page: Page) -> list[str]:
 def _renamed(findings: Any, name: str) -> Any:
     """Replace every free text, keeping what the schema fixes."""
     if isinstance(findings, dict):
-        fixed = ("verdict", "quantity", "against")
+        fixed = ("verdict", "quantity", "against", "word")
         return {k: v if k in fixed else _renamed(v, name) for k, v in findings.items()}
     if isinstance(findings, list):
         return [_renamed(item, name) for item in findings]

@@ -9,14 +9,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from swapcal import archive, errors
+from swapcal import archive, errors, plots
 from swapcal.archive import put_text
-from swapcal.audit import file, measures, scores, state
+from swapcal.audit import curves, file, measures, scores, state
 from swapcal.audit.batch import Batch
 from swapcal.audit.crossing import cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import assemble
+from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.levels import Levels
@@ -27,6 +28,7 @@ from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
+from swapcal.faces import card, counted
 from swapcal.losses import Loss
 from swapcal.report import Findings, render
 from swapcal.report.schema import Resemblance
@@ -498,6 +500,48 @@ class Audit:
             certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
         )
         return _written(render(found), path)
+
+    def plot(
+        self,
+        kind: str = "reliability",
+        *,
+        most: int = 20,
+        tolerance: float = TOLERANCE,
+        labels: Any = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the forecasts beside the outcomes, and return the matplotlib axes.
+
+        Parameters
+        ----------
+        kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
+            or "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top
+        most : groups drawn
+        labels : what groups are called, as in `to_dict`
+        tolerance : largest gap called small
+        ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
+        """
+        if kind == "reliability":
+            return plots.reliability(curves.reliability(self.sums.tally.v, self.sums.tally.table), self.title, ax=ax)
+        if kind != "groups":
+            raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
+        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        entries = group_entries(self.evidence, checked_tolerance(tolerance), titles)
+        return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
+
+    def __repr__(self) -> str:
+        """Say how many rows, groups and features, and the verdict once it has been asked for: it takes a simulation."""
+        groups = sum(len(column.names) for column in self.sums.tally.groups.values())
+        found = {"row": self.rows, "group": groups, "feature": len(self.coordinates) - 1}
+        sizes = [counted(number, noun) for noun, number in found.items() if number or noun == "row"]
+        asked = [] if self._evidence is None else [str(self.verdict().word)]
+        return f"Audit({', '.join(sizes + asked)})"
+
+    def _repr_html_(self) -> str:
+        scores = {"Brier score": f"{self.brier():.4g}", "log loss": f"{self.log_loss():.4g}"}
+        found = self.findings(1)
+        worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
+        return card(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

@@ -8,6 +8,7 @@ from swapcal.arrays import Array
 from swapcal.audit.cells import dispersion
 from swapcal.audit.sizes import Sizes, gap_intervals
 from swapcal.audit.verdict import ALPHA, Word, judged
+from swapcal.faces import card, points, share
 from swapcal.kernels import tally as kernel
 
 POWER_QUANTILE = 0.8416212335729143
@@ -32,6 +33,16 @@ class GroupRow(NamedTuple):
     p_value: float | None
     detectable: float | None
     verdict: Word
+
+    def __repr__(self) -> str:
+        return f"GroupRow({self.name}: {self._size()})"
+
+    def _size(self) -> str:
+        ends = f"{points(self.low)} to {points(self.high)}"
+        return f"{self.verdict}, gap {points(self.gap)} points ({ends}), {self.n:,.0f} rows"
+
+    def _repr_html_(self) -> str:
+        return card(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
 
 
 def group_rows(names: list[str], sums: Array, sizes: Sizes, tolerance: float) -> list[GroupRow]:

@@ -15,6 +15,7 @@ from swapcal.audit.design import FixedDesign, Residuals
 from swapcal.audit.levels import Levels
 from swapcal.audit.quantities import Measure
 from swapcal.audit.sample import KeptRows, hash_names
+from swapcal.faces import card
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -38,6 +39,16 @@ class Noise(NamedTuple):
     p_value: float
     detectable: float
     draws: int
+
+    def __repr__(self) -> str:
+        return f"Noise({self._beside()})"
+
+    def _beside(self) -> str:
+        band = f"{self.low:.4g} to {self.high:.4g}"
+        return f"{self.value:.4g}, by chance {self.mean:.4g} (95 % from {band}), p = {self.p_value:.2g}"
+
+    def _repr_html_(self) -> str:
+        return card("Beside chance", self._beside(), {"simulated": f"{self.draws:,} times"})
 
 
 def compare(value: float, null: Array) -> Noise:

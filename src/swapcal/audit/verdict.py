@@ -2,6 +2,8 @@
 
 from typing import Literal, NamedTuple
 
+from swapcal.faces import card, points
+
 Word = Literal["miscalibrated", "small", "no error found", "undecided"]
 
 ALPHA = 0.05
@@ -30,6 +32,20 @@ class Finding(NamedTuple):
     low: float
     high: float
 
+    def __repr__(self) -> str:
+        return f"Finding({self.name}: {self.size})"
+
+    @property
+    def size(self) -> str:
+        """The gap with its interval, its rows and how likely chance gives as much."""
+        per = "" if self.is_group else " per standard deviation"
+        ends = f"{points(self.low)} to {points(self.high)}"
+        return f"gap {points(self.gap)} points{per} ({ends}), {self.n:,.0f} rows, p = {self.p_value:.2g}"
+
+    def _repr_html_(self) -> str:
+        low, high = self.interval
+        return card(self.name, self.size, {"forecasts": f"{low:.3g} to {high:.3g}"})
+
 
 class Verdict(NamedTuple):
     """What the audit concludes, once: headline, marker, exit code and JSON all read it from here.
@@ -55,6 +71,23 @@ class Verdict(NamedTuple):
     detectable: float | None
     unresolved: int
     warnings: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line."""
+        if not self.beyond:
+            noticed = "" if self.detectable is None else f"; {100 * self.detectable:.2g} points would have been noticed"
+            return f"{self.word} (p = {self.p_value:.2g}{noticed})"
+        ends = f"{100 * self.low:.2g} to {100 * self.high:.2g} points"
+        return (
+            f"{self.word}: the worst error is {ends}, the tolerance {100 * self.tolerance:.2g} (p = {self.p_value:.2g})"
+        )
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.sentence})"
+
+    def _repr_html_(self) -> str:
+        return card("Verdict", self.sentence, {f"warning {k}": text for k, text in enumerate(self.warnings, 1)})
 
 
 def judged(beyond: bool, low: float, high: float, tolerance: float, *, tested: bool = True) -> Word:

@@ -11,6 +11,7 @@ from swapcal.arrays import Array
 from swapcal.audit.batch import contexts, memberships, positive, probabilities
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.levels import Levels
+from swapcal.faces import card, named
 
 Form = Literal["linear", "affine", "groups", "regret", "omni"]
 
@@ -56,6 +57,17 @@ class Witness:
     def worst(self) -> int:
         """Index of the level that contributes most."""
         return int(self.contributions.argmax())
+
+    def __repr__(self) -> str:
+        return f"Witness({self._about()})"
+
+    def _about(self) -> str:
+        rule = named((term.name for term in self.direction()), 3) if len(self.n) else "nothing"
+        return f"worst rule on the features: {rule}, most at forecasts near {self.v[self.worst]:.3g}"
+
+    def _repr_html_(self) -> str:
+        size = f"{self.value:.4g} in all, {self.value / max(float(self.n.sum()), 1e-300):.3g} a row"
+        return card("Witness", self._about(), {"error": size, "details": f"{self.quantity} against {self.against}"})
 
     def orientation(self, level: int) -> float:
         """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.

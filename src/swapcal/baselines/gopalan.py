@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked, row_products
+from swapcal.faces import card, counted
 
 
 class Step(NamedTuple):
@@ -45,6 +46,13 @@ class SwapAgnostic:
         self.alpha, self.levels, self.gamma, self.most = alpha, levels, gamma, most
         self.steps: list[Step] = []
         self._scale = 1.0
+
+    def __repr__(self) -> str:
+        return f"SwapAgnostic(alpha={self.alpha:g}, levels={self.levels}; {counted(len(self.steps), 'step')})"
+
+    def _repr_html_(self) -> str:
+        facts = {"largest correlation tolerated": f"{self.alpha:g}", "levels": self.levels}
+        return card("SwapAgnostic", f"a baseline with {counted(len(self.steps), 'step')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the steps from predictions p (n,), rows X (n, d) and labels y (n,)."""

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked
+from swapcal.faces import card
 
 Integers = NDArray[np.intp]
 
@@ -46,6 +47,13 @@ class HKRR:
     def __init__(self, *, alpha: float = 0.05, buckets: int = 10, gamma: float = 0.002, most: int = 10_000) -> None:
         self.alpha, self.buckets, self.gamma, self.most = alpha, buckets, gamma, most
         self.patches: list[Patch] = []
+
+    def __repr__(self) -> str:
+        return f"HKRR(alpha={self.alpha:g}, buckets={self.buckets}; {len(self.patches):,} patches)"
+
+    def _repr_html_(self) -> str:
+        facts = {"largest gap tolerated": f"{self.alpha:g}", "buckets": self.buckets}
+        return card("HKRR", f"a baseline with {len(self.patches):,} patches", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the patches.

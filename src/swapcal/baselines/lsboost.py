@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked, row_products
+from swapcal.faces import card, counted
 
 
 class Regression(Protocol):
@@ -86,6 +87,13 @@ class LSBoost:
         self.learner, self.levels, self.tolerance = learner, levels, tolerance
         self.smallest, self.held_out, self.most = smallest, held_out, most
         self.rounds: list[dict[int, Regression]] = []
+
+    def __repr__(self) -> str:
+        return f"LSBoost({self.learner!r}, levels={self.levels}; {counted(len(self.rounds), 'round')})"
+
+    def _repr_html_(self) -> str:
+        facts = {"weak learner": self.learner, "levels": self.levels}
+        return card("LSBoost", f"a baseline with {counted(len(self.rounds), 'round')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the rounds from predictions p (n,), rows X (n, d) and labels y (n,)."""

@@ -13,6 +13,7 @@ from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys,
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine.forecast import Forecast
+from swapcal.faces import card
 from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, BaselineScratch, BaselineState
 from swapcal.kernels.baselines import advance_baseline
 from swapcal.kernels.linalg import factor_size, padded
@@ -186,6 +187,10 @@ class OnlineBaseline:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(dim={self._dim}, levels={len(self._cells.z) - 1}, rounds={self.rounds})"
+
+    def _repr_html_(self) -> str:
+        facts = {"coordinates": self._dim, "levels": len(self._cells.z), "tuned for": f"{self._horizon:,} rounds"}
+        return card(type(self).__name__, f"a baseline, after {self.rounds:,} labels", facts)
 
 
 def root(horizon: float, power: int) -> int:

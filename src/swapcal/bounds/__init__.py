@@ -24,6 +24,9 @@ from swapcal.bounds.adaptive import (
     adaptive_sreg,
     split_floor,
 )
+from swapcal.bounds.ball import (
+    ball_regret,
+)
 from swapcal.bounds.batch import (
     action_deviation,
     dsmcal1,
@@ -147,6 +150,7 @@ __all__ = [
     "adaptive_smcal2",
     "adaptive_sreg",
     "appearance_share",
+    "ball_regret",
     "blum_mansour",
     "certificate",
     "convex_basis_size",

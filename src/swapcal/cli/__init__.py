@@ -12,7 +12,7 @@ PANELS = {
     "Start here": ("demo", "compile"),
     "Forecasts as records come": ("forecast", "label"),
     "Models from tables": ("fit", "predict"),
-    "Judge forecasts, act on them": ("audit", "monitor", "decide"),
+    "Judge forecasts, act on them": ("audit", "compare", "monitor", "decide"),
     "Forecasts over HTTP": ("serve", "demo-service", "token", "export", "replay", "prune", "backup"),
     "Research": ("rates", "cite"),
 }

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from swapcal.arrays import Array
+from swapcal.faces import card, counted, share
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
 
 
@@ -162,4 +163,18 @@ class Forecast:
                 f"Forecast(p={self.p:.6g}, mean={self.mean:.6g}, low={self.low:.6g}, "
                 f"high={self.high:.6g}, weight={self.weight:.6g})"
             )
-        return f"Forecast({len(self)} rows, mean p {float(np.mean(self.p)) if len(self) else float('nan'):.6g})"
+        return f"Forecast({counted(len(self), 'row')}, mean p {self._average(T_P):.6g})"
+
+    def _average(self, column: int) -> float:
+        return float(np.mean(self._tickets[:, column])) if len(self) else float("nan")
+
+    def _repr_html_(self) -> str:
+        label = "learned" if self.learned else "open: waits for its label"
+        if not self._single:
+            facts = {"mean issued level p": share(self._average(T_P)), "mean forecast": share(self._average(T_MEAN))}
+            return card(
+                "Forecast", counted(len(self), "row"), facts | {"labels": "learned" if self.learned else "open"}
+            )
+        drawn = f"{share(self.high)} with probability {self.weight:.3g}, else {share(self.low)}"
+        issued = share(self.p) if self.low == self.high else f"{share(self.p)}, drawn: {drawn}"
+        return card("Forecast", share(self.mean), {"issued level p": issued, "label": label})

@@ -17,6 +17,7 @@ from swapcal.engine import schema as layout
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import Certificate, certify, certify_recent
 from swapcal.engine.forecast import Forecast
+from swapcal.faces import card
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import all_known
 from swapcal.kernels.company import Company
@@ -412,6 +413,11 @@ class Forecaster:
             f"{type(self).__name__}(dim={self._dim}, levels={levels}, learner={self._learner!r}, "
             f"mixing={self._mixing!r}, rounds={self.rounds})"
         )
+
+    def _repr_html_(self) -> str:
+        window = {"remembers about": f"{self._window:,.6g} labels"} if self._window else {}
+        facts = {"levels": len(self.levels), "coordinates": self._dim, "learner": self._learner, "mixing": self._mixing}
+        return card(type(self).__name__, f"after {self.rounds:,} labels", facts | window)
 
 
 def _checked_window(window: Any, learner: str, mixing: str) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
+from swapcal.faces import card, counted, named
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
 from swapcal.features.plain_record import plain_rows
@@ -145,6 +146,17 @@ class Contexts:
     def categorical(self) -> tuple[str, ...]:
         """The columns treated as categories."""
         return tuple(name for name, column in self._columns.items() if column.kind == CATEGORICAL)
+
+    def __repr__(self) -> str:
+        roles = [f"{role} {named(self.settings[role])}" for role in ("groups", "scores") if self.settings[role]]
+        roles += ["frozen"] if self.frozen else []
+        sizes = f"{counted(len(self._columns), 'column')}, {counted(self.dim, 'coordinate')}"
+        return f"Contexts({'; '.join([sizes, *roles])})"
+
+    def _repr_html_(self) -> str:
+        roles = {role: named(self.settings[role]) for role in ("groups", "scores") if self.settings[role]}
+        facts = {"columns": named(self._columns, 12), "coordinates": self.dim, **roles}
+        return card("Contexts", "fixed" if self.frozen else "learning from every record", facts)
 
     def places(self, column: str) -> list[int]:
         """Return the coordinates that a column's values have, or had."""

@@ -9,6 +9,7 @@ import numpy as np
 from swapcal.archive.state import State
 from swapcal.arrays import Integers
 from swapcal.kernels.state import T_MEAN, T_P
+from swapcal.live.chronicle import Chronicle
 from swapcal.live.learned import Learned
 from swapcal.live.learner import Learner, Rows
 from swapcal.live.ledger import FREE, Ledger
@@ -33,6 +34,7 @@ class Agenda:
         self.records: dict[int, Mapping[str, Any]] = {}
         """of open forecasts, for outside models"""
         self.watcher: Callable[[Learned], None] | None = None
+        self.chronicle = Chronicle()
         self._order: list[int] = []
         self._labels: list[float] = []
         self._fresh: dict[int, int] = {}
@@ -111,10 +113,13 @@ class Agenda:
         """Forecast and learn, and tell who watches what was learned."""
         labels = np.array(self._labels)
         self.learner.play(rows, order, labels)
-        if self.watcher is None:
+        if len(labels) == 1 and self.watcher is None:
+            if self._labels[0] == self._labels[0]:
+                self.chronicle.add_one(float(rows.ticket[order[0], T_MEAN]), self._labels[0])
             return
         known = np.flatnonzero(~np.isnan(labels))
-        if known.size:
+        self.chronicle.add(rows.ticket[order[known], T_MEAN], labels[known])
+        if known.size and self.watcher is not None:
             own, ids = order[known], [self.ledger.ids[self._order[k]] for k in known.tolist()]
             self.watcher(Learned(ids, labels[known], rows.ticket[own, T_P], rows.ticket[own, T_MEAN], rows.judged[own]))
 

@@ -87,6 +87,12 @@ class Explanation:
             lines.append(f"the blend of the experts says {self.blend:.4f}: {', '.join(said)}")
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        most = f"; most: {self.terms[0].name} {self.terms[0].amount:+.4f}" if self.terms else ""
+        return (
+            f"Explanation(mean {self.mean:.4f} = base rate {self.base:.4f} and {len(self.terms)} contributions{most})"
+        )
+
     def svg(self) -> str:
         """Return the chart as an SVG drawing: bars to the right raise the forecast, bars to the left lower it."""
         shown = self._shown()
@@ -111,6 +117,9 @@ class Explanation:
         )
 
     def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def _repr_html_(self) -> str:
         return self.svg()
 
 

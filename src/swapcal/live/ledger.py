@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.archive.state import State
+from swapcal.faces import card, counted, share
 from swapcal.inputs import in_row
 from swapcal.live.ids import Id, packed, unpacked
 from swapcal.live.line import Line
@@ -53,6 +54,11 @@ class Status(NamedTuple):
     """forecasts given up unlabelled: forecasts = labels + open + expired"""
     held: int = 0
     """open forecasts whose label has come, and waits for its maturity or for its turn"""
+
+    def _repr_html_(self) -> str:
+        said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
+        facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
+        return card("Status", said, facts | {"expired": self.expired, "held": self.held})
 
 
 class Limits(NamedTuple):

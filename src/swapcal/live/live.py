@@ -12,15 +12,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swapcal import archive, inputs
+from swapcal import archive, inputs, plots
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
+from swapcal.faces import card, counted, named
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
-from swapcal.kernels.state import TICKET
+from swapcal.kernels.state import T_MEAN, TICKET
 from swapcal.live.agenda import Agenda
 from swapcal.live.attribution import explain_row
 from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
@@ -31,8 +32,8 @@ from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
 from swapcal.live.learner import BANK, Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
+from swapcal.live.records import as_mappings, record_of
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
-from swapcal.tables.columns import columns_of
 from swapcal.tables.values import unmasked
 
 ORDERS = ("arrival", "issue")
@@ -76,6 +77,10 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __repr__(self) -> str:
+        sizes = f"{counted(self.x.shape[1], 'coordinate')}, {counted(self.experts.shape[1], 'expert')}"
+        return f"Trace({counted(len(self), 'row')}, {sizes})"
 
 
 class Live:
@@ -248,20 +253,22 @@ class Live:
         return self._learner.forecaster.certificate(window)
 
     @guarded
-    def forecast(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> Forecast:
+    def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecast of one record; its label may come any time, by `label(id, y)`.
 
         Asking again with the same id and record while it is open returns the same forecast.
 
         Parameters
         ----------
-        record : a mapping from column names to values
+        record : a mapping from column names to values, a pandas Series of one row, or a data frame of one row
         id : an int or str that names this event
         time : when the forecast is made (number, date, or ISO text); must not go backwards
         matures : when the label would be known whatever it is, if it can be known earlier for some labels only (a
             cancellation is known at once, a stay when it ends). A label that comes earlier is held until then: labels
             that come early are no fair sample of all.
         """
+        if type(record) is not dict:
+            record = record_of(record)
         name, mark = checked_id(id), _fingerprint(record)
         slot = self._issued_before(name, mark)
         if slot is None:
@@ -297,7 +304,7 @@ class Live:
         ['learned', 'learned', 'repeated']
         """
         n = _rows(records)
-        names, mappings = listed_ids(ids, n), _as_mappings(records)
+        names, mappings = listed_ids(ids, n), as_mappings(records)
         answers, marks = self._answers(names, mappings)
         fresh = [row for row, answer in enumerate(answers) if answer == row]
         tickets = np.zeros((len(names), TICKET))
@@ -350,8 +357,10 @@ class Live:
         return answers, marks
 
     @guarded
-    def check(self, record: Mapping[str, Any], id: Id, time: Any = None, matures: Any = None) -> None:
+    def check(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> None:
         """Raise what `forecast` would raise with these arguments now, except by models; change nothing."""
+        if type(record) is not dict:
+            record = record_of(record)
         if self._issued_before(checked_id(id), _fingerprint(record)) is None:
             self._moments(alone(time), None, alone(matures), 1)
             self.contexts.check(record)
@@ -362,7 +371,7 @@ class Live:
         learner = self._learner
         rows = learner.rows(self.contexts.encode(records, learn=False), None, self._ledger.forecasts)
         if learner.models and learner.forecaster is not None:
-            for k, record in enumerate(_as_mappings(records)):
+            for k, record in enumerate(as_mappings(records)):
                 learner.consult(rows, k, record)
         return learner.preview(rows).explained_by(lambda row: explain_row(learner, rows, row))
 
@@ -493,7 +502,7 @@ class Live:
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
         """Return records as mappings, having told the models that want to know what they will be asked."""
-        mappings = _as_mappings(records)
+        mappings = as_mappings(records)
         for model in self._learner.models.values():
             if hasattr(model, "announce"):
                 model.announce(mappings)
@@ -520,6 +529,7 @@ class Live:
         labels = np.full(2 * len(y), np.nan)
         labels[1::2] = y
         self._learner.play(rows, np.repeat(np.arange(len(y)), 2), labels)
+        self._agenda.chronicle.add(rows.ticket[:, T_MEAN], y)
         self._ledger.book(ids, y.tolist(), None if moments.time is None else moments.time.tolist())
 
     def _go_through(
@@ -594,6 +604,42 @@ class Live:
                 raise ConflictingLabelError(f"ids: given {id!r} again in row {row + 1}, expected each id once")
             seen.add(id)
         return names
+
+    @guarded
+    def plot(self, kind: str = "score", *, ax: Any = None) -> Any:
+        """Draw how the forecasts did over the labels learned, and return the matplotlib axes.
+
+        Of at most 64 stretches of labels sums are kept in memory, since this object was made or loaded.
+
+        Parameters
+        ----------
+        kind : "score", the squared error of the mean forecasts beside that of the base rate known at the time; or
+            "rates", the mean forecast and the observed rate, with what chance allows between them.
+        ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
+        """
+        if kind not in ("score", "rates"):
+            raise ValueError(f'kind: given {kind!r}, expected "score" or "rates"')
+        draw = plots.score if kind == "score" else plots.rates
+        return draw(self._agenda.chronicle.stretches(), ax=ax)
+
+    def __repr__(self) -> str:
+        ledger, own = self._ledger, self.contexts.settings
+        counts = (
+            f"{counted(ledger.forecasts, 'forecast')}, {counted(ledger.labels, 'label')}, {len(ledger.opened):,} open"
+        )
+        roles = [f"{role} {named(own[role])}" for role in ("groups", "scores") if own[role]]
+        roles += [f"models {named(self._learner.models)}"] if self._learner.models else []
+        return f"Live({'; '.join([counts, *roles])})"
+
+    def _repr_html_(self) -> str:
+        status, own = self.status(), self.contexts.settings
+        counts = f"{counted(status.forecasts, 'forecast')}, {counted(status.labels, 'label')}, {status.open:,} open"
+        facts = {role: named(own[role]) for role in ("groups", "scores") if own[role]}
+        facts |= {"models": named(self._learner.models)} if self._learner.models else {}
+        facts |= {"expired unlabelled": f"{status.expired:,}"} if status.expired else {}
+        if status.labels:
+            facts |= {"certificate": self.certificate().sentences()[0]}
+        return card("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
 
     @guarded
     def save(self, path: "str | os.PathLike[str]") -> None:
@@ -705,15 +751,3 @@ def _labels(y: ArrayLike, n: int) -> Array:
 def _objects(raw: NDArray[Any]) -> Iterable[Any]:
     """Return the entries of an array of Python objects, which may hide text that reads as a number."""
     return raw.ravel().tolist() if raw.dtype.kind == "O" else ()
-
-
-def _as_mappings(records: Any) -> list[Mapping[str, Any]]:
-    """Return the rows of a frame as mappings, which outside models understand."""
-    if isinstance(records, list | tuple):
-        return [*records]
-    columns, n = columns_of(records)
-    lists = {
-        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.codes]
-        for name, values in columns.items()
-    }
-    return [{name: column[k] for name, column in lists.items()} for k in range(n)]

@@ -13,6 +13,7 @@ from swapcal import archive, inputs
 from swapcal.archive import Kind
 from swapcal.archive.kind import OBJECT, Arrays, Field, Rule, Settings, floats, real, rule_faults, whole
 from swapcal.arrays import Array
+from swapcal.faces import card, counted
 from swapcal.live.matrix import Matrix
 
 AHEAD = 4096  # rows forecast by one call of the classifier
@@ -105,6 +106,20 @@ class Refit:
     def status(self) -> Fits:
         """Return how often it was fitted, on how many rows, and how long that took."""
         return Fits(self._fits, 0 if self._speaking is None else self._speaking.rows, self._seconds)
+
+    def __repr__(self) -> str:
+        return f"Refit({type(self.estimator).__name__}; {self._about()})"
+
+    def _about(self) -> str:
+        fits, rows, _ = self.status()
+        latest = (
+            f", the latest on {counted(rows, 'label')}" if fits else f", the first at {counted(self.first, 'label')}"
+        )
+        return f"{counted(self.labels, 'label')}, {counted(fits, 'fit')}{latest}"
+
+    def _repr_html_(self) -> str:
+        facts = {"classifier": type(self.estimator).__name__, "seconds of fitting": f"{self.status().seconds:.1f}"}
+        return card("Refit", self._about(), facts)
 
     def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Say which records will be forecast next, in order, so that many can be forecast by one call."""

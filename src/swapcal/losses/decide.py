@@ -6,6 +6,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from swapcal.faces import card, counted
 from swapcal.losses.loss import Loss
 
 
@@ -24,6 +25,12 @@ class Decision:
     """Expected cost before the level was drawn; equals `expected_cost` unless the forecast is randomised."""
     label: Any = None
     """Names of the actions of a cost matrix; None for an interval of actions."""
+
+    def _repr_html_(self) -> str:
+        cost = {"mean expected cost": f"{float(np.mean(np.asarray(self.expected_cost))):.4g}"}
+        if np.ndim(self.action):
+            return card("Decision", counted(len(self.action), "row"), cost)
+        return card("Decision", str(self.action if self.label is None else self.label), cost)
 
 
 def decide(p: Any, loss: Loss | str) -> Decision:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swapcal.arrays import Array
+from swapcal.faces import card
 from swapcal.losses.scalar import minimise
 
 Parameter = float | Array
@@ -146,6 +147,21 @@ class Loss:
         from swapcal.losses.parse import read_toml
 
         return [specification.build(columns) for specification in read_toml(path)]
+
+    def __repr__(self) -> str:
+        settings = [f"{name}={value}" for name, value in self._spelt().items()]
+        return f"{type(self).__name__}({', '.join([self.name, *settings])}; actions {self._choices()})"
+
+    def _repr_html_(self) -> str:
+        return card("Loss", self.name, {**self._spelt(), "actions": self._choices()})
+
+    def _spelt(self) -> dict[str, str]:
+        """Return the parameters as text: numbers, or how many there are."""
+        many = {name: f"{np.size(value):,} numbers" for name, value in self.parameters.items() if np.ndim(value)}
+        return {name: many.get(name) or f"{float(value):g}" for name, value in self.parameters.items()}
+
+    def _choices(self) -> str:
+        return f"from {self.low:g} to {self.high:g}"
 
     def _respond(self, p: Array) -> Array:
         if self.response is not None:

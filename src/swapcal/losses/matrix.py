@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
+from swapcal.faces import named
 from swapcal.losses.loss import Loss, LossError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CostMatrix(Loss):
     """A `Loss` whose actions are the row numbers of a cost matrix; made by `cost_matrix`."""
 
@@ -37,6 +38,12 @@ class CostMatrix(Loss):
             offending = array[array != np.floor(array)].flat[0]
             raise LossError.of(f"action of {self.name}", offending, f"a whole number from 0 to {int(self.high)}")
         return array
+
+    def _spelt(self) -> dict[str, str]:
+        return {"costs": " × ".join(map(str, self.costs.shape))}
+
+    def _choices(self) -> str:
+        return named(self.labels)
 
     def _row_shape(self) -> tuple[int, ...]:
         return self.costs.shape[:-2]

@@ -27,6 +27,9 @@ class OmnipredictionInterval:
     loss: Loss
     theta: Array
 
+    def __repr__(self) -> str:
+        return f"OmnipredictionInterval({self.lower:.4g} to {self.upper:.4g}; the lower end by {self.loss.name})"
+
 
 def omniprediction(
     p: ArrayLike,

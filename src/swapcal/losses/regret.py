@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.errors import somni_levels
+from swapcal.faces import card
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curve import stages
 from swapcal.losses.level_rows import LevelRows
@@ -63,6 +64,19 @@ class Regret:
     bound: float | None
     """What calibration sums alone promise: Lipschitz(ℓ)·SOmni for a convex loss; None if the loss has per-row
     parameters or infinite slope, which the theorem does not cover."""
+
+    def __repr__(self) -> str:
+        return f"Regret({self.loss.name}: {self._means()})"
+
+    def _means(self) -> str:
+        cost, saved = self.cost / self.weight, self.swap / self.weight
+        return f"cost {cost:.4g} a row, of which the best rule per level would have saved {saved:.3g}"
+
+    def _repr_html_(self) -> str:
+        promise = (
+            {} if self.bound is None else {"bound from calibration alone": f"{self.bound / self.weight:.3g} a row"}
+        )
+        return card("Regret", f"{self.loss.name}: {self._means()}", {"levels": len(self.levels), **promise})
 
     @property
     def swap(self) -> float:

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.errors import somni, somni_levels, support_affine
+from swapcal.faces import card
 from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, LossError
 
@@ -22,6 +23,16 @@ class SwapOmniprediction:
     """SOmni_v; they add up to `total`."""
     A: Array
     g: Array
+
+    def __repr__(self) -> str:
+        return f"SwapOmniprediction({self._means()})"
+
+    def _means(self) -> str:
+        rows = float(self.weight.sum()) or 1.0
+        return f"no convex loss can lose more than {self.total / rows:.3g} a row to a rule on the features"
+
+    def _repr_html_(self) -> str:
+        return card("Swap omniprediction", self._means(), {"levels": len(self.levels)})
 
     @property
     def total(self) -> float:

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from swapcal.faces import card
 from swapcal.monitor.clock import show
 
 CHANGE, LIFETIME = "change", "lifetime"
@@ -40,6 +41,13 @@ class Alarm(NamedTuple):
         """The alarm in words."""
         since = f"since {show(self.since, self.clock)} ({self.rows:,} rows)"
         return f"{self._where()}: {self._size()} {since}. {self._sure()}"
+
+    def __repr__(self) -> str:
+        since = show(self.since, self.clock)
+        return f"Alarm({self._where()}: {self._size()} since {since})"
+
+    def _repr_html_(self) -> str:
+        return card("Alarm", self.sentence)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with times as shown."""

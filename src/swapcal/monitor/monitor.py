@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swapcal import plots
 from swapcal.archive.state import State
 from swapcal.arrays import Array
+from swapcal.faces import card, counted, named
 from swapcal.kernels.play import CUSUM, LANES, SUM
 from swapcal.kernels.wealth import (
     CHANGE_AT,
@@ -29,10 +31,11 @@ from swapcal.monitor.rates import one_rate, rates
 from swapcal.monitor.roster import Roster, Rows
 from swapcal.monitor.settings import DEFAULT_STAKES, Settings, read_settings
 from swapcal.monitor.size import since_change, since_first
-from swapcal.monitor.summary import summarise
+from swapcal.monitor.summary import history_of, sentence, summarise
 from swapcal.report.monitoring import render_monitoring
 
 LN10 = float(np.log(10.0))
+MOST_SHOWN = 5  # alarms in a notebook
 
 
 class Monitor:
@@ -300,6 +303,28 @@ class Monitor:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
+    def plot(self, groups: Sequence[str] | None = None, *, most: int = 6, ax: Any = None) -> Any:
+        """Draw the change detector's evidence over time and the line of alarm, and return the matplotlib axes.
+
+        Parameters
+        ----------
+        groups : names as alarms give them; by default those listed by an alarm, the surest first, then those nearest
+            to one
+        most : groups drawn, unless they are named
+        ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
+        """
+        sizes = {size["group"]: size for size in self.sizes()}
+        listed = dict.fromkeys(alarm.group for alarm in self.alarms())
+        nearest = sorted(sizes, key=lambda name: -sizes[name]["change"])
+        wanted = [*dict.fromkeys([*listed, *nearest])][:most] if groups is None else list(groups)
+        kind = self._clock_kind or ROWS
+        history = [history_of(self, group, kind) for group in wanted]
+        for entry in history:  # entries are many rows apart: what is known now comes last
+            entry["rows"].append(self.rows)
+            entry["times"].append(show(self._last_clock, kind))
+            entry["change"].append(float(sizes[entry["group"]]["change"]))
+        return plots.evidence(history, self.settings.run_length, ax=ax)
+
     # ------------------------------------------------------------------ life of a monitor
 
     def restart(self, group: str | None = None) -> "Monitor":
@@ -407,7 +432,15 @@ class Monitor:
         return np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1), logs
 
     def __repr__(self) -> str:
-        return f"Monitor({self.rows:,} rows, {len(self._roster.groups)} groups)"
+        alarms = named((alarm.group for alarm in self.alarms()), 3)
+        listed = f"off: {alarms}" if alarms else "no alarms"
+        return f"Monitor({counted(self.rows, 'row')}, {counted(len(self._roster.groups), 'group')}; {listed})"
+
+    def _repr_html_(self) -> str:
+        alarms = self.alarms()
+        said = {f"alarm {k}": alarm.sentence for k, alarm in enumerate(alarms[:MOST_SHOWN], 1)}
+        rest = {"and": f"{len(alarms) - MOST_SHOWN} more"} if len(alarms) > MOST_SHOWN else {}
+        return card("Monitor", sentence(self, len(alarms), self.test().rejected), said | rest)
 
 
 def _one_record(records: Any) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ def summarise(monitor: "Monitor", title: str) -> dict[str, Any]:
         "lifetime": test._asdict(),
         "run_length": monitor.settings.run_length,
         "sizes": monitor.sizes(),
-        "history": [_history(monitor, group, kind) for group in listed],
+        "history": [history_of(monitor, group, kind) for group in listed],
         "settings": monitor.settings.to_dict(),
     }
 
@@ -49,7 +49,8 @@ def sentence(monitor: "Monitor", listed: int, rejected: bool) -> str:
     return f"No sign that forecasts are off by more than {tolerance} for any of {watched}."
 
 
-def _history(monitor: "Monitor", group: str, kind: str) -> dict[str, Any]:
+def history_of(monitor: "Monitor", group: str, kind: str) -> dict[str, Any]:
+    """Return the evidence against a group over time, as plain data."""
     found = monitor.wealth(group)
     return {
         "group": group,

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from swapcal.report.certificate import certificate
 from swapcal.report.comparison import comparison
+from swapcal.report.contest import contest
 from swapcal.report.decisions import decisions
 from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
@@ -78,7 +79,7 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
     bodies = [(name, short, write(checked)) for name, short, write in SECTIONS]
     present = [(name, short, body) for name, short, body in bodies if body]
     contents = _contents([(name, short) for name, short, _ in present])
-    main = tag("main", _top(checked), headline(checked), contents, *(body for _, _, body in present))
+    main = tag("main", _top(checked), contest(checked), headline(checked), contents, *(body for _, _, body in present))
     return "<!doctype html>\n" + tag("html", _head(checked), tag("body", main), lang="en") + "\n"
 
 

@@ -465,6 +465,48 @@ class ComparisonEntry(TypedDict):
     """How the differences were tested."""
 
 
+class ContestMethod(TypedDict):
+    """One method of a contest; changes are against the first, lower is better."""
+
+    name: str
+    """Of the method."""
+    brier: float | None
+    """Mean squared error."""
+    log_loss: float | None
+    """Mean log loss."""
+    worst_group: str | None
+    """Group with the largest gap among those large enough to be tested."""
+    worst_gap: float | None
+    """Its gap, observed minus forecast."""
+    verdict: Verdict
+    """Of the method's own audit."""
+    brier_change: float | None
+    """Brier score less that of the first method; None for the first."""
+    brier_low: float | None
+    """Lower end of its 95 % interval."""
+    brier_high: float | None
+    """Upper end of the same interval."""
+    word: Change | None
+    """What the paired test of the Brier scores says."""
+    log_loss_change: float | None
+    """Log loss less that of the first method."""
+    log_loss_low: float | None
+    """Lower end of its 95 % interval."""
+    log_loss_high: float | None
+    """Upper end of the same interval."""
+
+
+class ContestEntry(TypedDict):
+    """Several methods on the same rows: what would be gained by each."""
+
+    sentence: str
+    """What there is to gain, in words."""
+    how: str
+    """How the forecasts were made."""
+    methods: list[ContestMethod]
+    """The first is what the others are compared with."""
+
+
 class Findings(TypedDict):
     """The whole audit. Only `identity` and `headline` are needed to render a page."""
 
@@ -472,6 +514,8 @@ class Findings(TypedDict):
     """What was audited."""
     headline: Headline
     """The answer."""
+    contest: NotRequired[ContestEntry | None]
+    """Several methods on the same rows, and what would be gained."""
     comparison: NotRequired[ComparisonEntry | None]
     """The predictor beside another one of the same rows."""
     quantities: NotRequired[list[QuantityEntry] | None]

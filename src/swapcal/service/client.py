@@ -12,6 +12,8 @@ from itertools import islice
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from swapcal.faces import card
+
 MANY = 500  # rows a request carries: far above where batches stop paying, far below the service's limit
 BUSY = (429, 502, 503, 504)  # answers after which the same request may be sent again
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds
@@ -88,6 +90,9 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
+
+    def _repr_html_(self) -> str:
+        return card("Client", self.url, {"token": "none" if self._token is None else "given"})
 
     def __enter__(self) -> Self:
         return self

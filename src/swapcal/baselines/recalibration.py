@@ -1,0 +1,96 @@
+"""The two recalibrations everybody knows: a monotone step function, and a sigmoid; of the score alone."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import isotonic_regression
+from scipy.special import expit, logit
+
+from swapcal.arrays import Array
+from swapcal.faces import card
+from swapcal.kernels.logloss import FLOOR
+
+STEPS = 50
+"""Newton steps at most; a handful are taken."""
+
+
+class Isotonic:
+    """Least squares over monotone functions of the score, linear between the scores seen.
+
+    Examples
+    --------
+    >>> Isotonic().fit([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]).predict([0.1, 0.25, 0.9])
+    array([0. , 0.5, 1. ])
+    """
+
+    def __init__(self) -> None:
+        self._at, self._says = np.array([0.0, 1.0]), np.array([0.0, 1.0])
+
+    def fit(self, p: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from scores (n,) in [0, 1] and outcomes (n,)."""
+        scores, back = np.unique(np.asarray(p, dtype=np.float64), return_inverse=True)
+        weight = np.bincount(back).astype(np.float64)
+        means = np.bincount(back, weights=np.asarray(y, dtype=np.float64)) / weight
+        self._at, self._says = scores, np.clip(isotonic_regression(means, weights=weight).x, 0.0, 1.0)
+        return self
+
+    def predict(self, p: ArrayLike) -> Array:
+        """Return recalibrated scores (n,)."""
+        said: Array = np.interp(np.asarray(p, dtype=np.float64), self._at, self._says)
+        return said
+
+    def __repr__(self) -> str:
+        return f"Isotonic({len(self._at):,} scores)"
+
+    def _repr_html_(self) -> str:
+        return card("Isotonic", f"a recalibration with {len(self._at):,} scores")
+
+
+class Sigmoid:
+    """Logistic regression on the score's log-odds (Platt), which can leave the score as it is.
+
+    Examples
+    --------
+    >>> y = np.repeat([0, 1, 0, 1], [80, 20, 20, 80])
+    >>> Sigmoid().fit(np.repeat([0.4, 0.6], 100), y).predict([0.4, 0.6]).round(2)
+    array([0.2, 0.8])
+    """
+
+    PENALTY = 0.01
+    """Weight of ‖b − (0, 1)‖²/2: with few rows it stays near the score as given."""
+
+    def __init__(self) -> None:
+        self._b = np.array([0.0, 1.0])
+
+    def fit(self, p: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from scores (n,) in [0, 1] and outcomes (n,)."""
+        X, outcomes = _design(p), np.asarray(y, dtype=np.float64)
+        start = np.array([0.0, 1.0])
+        b = start.copy()
+        for _ in range(STEPS):
+            said = expit(X @ b)
+            gradient = X.T @ (said - outcomes) + self.PENALTY * (b - start)
+            curvature = (X * (said * (1.0 - said))[:, None]).T @ X + self.PENALTY * np.eye(2)
+            step = np.linalg.solve(curvature, gradient)
+            b = b - step / max(1.0, float(np.abs(step).max()))
+            if np.abs(step).max() < 1e-9:
+                break
+        self._b = b
+        return self
+
+    def predict(self, p: ArrayLike) -> Array:
+        """Return recalibrated scores (n,)."""
+        said: Array = expit(_design(p) @ self._b)
+        return said
+
+    def __repr__(self) -> str:
+        return f"Sigmoid(log-odds {self._b[0]:+.3g} {self._b[1]:+.3g} × those of the score)"
+
+    def _repr_html_(self) -> str:
+        return card("Sigmoid", repr(self)[8:-1])
+
+
+def _design(p: ArrayLike) -> Array:
+    odds = logit(np.clip(np.asarray(p, dtype=np.float64), FLOOR, 1.0 - FLOOR))
+    return np.column_stack([np.ones(len(odds)), odds])

@@ -1,0 +1,197 @@
+"""`swapcal compare`: what would I gain? A file with a score of yours in, one table and one report out."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from swapcal.arrays import Array
+from swapcal.audit.verdict import TOLERANCE
+from swapcal.cli import options
+from swapcal.cli.model_columns import plain, scores_of
+from swapcal.cli.options import OnBadRow, listed, scored
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Output, Run, running
+from swapcal.cli.stream_table import Roles, StreamTable, read_stream
+from swapcal.contest import Contest, Entry, cross_validated, in_time_order
+from swapcal.faces import changes, named, points
+from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import floats, is_text
+from swapcal.tables.output import protect
+from swapcal.tables.source import open_source
+
+MOST_CATEGORIES = 30
+"""Text columns with at most so many values are groups where none are named."""
+MOST_COLUMNS = 20
+"""Column names listed."""
+
+
+def compare(
+    file: options.File,
+    target: options.Target,
+    score: Annotated[str, typer.Option(help="Column with your probabilities (name:logit for logits).")],
+    groups: options.Groups = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of times, in order: compare as a stream; without it, cross-validated.")
+    ] = None,
+    label_time: Annotated[
+        str | None, typer.Option(help="Column with the times at which outcomes are known; default: at their row's.")
+    ] = None,
+    drop: options.Drop = None,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
+    ] = TOLERANCE,
+    title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
+    on_bad_row: options.BadRow = OnBadRow.stop,
+    seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated noise floor.")] = 0,
+    positive: options.Positive = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    dates: options.Dates = options.Order.iso,
+) -> None:
+    """Say what you would gain: your score against isotonic, sigmoid and swapcal, on the same rows.
+
+    With --time every row is forecast before its outcome is known, and learned from afterwards; outcomes of rows at the
+    same time are not known to each other. Isotonic and sigmoid are fitted anew at 200, 240, 288, … outcomes. Without
+    --time all methods are fitted on the same folds and judged on the rows left out.
+
+    Isotonic and sigmoid see the score alone. swapcal also reads the other columns, which are listed: leave out with
+    --drop what is known only after the outcome, or it looks better than it is.
+
+    Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
+    """
+    with running("compare") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+        protect([file], {"--out": out, "--json": json})
+        if label_time and not time:
+            raise ValueError("--label-time: given without --time, expected both")
+        roles = Roles(
+            target,
+            time=time,
+            label_time=label_time,
+            scores=scored([score], source.columns),
+            groups=tuple(listed(groups, source.columns)),
+            numeric=tuple(listed(numeric, source.columns)),
+            categorical=tuple(listed(categorical, source.columns)),
+            drop=tuple(listed(drop, source.columns)),
+        )
+        stream = _labelled(read_stream(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive), roles, run)
+        stream.say_skipped(run)
+        settings = {"tolerance": tolerance, "title": title or Path(file).name, "seed": seed}
+        contest = _contest(stream, roles, folds, run, settings)
+        created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        if json is not None:
+            contest.to_json(json, created_at=created)
+        if out is not None:
+            contest.to_html(out, created_at=created)
+            run.kept = f"{out} is written"
+        _show(contest, Output())
+
+
+def _labelled(stream: StreamTable, roles: Roles, run: Run) -> StreamTable:
+    """Return the rows with an outcome; there must be both kinds."""
+    known = ~np.isnan(stream.y)
+    y = stream.y[known]
+    if len(y) < 2 or y.min() == y.max():
+        raise InputError(f"column {roles.target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
+    if known.all():
+        return stream
+    lost = len(known) - len(y)
+    run.say(f"left out {lost:,} of {len(known):,} rows ({lost / len(known):.1%}) without an outcome", "yellow")
+    return replace(
+        stream,
+        features=stream.features.filter(pa.array(known)),
+        rows=stream.rows[known],
+        y=y,
+        time=None if stream.time is None else stream.time[known],
+        label_time=None if stream.label_time is None else stream.label_time[known],
+    )
+
+
+def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Contest:
+    (name, kind), table = next(iter(roles.scores.items())), stream.features
+    missing = np.isnan(floats(table[name]))
+    if missing.any():
+        raise InputError(f"row {stream.rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
+    mine = scores_of(table[name], name, kind, 1)
+    groups = _groups(table, roles)
+    others = [column for column in table.column_names if column != name]
+    read = named(others, MOST_COLUMNS) or "nothing else"
+    run.say(f"swapcal reads {name} and {read}")
+    if roles.time is not None:
+        with run.console.status("forecasting in order of time"):
+            forecasts = in_time_order(
+                table,
+                stream.y,
+                mine,
+                score=name,
+                kind=kind,
+                groups=roles.groups,
+                time=stream.time,
+                label_time=stream.label_time,
+                seed=settings["seed"],
+            )
+        how = "In order of time: every forecast was made before its outcome, and those of later rows, were known."
+    else:
+        forecasts = _left_out(plain(table.drop_columns([name])), stream.y, mine, roles, folds, run, settings["seed"])
+        how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on the other rows."
+    how += f" Isotonic and sigmoid see the score alone; swapcal also reads {read}."
+    run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")
+    time = None if stream.time is None else stream.moments("time", slice(None))
+    return Contest(stream.y, forecasts, groups=groups or None, time=time, how=how, **settings)
+
+
+def _left_out(
+    table: pa.Table, y: Array, mine: Array, roles: Roles, folds: int, run: Run, seed: int
+) -> dict[str, Array]:
+    with bar(run.console, "fitting") as shown:
+        done = 0
+
+        def step(rows: int) -> None:
+            nonlocal done
+            done += rows
+            shown.to(done, done / len(y))
+
+        return cross_validated(table, y, mine, groups=roles.groups, folds=folds, seed=seed, progress=step)
+
+
+def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
+    """Return the columns whose categories are judged: those named, or the texts of few values."""
+    if roles.groups:
+        return {name: table[name].to_pylist() for name in roles.groups}
+    texts = [name for name in table.column_names if is_text(table[name].type)]
+    return {name: table[name].to_pylist() for name in texts if len(table[name].unique()) <= MOST_CATEGORIES}
+
+
+def _show(contest: Contest, console: Output) -> None:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("method", "Brier", "log loss", "worst group gap", "verdict", "Brier less yours"):
+        table.add_column(heading, no_wrap=heading != "worst group gap")
+    for one in contest.entries:
+        gap = "–" if one.worst_gap is None else f"{points(one.worst_gap)} {one.worst_group}"
+        table.add_row(one.name, f"{one.brier:.5f}", f"{one.log_loss:.5f}", gap, one.verdict, _beside(one))
+    console.print(table)
+    console.print("Gaps are observed minus forecast, in points; the last column has 95 % intervals of paired tests.")
+    for text in (contest.sentence(), contest.how):
+        console.print(text, markup=False, highlight=False)
+
+
+def _beside(one: Entry) -> str:
+    if one.squared is None:
+        return ""
+    told = one.squared.word.removesuffix(" found")
+    difference, low, high = changes(one.squared.difference, one.squared.low, one.squared.high)
+    return f"{difference} {told}\n{low} to {high}"

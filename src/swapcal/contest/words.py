@@ -1,0 +1,95 @@
+"""A contest in a sentence: what would be gained, by which method, and when to keep what one has."""
+
+from typing import TYPE_CHECKING
+
+from swapcal.audit.difference import Difference
+from swapcal.faces import changes
+from swapcal.report.schema import ContestMethod
+
+if TYPE_CHECKING:
+    from swapcal.contest.contest import Entry
+
+
+SOUND = ("no error found", "small")
+"""Verdicts that find nothing to mend."""
+
+
+def gain(mine: "Entry", swap: "Entry", simple: "Entry | None", beyond: Difference | None) -> str:
+    """Say what there is to gain.
+
+    Parameters
+    ----------
+    simple : the best recalibration that is better than yours, if one is
+    beyond : the squared error of swapcal beside that of `simple`
+    """
+    if simple is not None and (not swap.better or beyond is None or beyond.word != "better"):
+        enough = f"A simple recalibration is enough: {simple.name} lowers the squared error {_by(simple)}"
+        return f"{enough}; {_rest(simple, swap)}."
+    if swap.better:
+        best = "No recalibration of the score alone does."
+        if simple is not None:
+            best = f"The best recalibration of the score alone, {simple.name}, reaches {simple.brier:.4g}."
+        return f"You would gain: swapcal lowers the squared error {_by(swap)}. {best}{_verdicts(mine, swap)}"
+    if mine.verdict == "miscalibrated" and swap.verdict in SOUND:
+        return (
+            f"The squared error would not change beyond chance ({_interval(swap.squared)}), but your forecasts are "
+            f"miscalibrated and swapcal's are not ({swap.verdict}): worth it if groups matter to you."
+        )
+    if _worse(swap):
+        return f"Nothing to gain: keep yours. swapcal would do worse: squared error {_interval(swap.squared)}."
+    chance = f"No method lowers the squared error beyond chance (swapcal: {_interval(swap.squared)})."
+    return f"Nothing to gain: keep yours. {chance}"
+
+
+def _worse(entry: "Entry") -> bool:
+    return entry.squared is not None and entry.squared.word == "worse"
+
+
+def _by(entry: "Entry") -> str:
+    found = entry.squared
+    assert found is not None, "yours is not compared with itself"
+    share = f"{100 * (found.before - found.after) / found.before:.2g} %" if found.before > 0 else "nothing"
+    return f"from {found.before:.4g} to {found.after:.4g}, by {share} ({_interval(found)})"
+
+
+def _interval(found: Difference | None) -> str:
+    if found is None:
+        return "not compared"
+    difference, low, high = changes(found.difference, found.low, found.high)
+    return f"{difference}, 95 % from {low} to {high}"
+
+
+def _rest(simple: "Entry", swap: "Entry") -> str:
+    """Say what swapcal would do where a recalibration does as well."""
+    if not swap.better:
+        return "swapcal would do worse than yours" if _worse(swap) else "swapcal lowers it by nothing beyond chance"
+    said = f"swapcal does no better than that ({swap.brier:.4g})"
+    if simple.verdict == "miscalibrated" and swap.verdict in SOUND:
+        return f"{said}, but {simple.name} is still miscalibrated and swapcal is not ({swap.verdict})"
+    return said
+
+
+def _verdicts(mine: "Entry", swap: "Entry") -> str:
+    if mine.verdict == swap.verdict:
+        return ""
+    return f" Verdict on yours: {mine.verdict}; on swapcal's: {swap.verdict}."
+
+
+def plain(entry: "Entry") -> ContestMethod:
+    """Return an entry as plain data."""
+    squared, logged = entry.squared, entry.logged
+    return {
+        "name": entry.name,
+        "brier": entry.brier,
+        "log_loss": entry.log_loss,
+        "worst_group": entry.worst_group,
+        "worst_gap": entry.worst_gap,
+        "verdict": entry.verdict,
+        "brier_change": None if squared is None else squared.difference,
+        "brier_low": None if squared is None else squared.low,
+        "brier_high": None if squared is None else squared.high,
+        "word": None if squared is None else squared.word,
+        "log_loss_change": None if logged is None else logged.difference,
+        "log_loss_low": None if logged is None else logged.low,
+        "log_loss_high": None if logged is None else logged.high,
+    }
