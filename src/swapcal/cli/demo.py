@@ -88,7 +88,7 @@ def _show(findings: Findings, certificate: Certificate, console: Console) -> Non
     console.print(comparison.get("groups_sentence", ""), markup=False, highlight=False)
     console.print("\nIs swapcal right, then? Its own audit:", highlight=False)
     show_headline(findings, console)
-    console.print(str(certificate).splitlines()[0], markup=False, highlight=False)
+    console.print(certificate.sentences()[0], markup=False, highlight=False)
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:
