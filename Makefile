@@ -13,6 +13,9 @@ help:            ## list the commands
 setup: $(VENV)/.dev     ## create .venv with everything the tests need
 
 $(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "$(PYTHON): given $$($(PYTHON) --version 2>&1), expected Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	@echo "Installing into $(VENV), once: a minute or two, depending on the network."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
