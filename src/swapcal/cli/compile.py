@@ -63,6 +63,8 @@ def compile_shelf() -> None:
 
 def compile_audit() -> None:
     """Audit a few rows, with groups, features and times."""
+    import pyarrow as pa
+
     from swapcal.audit import Audit
     from swapcal.kernels.logloss import log_losses
 
@@ -70,6 +72,8 @@ def compile_audit() -> None:
     p = np.round(x[:, 1] + 0.5, 1)
     log_losses(p, y)
     Audit(p, y, x, groups={"g": ["a", "b"] * (ROWS // 2)}, time=np.arange(float(ROWS))).to_dict()
+    columns = {"whole": np.arange(ROWS), "real": x[:, 1].copy(), "missing": [None, *x[1:, 1].tolist()]}
+    Audit.from_features(p, y, features=pa.table(columns))
 
 
 def compile_monitor() -> None:
