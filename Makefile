@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service docs test test-portable test-systems check bench bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak clean help
+.PHONY: setup demo demo-service docs test test-portable test-systems check bench bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak release-check clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -13,6 +13,9 @@ help:            ## list the commands
 setup: $(VENV)/.dev     ## create .venv with everything the tests need
 
 $(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "$(PYTHON): given $$($(PYTHON) --version 2>&1), expected Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	@echo "Installing into $(VENV), once: a minute or two, depending on the network."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
@@ -39,6 +42,10 @@ $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
 
 $(VENV)/.docs: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	@touch $@
+
+$(VENV)/.release: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[release]"
 	@touch $@
 
 $(VENV)/.peers: $(VENV)/bin/python pyproject.toml
@@ -114,6 +121,9 @@ rates: $(VENV)/.dev     ## the theorems' rates, measured in two minutes (swapcal
 soak: $(VENV)/.dev     ## numerics after 10^8 updates (many minutes)
 	$(BIN)/python -m pytest -m soak -s
 
+release-check: $(VENV)/.release     ## build, check the metadata, try the wheel under Python 3.11 to 3.13; leaves dist/
+	$(BIN)/python release/check.py
+
 clean:           ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -289,7 +289,7 @@ def measure_ours(name: str) -> list[Score]:
     live, trace = ours(data)
     x, made, n = trace.x, trace.forecast, len(data.y)
     scores = [judge(data, "swapcal, issued p", made.p, x), judge(data, "swapcal, mean", made.mean, x)]
-    said = {expert: trace.experts[:, k] for k, expert in enumerate(live.experts) if expert != "blend"}
+    said = {expert: trace.experts[:, k] for k, expert in enumerate(live.experts) if expert != live.experts[0]}
     said |= {column: data.frame[column].to_numpy(dtype=np.float64) for column in data.scores}
     best = min(said, key=lambda expert: float(np.mean((said[expert] - data.y) ** 2)))
     scores.append(judge(data, f"best single expert ({best})", said[best], x))
@@ -384,7 +384,7 @@ def drift_rows() -> list[tuple[str, float, float, float, float]]:
         live = Live()
         trace = live.trace(frame, y)
         brier = [float(np.mean((trace.experts[:, k] - y) ** 2)) for k in range(1, trace.experts.shape[1])]
-        slow = float(np.mean((trace.experts[:, live.experts.index("AdaGrad 0.1")] - y) ** 2))
+        slow = float(np.mean((trace.experts[:, live.experts.index("logistic (shrinking steps of 0.1)")] - y) ** 2))
         mean = float(np.mean((trace.forecast.mean - y) ** 2))
         found.append((kind, mean, float(np.mean((restarted(trace.x, y, changes) - y) ** 2)), min(brier), slow))
     return found
@@ -433,7 +433,8 @@ def drift_table(rows: list[Any]) -> str:
     lines = [
         "### Drift",
         "",
-        "| stream | swapcal, mean | engine restarted at the changes | best single expert | AdaGrad 0.1 |",
+        "| stream | swapcal, mean | engine restarted at the changes | best single expert "
+        "| logistic (shrinking steps of 0.1) |",
     ]
     lines += ["|---|--:|--:|--:|--:|"]
     return "\n".join([*lines, *(f"| {r[0]} | {r[1]:.4f} | {r[2]:.4f} | {r[3]:.4f} | {r[4]:.4f} |" for r in rows)])

@@ -241,7 +241,7 @@ def test_rows_without_labels_are_forecast_too(frame: pd.DataFrame, tmp_path: Pat
     result = run(written(tmp_path / "in.csv", partly), *ROLES, "--out", out)
     assert result.exit_code == 0, result.output
     assert len(pd.read_csv(out)) == 500
-    assert "labels: 450 of 500 (50 open)" in result.stderr
+    assert "outcomes: 450 of 500 learned (50 open)" in result.stderr
 
 
 def test_logits_can_be_scores(frame: pd.DataFrame, tmp_path: Path) -> None:

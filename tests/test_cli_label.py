@@ -54,7 +54,7 @@ def test_labels_are_learned_by_id(made: Path, tmp_path: Path) -> None:
     file = labels(tmp_path / "labels.csv", "3,yes,2024-02-01", "0,no,2024-02-02", "5,,", "3,yes,2024-02-03")
     result = run("label", made, file, *ROLES, "--time", "known")
     assert result.exit_code == 0, result.output
-    for words in ("2 learned", "1 repeated", "1 without an outcome", "labels: 2 of 40 (38 open)"):
+    for words in ("2 learned", "1 repeated", "1 without an outcome", "outcomes: 2 of 40 learned (38 open)"):
         assert words in said(result)
     by_hand = Live.load(made)
     assert by_hand.status().open == 38
@@ -95,7 +95,9 @@ def test_a_resumed_run_counts_on_and_tells_its_own_totals(made: Path, tmp_path: 
     result = run("forecast", *arguments)
     assert result.exit_code == 0, result.output
     assert pacsv.read_csv(tmp_path / "out.csv")["row"].to_pylist() == [41, 42]
-    assert "this run: 2 forecasts, 2 labels learned; with all before: labels: 2 of 42 (40 open)" in said(result)
+    assert "this run: 2 forecasts, 2 outcomes learned; with all before: outcomes: 2 of 42 learned (40 open)" in said(
+        result
+    )
 
 
 def test_a_state_does_not_mix_dates_and_numbers(made: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from swapcal.archive import State
 from swapcal.kernels.experts import EXPERTS, HASHED, LOOSEST, PRIOR, SCORED, View
-from swapcal.live.experts import Experts, as_model, expert_names, expert_titles, expert_weights
+from swapcal.live import Live
+from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights
 from tests.reference_experts import ReferenceExperts
 
 FEW = 100  # rows for the literal reference, which is slow
@@ -220,8 +221,8 @@ def test_pairs_learn_what_no_linear_expert_can() -> None:
     _, p = play(Experts(), keys, values, np.zeros((n, 0)), *immediate(y))
     brier = ((p - y[:, None]) ** 2)[n // 2 :].mean(axis=0)
     names = expert_names()
-    assert brier[names.index("pairs SGD 1")] < 0.01
-    assert min(b for name, b in zip(names, brier, strict=True) if name.startswith(("SGD", "AdaGrad"))) > 0.2
+    assert brier[names.index("logistic on pairs (steps of 1)")] < 0.01
+    assert min(b for name, b in zip(names, brier, strict=True) if name.startswith("logistic (")) > 0.2
     assert brier[0] < 0.02
 
 
@@ -280,7 +281,7 @@ def test_sums_of_squares_are_kept_where_the_weights_are_zero() -> None:
 
 
 def test_names_and_weights_match() -> None:
-    assert tuple(expert_weights()) == expert_names()
+    assert tuple(expert_weights()) == expert_keys()
     assert len(expert_names()) == 1 + EXPERTS
     assert expert_weights()["blend"] == 1.0
 
@@ -322,8 +323,28 @@ def test_what_is_not_a_model_is_refused() -> None:
         as_model(3)
 
 
-def test_every_expert_has_a_title_in_words() -> None:
-    titles = expert_titles()
-    assert tuple(titles) == expert_names()
-    assert len(set(titles.values())) == len(titles)
-    assert not any(word in title for title in titles.values() for word in ("SGD", "AdaGrad", "Newton"))
+def test_experts_have_names_in_words_and_keys_that_saved_states_know() -> None:
+    assert len(set(expert_names())) == len(expert_names()) == len(expert_keys())
+    assert not any(word in " ".join(expert_names()) for word in ("SGD", "AdaGrad", "Newton"))
+    assert expert_keys() == (
+        "blend", "SGD 0.03", "SGD 0.1", "SGD 0.3", "SGD 1", "SGD 3", "SGD 10",
+        "AdaGrad 0.03", "AdaGrad 0.1", "AdaGrad 0.3", "AdaGrad 1",
+        "pairs SGD 0.3", "pairs SGD 1", "pairs SGD 3", "pairs AdaGrad 0.03", "pairs AdaGrad 0.1",
+        "Newton 10", "Newton 1", "Newton 0.1",
+    )  # fmt: skip
+
+
+def test_a_live_object_speaks_of_its_experts_in_words_and_saves_them_as_before() -> None:
+    live = Live(groups=["g"], scores=["s"], models={"mine": Counter()})
+    for k in range(30):
+        live.forecast({"g": "a", "s": 0.3, "n": float(k)}, id=k)
+        live.label(k, k % 3 == 0)
+    live.forecast({"g": "a", "s": 0.3, "n": 1.0}, id="last")
+    bank = len(expert_names())
+    assert live.experts == (*expert_names(), "mine")
+    assert live.names[: bank + 3] == ("constant", *expert_names(), "mine", "s")
+    assert len(live.names) == live.contexts.dim
+    assert tuple(live.contexts.settings["reserved"]) == (*expert_keys(), "mine")
+    named = [term.name for term in live.explain("last").terms if term.kind == "expert"]
+    assert named
+    assert all(name.removeprefix("expert: ") in expert_names() for name in named)

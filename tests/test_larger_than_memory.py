@@ -92,7 +92,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FEATURES = {"features": ["x", "z", "city", "flag"], "groups": ["city"]}
-ROLES = {"prob": "p", "target": "y", "time": None, "weights": None, "issued": None, **FEATURES}
+ROLES = {"probs": ["p"], "target": "y", "time": None, "weights": None, "issued": None, **FEATURES}
 
 
 def audited(path: Path, jobs: int) -> Audit:

@@ -8,9 +8,19 @@ from typing import Any
 
 import swapcal
 
-MODELS = ("demo", "decide", "forecast", "label", "audit", "compare", "monitor", "fit", "predict", "rates", "cite")
-SERVICE = ("serve", "token", "replay", "export", "prune", "backup", "demo-service")
-COMMANDS = MODELS + SERVICE
+PANELS = {
+    "Start here": ("demo", "compile"),
+    "Forecasts as records come": ("forecast", "label"),
+    "Models from tables": ("fit", "predict"),
+    "Judge forecasts, act on them": ("audit", "compare", "monitor", "decide"),
+    "Forecasts over HTTP": ("serve", "demo-service", "token", "export", "replay", "prune", "backup"),
+    "Research": ("rates", "cite"),
+}
+COMMANDS = tuple(name for names in PANELS.values() for name in names)
+TERMS = (
+    "Words: a forecast is the probability issued, p; its mean is the number before it is rounded to one of a few dozen "
+    "levels; the outcome is what happened, 0 or 1; a gap is observed minus forecast, in percentage points."
+)
 
 EXTRAS = {
     **dict.fromkeys(("typer", "click", "rich", "pyarrow"), "cli"),
@@ -30,6 +40,8 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"swapcal {swapcal.__version__}")
         return
+    # Before anything imports numpy. Our matrices are small: threads of BLAS spin longer than they compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _app()(prog_name="swapcal")
     except SystemExit as stop:
@@ -44,7 +56,9 @@ def main() -> None:
 def _app() -> Any:
     import typer
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        no_args_is_help=True, add_completion=False, help=__doc__, epilog=TERMS, pretty_exceptions_enable=False
+    )
     app.callback()(_about)
     for name in _wanted(sys.argv):
         _add(app, name)
@@ -61,14 +75,18 @@ def _add(app: Any, name: str) -> None:
         if name in sys.argv[1:2]:
             raise
         needed = advice(error).capitalize().replace("[", r"\[")  # not rich's markup
-        app.command(name, help=needed)(_about)
+        app.command(name, help=needed, rich_help_panel=_panel(name))(_about)
         return
     if not callable(getattr(command, "add_typer", None)):
-        app.command(name, help=_flowing(command.__doc__))(command)
+        app.command(name, help=_flowing(command.__doc__), rich_help_panel=_panel(name))(command)
         return
     for each in command.registered_commands:
         each.help = _flowing(each.callback.__doc__)
-    app.add_typer(command, name=name)
+    app.add_typer(command, name=name, rich_help_panel=_panel(name))
+
+
+def _panel(name: str) -> str:
+    return next(panel for panel, names in PANELS.items() if name in names)
 
 
 def _flowing(text: str) -> str:

@@ -53,8 +53,10 @@ def audit(
     groups: options.Groups = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
-    issued: Annotated[str | None, typer.Option(help="Columns low,high,weight of the issued distribution.")] = None,
-    levels: Annotated[int | None, typer.Option(help="Number of equal intervals of predictions.")] = None,
+    issued: Annotated[
+        str | None, typer.Option(help="Columns low,high,weight between which forecasts were drawn.")
+    ] = None,
+    levels: Annotated[int | None, typer.Option(help="Judge forecasts in so many equal ranges.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
     ] = None,
@@ -80,9 +82,6 @@ def audit(
     tolerance: Annotated[
         float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
     ] = TOLERANCE,
-    details: Annotated[
-        bool, typer.Option("--details", help="Print the errors of the theory too, each beside what chance gives.")
-    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if miscalibrated, with 3 if undecided.")
     ] = False,
@@ -90,8 +89,12 @@ def audit(
         float | None,
         typer.Option(help="Use this tolerance, and exit with 1 if miscalibrated: surely wrong by more than this."),
     ] = None,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
+    ] = False,
     title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated noise floor.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated chance.")] = 0,
     jobs: options.Jobs = None,
     positive: options.Positive = None,
     delimiter: options.Delimiter = None,
@@ -99,7 +102,7 @@ def audit(
     encoding: options.Encoding = "utf-8",
     dates: options.Dates = options.Order.iso,
 ) -> None:
-    """Audit predicted probabilities: exact errors, the worst groups, and what chance alone would give.
+    """Audit forecasts against what happened: where they are wrong, by how much, and whether chance explains it.
 
     The file is read in batches, so it may be larger than memory, and twice if there are features: once for their
     scales, once for the sums. Standard input can be read once only: its first batch tells the scales. Rows without an

@@ -56,7 +56,7 @@ def compare(
     ] = TOLERANCE,
     title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated noise floor.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated chance.")] = 0,
     positive: options.Positive = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = ".",

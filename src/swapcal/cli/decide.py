@@ -40,7 +40,7 @@ def decide(
     label: Annotated[str | None, typer.Option(hidden=True)] = None,
     output: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Choose the best action for each row and each loss, given its probability.
+    """Choose the cheapest action for each row, given its probability and what being wrong costs (losses).
 
     For each loss the output has its action and expected cost; a summary goes to standard error. @NAME in a loss takes
     that column's value row by row. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad

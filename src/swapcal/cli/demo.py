@@ -6,23 +6,29 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from swapcal.archive import put_text
 from swapcal.arrays import Array
-from swapcal.audit import Audit
+from swapcal.audit import Comparison
+from swapcal.audit.findings import forecaster
 from swapcal.cli.audit import show_headline
+from swapcal.cli.compile import compiling
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
-from swapcal.datasets.flights import FEATURES, GROUPS, flights
+from swapcal.datasets.flights import FEATURES, GROUPS, WEATHER, flights, names_of
+from swapcal.engine.certificate import Certificate
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
 from swapcal.tables.output import protect
 
 PIECE = 8_192
-PLAIN = "SGD 0.3"
+PLAIN = "logistic (steps of 0.3)"
+NAMES = ("plain model", "swapcal")
+AUDITED = ("month", "dow", "hour", "distance", *WEATHER)
 SMALL_GROUP = 2_000
 BINS = 20
 
@@ -31,10 +37,11 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to write the HTML report.")] = Path("swapcal-demo.html"),
     rows: Annotated[int, typer.Option(help="Only so many flights; 0 for the whole year.", min=0)] = 0,
 ) -> None:
-    """Forecast whether each flight of 2013 from New York will be late, cancelled or diverted, in order of departure.
+    """Forecast whether each flight of 2013 from New York will be late, and write a report: before and after.
 
-    Each flight is forecast before its outcome is learned. "Before" is a plain online logistic regression on the same
-    records; "after" is swapcal wrapped around it and its siblings. Nothing is tuned.
+    Late means 15 minutes or more, cancelled or diverted. Each flight is forecast before its outcome is learned, in
+    order of departure. "Before" is a plain online logistic regression on the same records; "after" is swapcal wrapped
+    around it and its siblings. Nothing is tuned.
     """
     with running("demo") as run:
         protect([], {"--out": out})
@@ -42,13 +49,15 @@ def demo(
 
 
 def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
-    console.print("Will this flight be 15 minutes late, cancelled or diverted? Every departure from New York in 2013.")
-    with console.status("reading flights and weather"):
+    console.print(
+        "Will this flight be 15 minutes late, cancelled or diverted? Every departure from New York in 2013, each "
+        "forecast before its outcome is known.\nBefore: a plain model (online logistic regression). After: swapcal.",
+        highlight=False,
+    )
+    with compiling(console, ("engine", "experts", "audit")), console.status("reading flights and weather"):
         table = flights()
     table = table.slice(0, rows) if rows else table
     y = table["y"].to_numpy().astype(np.float64)
-    with console.status("compiling, the first time only"):
-        Live(groups=GROUPS).trace(table.select(list(FEATURES)).slice(0, 100), y[:100])
     live = Live(groups=GROUPS)
     start = time.perf_counter()
     traces = _streamed(console, live, table.select(list(FEATURES)), y)
@@ -56,19 +65,30 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     before = np.concatenate([trace.experts[:, live.experts.index(PLAIN)] for trace in traces])
     after = np.concatenate([trace.forecast.p for trace in traces])
     mean = np.concatenate([trace.forecast.mean for trace in traces])
-    console.print(_overall(y, before, after, mean))
-    console.print(_by_group(table, y, before, after))
+    groups = {"airline": names_of(table["carrier"]), "airport": names_of(table["origin"])}
     console.print(f"{len(y):,} flights in {seconds:.1f} s: {len(y) / seconds:,.0f} forecasts learned per second.")
-    console.print(str(live.certificate()), highlight=False)
-    with console.status("auditing the forecasts"):
-        findings = _report(out, live, table, y, traces)
-    console.print("\nThe audit's verdict on the issued p:", highlight=False)
-    show_headline(findings, console)
+    console.print(_overall(y, before, after, mean))
+    console.print(_by_group(groups, y, before, after))
+    with console.status("auditing both, and testing the difference"):
+        certificate = live.certificate()
+        findings = _report(out, certificate, table, groups, y, (before, after))
+    _show(findings, certificate, console)
     console.print(
-        f"Report: {out.resolve()}\nNext: swapcal forecast --help, swapcal audit --help, docs/guide.md",
-        highlight=False,
-    )
+        f"Report, both side by side: {out.resolve()}\n"
+        "Next, on a file of yours: swapcal forecast FILE --target COLUMN --report report.html",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
     run.kept = f"{out} is written"
+
+
+def _show(findings: Findings, certificate: Certificate, console: Console) -> None:
+    comparison = findings.get("comparison")
+    assert comparison is not None
+    console.print(comparison["sentence"], style="bold", markup=False, highlight=False)
+    console.print(comparison.get("groups_sentence", ""), markup=False, highlight=False)
+    console.print("\nIs swapcal right, then? Its own audit:", highlight=False)
+    show_headline(findings, console)
+    console.print(certificate.sentences()[0], markup=False, highlight=False)
 
 
 def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trace]:
@@ -86,11 +106,15 @@ def _streamed(console: Console, live: Live, records: Any, y: Array) -> list[Trac
 
 def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
     table = Table(
-        title="All flights", caption=f"late: {y.mean():.1%} of {len(y):,}; calibration error over {BINS} bins"
+        box=SIMPLE_HEAD,
+        title="All flights",
+        caption=f"{y.mean():.1%} were late. Lower is better. Calibration error: how far the forecasts in {BINS} equal "
+        "ranges are from what happened.",
     )
-    for heading in ("forecast", "Brier", "log loss", "calibration error"):
+    for heading in ("forecast", "Brier score", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
-    for name, p in (("before: plain online logistic", before), ("after: issued p", after), ("after: mean", mean)):
+    named = ("before: plain model", before), ("after: p, for decisions", after), ("after: mean, for showing", mean)
+    for name, p in named:
         table.add_row(name, f"{np.mean((p - y) ** 2):.4f}", f"{np.mean(log_losses(p, y)):.4f}", f"{_ece(p, y):.2%}")
     return table
 
@@ -101,34 +125,36 @@ def _ece(p: Array, y: Array) -> float:
     return float(np.abs(np.bincount(cell, y - p, BINS)).sum() / len(y))
 
 
-def _by_group(table: Any, y: Array, before: Array, after: Array) -> Table:
-    shown = Table(title="By carrier and airport", caption="gap: observed minus forecast, in percentage points")
-    headings = ("group", "flights", "late", "gap before", "gap after", "calibration error before", "after")
-    for heading in headings:
-        shown.add_column(heading, justify="left" if heading == "group" else "right")
-    for column in GROUPS:
-        values = np.array(table[column].to_pylist())
-        for name in sorted(set(values.tolist())):
+def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Array) -> Table:
+    shown = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title="By airline and airport",
+        caption="Gap: observed minus forecast, in percentage points. Error: as calibration error above, in the group.",
+    )
+    for heading in ("group", "flights", "late", "gap before", "after", "error before", "after"):
+        shown.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
+    for column in groups.values():
+        values = np.array(column)
+        for name in sorted(set(column)):
             rows = values == name
             if rows.sum() >= SMALL_GROUP:
                 gaps = (f"{round(100 * float(np.mean(y[rows] - p[rows])), 1) + 0.0:+.1f}" for p in (before, after))
                 errors = (f"{_ece(p[rows], y[rows]):.1%}" for p in (before, after))
-                shown.add_row(f"{column} {name}", f"{rows.sum():,}", f"{y[rows].mean():.1%}", *gaps, *errors)
+                shown.add_row(name, f"{rows.sum():,}", f"{y[rows].mean():.1%}", *gaps, *errors)
         shown.add_section()
     return shown
 
 
-def _report(out: Path, live: Live, table: Any, y: Array, traces: list[Trace]) -> Findings:
+def _report(
+    out: Path, certificate: Certificate, table: Any, groups: dict[str, list[str]], y: Array, p: tuple[Array, Array]
+) -> Findings:
     """Write the report and return what it shows."""
-    width = len(live.names)
-    x = np.concatenate([np.pad(trace.x, ((0, 0), (0, width - trace.x.shape[1]))) for trace in traces])
-    p, low, high, weight = (
-        np.concatenate([getattr(trace.forecast, name) for trace in traces]) for name in ("p", "low", "high", "weight")
-    )
-    audit = Audit(
-        p, y, x, groups={name: table[name].to_pylist() for name in GROUPS}, low=low, high=high, weight=weight,
-        time=table["t"].to_numpy(), names=live.names, title="New York flights 2013: late, cancelled or diverted",
+    compared = Comparison(
+        *p, y, features=table.select(list(AUDITED)), groups=groups, time=table["t"].to_numpy(), names=NAMES,
+        title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
-    found = audit.to_dict(certificate=live.certificate().as_dict())
+    found = compared.to_dict()
+    found["forecaster"] = forecaster(compared.after.evidence, certificate.as_dict())
     put_text(out, render(found))
     return found

@@ -39,16 +39,16 @@ def fit(
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
     levels: Annotated[
-        str, typer.Option(help="adaptive, or the grid of a theorem: multicalibration, omniprediction, agnostic.")
+        str, typer.Option(help="adaptive; or, for research, a theorem's: multicalibration, omniprediction, agnostic.")
     ] = "adaptive",
     epsilon: Annotated[
         float | None, typer.Option(help="Refuse fewer rows than the theorem needs to promise this error.")
     ] = None,
     correction: Annotated[
         str,
-        typer.Option(help="Of the score, before the engine: linear, trees (LightGBM), or auto: trees if installed."),
+        typer.Option(help="How the score is corrected first: linear, trees (LightGBM), or auto: trees if installed."),
     ] = "auto",
-    snapshots: Annotated[int, typer.Option(help="Forecasters kept, out of one per row.")] = 32,
+    snapshots: Annotated[int, typer.Option(help="Forecasters whose mean is predicted, out of one per row.")] = 32,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
     rows: Annotated[
         int | None, typer.Option(min=2, help="Rows to fit; of a longer file, a sample; default: what a gigabyte holds.")
@@ -62,7 +62,7 @@ def fit(
     encoding: options.Encoding = "utf-8",
     dates: options.Dates = options.Order.iso,
 ) -> None:
-    """Fit swap-multicalibrated probabilities to a table, from features alone or around a model's score.
+    """Fit a model whose probabilities hold for every group, from a table alone or around another model's score.
 
     The model file holds arrays and names, no code and no rows. Rows without an outcome are left out and counted. Rows
     in messages count from 1, without the header. The file is read in pieces; of one with more rows than --rows, those

@@ -43,10 +43,12 @@ def forecast(
     file: options.File,
     target: options.Target,
     time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not go back.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column that names each row; ids determine the draws.")] = None,
-    label_time: Annotated[str | None, typer.Option(help="Column with the time each label became known.")] = None,
+    id: Annotated[
+        str | None, typer.Option(help="Column that names each row, for outcomes that come later (swapcal label).")
+    ] = None,
+    label_time: Annotated[str | None, typer.Option(help="Column with the time each outcome became known.")] = None,
     matures: Annotated[
-        str | None, typer.Option(help="Column with the time by which each label would be known whatever it is.")
+        str | None, typer.Option(help="Column with the time by which each outcome would be known whatever it is.")
     ] = None,
     groups: options.Groups = None,
     score: Annotated[
@@ -62,7 +64,7 @@ def forecast(
     report: Annotated[Path | None, typer.Option(help="HTML report of the forecasts' calibration.")] = None,
     state: Annotated[Path | None, typer.Option(help="Continue from this file if it exists; save to it.")] = None,
     trees: Annotated[
-        bool, typer.Option("--trees", help="Boosted trees among the experts, fitted anew as labels come; slower.")
+        bool, typer.Option("--trees", help="Boosted trees among the experts, fitted anew as outcomes come; slower.")
     ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on as the file, or standard input, grows, until Ctrl-C or SIGTERM.")
@@ -76,7 +78,7 @@ def forecast(
     encoding: options.Encoding = "utf-8",
     dates: options.Dates = options.Order.iso,
 ) -> None:
-    """Forecast each row, then learn its label, in the order of the file.
+    """Forecast each row, then learn its outcome, in the order of the file.
 
     Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
     --time and --label-time a label is learned only once it is known; with --matures, where some labels are known
@@ -424,15 +426,15 @@ def show_summary(run: Run, status: Status, before: Status, reader: StreamReader,
         run.console.print(table)
     if before.forecasts:
         run.say(
-            f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} labels learned; with all before:"
+            f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
         )
     run.say(labels_in_words(status))
     reader.say_skipped(run)
 
 
 def labels_in_words(status: Status) -> str:
-    """Return how many labels came, and how late."""
+    """Return how many outcomes came, and how late."""
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
-    late = f"mean delay {status.mean_delay:,.1f} forecasts{wait}" if status.labels else "no label yet"
+    late = f"{status.mean_delay:,.1f} forecasts late on average{wait}" if status.labels else "none yet"
     held = f", {status.held:,} of them held until they mature" if status.held else ""
-    return f"labels: {status.labels:,} of {status.forecasts:,} ({status.open:,} open{held}); {late}"
+    return f"outcomes: {status.labels:,} of {status.forecasts:,} learned ({status.open:,} open{held}); {late}"

@@ -56,9 +56,7 @@ class ForecastReport:
         """Render the findings."""
         if self._audit is None:
             raise InputError(f"{self._path}: a report needs labels, and {self._file} has none")
-        labels = {"columns": self._live.titles}
-        found = self._audit.to_dict(certificate=self._live.certificate().as_dict(), labels=labels)
-        put_text(self._path, render(found))
+        put_text(self._path, render(self._audit.to_dict(certificate=self._live.certificate().as_dict())))
 
     def _is_grouping(self, column: Any) -> bool:
         return len(pc.unique(column)) <= GROUPS_SHOWN

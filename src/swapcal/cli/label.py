@@ -30,7 +30,7 @@ def label(
     file: options.File,
     target: options.Target,
     id: Annotated[str, typer.Option(help="Column with the ids that the forecasts were given.")],
-    time: Annotated[str | None, typer.Option(help="Column with the time each label came.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column with the time each outcome came.")] = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     positive: options.Positive = None,
     delimiter: options.Delimiter = None,
@@ -40,7 +40,7 @@ def label(
 ) -> None:
     """Learn outcomes of earlier forecasts, by id, any time later; the state file is replaced when all are learned.
 
-    Rows without an outcome are left open. A label that came before is ignored, so the same file may be given again.
+    Rows without an outcome are left open. An outcome that came before is ignored, so the same file may be given again.
     Exit code 0 on success, 2 on bad input, and then the state is as it was.
     """
     with running("label") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:

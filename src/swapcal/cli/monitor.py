@@ -57,7 +57,7 @@ def monitor(
     encoding: options.Encoding = "utf-8",
     dates: options.Dates = options.Order.iso,
 ) -> None:
-    """Watch calibration over time, for everybody, with alarms that stay valid however often one looks.
+    """Watch forecasts over time, for everybody and each group, with alarms that stay valid however often one looks.
 
     Rows are entered in order of --time, or as they stand. That order must not depend on the outcomes: give the time by
     which an outcome was bound to be known, not the time at which it happened to arrive. Without --time the file may be

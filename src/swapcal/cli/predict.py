@@ -35,7 +35,10 @@ def predict(
     file: options.File,
     out: options.Rows = "-",
     mode: Annotated[
-        Mode, typer.Option(help="mean: best log loss; hash: a fixed level per row; sample: a level drawn afresh.")
+        Mode,
+        typer.Option(
+            help="mean: the best single number; hash: a level, the same for equal rows; sample: one drawn anew."
+        ),
     ] = Mode.mean,
     keep: options.Keep = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws of --mode sample.")] = 0,
@@ -45,7 +48,7 @@ def predict(
     encoding: options.Encoding = "utf-8",
     dates: options.Dates = options.Order.iso,
 ) -> None:
-    """Predict a probability for each row.
+    """Predict a probability for each row, with a model made by `swapcal fit`.
 
     --mode hash and sample also write the two levels p was drawn from, low and high, and the weight of high. The file
     is read in batches and may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on

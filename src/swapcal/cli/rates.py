@@ -24,7 +24,7 @@ def rates(
     ),
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
-    """Run every system against every stream, fit log-log slopes and set them beside the theorems.
+    """Measure how errors grow with the rows, for every method and stream, beside what the theorems promise.
 
     Results are cached: interrupt at will, run again, and only what is missing is run. Exit code 0 on success, 1 if a
     certificate failed to hold.

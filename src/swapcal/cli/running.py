@@ -2,6 +2,7 @@
 
 import errno
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,7 +43,8 @@ def running(command: str) -> Iterator[Run]:
     """Turn what goes wrong into one line on standard error and an exit code."""
     run = Run()
     try:
-        yield run
+        with _said_when_compiling(run):
+            yield run
     except KeyboardInterrupt:
         run.say(f"swapcal {command}: stopped; {run.kept}", "yellow")
         raise typer.Exit(STOPPED) from None
@@ -54,6 +56,29 @@ def running(command: str) -> Iterator[Run]:
             raise typer.Exit(PIPE_CLOSED) from None
         run.say(f"swapcal {command}: {_text(error)}", "red")
         raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def _said_when_compiling(run: Run) -> Iterator[None]:
+    """Say on a terminal why nothing seems to happen: numba compiles, which it does once per machine."""
+    if not run.console.is_terminal or "numba" not in sys.modules:
+        yield
+        return
+    from numba.core import event
+
+    class Compiling(event.Listener):  # type: ignore[misc]
+        said = False
+
+        def on_start(self, happened: Any) -> None:
+            if not self.said:
+                run.say("Compiling for this processor, once: up to a minute (swapcal compile does it on every core) …")
+            self.said = True
+
+        def on_end(self, happened: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Compiling()):
+        yield
 
 
 def _text(error: Any) -> str:

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.console import Console
 
 from swapcal.cli import options
+from swapcal.cli.compile import PARTS, compiling
 from swapcal.cli.running import Run, running
 from swapcal.service.desk import Desk
 from swapcal.service.http.server import Server
@@ -52,7 +54,8 @@ def serve(
 ) -> None:
     """Serve forecasts over HTTP; outcomes whenever they come.
 
-    A 2xx is sent after the event is on disk; a store that is not there is made. Ready when /readyz answers 200; the
+    A 2xx is sent after the event is on disk; a store that is not there is made. The first start on a machine compiles
+    (see `swapcal compile`). Ready when /readyz answers 200; the
     addresses are in /openapi.json. The first line on standard output is where it listens. SIGTERM or Ctrl-C: requests
     in hand are finished, snapshots taken, exit code 0. Exit code 2: could not start.
     """
@@ -62,6 +65,8 @@ def serve(
         if webhook is not None:
             check_url(webhook)
         tell = JsonLog(log)
+        with compiling(Console(stderr=True, quiet=not run.console.is_terminal), tuple(PARTS)):
+            pass  # or the first requests would be told to come back later
         desk = Desk(
             open_store(store, learner=True, create=True),
             limits=limits,

@@ -15,6 +15,7 @@ LATE = 15.0  # minutes
 WEATHER = ("temp", "humid", "wind_speed", "precip", "pressure", "visib")
 FEATURES = ("carrier", "flight", "origin", "dest", "month", "dow", "hour", "distance", *WEATHER)
 GROUPS = ("carrier", "origin")
+AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 NEW_YORK = -5  # hours from Greenwich, in winter
 CARIBBEAN = ("BQN", "PSE", "SJU", "STT")  # not among the package's airports
 
@@ -45,6 +46,23 @@ def flights(*, arrivals: bool = False) -> Any:
     if arrivals:
         columns |= {name: pa.array(times) for name, times in _arrivals(table, moment, delay).items()}
     return pa.table(columns).take(pa.array(np.argsort(moment, kind="stable")))
+
+
+def names_of(codes: Any) -> list[str]:
+    """Return airlines and airports as people call them.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> names_of(pa.array(["UA", "EWR", "??"]))
+    ['United Air Lines', 'Newark', '??']
+    """
+    airlines = _read("airlines.csv")
+    known = {
+        code: name.split(" Inc.")[0].split(" Co.")[0].split(" Corporation")[0]
+        for code, name in zip(airlines["carrier"].to_pylist(), airlines["name"].to_pylist(), strict=True)
+    } | AIRPORTS
+    return [known.get(code, code) for code in codes.to_pylist()]
 
 
 def _scheduled(table: Any) -> Any:

@@ -57,6 +57,15 @@ def shared(function: F) -> F:
     return _compile(SHARED, function)
 
 
+def is_compiled(function: Callable[..., object]) -> bool:
+    """Tell whether the cache has machine code of a kernel as it is now, for this processor and some arguments."""
+    if config.DISABLE_JIT:
+        return True
+    kernel: Any = function
+    processor = kernel.targetctx.codegen().magic_tuple()
+    return any(key[1] == processor for key in kernel._cache._cache_file._load_index())
+
+
 def _compile(options: dict[str, Any], function: F) -> F:
     compiled: Any = njit(**options)(function)
     if not config.DISABLE_JIT:

@@ -86,7 +86,7 @@ def _named_places(learner: Learner, columns: dict[str, Name], dim: int) -> Itera
     models = 1 + len(contexts.reserved_weights)
     for place, name in enumerate(contexts.names[:dim]):
         if 1 < place < 1 + BANK:
-            yield place, (f"expert {name}", "expert")
+            yield place, (f"expert: {expert_names()[place - 1]}", "expert")
         elif place > 1:
             yield place, owners.get(place, (name, "model" if place < models else "product"))
 

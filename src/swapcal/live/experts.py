@@ -13,6 +13,7 @@ from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
     CROSSED,
     EXPERTS,
+    HASHED,
     KNOWN,
     LINEAR,
     LINEAR_ADA,
@@ -39,7 +40,7 @@ from swapcal.kernels.experts import (
     share_blend,
 )
 from swapcal.kernels.linalg import factor_size, padded
-from swapcal.kernels.newton import NEWTON, RIDGES, Newton, blank_newton, grown
+from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
@@ -95,33 +96,33 @@ def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
 
 
 def expert_names() -> tuple[str, ...]:
-    """Return the names of the bank's forecasts: the blend, then the experts."""
-    methods = ["SGD"] * LINEAR_SGD + ["AdaGrad"] * LINEAR_ADA + ["pairs SGD"] * PAIR_SGD + ["pairs AdaGrad"] * PAIR_ADA
-    hashed = (f"{method} {rate:.4g}" for method, rate in zip(methods, RATES.tolist(), strict=True))
-    return ("blend", *hashed, *(f"Newton {ridge:.4g}" for ridge in RIDGES.tolist()))
-
-
-KINDS = {
-    "SGD": "logistic regression on all features, step",
-    "AdaGrad": "adaptive logistic regression on all features, step",
-    "pairs SGD": "logistic regression on pairs of features, step",
-    "pairs AdaGrad": "adaptive logistic regression on pairs of features, step",
-    "Newton": "second-order logistic regression, ridge",
-}
-
-
-def expert_titles() -> dict[str, str]:
-    """Return what the bank's forecasts are called in words.
+    """Return the bank's forecasts in words: the blend, then the experts.
 
     Examples
     --------
-    >>> expert_titles()["Newton 0.1"]
-    'forecast of an expert (second-order logistic regression, ridge 0.1)'
+    >>> expert_names()[0], expert_names()[3], expert_names()[-1]
+    ('blend of experts', 'logistic (steps of 0.3)', 'ridge logistic (last 1,000 outcomes)')
     """
-    _, *experts = expert_names()
-    split = {name: name.rpartition(" ") for name in experts}
-    said = {name: f"forecast of an expert ({KINDS[kind]} {rate})" for name, (kind, _, rate) in split.items()}
-    return {"blend": "blend of all experts' forecasts", **said}
+    logistic = [f"logistic ({pace} of {rate:.4g})" for pace, rate in _paces(slice(0, LINEAR), LINEAR_SGD)]
+    paired = [f"logistic on pairs ({pace} of {rate:.4g})" for pace, rate in _paces(slice(LINEAR, HASHED), PAIR_SGD)]
+    return ("blend of experts", *logistic, *paired, *map(_remembering, KEEP.tolist()))
+
+
+def _paces(experts: slice, constant: int) -> list[tuple[str, float]]:
+    """Return how hashed experts step: the first ones always as far, the others (AdaGrad) ever less far."""
+    return [("steps" if e < constant else "shrinking steps", rate) for e, rate in enumerate(RATES[experts].tolist())]
+
+
+def _remembering(kept: float) -> str:
+    """Return the name of a second-order expert that keeps so much of what it knows at each outcome."""
+    return f"ridge logistic ({'all outcomes' if kept == 1.0 else f'last {round(1.0 / (1.0 - kept)):,} outcomes'})"
+
+
+def expert_keys() -> tuple[str, ...]:
+    """Return what the bank's forecasts are called in saved states, which never changes."""
+    methods = ["SGD"] * LINEAR_SGD + ["AdaGrad"] * LINEAR_ADA + ["pairs SGD"] * PAIR_SGD + ["pairs AdaGrad"] * PAIR_ADA
+    hashed = (f"{method} {rate:.4g}" for method, rate in zip(methods, RATES.tolist(), strict=True))
+    return ("blend", *hashed, *(f"Newton {ridge:.4g}" for ridge in RIDGES.tolist()))
 
 
 def expert_weights() -> dict[str, float]:
@@ -130,8 +131,7 @@ def expert_weights() -> dict[str, float]:
     The ridge penalty makes a small coordinate expensive to rely on, so the engine starts from the blend and departs
     from it where the data insist.
     """
-    names = expert_names()
-    return {name: BLEND_WEIGHT if name == "blend" else EXPERT_WEIGHT for name in names}
+    return {key: BLEND_WEIGHT if key == "blend" else EXPERT_WEIGHT for key in expert_keys()}
 
 
 class Experts:

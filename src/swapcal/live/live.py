@@ -24,13 +24,13 @@ from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import T_MEAN, TICKET
 from swapcal.live.agenda import Agenda
 from swapcal.live.attribution import explain_row
-from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_titles, expert_weights
+from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.live.explanation import Explanation
 from swapcal.live.file import FILE
 from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
-from swapcal.live.learner import Learner, Rows, equal_stretches
+from swapcal.live.learner import BANK, Learner, Rows, equal_stretches
 from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
 from swapcal.live.records import as_mappings, record_of
 from swapcal.live.watching import Values, Watching, enter
@@ -200,12 +200,8 @@ class Live:
     @property
     def names(self) -> tuple[str, ...]:
         """Each coordinate in the user's words."""
-        return self.contexts.names
-
-    @property
-    def titles(self) -> dict[str, str]:
-        """What coordinates of the library's own making are called in words, by name."""
-        return {name: title for name, title in expert_titles().items() if name in self.names}
+        constant, *others = self.contexts.names
+        return (constant, *expert_names(), *others[BANK:])
 
     @property
     def experts(self) -> tuple[str, ...]:

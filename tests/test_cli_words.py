@@ -1,0 +1,57 @@
+"""What commands say of themselves: every command in the list, and no word that only the theory's readers know."""
+
+from importlib import import_module
+
+import pytest
+
+typer = pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+
+from swapcal.cli import COMMANDS, PANELS  # noqa: E402
+from tests.fresh import ROOT, python  # noqa: E402
+
+JARGON = ("SMCal", "F_1", "swap-", "swap multicalib", "witness", "noise floor", "SGD", "AdaGrad", "Newton")
+PLAIN = [name for panel, names in PANELS.items() if panel != "Research" for name in names]
+
+
+def helped(name: str) -> str:
+    """Return a command's docstring and the help of its options."""
+    noun = name.replace("-", "_")
+    command = getattr(pytest.importorskip(f"swapcal.cli.{noun}"), noun)
+    if isinstance(command, typer.Typer):
+        return " ".join(str(each.callback.__doc__) for each in command.registered_commands)
+    app = typer.Typer()
+    app.command()(command)
+    options = [getattr(option, "help", "") or "" for option in typer.main.get_command(app).params]
+    return " ".join([str(command.__doc__), *options])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_help_is_written_for_strangers(name: str) -> None:
+    said = helped(name)
+    assert not [word for word in JARGON if word.lower() in said.lower()]
+
+
+def test_every_command_is_listed_once_and_every_file_of_a_command_is_listed() -> None:
+    assert len(set(COMMANDS)) == len(COMMANDS)
+    files = {path.stem for path in (ROOT / "src" / "swapcal" / "cli").glob("*.py")}
+    found = {stem for stem in files if stem != "__init__" and hasattr(import_module_or_none(stem), stem)}
+    assert found - {"running", "progress", "options"} <= {name.replace("-", "_") for name in COMMANDS}
+
+
+def import_module_or_none(stem: str) -> object:
+    """Return a module of the command line, or None where an extra is missing."""
+    try:
+        return import_module(f"swapcal.cli.{stem}")
+    except ModuleNotFoundError:
+        return None
+
+
+def test_commands_keep_blas_to_one_thread_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    code = (
+        "import os, sys, swapcal.cli as cli; cli._leave = lambda code: None; sys.argv = ['swapcal', 'cite'];"
+        "cli.main(); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    assert python(code).splitlines()[-1] == "1"
+    assert python(code, OPENBLAS_NUM_THREADS="2").splitlines()[-1] == "2"
