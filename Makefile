@@ -64,6 +64,7 @@ docs: $(VENV)/.docs     ## the site, notebooks run, warnings and broken links ar
 	$(BIN)/python docs/check.py build/site
 
 test: $(VENV)/.dev check     ## lint, type-check and run every test
+	$(BIN)/swapcal compile
 	$(BIN)/python -m pytest -n auto
 
 # numpy says which of its instruction sets can be left out here; OpenBLAS ignores a processor of another architecture.
@@ -71,8 +72,9 @@ FEATURES = $$($(BIN)/python -c "from numpy._core import _multiarray_umath as m; 
 
 test-portable: $(VENV)/.dev     ## all but the service as an old processor computes, another BLAS, cold caches
 	cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
-	OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="$(FEATURES)" \
-	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" $(BIN)/python -m pytest -n auto \
+	export OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="$(FEATURES)" \
+	NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR="$$cache" && \
+	$(BIN)/swapcal compile && $(BIN)/python -m pytest -n auto \
 	--ignore-glob="*/test_service_*" --ignore=src/swapcal/service
 	$(BIN)/python -m pytest -m cold tests
 

@@ -91,7 +91,7 @@ def test_held_out_versions_are_means():
 
 
 @given(st.integers(0, 10**6), st.integers(1, 399), st.sampled_from([None, "few", "many then few"]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_parts_add_up_to_the_whole(seed, cut, kind):
     values = None if kind is None else [0.0, 0.2, 0.5, 1.0]
     p, y, X, groups, w = data(seed=seed, values=values)
