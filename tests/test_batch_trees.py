@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from swapcal.batch import model as model_module
 from swapcal.batch import trees as trees_module
-from swapcal.batch.correction import logit
+from swapcal.batch.correction import NONE, logit
 from swapcal.batch.model import Model, Settings
 from swapcal.batch.trees import Sample, grown
 from swapcal.features.frozen import Coded, Frozen
@@ -114,7 +114,7 @@ def test_a_saved_model_needs_no_lightgbm(fitted, tmp_path, monkeypatch):
 def test_log_odds_without_a_fold_owe_nothing_to_its_labels(monkeypatch):
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(trees_module, "_rounds", lambda boosters, sizes: [b.update() for b in boosters] and 1)
-    monkeypatch.setattr(trees_module, "DOUBT", -np.inf)
+    monkeypatch.setattr(trees_module, "DOUBT", NONE)
     table, y, scores, _ = crossed(900)
     features = Frozen.learn(table, ["shop"])
     rows, given, folds = features.encode(table), logit(scores), np.arange(900) % 3

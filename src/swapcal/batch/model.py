@@ -12,7 +12,7 @@ from scipy.special import expit
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers
-from swapcal.batch.correction import DOUBT, Correction, Scorer, believed, left_out, logit, plan
+from swapcal.batch.correction import DOUBT, NONE, Correction, Scorer, believed, left_out, logit, plan
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
@@ -185,11 +185,15 @@ class Model:
             given = left_out(without, folds)
         else:
             given = logit(scores)
-        boosted = Boost.fit(features, rows, given, y, weight, _folds(len(y), rng), settings.seed) if grow else None
+        doubt = NONE if scores is None else DOUBT
+        boosted = (
+            Boost.fit(features, rows, given, y, weight, _folds(len(y), rng), settings.seed, doubt) if grow else None
+        )
         boost, better = (None, given) if boosted is None else boosted
         design, width = plan(features, rows, better, scored=True)
         folds = _folds(len(y), rng)
-        correction, without = Correction.fit(design, width, better, rows, y, weight, folds)
+        doubt = doubt if boost is None else NONE
+        correction, without = Correction.fit(design, width, better, rows, y, weight, folds, doubt)
         honest = left_out(without, folds)
         model = cls(features, scorer, correction, lay_out(features, rows), boost)
         model.settings = settings
@@ -246,7 +250,7 @@ class Model:
                 means, found[k] = recorder.run(Xo, yo, wo, at, progress if k == 0 else None)
                 losses[k, order] += wo * (means - yo) ** 2
         best = int(np.argmin(losses.sum(axis=1)))
-        best = best if believed(losses[0] - losses[best], DOUBT) else 0
+        best = best if believed(losses[0] - losses[best], self._doubt) else 0
         self.recorders, fresh = [self.recorders[best]], found[best]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
@@ -255,6 +259,11 @@ class Model:
         self._mixture = None
         self.rows += len(y)
         self._certificate = None
+
+    @property
+    def _doubt(self) -> float:
+        """How much better than somebody's score, in standard errors, a model must be before it leaves the score."""
+        return DOUBT if self.scorer is None else NONE
 
     def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
         """Go on with new rows, encoded and corrected as the first ones taught."""

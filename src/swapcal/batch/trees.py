@@ -55,11 +55,22 @@ class Boost:
 
     @classmethod
     def fit(
-        cls, features: Frozen, rows: Coded, given: Array, y: Array, weight: Array, folds: Integers, seed: int
+        cls,
+        features: Frozen,
+        rows: Coded,
+        given: Array,
+        y: Array,
+        weight: Array,
+        folds: Integers,
+        seed: int,
+        doubt: float,
     ) -> "tuple[Boost, Array] | None":
-        """Return trees and the log-odds each row would have without its fold, or nothing where trees do not help."""
+        """Return trees and the log-odds each row would have without its fold, or nothing where trees do not help.
+
+        `doubt` is that of the linear correction they start from.
+        """
         design, width = plan(features, rows, given, scored=True)
-        first, without = Correction.fit(design, width, given, rows, y, weight, folds)
+        first, without = Correction.fit(design, width, given, rows, y, weight, folds, doubt)
         found = Sample(features, rows, given, y, weight, folds).grow(first.logits(given, rows), without, seed)
         return None if found is None else (cls(first, found[0]), found[1])
 
