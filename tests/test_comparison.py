@@ -220,3 +220,9 @@ def test_few_events_keep_the_level(weights):
 def test_many_rows_of_one_outcome_still_decide():
     for one in differences(pairs(np.full(300, 0.3), np.full(300, 0.1), np.zeros(300), np.ones(300), {})):
         assert one.word == "better"
+
+
+@pytest.mark.parametrize("probs", [("old", "y"), ("y", "old")])
+def test_neither_predictor_may_be_the_outcome(probs):
+    with pytest.raises(ValueError, match="'y': given as prediction and as outcome"):
+        Comparison.from_frame({"old": [0.1, 0.4], "y": [0, 1]}, probs=probs, target="y")

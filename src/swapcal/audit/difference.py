@@ -1,7 +1,8 @@
 """Difference: how much better one of two predictors is than the other, tested on the same rows.
 
 All tests are paired and treat the rows as independent draws. Means of paired differences are judged by their own
-spread, but no smaller than it is where outcomes make both predictors equally good: few events would else look certain. The error of a group compares |μ|, the size of its mean residual, of both predictors. As
+spread, but no smaller than it is where outcomes make both predictors equally good: few events would else look certain.
+The error of a group compares |μ|, the size of its mean residual, of both predictors. As
 |μ_a| − |μ_b| = ± min(|μ_a − μ_b|, |μ_a + μ_b|), "equally wrong" means that the predictions agree in the mean, or that
 the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both predictors are
 right. Calibration losses are compared by an estimate without the bias that noise gives; its variance counts both the

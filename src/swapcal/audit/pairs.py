@@ -137,8 +137,8 @@ def _squares(p: Array, y: Array) -> Array:
 def _loss_sums(loss: Callable[[Array, Array], Array], a: Array, b: Array, y: Array, weights: Array) -> list[float]:
     """Return a row of `Pairs.losses`.
 
-    d is linear in the outcome, with ends d_0 ≤ 0 ≤ d_1 or the reverse: a chance of −d_0/(d_1 − d_0) makes its mean 0 and
-    its variance −d_0·d_1.
+    d is linear in the outcome, with ends d_0 ≤ 0 ≤ d_1 or the reverse: a chance of −d_0/(d_1 − d_0) makes its mean 0
+    and its variance −d_0·d_1.
     """
     before, after, heavy = loss(a, y), loss(b, y), weights**2
     d = after - before
