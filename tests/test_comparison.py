@@ -51,6 +51,8 @@ def test_scores_are_those_of_the_rows(weights):
     d = (y - b) ** 2 - (y - a) ** 2
     mean = np.average(d, weights=w)
     error = np.sqrt(np.sum(w**2 * (d - mean) ** 2) * 600 / 599) / w.sum()
+    m = (a + b) / 2
+    error = max(error, np.sqrt(np.sum(w**2 * 4 * (b - a) ** 2 * m * (1 - m))) / w.sum())
     assert brier.before == pytest.approx(np.average((y - a) ** 2, weights=w))
     assert brier.difference == pytest.approx(mean)
     assert (brier.high - brier.low) / 2 == pytest.approx(1.965 * error, rel=5e-3)
@@ -193,3 +195,34 @@ def test_a_rejected_batch_changes_nothing():
     with pytest.raises(ValueError, match=r"p: given 1\.5 at row 1"):
         found.add(before=[0.2], after=[1.5], y=[1])
     assert found.to_json() == before
+
+
+@pytest.mark.parametrize("n", [1, 3, 300])
+def test_outcomes_that_never_vary_make_nothing_certain(n):
+    for a, b in ((0.01, 0.001), (0.001, 0.01)):
+        for one in differences(pairs(np.full(n, a), np.full(n, b), np.zeros(n), np.ones(n), {})):
+            assert one.word == "no difference found"
+            assert one.low < 0 < one.high
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_few_events_keep_the_level(weights):
+    """Wrong by half to either side, so that the Brier scores are equal; about one event."""
+    rng, found = np.random.default_rng(5), 0
+    for _ in range(100):
+        q = 0.002 * rng.exponential(size=500).clip(0.1, 8)
+        y = (rng.random(500) < q).astype(float)
+        w = rng.exponential(size=500) + 0.01 if weights else np.ones(500)
+        found += any(one.word != "no difference found" for one in differences(pairs(q / 2, 1.5 * q, y, w, {})))
+    assert found <= 10
+
+
+def test_many_rows_of_one_outcome_still_decide():
+    for one in differences(pairs(np.full(300, 0.3), np.full(300, 0.1), np.zeros(300), np.ones(300), {})):
+        assert one.word == "better"
+
+
+@pytest.mark.parametrize("probs", [("old", "y"), ("y", "old")])
+def test_neither_predictor_may_be_the_outcome(probs):
+    with pytest.raises(ValueError, match="'y': given as prediction and as outcome"):
+        Comparison.from_frame({"old": [0.1, 0.4], "y": [0, 1]}, probs=probs, target="y")

@@ -117,6 +117,8 @@ class Comparison:
         for name in (first, second):
             if name in (*features, *groups):
                 raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
+            if name == target:
+                raise ValueError(f"column {name!r}: given as prediction and as outcome, expected two columns")
         shared: dict[str, Any] = {"target": target, "features": features, "groups": groups, "weights": weights}
         shared |= {"time": time, "levels": levels, "title": title, "seed": seed, "intersections": intersections}
         before = Audit.from_frame(frame, prob=first, like=like, **shared)

@@ -1,7 +1,8 @@
 """Difference: how much better one of two predictors is than the other, tested on the same rows.
 
 All tests are paired and treat the rows as independent draws. Means of paired differences are judged by their own
-spread. The error of a group compares |μ|, the size of its mean residual, of both predictors. As
+spread, but no smaller than it is where outcomes make both predictors equally good: few events would else look certain.
+The error of a group compares |μ|, the size of its mean residual, of both predictors. As
 |μ_a| − |μ_b| = ± min(|μ_a − μ_b|, |μ_a + μ_b|), "equally wrong" means that the predictions agree in the mean, or that
 the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both predictors are
 right. Calibration losses are compared by an estimate without the bias that noise gives; its variance counts both the
@@ -105,8 +106,9 @@ def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
 def _loss(pairs: Pairs, k: int) -> Difference:
     meaning = ("mean squared error of the forecasts", "mean surprise at the outcomes, in nats")[k]
     mass, heavy = pairs.everyone.sums[:, kept.MASS].sum(), pairs.everyone.sums[:, kept.MASS2].sum()
-    linear, first, second, before, after = pairs.losses[k]
+    linear, first, second, before, after, null = pairs.losses[k]
     estimate = _mean(mass, heavy, linear, first, second, pairs.everyone.sums[:, kept.ROWS].sum())
+    estimate = _at_least(estimate, float(np.sqrt(null)) / mass)
     return _judged(kept.LOSSES[k], meaning, before / mass, after / mass, estimate)
 
 
@@ -138,6 +140,10 @@ def _mean(mass: float, heavy: float, linear: float, first: float, second: float,
     return Estimate(mean, float(np.sqrt(spread * rows / max(rows - 1, 1))) / mass, freedom)
 
 
+def _at_least(estimate: Estimate, error: float) -> Estimate:
+    return estimate._replace(error=max(estimate.error, error))
+
+
 def calibration(cell: Cell) -> tuple[float, float, Estimate]:
     """Return the calibration losses Σ_v n_v/n μ_v² of both predictors, noise removed, and their difference."""
     sums = cell.sums
@@ -161,7 +167,8 @@ def calibration(cell: Cell) -> tuple[float, float, Estimate]:
         for where, n, m, kind in ((a, n_a, mu_a, "before"), (b, n_b, mu_b, "after"))
     ]
     shared = (4 * _centred(sums, u, v, "both") ** 2 / (n_a[a] * n_b[b])).sum()
-    variance = max(linear, 0.0) + max(own[0] + own[1] - shared, 0.0)
+    least = (4 * (v - u) ** 2 * sums[:, kept.NULL]).sum()
+    variance = max(linear, least) + max(own[0] + own[1] - shared, 0.0)
     if variance <= 1e-13 * (4 * (u**2 * sums[:, kept.RR]).sum() + own[0] + own[1]):
         variance = 0.0
     freedom = max(float(mass**2 / sums[:, kept.MASS2].sum()) - 1, 1.0)
@@ -233,7 +240,7 @@ def _contrasts(total: Array, mass: float, heavy: float, rows: float) -> tuple[Es
     apart = _mean(mass, heavy, s - r, s2 - r2, rr + ss - 2 * rs, rows)
     middle = _mean(mass, heavy, r + s, r2 + s2, rr + ss + 2 * rs, rows)
     least = 2 * float(np.sqrt(total[kept.NULL])) / mass
-    return apart, middle._replace(error=max(middle.error, least))
+    return apart, _at_least(middle, least)
 
 
 def _change(total: float, apart: float) -> float:

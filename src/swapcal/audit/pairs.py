@@ -1,6 +1,6 @@
 """Pairs: what a comparison keeps of rows that two predictors judged, additive."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import NamedTuple, Self
 
@@ -25,7 +25,7 @@ Places = NDArray[np.int64]
 MASS, MASS2, OBSERVED, R, S, R2, S2, RR, SS, RS, NULL, EXPECTED, ROWS = range(13)
 """Columns of the sums, with r = y − a and s = y − b the residuals of the two predictors and m = (a + b)/2.
 
-Σα, Σα², Σαy, Σαr, Σαs, Σα²r, Σα²s, Σα²r², Σα²s², Σα²rs, Σα²m(1 − m) (or Σα²(y − m)² where 0 < y < 1), Σα²min(m, 1 − m),
+Σα, Σα², Σαy, Σαr, Σαs, Σα²r, Σα²s, Σα²r², Σα²s², Σα²rs, Σα²m(1 − m) (or Σα²(y − m)² where 0 < y < 1), Σα·min(m, 1 − m),
 number of rows.
 """
 
@@ -92,13 +92,14 @@ class Column:
 class Pairs:
     """Sums over rows of two predictors: their losses, and per group their residuals by pair of ranges.
 
-    `losses` has one row per loss of `LOSSES`: Σαd, Σα²d, Σα²d², Σα·before, Σα·after, with d = after − before.
+    `losses` has one row per loss of `LOSSES`: Σαd, Σα²d, Σα²d², Σα·before, Σα·after, with d = after − before, and Σα²
+    times the variance of d where outcomes make the two equally good.
     """
 
     def __init__(self) -> None:
         self.everyone = Column()
         self.columns: dict[str, Column] = {}
-        self.losses: Array = np.zeros((len(LOSSES), 5))
+        self.losses: Array = np.zeros((len(LOSSES), 6))
 
     def add(self, a: Array, b: Array, y: Array, weights: Array, groups: Mapping[str, Categories]) -> None:
         """Add checked rows with predictions a (before) and b (after)."""
@@ -109,8 +110,7 @@ class Pairs:
         self.everyone.add(["all rows"], np.zeros(len(y), np.int64), ranges, terms)
         for name, column in groups.items():
             self.columns.setdefault(name, Column()).add(column.names, column.codes.astype(np.int64), ranges, terms)
-        pairs = (((y - a) ** 2, (y - b) ** 2), (log_losses(a, y), log_losses(b, y)))
-        self.losses += [_loss_sums(before, after, weights) for before, after in pairs]
+        self.losses += [_loss_sums(loss, a, b, y, weights) for loss in (_squares, log_losses)]
 
     def __add__(self, other: "Pairs") -> Self:
         whole = deepcopy(self)
@@ -130,7 +130,20 @@ def _terms(a: Array, b: Array, y: Array, weights: Array) -> Array:
     return np.stack([*terms, heavy * r * r, heavy * s * s, heavy * r * s, heavy * null, weights * rarer, ones], axis=1)
 
 
-def _loss_sums(before: Array, after: Array, weights: Array) -> list[float]:
-    d, heavy = after - before, weights**2
-    parts = (weights * d, heavy * d, heavy * d * d, weights * before, weights * after)
+def _squares(p: Array, y: Array) -> Array:
+    return (y - p) ** 2
+
+
+def _loss_sums(loss: Callable[[Array, Array], Array], a: Array, b: Array, y: Array, weights: Array) -> list[float]:
+    """Return a row of `Pairs.losses`.
+
+    d is linear in the outcome, with ends d_0 ≤ 0 ≤ d_1 or the reverse: a chance of −d_0/(d_1 − d_0) makes its mean 0
+    and its variance −d_0·d_1.
+    """
+    before, after, heavy = loss(a, y), loss(b, y), weights**2
+    d = after - before
+    none, all_ = np.zeros(len(y)), np.ones(len(y))
+    equal = np.maximum(-(loss(b, none) - loss(a, none)) * (loss(b, all_) - loss(a, all_)), 0.0)
+    null = np.where((y > 0) & (y < 1), d * d, equal)
+    parts = (weights * d, heavy * d, heavy * d * d, weights * before, weights * after, heavy * null)
     return [float(part.sum()) for part in parts]
