@@ -143,6 +143,35 @@ def test_a_file_that_is_not_the_same_any_more_is_named(tmp_path: Path, change: s
             list(pieces)
 
 
+@pytest.mark.parametrize("change", ["truncated", "replaced"])
+def test_another_file_in_its_place_is_not_gone_on_with(tmp_path: Path, change: str) -> None:
+    file, out, state = (tmp_path / name for name in ("in.csv", "out.csv", "state"))
+    file.write_text(HEADER + "".join(LINES[:20]))
+
+    def rotate() -> None:
+        end = time.monotonic() + 60
+        while rows_of(out) < 20 and time.monotonic() < end:
+            time.sleep(0.02)
+        if change == "truncated":
+            os.truncate(file, 0)
+            return
+        (tmp_path / "new.csv").write_text(HEADER + "".join(LINES[20:60]))
+        (tmp_path / "new.csv").rename(file)
+
+    command = (file, *ROLES, "--follow", "--out", out, "--state", state)
+    rotating = threading.Thread(target=rotate)
+    rotating.start()
+    first = run(*command)
+    rotating.join()
+    assert first.exit_code == 2
+    assert rows_of(out) == 20
+    file.write_text(HEADER + "".join(LINES[20:60]))
+    second = run(*command)
+    assert second.exit_code == 2
+    assert "another file took its place" in " ".join(second.output.split())
+    assert rows_of(out) == 20
+
+
 def test_whichever_state_a_crash_leaves_its_place_is_there(tmp_path: Path) -> None:
     state, file = tmp_path / "state", tmp_path / "in.csv"
     file.write_text("a" * 100)

@@ -255,6 +255,19 @@ def test_a_column_that_begins_empty_is_what_its_first_values_are(tmp_path: Path,
     assert pacsv.read_csv(out).num_rows == 2000
 
 
+def test_numbers_after_nothing_are_numbers_whatever_the_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, found = tmp_path / "in.csv", []
+    path.write_text("x,z,y\n" + "".join(f"{k % 5},{k % 11 / 4 if k > 900 else ''},{k % 3 % 2}\n" for k in range(2000)))
+    for block in (1 << 20, 3000):
+        monkeypatch.setattr(delimited, "BLOCK", block)
+        monkeypatch.setattr(delimited, "FIRST", block)
+        out = tmp_path / f"{block}.csv"
+        result = run("forecast", path, "--target", "y", "--out", out)
+        assert result.exit_code == 0, result.output
+        found.append(pacsv.read_csv(out)["mean"].to_pylist())
+    assert found[0] == found[1]
+
+
 def test_of_a_long_file_a_sample_is_fitted_whatever_the_pieces(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from swapcal.tables.output import protect
 from swapcal.tables.source import open_source
 from swapcal.tables.table import Table
 
-ROOM, FEWEST = 5_000_000, 50_000
+ROOM, FEWEST = 3_500_000, 50_000
 """Values of a file that are fitted in about a gigabyte; and rows that are fitted however many columns there are."""
 
 

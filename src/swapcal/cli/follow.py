@@ -12,7 +12,7 @@ from typing import Any
 from swapcal.cli import forecast as plain
 from swapcal.cli.forecast import RunningScores, output_rows, save_live, traced
 from swapcal.cli.forecast_report import ForecastReport
-from swapcal.cli.place import Place, find_place, keep_place
+from swapcal.cli.place import Place, beginning, find_place, keep_place
 from swapcal.cli.progress import Bar, bar
 from swapcal.cli.running import Run
 from swapcal.cli.stream_table import StreamReader, StreamTable
@@ -48,6 +48,8 @@ class Follower:
         self._tally = RunningScores(("issued", "mean", *live.experts))
         self._late: Counter[str] = Counter()
         self._row = self._place.rows
+        self._size, self._begins, self._inode = self._place.size, self._place.begins, 0
+        self._look()
 
     def run(self, ticks: list[Callable[[], object]]) -> RunningScores:
         """Forecast until the stream ends; `ticks` are called whenever it has nothing to say."""
@@ -58,6 +60,7 @@ class Follower:
         try:
             with bar(self._run.console, "following") as shown:
                 for read in self._reader:
+                    self._look()
                     self._go_through(read.after(self._row), shown)
                     self._tally.seconds = clock.perf_counter() - start
         finally:
@@ -121,6 +124,17 @@ class Follower:
                 raise InputError(f"row {stream.rows[k]}: {str(error).removeprefix('row 1: ')}") from None
             self._late[found[0]] += 1
 
+    def _look(self) -> None:
+        """Remember the size and the beginning of the file, as long as it is the one that is followed."""
+        try:
+            found = os.stat(self._file) if self._file != "-" else None
+            if found is None or self._inode not in (0, found.st_ino) or found.st_size < max(1, self._size):
+                return
+            self._begins = beginning(self._file, found.st_size)
+            self._size, self._inode = found.st_size, found.st_ino
+        except FileNotFoundError:
+            return
+
     def _save_when_due(self) -> None:
         if clock.monotonic() - self._since >= plain.CHECKPOINT:
             self._save()
@@ -130,10 +144,9 @@ class Follower:
         status, self._since = self._live.status(), clock.monotonic()
         if self._state is None or (status == self._saved and self._state.exists()):
             return
-        size = 0 if self._file == "-" else os.path.getsize(self._file) if os.path.exists(self._file) else 0
         place = Place(
-            status.forecasts, status.labels + status.held, self._place.file, size, self._row, self._place.earlier,
-            self._place.out, self._out.size(),
+            status.forecasts, status.labels + status.held, self._place.file, self._size, self._row,
+            self._place.earlier, self._place.out, self._out.size(), self._begins,
         )  # fmt: skip
         self._out.sync()
         keep_place(self._state, place)

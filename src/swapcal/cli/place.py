@@ -1,5 +1,6 @@
 """Place: how far a followed file was forecast by a saved state, so that no row is forecast twice or lost."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -31,6 +32,18 @@ class Place:
     """forecasts of the state before the first row of the file"""
     out: str | None = None
     bytes: int = 0
+    begins: str = ""
+    """what the file begins with, hashed; empty if not known"""
+
+
+BEGINNING = 1 << 12
+"""Bytes by which a file is known again."""
+
+
+def beginning(file: str, size: int) -> str:
+    """Return a hash of the first bytes of a file that had this size when it was read."""
+    with open(file, "rb") as handle:
+        return hashlib.sha256(handle.read(min(size, BEGINNING))).hexdigest()
 
 
 def place_file(state: Path) -> Path:
@@ -68,6 +81,11 @@ def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: 
         raise InputError(
             f"{file}: given {os.path.getsize(file):,} bytes, expected at least the {found.size:,} it had when the "
             f"state was saved: it was truncated or replaced; delete {place_file(state)} to begin with its first row"
+        )
+    if found.begins and beginning(file, found.size) != found.begins:
+        raise InputError(
+            f"{file}: begins with other rows than when the state was saved: another file took its place; delete "
+            f"{place_file(state)} to begin with its first row"
         )
     return found if found.out == target else Place(**{**asdict(found), "out": target, "bytes": 0})
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -143,6 +144,7 @@ class StreamReader:
         self.skipped: Counter[str] = Counter()
         self._source, self._skip, self._positive, self._jobs = source, skip, positive, jobs
         self._types: dict[str, Any] = {}
+        self._empty: set[str] = set()
         self._latest = -np.inf
 
     def __iter__(self) -> Iterator[StreamTable]:
@@ -187,8 +189,12 @@ class StreamReader:
 
     def _settled(self, table: pa.Table, bad: Bad) -> pa.Table:
         """Turn text into what its column was in the first rows that had any; where it is not that, rows are bad."""
-        table = _numbers_where_meant(table, self.roles, bad, self._source.dialect.decimal, self._types)
         exempt = {*self.roles.special(), *self.roles.drop}
+        for place, name in enumerate(table.column_names):
+            if name in self._empty and name not in exempt and table[name].null_count == len(table):
+                table = table.set_column(place, name, pa.nulls(len(table)))  # still nothing that would decide
+        table = _numbers_where_meant(table, self.roles, bad, self._source.dialect.decimal, self._types, self._empty)
+        self._empty = {name for name in table.column_names if pa.types.is_null(table[name].type)} - self._types.keys()
         for place, name in enumerate(table.column_names):
             known, column = self._types.get(name), table[name]
             if name in exempt or pa.types.is_null(column.type):
@@ -281,8 +287,13 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array
     )
 
 
-def _numbers_where_meant(table: pa.Table, roles: Roles, bad: Bad, decimal: str, known: Mapping[str, Any]) -> pa.Table:
-    """Turn text columns that are mostly numbers, or were before, into numbers; the rows that are not are bad."""
+def _numbers_where_meant(
+    table: pa.Table, roles: Roles, bad: Bad, decimal: str, known: Mapping[str, Any], empty: AbstractSet[str]
+) -> pa.Table:
+    """Turn text columns that are mostly numbers, or were before, into numbers; the rows that are not are bad.
+
+    What was empty so far was read as text, so there it may be numbers throughout.
+    """
     exempt = {*roles.special(), *roles.groups, *roles.categorical, *roles.drop}
     for position, name in enumerate(table.column_names):
         column = table[name]
@@ -293,7 +304,8 @@ def _numbers_where_meant(table: pa.Table, roles: Roles, bad: Bad, decimal: str, 
         numbers, wrong = parsed(column, decimal)
         present = len(column) - column.null_count
         declared = name in roles.numeric or name in roles.scores or name in known
-        if not declared and not 0 < wrong.sum() < MOSTLY * present:
+        fewest = 0 if name in empty else 1
+        if not declared and not fewest <= wrong.sum() < MOSTLY * present:
             continue
         hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
         bad.mark(wrong, f"column {name!r}: given text {VALUE} among numbers{hint}",
