@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -187,6 +189,23 @@ def test_a_fresh_certificate_is_empty_and_speaks():
     late = Forecaster(3, levels=4)
     late.update(late.predict_many(np.tile([0.5, 0.1, 0.1], (3, 1))), [0, 1, 1])
     assert "not claimed (late labels" in str(late.certificate())
+
+
+def test_the_sentence_speaks_of_bounded_rules_only_because_others_save_more():
+    rng = np.random.default_rng(0)
+    X, forecaster = contexts(rng, 60, 4), Forecaster(4)
+    X[:, 1:] *= 1e-3  # only weights in the hundreds can read these
+    forecaster.run(X, (X[:, 1] > 0).astype(float))
+    state = forecaster._state
+    slots = [slot for slot in memory.slots_in_order(state) if state.mass[slot] > 0]
+    unbounded = sum(
+        state.residual[slot, :4] @ np.linalg.pinv(memory.gram(state, slot, 4)) @ state.residual[slot, :4]
+        for slot in slots
+    )
+    certificate = forecaster.certificate()
+    assert unbounded > 1.2 * certificate.psreg
+    assert "with weights of bounded size" in certificate.sentences()[0]
+    assert "over the one label learned" in replace(certificate, rounds=1).sentences()[0]
 
 
 def test_holds_can_fail():

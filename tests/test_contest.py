@@ -96,6 +96,8 @@ def test_a_gain_is_told_with_its_interval(streamed):
     assert contest["mine"].worst_group.startswith("town = ")
     assert contest["mine"].squared is None
     assert contest.sentence().startswith("You would gain: swapcal lowers the squared error from")
+    verdicts = f"Verdict on yours: {contest['mine'].verdict}; on swapcal's: {swap.verdict}."
+    assert contest.sentence().endswith(verdicts)  # also if they agree
 
 
 def test_nothing_to_gain_is_told_so():

@@ -33,7 +33,8 @@ class Finding(NamedTuple):
     high: float
 
     def __repr__(self) -> str:
-        return f"Finding({self.name}: {self.size})"
+        low, high = self.interval
+        return f"Finding({self.name}, forecasts {low:.3g} to {high:.3g}: {self.size})"
 
     @property
     def size(self) -> str:

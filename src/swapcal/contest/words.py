@@ -33,7 +33,7 @@ def gain(mine: "Entry", swap: "Entry", simple: "Entry | None", beyond: Differenc
     if mine.verdict == "miscalibrated" and swap.verdict in SOUND:
         return (
             f"The squared error would not change beyond chance ({_interval(swap.squared)}), but your forecasts are "
-            f"miscalibrated and swapcal's are not ({swap.verdict}): worth it if groups matter to you."
+            f"miscalibrated; verdict on swapcal's: {swap.verdict}. Worth it if groups matter to you."
         )
     if _worse(swap):
         return f"Nothing to gain: keep yours. swapcal would do worse: squared error {_interval(swap.squared)}."
@@ -65,13 +65,11 @@ def _rest(simple: "Entry", swap: "Entry") -> str:
         return "swapcal would do worse than yours" if _worse(swap) else "swapcal lowers it by nothing beyond chance"
     said = f"swapcal does no better than that ({swap.brier:.4g})"
     if simple.verdict == "miscalibrated" and swap.verdict in SOUND:
-        return f"{said}, but {simple.name} is still miscalibrated and swapcal is not ({swap.verdict})"
+        return f"{said}, but {simple.name} is still miscalibrated; verdict on swapcal's: {swap.verdict}"
     return said
 
 
 def _verdicts(mine: "Entry", swap: "Entry") -> str:
-    if mine.verdict == swap.verdict:
-        return ""
     return f" Verdict on yours: {mine.verdict}; on swapcal's: {swap.verdict}."
 
 

@@ -100,8 +100,8 @@ class Certificate:
         Examples
         --------
         >>> print(Certificate(1, 0.5, 2, 3, 4, 4, 1, 1, 1, 1000, 0, 17, 2).sentences()[0])
-        No linear rule on these features, not even one for each of the 17 levels, could have saved more than 0.0020
-        squared error per forecast over the 1,000 labels learned: computed, not estimated.
+        No linear rule on these features with weights of bounded size, not even one for each of the 17 levels, could
+        have saved more than 0.0020 squared error per forecast over the 1,000 labels learned: computed, not estimated.
         """
         return certificate_words.sentences(self)
 

@@ -51,15 +51,15 @@ def tightest(found: "Certificate") -> float:
 
 def _rounds(found: "Certificate") -> str:
     if found.window is None:
-        return f"the {found.rounds:,} labels learned"
+        return f"the {found.rounds:,} labels learned" if found.rounds != 1 else "the one label learned"
     return f"about the last {found.window:,.6g} of {found.rounds:,} labels learned"
 
 
 def _saved(found: "Certificate") -> str:
     return (
-        f"No linear rule on these features, not even one for each of the {found.levels} levels, could have saved more "
-        f"than {_rate(found.psreg / found.weight)} squared error per forecast over {_rounds(found)}: computed, not "
-        "estimated."
+        "No linear rule on these features with weights of bounded size, not even one for each of the "
+        f"{found.levels} levels, could have saved more than {_rate(found.psreg / found.weight)} squared error per "
+        f"forecast over {_rounds(found)}: computed, not estimated."
     )
 
 
