@@ -114,6 +114,15 @@ def test_no_partitioning_changes_an_audit(df: Any, judged: Audit, monkeypatch: p
     assert (judged + other).rows == 2 * ROWS
 
 
+def test_names_of_columns_may_have_dots_and_spaces(df: Any) -> None:
+    from swapcal.adapters.spark import audit
+
+    odd = df.withColumnRenamed("p", "model.p").withColumnRenamed("city", "home `town`")
+    found = audit(odd, prob="model.p", target="y", features=["home `town`"])
+    assert found.rows == ROWS
+    assert found.encoder.columns[0].name == "home `town`"
+
+
 def test_faults_are_counted_where_they_are_and_said_in_one_line(df: Any) -> None:
     from pyspark.sql import functions as sql
 

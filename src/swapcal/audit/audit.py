@@ -11,12 +11,12 @@ import numpy as np
 
 from swapcal import archive, errors, plots
 from swapcal.archive import put_text
-from swapcal.audit import curves, file, measures, scores, state
+from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
 from swapcal.audit.crossing import Pair, cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
-from swapcal.audit.findings import assemble
+from swapcal.audit.findings import assemble, reliability
 from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.labels import Labels, Titles
@@ -559,7 +559,7 @@ class Audit:
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
         if kind == "reliability":
-            return plots.reliability(curves.reliability(self.sums.tally.v, self.sums.tally.table), self.title, ax=ax)
+            return plots.reliability(reliability(self.evidence), self.title, ax=ax)
         if kind != "groups":
             raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
         titles = Titles(self.sums, Labels.of({} if labels is None else labels))

@@ -114,7 +114,7 @@ def sentence(names: tuple[str, str], scores: Sequence[Difference]) -> str:
     """Say which of two predictors is better, by the scores that count every error."""
     before, after = names
     brier, log_loss, *calibration = scores
-    sure = [one for one in (brier, log_loss) if one.word != "no difference found"]
+    sure = _sure((brier, log_loss))
     if not sure:
         ends = " and ".join(f"{one.name} {_chance(one.p_value)}" for one in (brier, log_loss))
         start = f"No difference between {after} and {before} was found in their scores ({ends})."
@@ -125,7 +125,12 @@ def sentence(names: tuple[str, str], scores: Sequence[Difference]) -> str:
         )
     else:
         start = f"{after} is {sure[0].word} than {before}: {_lower_first(score_sentence(names, sure[0]))}"
-    return start + "".join(_calibrations(calibration, word) for word in ("better", "worse"))
+    return start + "".join(_calibrations(_sure(calibration), word) for word in ("better", "worse"))
+
+
+def _sure(scores: Sequence[Difference]) -> list[Difference]:
+    """Return the differences found if one allows for all of these: a sentence may rest on any of them."""
+    return [one for one in scores if one.word != "no difference found" and one.p_value <= ALPHA / len(scores)]
 
 
 def _calibrations(scores: Sequence[Difference], word: str) -> str:
@@ -141,7 +146,8 @@ def groups_sentence(names: tuple[str, str], groups: Sequence[GroupDifference]) -
         return ""
     small = sum(one.small for one in groups)
     better, worse = (sum(one.word == word for one in groups) for word in ("better", "worse"))
-    left = f"; {small:,} expect fewer than {LEAST_EVENTS:g} of the rarer outcome and were not tested" if small else ""
+    many = "expects" if small == 1 else "expect"
+    left = f"; {small:,} {many} fewer than {LEAST_EVENTS:g} of the rarer outcome: not tested" if small else ""
     return (
         f"Of {len(groups):,} groups, {better:,} surely fare better under {names[1]} than under {names[0]}, {worse:,} "
         f"surely worse{left}. A chance finding among all groups together has probability at most {100 * ALPHA:g} %."

@@ -20,6 +20,14 @@ def any_pandas() -> Iterator[None]:
 
 
 def map_in_arrow(df: DataFrame, run: Callable[[Batches], Batches], schema: Any) -> DataFrame:
-    """Return what a function makes of the batches of every partition."""
+    """Return what a function makes of the batches of every partition, whatever characters the columns' names have.
+
+    Spark looks names up unquoted there, and takes a dot for a field of a structure.
+    """
+    names = df.columns
+
+    def named(batches: Batches) -> Batches:
+        return run(pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+
     with any_pandas():
-        return df.mapInArrow(run, schema)
+        return df.toDF(*(f"c{place}" for place in range(len(names)))).mapInArrow(named, schema)
