@@ -45,7 +45,7 @@ class Follower:
         self._place = find_place(state, status.forecasts, status.labels + status.held, file, out)
         self._out = Appending(out, self._place.bytes)
         self._saved, self._since = live.status(), clock.monotonic()
-        self._tally = RunningScores(("issued", "mean", *live.experts))
+        self._tally = RunningScores(reader.roles.scores, live.experts)
         self._late: Counter[str] = Counter()
         self._row = self._place.rows
         self._size, self._begins, self._inode = self._place.size, self._place.begins, 0
@@ -109,7 +109,7 @@ class Follower:
 
     def _forecast(self, stream: StreamTable, read: StreamTable) -> None:
         trace = traced(self._live, stream)
-        self._tally.add(trace, stream.y)
+        self._tally.add(trace, stream)
         if self._report is not None:
             self._report.add(stream, trace, read)
         self._out.write(output_rows(stream, trace, self._place.earlier))

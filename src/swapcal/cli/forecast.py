@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 import typer
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.table import Table
+from scipy.special import expit
 
 from swapcal.archive import ArchiveError
 from swapcal.arrays import Array
@@ -31,6 +33,7 @@ from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
 from swapcal.live import Live, Refit, Status, Trace
 from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect, table_writer
 from swapcal.tables.source import open_source
 
@@ -146,7 +149,9 @@ def forecast(
 class RunningScores:
     """Sums over the labelled rows so far, and what a report needs."""
 
-    names: tuple[str, ...]
+    scores: Mapping[str, str]
+    """the user's own scores, and whether they are probabilities or logits"""
+    experts: tuple[str, ...]
     rows: int = 0
     labelled: int = 0
     squares: Array = field(default_factory=lambda: np.zeros(0))
@@ -157,9 +162,18 @@ class RunningScores:
     stopped: bool = False
     """whether there were more"""
 
-    def add(self, trace: Trace, y: Array) -> None:
-        """Add one piece: issued, mean, then every expert."""
-        p = np.column_stack([trace.forecast.p, trace.forecast.mean, trace.experts])
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is scored, in order."""
+        given = (f"{name}, as given" for name in self.scores)
+        return ("issued p", "mean", *given, *(f"best single expert ({name})" for name in self.experts))
+
+    def add(self, trace: Trace, stream: StreamTable) -> None:
+        """Add one piece: issued, mean, the scores as given, then every expert."""
+        own = [floats(stream.features[name]) for name in self.scores]
+        given = [expit(x) if kind == "logit" else x for x, kind in zip(own, self.scores.values(), strict=True)]
+        p = np.column_stack([trace.forecast.p, trace.forecast.mean, *given, trace.experts])
+        y = stream.y
         known = ~np.isnan(y)
         squares, logs = losses(p[known], y[known])
         self.squares = squares if not self.rows else self.squares + squares
@@ -255,7 +269,7 @@ def run_stream(
 
     A run that continues a state goes on counting rows. What goes wrong leaves neither output nor another state.
     """
-    tally, start = RunningScores(("issued", "mean", *live.experts)), clock.perf_counter()
+    tally, start = RunningScores(reader.roles.scores, live.experts), clock.perf_counter()
     earlier, pieces = live.status().forecasts, Pieces(reader, stopping)
     with (
         bar(run.console, "forecasting") as shown,
@@ -264,7 +278,7 @@ def run_stream(
     ):
         for piece, encoded, pause in _encoded_ahead(live, pieces, saved.is_due):
             trace = traced(live, piece.stream, encoded)
-            tally.add(trace, piece.stream.y)
+            tally.add(trace, piece.stream)
             if report is not None:
                 report.add(piece.stream, trace, piece.read)
             write(output_rows(piece.stream, trace, earlier))
@@ -416,12 +430,15 @@ def show_summary(run: Run, status: Status, before: Status, reader: StreamReader,
         run.say(labels_in_words(status))
         return
     brier, logs = tally.brier(), tally.log_loss()
-    best = 2 + int(np.argmin(brier[3:])) + 1
+    blend = 2 + len(tally.scores)
+    best = blend + 1 + int(np.argmin(brier[blend + 1 :]))
     table = Table(title=f"{tally.rows:,} rows, {tally.rows / max(tally.seconds, 1e-9):,.0f} rows/s")
     for heading in ("forecast", "Brier", "log loss"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
-    for name, k in (("issued p", 0), ("mean", 1), (f"best single expert ({tally.names[best]})", best)):
-        table.add_row(name, f"{brier[k]:.5f}", f"{logs[k]:.5f}")
+    for k in (*range(blend), best):
+        always = np.isfinite(brier[k])
+        figures = [f"{value:.5f}" if always else "not always given" for value in (brier[k], logs[k])]
+        table.add_row(escape(tally.names[k]), *figures)
     if tally.labelled:
         run.console.print(table)
     if before.forecasts:
