@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from swapcal import Live
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
-from swapcal.adapters.spark.keyed import MATURES, TIME, Keyed, Roles
+from swapcal.adapters.spark.events import MATURES, TIME, Roles
+from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
 from swapcal.audit.encode import Encoder
 from swapcal.features.number import Number

@@ -10,7 +10,8 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
-from swapcal.adapters.spark.keyed import MATURES, TIME, Answer, Keyed, Roles
+from swapcal.adapters.spark.events import MATURES, TIME, Roles
+from swapcal.adapters.spark.keyed import Answer, Keyed
 from swapcal.archive.container import packed, unpacked
 from swapcal.live import Live
 from swapcal.live.file import FILE
