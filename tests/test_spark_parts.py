@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from swapcal import Live
-from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.events import MATURES, TIME, Roles
+from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
 from swapcal.audit.encode import Encoder

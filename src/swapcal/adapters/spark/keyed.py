@@ -1,7 +1,7 @@
 """`Keyed`: one `Live` fed by the rows of one key, a micro-batch at a time."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,17 +14,43 @@ from swapcal.live.learned import Learned
 FORECAST, LEARNED, REFUSED = "forecast", "learned", "refused"
 SHORT = 16  # rows that are sooner read one by one than as a frame
 
+Issued = tuple[Array, Array, Array]
+"""p, mean, and the outcomes that were learned at once"""
 
-class Answer(NamedTuple):
-    """One row of the answer: a forecast, an outcome that was learned, or a row that was refused."""
 
-    id: Any
-    time: float
-    event: str
-    p: float = np.nan
-    mean: float = np.nan
-    y: float = np.nan
-    note: str | None = None
+class Answers:
+    """Rows of the answer, kept as columns: forecasts, outcomes that were learned, and rows that were refused."""
+
+    def __init__(self) -> None:
+        self.id: list[Any] = []
+        self.time: list[float] = []
+        self.event: list[str] = []
+        self.p: list[float] = []
+        self.mean: list[float] = []
+        self.y: list[float] = []
+        self.note: list[str | None] = []
+
+    def add(self, event: str, ids: list[Any], times: list[float], p: Array, mean: Array, y: Array) -> None:
+        """Append forecasts, or outcomes that were learned."""
+        self.id += ids
+        self.time += times
+        self.event += [event] * len(ids)
+        self.p += p.tolist()
+        self.mean += mean.tolist()
+        self.y += y.tolist()
+        self.note += [None] * len(ids)
+
+    def refuse(self, id: Any, time: float, note: str) -> None:
+        """Append a row that was refused."""
+        nothing = np.full(1, np.nan)
+        self.add(REFUSED, [id], [time], nothing, nothing, nothing)
+        self.note[-1] = note
+
+    def frame(self) -> pd.DataFrame:
+        """Return them as a data frame."""
+        numbers = {"time", "p", "mean", "y"}
+        types = {name: np.float64 if name in numbers else object for name in vars(self)}
+        return pd.DataFrame({name: pd.Series(column, dtype=types[name]) for name, column in vars(self).items()})
 
 
 class Keyed:
@@ -41,16 +67,10 @@ class Keyed:
 
     def play(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the answers to a batch, in order."""
-        events = Events(rows, self.roles)
-        answers = [answer for run in self._runs(events) for answer in self._answers(events, *run)]
-        columns = [*zip(*answers, strict=True)] or [()] * len(Answer._fields)
-        texts = {"id", "event", "note"}
-        return pd.DataFrame(
-            {
-                name: pd.Series(list(column), dtype=object if name in texts else np.float64)
-                for name, column in zip(Answer._fields, columns, strict=True)
-            }
-        )
+        events, answers = Events(rows, self.roles), Answers()
+        for run in self._runs(events):
+            self._answer(answers, events, *run)
+        return answers.frame()
 
     def _runs(self, events: Events) -> "Iterator[tuple[str, int, int]]":
         """Cut the rows where what is asked for changes; each run is played before the next is looked at."""
@@ -76,58 +96,56 @@ class Keyed:
         if kind:
             yield kind, start, len(events)
 
-    def _answers(self, events: Events, kind: str, a: int, b: int) -> Iterable[Answer]:
+    def _answer(self, answers: Answers, events: Events, kind: str, a: int, b: int) -> None:
         """Play a run at once or, if a row of it is refused, one by one, which comes to the same."""
         try:
-            return self._played(events, kind, a, b)
+            self._play(answers, events, kind, a, b)
         except (TypeError, ValueError) as error:
             if b - a == 1:
                 note = str(error).replace("row 1: ", "").replace(" in row 1", "")  # it is the only one
-                return [Answer(events.ids[a], float(events.times[a]), REFUSED, note=note)]
-        return [answer for k in range(a, b) for answer in self._answers(events, kind, k, k + 1)]
+                answers.refuse(events.ids[a], float(events.times[a]), note)
+                return
+            for k in range(a, b):
+                self._answer(answers, events, kind, k, k + 1)
 
-    def _played(self, events: Events, kind: str, a: int, b: int) -> list[Answer]:
+    def _play(self, answers: Answers, events: Events, kind: str, a: int, b: int) -> None:
         clock = np.maximum(np.maximum.accumulate(events.times[a:b]), self.clock)  # a late row counts as of now
         self._told.clear()
-        answers: list[Answer] = getattr(self, kind)(events, a, b, clock)
+        issued: Issued | None = getattr(self, kind)(events, a, b, clock)
         self.clock = float(clock[-1])
-        return [*self._learned(events, kind, a, b), *answers] if self._told else answers
+        ids, times = events.ids[a:b], events.times[a:b].tolist()
+        self._tell(answers, ids, times, kind)
+        if issued is not None:
+            answers.add(FORECAST, ids, times, *issued)
 
-    def _learned(self, events: Events, kind: str, a: int, b: int) -> list[Answer]:
-        """Return what was learned: labels of this run, or ones that had been held until now."""
-        ids = events.ids[a:b]
-        own = dict(zip(ids, events.times[a:b].tolist(), strict=True)) if kind == "_label" else {}
+    def _tell(self, answers: Answers, ids: list[Any], times: list[float], kind: str) -> None:
+        """Answer what was learned: labels of this run, or ones that had been held until now."""
+        if not self._told:
+            return
+        own = dict(zip(ids, times, strict=True)) if kind == "_label" else {}
         silent = set(ids) if kind == "_run" else set[Any]()
-        return [
-            Answer(id, own.get(id, np.nan), LEARNED, p, mean, y)
-            for told in self._told
-            for id, p, mean, y in zip(told.ids, told.p.tolist(), told.mean.tolist(), told.y.tolist(), strict=True)
-            if id not in silent
-        ]
+        for told in self._told:
+            new = [k for k, id in enumerate(told.ids) if id not in silent]
+            names = [told.ids[k] for k in new]
+            answers.add(LEARNED, names, [own.get(id, np.nan) for id in names], told.p[new], told.mean[new], told.y[new])
 
-    def _forecast(self, events: Events, a: int, b: int, clock: Array) -> list[Answer]:
+    def _forecast(self, events: Events, a: int, b: int, clock: Array) -> Issued:
         ids, matures = events.ids[a:b], _matures(events, a, b, clock)
         found = self.live.forecast_many(events.mappings[a:b], ids, time=clock, matures=matures)
-        return _issued(events, a, b, found, np.full(b - a, np.nan))
+        return np.asarray(found.p), np.asarray(found.mean), np.full(b - a, np.nan)
 
-    def _run(self, events: Events, a: int, b: int, clock: Array) -> list[Answer]:
+    def _run(self, events: Events, a: int, b: int, clock: Array) -> Issued:
         ids, y = events.ids[a:b], events.y[a:b]
         records = events.records.iloc[a:b] if b - a > SHORT else events.mappings[a:b]
         found = self.live.run(records, y, ids=ids, time=clock, matures=_matures(events, a, b, clock))
         held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
-        return _issued(events, a, b, found, np.where(held, np.nan, y))
+        return np.asarray(found.p), np.asarray(found.mean), np.where(held, np.nan, y)
 
-    def _label(self, events: Events, a: int, b: int, clock: Array) -> list[Answer]:
+    def _label(self, events: Events, a: int, b: int, clock: Array) -> None:
         self.live.label_many(events.ids[a:b], events.y[a:b], time=clock)
-        return []
 
-    def _refuse(self, events: Events, a: int, b: int, clock: Array) -> list[Answer]:
+    def _refuse(self, events: Events, a: int, b: int, clock: Array) -> None:
         raise ValueError(f"column {self.roles.id!r} or time: given nothing, expected both")
-
-
-def _issued(events: Events, a: int, b: int, found: Any, y: Array) -> list[Answer]:
-    columns = events.times[a:b].tolist(), [FORECAST] * (b - a), found.p.tolist(), found.mean.tolist(), y.tolist()
-    return [*map(Answer, events.ids[a:b], *columns)]
 
 
 def _matures(events: Events, a: int, b: int, clock: Array) -> Array | None:
