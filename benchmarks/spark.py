@@ -1,7 +1,8 @@
 """Spark: the audit against Spark's own SQL, keyed forecasts against river's models, scores against MCGrad's.
 
-Run as ``python benchmarks/spark.py [--rows 400000]``: one session, files in a temporary folder, every contest in the
-same operator of the same session, best of two runs. Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
+Run as ``python benchmarks/spark.py [--rows 200000]``: one session, files in a temporary folder, every contest in the
+same operator of the same session; each contender runs once to warm up, then they take turns, three times, and medians
+are told, beside the load of the machine. Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
 upper triangles of G = Σxxᵀ and H = Σp(1 − p)xxᵀ: the sums the audit keeps, of features as they are. The audit also
 standardises the features, which is a pass of its own, fingerprints the rows, keeps its sample and the fine histogram.
 """
@@ -16,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -29,14 +31,15 @@ from swapcal import SwapClassifier
 from swapcal.adapters.spark import audit, forecast, score
 from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
 
-KEYS, PER_KEY, TRIGGERS, FEATURES = 8, 5_000, 2, 8
+KEYS, PER_KEY, TRIGGERS, FEATURES, ROUNDS = 4, 12_500, 2, 8, 3
 
 
-def session(folder: Path) -> Any:
+def session(folder: Path, master: str) -> Any:
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_WORKER_DIR": str(folder / "work"),
     }
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -47,19 +50,16 @@ def session(folder: Path) -> Any:
         "spark.log.level": "ERROR",
         STORE: ROCKSDB,
     }
-    builder = SparkSession.builder.master("local[2]").appName("swapcal benchmark")
+    builder = SparkSession.builder.master(master).appName("swapcal benchmark")
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def timed(work: Callable[[], Any], repeats: int = 2) -> float:
-    best = np.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
+def timed(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def table(rows: int, features: int) -> pa.Table:
@@ -192,32 +192,36 @@ def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> Callable[[], None
 
 
 def contest(title: str, rows: int, contenders: dict[str, Callable[[], Any]]) -> None:
-    """Time each; the first is the peer."""
-    print(title, flush=True)
-    peer: float | None = None
-    for name, work in contenders.items():
-        spent = timed(work)
-        ratio = f"  {peer / spent:6.2f} × its speed" if peer is not None else ""
-        peer = spent if peer is None else peer
-        print(f"  {name:44}{spent:8.2f} s {rows / spent:12,.0f} rows/s{ratio}", flush=True)
+    """Time each in turn; the first is the peer."""
+    for work in contenders.values():
+        work()
+    rounds = [{name: timed(work) for name, work in contenders.items()} for _ in range(ROUNDS)]
+    print(f"{title}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    peer = next(iter(contenders))
+    for name in contenders:
+        spent = median(one[name] for one in rounds)
+        ratio = median(one[peer] / one[name] for one in rounds)
+        beside = "" if name == peer else f"  {ratio:6.2f} × the speed of {peer}"
+        print(f"  {name:44}{spent:8.2f} s {rows / spent:12,.0f} rows/s{beside}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=400_000)
-    parser.add_argument("--features", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--features", type=int, default=10)
+    parser.add_argument("--master", default="local-cluster[2,1,1024]")
     parser.add_argument("--only", choices=["audit", "keyed", "scores"])
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spark = session(folder)
+        spark = session(folder, options.master)
         if options.only in (None, "audit"):
             audits(spark, folder, options.rows, options.features)
         if options.only in (None, "keyed"):
             keyed(spark, folder)
         if options.only in (None, "scores"):
-            scores(spark, folder, options.rows // 4, options.features)
+            scores(spark, folder, options.rows, options.features)
         spark.stop()
 
 

@@ -14,8 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from swapcal import Live
+from swapcal.adapters.spark.events import MATURES, TIME, Roles
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
-from swapcal.adapters.spark.keyed import MATURES, TIME, Keyed, Roles
+from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
 from swapcal.audit.encode import Encoder
 from swapcal.features.number import Number
@@ -71,6 +72,23 @@ def test_a_keyed_stream_is_one_live_whatever_its_batches(batches: int) -> None:
     expected = spark_events.expected(rows[rows["shop"] == "a"])
     assert dict(zip(issued["id"], zip(issued["p"], issued["mean"], strict=True), strict=True)) == expected
     assert set(answers["event"]) == {"forecast", "learned"}
+
+
+@pytest.mark.parametrize("batches", [2, 40])
+def test_rows_with_their_outcomes_are_one_run_whatever_their_batches(batches: int) -> None:
+    rng = np.random.default_rng(0)
+    n = 120
+    columns = {"price": rng.normal(size=n), "colour": rng.choice(["red", "blue"], n), "y": rng.integers(0, 2, n) * 1.0}
+    rows = pd.DataFrame({"id": np.arange(n).astype(str), TIME: np.arange(float(n)), **columns})
+    roles = Roles("id", "y", ("price", "colour"), matures=False, numbered=True)
+    keyed = Keyed(Live(), -np.inf, roles)
+    parts = [rows.iloc[part] for part in np.array_split(np.arange(n), batches)]
+    answers = pd.concat([keyed.play(part) for part in parts])
+    expected = Live().run(rows[["price", "colour"]], rows["y"], ids=[*range(n)], time=rows[TIME])
+    assert answers["id"].tolist() == [*range(n)]
+    np.testing.assert_array_equal(answers["p"], expected.p)
+    np.testing.assert_array_equal(answers["mean"], expected.mean)
+    np.testing.assert_array_equal(answers["y"], rows["y"])
 
 
 def test_a_late_record_counts_as_of_now() -> None:

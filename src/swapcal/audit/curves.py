@@ -2,7 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from swapcal.arrays import Array
 from swapcal.audit.sample import KeptRows
@@ -68,7 +68,7 @@ def spread_out(bins: Array, heaviness: float) -> list[Level]:
 
 def chance_band(sums: Array, looks: int) -> tuple[Array, Array]:
     """Where the frequency falls by chance with 95 % probability in all of `looks` places at once (Šidák)."""
-    reach = norm.ppf(0.5 + 0.5 * 0.95 ** (1.0 / max(1, looks)))
+    reach = ndtri(0.5 + 0.5 * 0.95 ** (1.0 / max(1, looks)))
     mass = sums[:, kernel.MASS]
     centre, spread = sums[:, kernel.PREDICTED] / mass, reach * np.sqrt(sums[:, kernel.VARIANCE]) / mass
     return np.maximum(centre - spread, 0.0), np.minimum(centre + spread, 1.0)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtr, stdtrit
 
 from swapcal.arrays import Array
 from swapcal.audit import pairs as kept
@@ -81,13 +81,13 @@ class Estimate(NamedTuple):
         """Return how often chance alone gives as much, to either side."""
         if self.error == 0:
             return 1.0 if self.value == 0 else 0.0
-        return float(2 * student.sf(abs(self.value) / self.error, self.freedom))
+        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
 
     def ends(self, alpha: float) -> tuple[float, float]:
         """Return the ends of the interval that misses with probability `alpha`."""
         if self.error == 0:
             return self.value, self.value
-        half = float(student.isf(alpha / 2, self.freedom)) * self.error
+        half = -float(stdtrit(self.freedom, alpha / 2)) * self.error
         return self.value - half, self.value + half
 
 

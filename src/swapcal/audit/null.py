@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from swapcal.arrays import Array
 from swapcal.audit.cells import Cells
@@ -62,7 +62,7 @@ def compare(value: float, null: Array) -> Noise:
     low, q95, high = np.quantile(null, [0.025, 0.95, 0.975])
     slack = 1e-12 * max(abs(value), float(np.abs(null).max()))  # rounding must not break ties
     reached = int(np.sum(null >= value - slack))
-    detectable = q95 + norm.ppf(POWER) * null.std()
+    detectable = q95 + ndtri(POWER) * null.std()
     return Noise(
         float(value),
         float(null.mean()),

@@ -12,10 +12,13 @@ from swapcal.tables.values import has_bytes
 Id = int | str
 
 MOST_BITS = 256  # of an integer id; a UUID has 128
+FEW = 2**63
 
 
 def checked_id(id: Any) -> Id:
     """Return an id as Python's int or str, or say why it is none."""
+    if type(id) is int and -FEW < id < FEW:  # what most are, many times a second
+        return id
     if isinstance(id, str):
         if has_bytes(id):
             return str(id)

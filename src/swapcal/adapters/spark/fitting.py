@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from swapcal.adapters.sklearn import SwapClassifier
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
 from swapcal.arrays import Array
 from swapcal.kernels.logloss import log_losses
 from swapcal.tables.table import Table
+
+if TYPE_CHECKING:
+    from swapcal.adapters.sklearn import SwapClassifier
 
 ROWS, HELD_OUT = 1_000_000, 100_000
 FACTOR = 4
@@ -41,7 +43,7 @@ class Point(NamedTuple):
 class Fitted:
     """A model and how its error fell with the rows it was fitted on."""
 
-    model: SwapClassifier
+    model: "SwapClassifier"
     curve: tuple[Point, ...]
     available: int
     """rows that could have been used"""
@@ -121,6 +123,8 @@ class _Curve:
 
     def fit(self, rows: pa.Table, settings: dict[str, Any]) -> None:
         frame = settings.get("estimator") is not None
+        from swapcal.adapters.sklearn import SwapClassifier  # takes a second, and workers that forecast need none of it
+
         self.model = SwapClassifier(**settings).fit(self._read(rows, frame), self._outcomes(rows))
         p = self.model.predict_proba(self._read(self._apart, frame))[:, 1]
         losses = log_losses(p, self._y)

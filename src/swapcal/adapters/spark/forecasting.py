@@ -10,7 +10,8 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
-from swapcal.adapters.spark.keyed import MATURES, TIME, Answer, Keyed, Roles
+from swapcal.adapters.spark.events import MATURES, TIME, Roles
+from swapcal.adapters.spark.keyed import Keyed
 from swapcal.archive.container import packed, unpacked
 from swapcal.live import Live
 from swapcal.live.file import FILE
@@ -80,7 +81,7 @@ def forecast(
             _Forecasts(keys, rows.columns, roles, settings, remember), schema, "append", "none"
         )
     return answers.withColumn(time, columns.from_seconds(stream, time, columns.column(TIME))).select(
-        *map(columns.column, [*keys, id, time]), *Answer._fields[3:6], "event", "note"
+        *map(columns.column, [*keys, id, time]), *types.StructType.fromDDL(ANSWERS).names
     )
 
 
@@ -131,7 +132,7 @@ def _roles(
     kind = stream.schema[id].dataType
     if not isinstance(kind, types.IntegralType | types.StringType):
         raise TypeError(f"column {id!r}: given {kind.simpleString()}, expected integers or texts")
-    taken = {*keys, id, time} & {*Answer._fields[2:]}
+    taken = {*keys, id, time} & {*types.StructType.fromDDL(ANSWERS).names}
     if taken:
         raise ValueError(f"column {min(taken)!r}: given, expected another name: the answers have a column of that name")
     return Roles(id, target, tuple(records), matures is not None, isinstance(kind, types.IntegralType))

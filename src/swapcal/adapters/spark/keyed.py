@@ -1,42 +1,56 @@
 """`Keyed`: one `Live` fed by the rows of one key, a micro-batch at a time."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from swapcal.adapters.spark.events import Events, Roles
 from swapcal.arrays import Array
 from swapcal.live import Live
-from swapcal.live.ids import Id
 from swapcal.live.learned import Learned
 
 FORECAST, LEARNED, REFUSED = "forecast", "learned", "refused"
-TIME, MATURES, LABELLED = "__time", "__matures", "__labelled"
-"""Columns: when a row happens, when its label would be known whatever it is, and whether it has one."""
+SHORT = 16  # rows that are sooner read one by one than as a frame
+
+Issued = tuple[Array, Array, Array]
+"""p, mean, and the outcomes that were learned at once"""
 
 
-class Roles(NamedTuple):
-    """Which column holds what."""
+class Answers:
+    """Rows of the answer, kept as columns: forecasts, outcomes that were learned, and rows that were refused."""
 
-    id: str
-    target: str
-    features: tuple[str, ...]
-    matures: bool
-    numbered: bool
-    """whether ids are integers; they come as texts, because pandas would make floats of integers beside nothing"""
+    def __init__(self) -> None:
+        self.id: list[Any] = []
+        self.time: list[float] = []
+        self.event: list[str] = []
+        self.p: list[float] = []
+        self.mean: list[float] = []
+        self.y: list[float] = []
+        self.note: list[str | None] = []
 
+    def add(self, event: str, ids: list[Any], times: list[float], p: Array, mean: Array, y: Array) -> None:
+        """Append forecasts, or outcomes that were learned."""
+        self.id += ids
+        self.time += times
+        self.event += [event] * len(ids)
+        self.p += p.tolist()
+        self.mean += mean.tolist()
+        self.y += y.tolist()
+        self.note += [None] * len(ids)
 
-class Answer(NamedTuple):
-    """One row of the answer: a forecast, an outcome that was learned, or a row that was refused."""
+    def refuse(self, id: Any, time: float, note: str) -> None:
+        """Append a row that was refused."""
+        nothing = np.full(1, np.nan)
+        self.add(REFUSED, [id], [time], nothing, nothing, nothing)
+        self.note[-1] = note
 
-    id: Any
-    time: float
-    event: str
-    p: float = np.nan
-    mean: float = np.nan
-    y: float = np.nan
-    note: str | None = None
+    def frame(self) -> pd.DataFrame:
+        """Return them as a data frame."""
+        numbers = {"time", "p", "mean", "y"}
+        types = {name: np.float64 if name in numbers else object for name in vars(self)}
+        return pd.DataFrame({name: pd.Series(column, dtype=types[name]) for name, column in vars(self).items()})
 
 
 class Keyed:
@@ -53,98 +67,86 @@ class Keyed:
 
     def play(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the answers to a batch, in order."""
-        answers = [answer for run in self._runs(self._in_order(rows)) for answer in self._answers(*run)]
-        ids = pd.Series([answer.id for answer in answers], dtype=object)
-        return pd.DataFrame(answers, columns=list(Answer._fields)).assign(id=ids)
+        events, answers = Events(rows, self.roles), Answers()
+        for run in self._runs(events):
+            self._answer(answers, events, *run)
+        return answers.frame()
 
-    def _in_order(self, rows: pd.DataFrame) -> pd.DataFrame:
-        read = int if self.roles.numbered else str
-        ids = [None if pd.isna(text) else read(text) for text in rows[self.roles.id]]
-        known = {LABELLED: rows[self.roles.target].notna(), self.roles.id: pd.Series(ids, rows.index, object)}
-        order = [TIME, LABELLED, self.roles.id]
-        return rows.assign(**known).sort_values(order, kind="stable", ignore_index=True)
-
-    def _runs(self, rows: pd.DataFrame) -> "Iterator[tuple[str, pd.DataFrame]]":
+    def _runs(self, events: Events) -> "Iterator[tuple[str, int, int]]":
         """Cut the rows where what is asked for changes; each run is played before the next is looked at."""
-        ids, times = rows[self.roles.id].tolist(), rows[TIME].tolist()
-        labelled = rows[LABELLED].tolist()
-        bare = rows[list(self.roles.features)].isna().all(axis=1).tolist()
+        lost = np.isnan(events.times).tolist()
+        unlabelled = np.isnan(events.y).tolist()
+        bare = events.records.isna().all(axis=1).tolist()
         start, kind, pending = 0, "", set[Any]()
-        for k, id in enumerate(ids):
+        for k, id in enumerate(events.ids):
             if id in pending:  # what is asked of it hangs on what became of it
-                yield kind, rows.iloc[start:k]
+                yield kind, start, k
                 start, kind, pending = k, "", set()
-            asked = self._kind(id, times[k], labelled[k], bare[k])
+            if id is None or lost[k]:
+                asked = "_refuse"
+            elif unlabelled[k]:
+                asked = "_forecast"
+            else:
+                asked = "_label" if bare[k] or self.live.knows(id) else "_run"
             if asked != kind and start < k:
-                yield kind, rows.iloc[start:k]
+                yield kind, start, k
                 start, pending = k, set()
             kind = asked
             pending.add(id)
-        if ids:
-            yield kind, rows.iloc[start:]
+        if kind:
+            yield kind, start, len(events)
 
-    def _kind(self, id: Any, time: float, labelled: bool, bare: bool) -> str:
-        if pd.isna(id) or np.isnan(time):
-            return "_refuse"
-        if not labelled:
-            return "_forecast"
-        return "_label" if bare or self.live.knows(id) else "_run"
-
-    def _answers(self, kind: str, rows: pd.DataFrame) -> list[Answer]:
+    def _answer(self, answers: Answers, events: Events, kind: str, a: int, b: int) -> None:
         """Play a run at once or, if a row of it is refused, one by one, which comes to the same."""
         try:
-            return self._played(kind, rows)
+            self._play(answers, events, kind, a, b)
         except (TypeError, ValueError) as error:
-            if len(rows) == 1:
+            if b - a == 1:
                 note = str(error).replace("row 1: ", "").replace(" in row 1", "")  # it is the only one
-                return [Answer(rows[self.roles.id].iloc[0], rows[TIME].iloc[0], REFUSED, note=note)]
-        return [answer for k in range(len(rows)) for answer in self._answers(kind, rows.iloc[k : k + 1])]
+                answers.refuse(events.ids[a], float(events.times[a]), note)
+                return
+            for k in range(a, b):
+                self._answer(answers, events, kind, k, k + 1)
 
-    def _played(self, kind: str, rows: pd.DataFrame) -> list[Answer]:
-        ids, times = rows[self.roles.id].tolist(), rows[TIME].to_numpy(np.float64)
-        clock = np.maximum(np.maximum.accumulate(times), self.clock)  # a late row counts as of now
+    def _play(self, answers: Answers, events: Events, kind: str, a: int, b: int) -> None:
+        clock = np.maximum(np.maximum.accumulate(events.times[a:b]), self.clock)  # a late row counts as of now
         self._told.clear()
-        answers: list[Answer] = getattr(self, kind)(rows, ids, clock)
+        issued: Issued | None = getattr(self, kind)(events, a, b, clock)
         self.clock = float(clock[-1])
-        return [*self._learned(ids, times, kind), *answers]
+        ids, times = events.ids[a:b], events.times[a:b].tolist()
+        self._tell(answers, ids, times, kind)
+        if issued is not None:
+            answers.add(FORECAST, ids, times, *issued)
 
-    def _learned(self, ids: "list[Id]", times: Array, kind: str) -> list[Answer]:
-        """Return what was learned: labels of this run, or ones that had been held until now."""
-        own = dict(zip(ids, times.tolist(), strict=True)) if kind == "_label" else {}
-        silent = set(ids) if kind == "_run" else set[Id]()
-        return [
-            Answer(id, own.get(id, np.nan), LEARNED, p, mean, y)
-            for told in self._told
-            for id, p, mean, y in zip(told.ids, told.p.tolist(), told.mean.tolist(), told.y.tolist(), strict=True)
-            if id not in silent
-        ]
+    def _tell(self, answers: Answers, ids: list[Any], times: list[float], kind: str) -> None:
+        """Answer what was learned: labels of this run, or ones that had been held until now."""
+        if not self._told:
+            return
+        own = dict(zip(ids, times, strict=True)) if kind == "_label" else {}
+        silent = set(ids) if kind == "_run" else set[Any]()
+        for told in self._told:
+            new = [k for k, id in enumerate(told.ids) if id not in silent]
+            names = [told.ids[k] for k in new]
+            answers.add(LEARNED, names, [own.get(id, np.nan) for id in names], told.p[new], told.mean[new], told.y[new])
 
-    def _forecast(self, rows: pd.DataFrame, ids: "list[Id]", clock: Array) -> list[Answer]:
-        found = self.live.forecast_many(self._records(rows), ids, time=clock, matures=self._matures(rows, clock))
-        return self._issued(rows, ids, found.p, found.mean, np.full(len(ids), np.nan))
+    def _forecast(self, events: Events, a: int, b: int, clock: Array) -> Issued:
+        ids, matures = events.ids[a:b], _matures(events, a, b, clock)
+        found = self.live.forecast_many(events.mappings[a:b], ids, time=clock, matures=matures)
+        return np.asarray(found.p), np.asarray(found.mean), np.full(b - a, np.nan)
 
-    def _run(self, rows: pd.DataFrame, ids: "list[Id]", clock: Array) -> list[Answer]:
-        y = rows[self.roles.target].to_numpy(np.float64)
-        found = self.live.run(self._records(rows), y, ids=ids, time=clock, matures=self._matures(rows, clock))
-        held = np.array([self.live.is_open(id) for id in ids], bool)
-        return self._issued(rows, ids, found.p, found.mean, np.where(held, np.nan, y))
+    def _run(self, events: Events, a: int, b: int, clock: Array) -> Issued:
+        ids, y = events.ids[a:b], events.y[a:b]
+        records = events.records.iloc[a:b] if b - a > SHORT else events.mappings[a:b]
+        found = self.live.run(records, y, ids=ids, time=clock, matures=_matures(events, a, b, clock))
+        held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
+        return np.asarray(found.p), np.asarray(found.mean), np.where(held, np.nan, y)
 
-    def _label(self, rows: pd.DataFrame, ids: "list[Id]", clock: Array) -> list[Answer]:
-        self.live.label_many(ids, rows[self.roles.target].to_numpy(np.float64), time=clock)
-        return []
+    def _label(self, events: Events, a: int, b: int, clock: Array) -> None:
+        self.live.label_many(events.ids[a:b], events.y[a:b], time=clock)
 
-    def _refuse(self, rows: pd.DataFrame, ids: "list[Id]", clock: Array) -> list[Answer]:
+    def _refuse(self, events: Events, a: int, b: int, clock: Array) -> None:
         raise ValueError(f"column {self.roles.id!r} or time: given nothing, expected both")
 
-    def _issued(self, rows: pd.DataFrame, ids: Sequence[Id], p: Any, mean: Any, y: Array) -> list[Answer]:
-        times = rows[TIME].tolist()
-        return [
-            Answer(id, time, FORECAST, *each)
-            for id, time, *each in zip(ids, times, p.tolist(), mean.tolist(), y.tolist(), strict=True)
-        ]
 
-    def _records(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[list(self.roles.features)]
-
-    def _matures(self, rows: pd.DataFrame, clock: Array) -> Array | None:
-        return np.maximum(rows[MATURES].to_numpy(np.float64), clock) if self.roles.matures else None
+def _matures(events: Events, a: int, b: int, clock: Array) -> Array | None:
+    return None if events.matures is None else np.maximum(events.matures[a:b], clock)
