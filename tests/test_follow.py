@@ -114,6 +114,11 @@ def test_labels_come_through_the_same_stream(tmp_path: Path) -> None:
     conflict = run("-", *ROLES, "--follow", "--state", state, stdin=HEADER + "a,,,0\n")
     assert conflict.exit_code == 2
     assert "row 1: " in conflict.stderr
+    before = out.read_text()
+    more = run("-", *ROLES, "--follow", "--out", out, "--state", state, stdin=HEADER + "e,1.5,a,1\n")
+    assert more.exit_code == 0, more.output
+    assert out.read_text().startswith(before)
+    assert rows_of(out) == 4
 
 
 def test_what_cannot_grow_is_refused(tmp_path: Path) -> None:

@@ -61,9 +61,13 @@ def keep_place(state: Path, place: Place) -> None:
 
 
 def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: str | None) -> Place:
-    """Return where to go on: the place kept with the state, if it is about this file; else the file's beginning."""
+    """Return where to go on: the place kept with the state, if it is about this file; else the file's beginning.
+
+    What a state that goes on has written before is kept: its output then grows at the end.
+    """
     name, target = _spelt(file), None if out is None else _spelt(out)
-    fresh = Place(forecasts, labels, name, earlier=forecasts, out=target)
+    end = _size(target) if forecasts else 0
+    fresh = Place(forecasts, labels, name, earlier=forecasts, out=target, bytes=end)
     places = [] if state is None else _places(state)
     if not places or state is None:
         return fresh
@@ -87,7 +91,7 @@ def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: 
             f"{file}: begins with other rows than when the state was saved: another file took its place; delete "
             f"{place_file(state)} to begin with its first row"
         )
-    return found if found.out == target else Place(**{**asdict(found), "out": target, "bytes": 0})
+    return found if found.out == target else Place(**{**asdict(found), "out": target, "bytes": end})
 
 
 def _places(state: Path) -> list[Place]:
@@ -98,6 +102,10 @@ def _places(state: Path) -> list[Place]:
         return [Place(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError) as error:
         raise ArchiveError(f"{path}: not a readable place ({error})") from None
+
+
+def _size(out: str | None) -> int:
+    return os.path.getsize(out) if out is not None and os.path.isfile(out) else 0
 
 
 def _spelt(file: str) -> str:
