@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr
 
 from swapcal.audit import Comparison
-from swapcal.audit.difference import differences, group_differences
+from swapcal.audit.difference import _both, _Group, differences, group_differences
 from swapcal.audit.pairs import EDGES, Pairs
 from swapcal.kernels.logloss import log_losses
 from swapcal.report import render, validate
@@ -226,3 +226,31 @@ def test_many_rows_of_one_outcome_still_decide():
 def test_neither_predictor_may_be_the_outcome(probs):
     with pytest.raises(ValueError, match="'y': given as prediction and as outcome"):
         Comparison.from_frame({"old": [0.1, 0.4], "y": [0, 1]}, probs=probs, target="y")
+
+
+def test_what_is_said_of_a_group_allows_for_three_estimates_of_each():
+    rng = np.random.default_rng(5)
+    truth = rng.uniform(0.3, 0.7, 3000)
+    y = rng.random(3000) < truth
+    found = Comparison(truth - 0.03, truth, y, groups={"shop": rng.choice(["a", "b"], 3000)})
+    tested = [_Group(name, cell) for name, cell in found.pairs.columns["shop"].each()]
+    for alone, said in zip(tested, found.groups(), strict=True):
+        assert said.gap_p == pytest.approx(min(1.0, 6 * alone.p_values()[0]))
+        assert said.loss_p == pytest.approx(min(1.0, 6 * alone.p_values()[1]))
+
+
+def test_one_heavy_row_is_no_crowd():
+    weights = np.r_[1000.0, np.ones(199)]
+    y = np.tile([0.0, 1.0], 100)
+    even, heavy = (
+        Comparison(y * 0 + 0.5, y * 0 + 0.4, y, groups={"g": ["x"] * 200}, weights=w).groups()[0]
+        for w in (np.ones(200), weights)
+    )
+    assert not even.small
+    assert heavy.small
+
+
+def test_a_group_whose_two_tests_contradict_each_other_is_not_judged():
+    assert _both(0.01, -0.1, 0.01, -0.1) == "better"
+    assert _both(0.01, -0.1, None, 0.1) == "better"
+    assert _both(0.01, -0.1, 0.01, 0.1) == "no difference found"
