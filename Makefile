@@ -19,20 +19,9 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[demo]"
-	@touch $@
-
-$(VENV)/.service: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[demo,service]"
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
-	@touch $@
-
-$(VENV)/.bench: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[bench]"
+# $(VENV)/.a,b is the package with the extras a and b.
+$(VENV)/.%: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[$*]"
 	@touch $@
 
 $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
@@ -40,22 +29,10 @@ $(VENV)/.systems: $(VENV)/bin/python pyproject.toml tests/systems/prepare.sh
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/systems/prepare.sh
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[docs]"
-	@touch $@
-
-$(VENV)/.release: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[release]"
-	@touch $@
-
-$(VENV)/.peers: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[peers]"
-	@touch $@
-
 demo: $(VENV)/.demo     ## stream a demonstration and write its report
 	$(BIN)/swapcal demo
 
-demo-service: $(VENV)/.service     ## the service under flights, killed -9 in the middle, and the proof that nothing was lost
+demo-service: $(VENV)/.demo,service     ## the service under flights, killed -9 in the middle, and the proof that nothing was lost
 	$(BIN)/swapcal demo-service
 
 docs: $(VENV)/.docs     ## the site, notebooks run, warnings and broken links are errors (build/site)
