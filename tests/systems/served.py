@@ -1,47 +1,43 @@
-"""`swapcal serve` in a process of its own, and a client that remembers what was acknowledged."""
+"""`swapcal serve` in a process of its own: started as operators do, or forked from one that has loaded everything."""
 
 import http.client
 import json
+import multiprocessing
 import signal
+import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.systems.warm"])
 
 SLOW = 300.0
 """Seconds for anything to happen: kernels may have to be compiled, on a machine that does much else."""
 
 
-def soon(happens: Callable[[], Any], seconds: float = SLOW) -> Any:
+def soon(happens: Callable[[], Any], seconds: float = SLOW, pause: float = 0.05) -> Any:
     """Return what happens, as soon as it is true."""
     deadline = time.monotonic() + seconds
     while not (found := happens()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(pause)
     return found
 
 
-class Served:
-    """A service at work on a store."""
+class Service:
+    """Whoever answers at a url."""
 
-    def __init__(self, store: str, log: Path, *options: str) -> None:
-        self._log = log
-        command = [sys.executable, "-m", "swapcal", "serve", "--store", store, "--port", "0", *options]
-        with open(log, "ab") as errors:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        assert self.process.stdout is not None
-        with self.process.stdout as output:
-            line = output.readline()
-        assert " on http://" in line, line + log.read_text()
-        self.address = urlsplit(line.split()[-1]).netloc
+    url: str
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Return the status and the JSON of an answer; status 0 if there was none."""
-        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
         try:
             content = None if body is None else json.dumps(body)
             connection.request(method, path, content, {"content-type": "application/json"})
@@ -57,6 +53,21 @@ class Served:
     @property
     def ready(self) -> bool:
         return self.call("GET", "/readyz")[0] == 200
+
+
+class Served(Service):
+    """A service at work on a store, its log in a file."""
+
+    def __init__(self, store: str, log: Path, *options: str) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "swapcal", "serve", "--store", store, "--port", "0", *options]
+        with open(log, "ab") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            line = output.readline()
+        assert " on http://" in line, line + log.read_text()
+        self.url = line.split()[-1]
 
     def wait(self) -> "Served":
         """Wait until it is ready."""
@@ -76,42 +87,42 @@ class Served:
         return self.process.wait(SLOW)
 
 
-class Load:
-    """Clients that forecast and report outcomes, through whoever answers, until they are stopped.
+class Forked(Service):
+    """A service that starts at once, on a port that stays the same, whatever happens to the process."""
 
-    Nothing is sent again after a failure: what was not acknowledged is not expected to be there.
-    """
+    def __init__(self, store: str, **options: object) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port: int = found.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._options = {"store": store, "port": port, "log": "none", **options}
+        self._process: BaseProcess | None = None
 
-    def __init__(self, service: Served, name: str, clients: int = 4) -> None:
-        self.service, self._name = service, name
-        self.forecasts: dict[str, dict[str, Any]] = {}
-        self.outcomes: dict[str, float] = {}
-        self.statuses: list[int] = []
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(number,)) for number in range(clients)]
-        for thread in self._threads:
-            thread.start()
+    def start(self) -> None:
+        """Start it, and return when it is ready."""
+        self._process = FORKS.Process(target=_serve, args=(self._options,), daemon=True)
+        self._process.start()
+        soon(lambda: self.ready or self._check(), pause=0.01)
 
-    def _work(self, client: int) -> None:
-        number = 0
-        base = f"/v1/forecasters/{self._name}"
-        while not self._stop.is_set():
-            number += 1
-            known = f"{client}-{number}"
-            record = {"shop": "abc"[number % 3], "price": number % 17 / 4}
-            status, answer = self.service.call("POST", f"{base}/forecasts", {"id": known, "record": record})
-            self.statuses.append(status)
-            if status == 200:
-                self.forecasts[known] = answer
-                y = float(number % 3 == client % 3)
-                status, answer = self.service.call("PUT", f"{base}/outcomes/{known}", {"y": y})
-                self.statuses.append(status)
-                if status == 200:
-                    self.outcomes[known] = y
-            if status != 200:
-                time.sleep(0.02)
+    def _check(self) -> None:
+        assert self._process is not None
+        assert self._process.is_alive(), f"the service ended with exit code {self._process.exitcode}"
 
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+    def kill(self) -> None:
+        """Kill −9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.join()
+
+    def stop(self) -> int | None:
+        """Ask it to stop; returns the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.join(SLOW)
+        return self._process.exitcode
+
+
+def _serve(options: dict[str, object]) -> None:
+    from swapcal.cli.serve import serve
+
+    serve(**options)  # type: ignore[arg-type]

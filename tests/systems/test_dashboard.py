@@ -73,10 +73,6 @@ def origin(url: str) -> str:
     return "/".join(url.split("/")[:3])
 
 
-def at(service: Served, path: str = "") -> str:
-    return f"http://{service.address}{path}"
-
-
 def fill(client: Client, first: int, rows: int, rate: Any) -> None:
     """Forecast and report, a hundred at a time; `rate` is how many of ten happen in a city."""
     for start in range(first, first + rows, 100):
@@ -91,14 +87,14 @@ def fill(client: Client, first: int, rows: int, rate: Any) -> None:
 
 
 def test_pages_render_in_light_and_dark_on_phones_and_walls(browser: Any, service: Served) -> None:
-    with Client(at(service)) as client:
+    with Client(service.url) as client:
         client.create("shop", groups=["city"])
         client.create("empty")
         fill(client, 0, 400, lambda city: 3)
     for width, height, scheme in ((390, 844, "light"), (390, 844, "dark"), (1280, 800, "dark"), (3840, 2160, "light")):
         options = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
         for path in ("/", "/forecasters/shop", "/forecasters/shop?id=7", "/forecasters/empty"):
-            with opened(browser, at(service, path), **options) as page:
+            with opened(browser, service.url + path, **options) as page:
                 assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (path, width)
                 if "shop" in path:
                     page.wait_for_selector("#chart-rates canvas")
@@ -106,9 +102,9 @@ def test_pages_render_in_light_and_dark_on_phones_and_walls(browser: Any, servic
 
 
 def test_figures_move_while_events_arrive(browser: Any, service: Served) -> None:
-    with Client(at(service)) as client:
+    with Client(service.url) as client:
         client.create("shop", groups=["city"])
-        with opened(browser, at(service, "/forecasters/shop")) as page, opened(browser, at(service, "/")) as overview:
+        with opened(browser, f"{service.url}/forecasters/shop") as page, opened(browser, f"{service.url}/") as overview:
             page.get_by_text("Waiting for the first forecast").wait_for()
             fill(client, 0, 200, lambda city: 3)
             page.get_by_text("200 in all").first.wait_for()
@@ -124,10 +120,10 @@ def test_figures_move_while_events_arrive(browser: Any, service: Served) -> None
 
 
 def test_an_alarm_appears_when_a_bias_is_planted(browser: Any, service: Served) -> None:
-    with Client(at(service)) as client:
+    with Client(service.url) as client:
         client.create("shop", groups=["city"], watch={"tolerance": 0.05})
         fill(client, 0, 1000, lambda city: 3)
-        with opened(browser, at(service, "/forecasters/shop")) as page:
+        with opened(browser, f"{service.url}/forecasters/shop") as page:
             assert not page.locator(".alarm-list").get_by_text("city = Rome").count()
             fill(client, 1000, 600, lambda city: 10 if city == "Rome" else 3)
             row = page.locator(".alarm-list tr", has_text="city = Rome")
@@ -140,17 +136,17 @@ def test_an_alarm_appears_when_a_bias_is_planted(browser: Any, service: Served) 
 def test_the_page_reconnects_after_the_service_restarts(browser: Any, tmp_path: Path) -> None:
     store, log = str(tmp_path / "forecasts.db"), tmp_path / "log"
     service = Served(store, log).wait()
-    port = service.address.rpartition(":")[2]
-    with Client(at(service)) as client:
+    port = service.url.rpartition(":")[2]
+    with Client(service.url) as client:
         client.create("shop", groups=["city"])
         fill(client, 0, 100, lambda city: 3)
-    with opened(browser, at(service, "/forecasters/shop")) as page:
+    with opened(browser, f"{service.url}/forecasters/shop") as page:
         service.kill()
         page.wait_for_selector("#link[data-state=lost]")
         assert "Connection lost" in page.locator("#link").inner_text()
         assert page.locator("#figures.stale").count() == 1
         service = Served(store, log, "--port", port).wait()
-        with Client(at(service)) as client:
+        with Client(service.url) as client:
             fill(client, 100, 100, lambda city: 3)
         page.wait_for_selector("#link[data-state=live]")
         page.get_by_text("200 in all").first.wait_for()
@@ -159,12 +155,12 @@ def test_the_page_reconnects_after_the_service_restarts(browser: Any, tmp_path: 
 
 
 def test_html_in_ids_columns_and_categories_stays_text(browser: Any, service: Served) -> None:
-    with Client(at(service)) as client:
+    with Client(service.url) as client:
         client.create("shop", groups=["city"])
         drafts = [{"id": f"{EVIL}{k}", "record": {"city": f"{EVIL}{k % 2}", EVIL: "x"}} for k in range(40)]
         list(client.forecasts("shop", drafts))
         list(client.outcomes("shop", [{"id": one["id"], "y": k % 2} for k, one in enumerate(drafts[:30])]))
-        with opened(browser, at(service, "/forecasters/shop")) as page:
+        with opened(browser, f"{service.url}/forecasters/shop") as page:
             page.get_by_text(f"city = {EVIL}0").first.wait_for()
             page.wait_for_selector("#chart-rates canvas")
             page.locator('.ask input[name="id"]').fill(f"{EVIL}35")
@@ -184,21 +180,21 @@ def test_signing_in_and_out(browser: Any, tmp_path: Path) -> None:
     token = create_token(store, ["read", "admin"])[1]
     store.close()
     service = Served(path, tmp_path / "log", "--tokens").wait()
-    with Client(at(service), token) as client:
+    with Client(service.url, token) as client:
         client.create("shop")
     page = browser.new_page()
-    page.goto(at(service, "/forecasters/shop"))
+    page.goto(f"{service.url}/forecasters/shop")
     page.get_by_label("Token with scope read").fill("guessed")
     page.keyboard.press("Enter")
     page.get_by_role("alert").wait_for()
     page.get_by_label("Token with scope read").fill(token)
     page.keyboard.press("Enter")
     page.wait_for_selector("#link[data-state=live]")
-    assert page.url == at(service, "/forecasters/shop")
+    assert page.url == f"{service.url}/forecasters/shop"
     assert page.evaluate("document.cookie") == ""
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("Token with scope read").wait_for()
-    page.goto(at(service, "/"))
+    page.goto(f"{service.url}/")
     assert "/sign-in" in page.url
     page.close()
     assert service.stop() == 0

@@ -14,8 +14,8 @@ pytest.importorskip("uvicorn")
 
 from swapcal import Client
 from swapcal.service.store import open_store
-from tests.systems.forked import Forked
 from tests.systems.load import NAME, Load
+from tests.systems.served import Forked
 
 pytestmark = pytest.mark.systems
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -21,6 +21,7 @@ from swapcal.service import postgres as module
 from swapcal.service.postgres import PostgresStore
 from swapcal.service.store import Conflict, Unavailable, Unreadable, open_store
 from tests.store_checks import StoreChecks, forecast, made
+from tests.systems.served import soon
 
 pytestmark = pytest.mark.systems
 
@@ -41,15 +42,6 @@ def learner(postgres_url: str) -> Iterator[PostgresStore]:
     store.close()
 
 
-def soon(happens: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if happens():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def backend(store: PostgresStore) -> int:
     return store._writer.info.backend_pid
 
@@ -63,7 +55,7 @@ def test_of_two_processes_one_is_the_learner_of_each_forecaster(learner, postgre
     with pytest.raises(Unavailable, match="a not claimed"):
         other.append([forecast("a", 2, "x")])
     learner.close()
-    assert soon(lambda: other.claim("a"))
+    soon(lambda: other.claim("a"))
     other.append([forecast("a", 2, "x")])
     other.close()
 
@@ -103,7 +95,7 @@ def test_a_standby_takes_over_from_a_killed_learner_and_finds_all_it_acknowledge
             process.kill()
             acknowledged = [int(line) for line in process.stdout.read().split()]
         died = time.monotonic()
-        assert soon(partial(standby.claim, "a"))
+        soon(partial(standby.claim, "a"))
         assert standby.last("a") >= max(acknowledged, default=50)
         assert [event.seq for event in standby.events("a")] == list(range(1, standby.last("a") + 1))
         standby.append([forecast("a", standby.last("a") + 1, f"own {died}")])
@@ -118,7 +110,7 @@ def test_a_lost_connection_is_a_lost_claim(learner, postgres_url):
         learner.ping()
     assert not learner.holds("a")
     other = open_store(postgres_url, learner=True)
-    assert soon(lambda: other.claim("a"))
+    soon(lambda: other.claim("a"))
     other.append([forecast("a", 2, "theirs")])
     for _ in range(2):
         with pytest.raises(Unavailable):
@@ -128,7 +120,7 @@ def test_a_lost_connection_is_a_lost_claim(learner, postgres_url):
         learner.append([forecast("a", 3, "ours")])
     assert [event.id for event in learner.events("a")] == ["", "theirs"]
     other.close()
-    assert soon(lambda: learner.claim("a"))
+    soon(lambda: learner.claim("a"))
     learner.append([forecast("a", 3, "ours")])
 
 
@@ -161,7 +153,7 @@ def test_a_database_that_goes_in_the_middle_keeps_what_was_acknowledged(learner,
     with pytest.raises(Unavailable):
         learner.last("a")
     postgres.start()
-    assert soon(back)
+    soon(back)
     learner.ping()
     assert learner.last("a") in (acknowledged, acknowledged + 1)
     learner.append([forecast("a", learner.last("a") + 1, "next")])
@@ -196,7 +188,7 @@ def test_a_frozen_database_is_not_waited_for_and_its_claim_not_given_away(learne
         assert not learner.claim("a")
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert soon(lambda: learner.claim("a"))
+    soon(lambda: learner.claim("a"))
     # What had been sent was done or not; once the claim is granted it is known which.
     assert learner.last("a") in (1, 2)
     learner.append([forecast("a", learner.last("a") + 1, "y")])
