@@ -1,5 +1,6 @@
 """Alarm: who is off, where, which way, since when, by how much, and how sure that is."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from swapcal.faces import face
@@ -75,3 +76,18 @@ class Alarm(NamedTuple):
 def _many(count: float) -> str:
     """Write a count with two digits that mean something."""
     return f"{float(f'{count:.2g}'):,.0f}" if count < 1e9 else f"{count:.0e}".replace("e+", "e")
+
+
+def sentence(alarms: Sequence[Alarm], rejected: bool, tolerance: float, groups: int, rows: int) -> str:
+    """Say in one sentence how it stands; `rejected` is the lifetime test over all groups together."""
+    points = f"{100 * tolerance:g}"
+    allowed = f"{points} point" if points == "1" else f"{points} points"
+    watched = f"{groups:,} groups over {rows:,} rows"
+    if not rows:
+        return "No rows yet."
+    if alarms:
+        kinds = "" if any(alarm.kind == CHANGE for alarm in alarms) else " by the lifetime test"
+        return f"Forecasts are off by more than {allowed} for {len(alarms):,} of {watched}{kinds}."
+    if rejected:
+        return f"Forecasts have been off by more than {allowed} for somebody, but not clearly for one of {watched}."
+    return f"No sign that forecasts are off by more than {allowed} for any of {watched}."

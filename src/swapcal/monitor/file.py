@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,9 @@ from swapcal.archive.kind import LIST, OBJECT, TEXT, Arrays, Kind, floats, integ
 from swapcal.archive.kind import Settings as Manifest
 from swapcal.kernels.play import FIELDS, GAIN, LANES
 from swapcal.kernels.wealth import NOTES
+from swapcal.monitor.bets import Bets
 from swapcal.monitor.history import History
 from swapcal.monitor.settings import Settings
-
-if TYPE_CHECKING:
-    from swapcal.monitor.monitor import Monitor
 
 RULES = {
     "settings": OBJECT,
@@ -60,61 +57,55 @@ def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
 FILE = Kind("monitor", 1, RULES, lambda manifest: FIELDS_OF_FILE, faults)
 
 
-def state_of(monitor: "Monitor") -> archive.State:
+def state_of(bets: Bets) -> archive.State:
     """Return a monitor as arrays and a manifest."""
-    book, history, groups = monitor._live_book(), monitor._history, monitor._roster.groups
+    book, history, groups = bets.live_book(), bets.history, bets.roster.groups
     arrays = {
         "bets": book.bets,
         "notes": book.notes,
         "shares": np.array([group.share for group in groups], dtype=np.float64),
-        "clock": np.array([monitor._first_clock, monitor._last_clock, monitor._pooled_peak]),
+        "clock": np.array([bets.first_clock, bets.last_clock, bets.pooled_peak]),
         "history_rows": np.array(history.rows, dtype=np.int64),
         "history_clock": np.array(history.clock, dtype=np.float64),
         "history_figures": history.table(len(groups)),
         "history_known": np.array([len(figures) for figures in history.figures], dtype=np.int64),
     }
     settings = {
-        "settings": monitor.settings.to_dict(),
-        "rows": monitor.rows,
-        "clock_kind": monitor._clock_kind,
-        "shards": monitor._shards,
+        "settings": bets.settings.to_dict(),
+        "rows": bets.rows,
+        "clock_kind": bets.clock_kind,
+        "shards": bets.shards,
         "stride": history.stride,
-        "groups": [[monitor.settings.columns.index(group.column), list(group.category)] for group in groups],
+        "groups": [[bets.settings.columns.index(group.column), list(group.category)] for group in groups],
     }
     return archive.State(arrays, settings)
 
 
-def save(monitor: "Monitor", path: "str | os.PathLike[str]") -> None:
-    """Write a monitor's state."""
-    archive.write(path, FILE, *state_of(monitor))
-
-
-def load(cls: "type[Monitor]", path: "str | os.PathLike[str]") -> "Monitor":
+def load(path: "str | os.PathLike[str]") -> Bets:
     """Read a monitor's state, checking that its parts fit together."""
     try:
-        return restored(cls, archive.read(path, FILE))
+        return bets_of(archive.read(path, FILE))
     except archive.ArchiveError as error:
         raise archive.ArchiveError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
-def restored(cls: "type[Monitor]", state: archive.State) -> "Monitor":
-    """Return the monitor that `state_of` described, checking that its parts fit together."""
+def bets_of(state: archive.State) -> Bets:
+    """Return what `state_of` described, checking that its parts fit together."""
     arrays, plain = state
     try:
-        monitor = cls.__new__(cls)
-        monitor._open(Settings.from_dict(plain["settings"]))
+        bets = Bets(Settings.from_dict(plain["settings"]))
         for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
-            monitor._roster.admit([(position, tuple(category))], float(share))
-        monitor.rows, monitor._clock_kind, monitor._shards = plain["rows"], plain["clock_kind"], plain["shards"]
-        monitor._first_clock, monitor._last_clock, monitor._pooled_peak = map(float, arrays["clock"])
+            bets.roster.admit([(position, tuple(category))], float(share))
+        bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
+        bets.first_clock, bets.last_clock, bets.pooled_peak = map(float, arrays["clock"])
         cells = len(arrays["bets"])
-        monitor._make_room()
-        monitor._book.bets[:cells] = arrays["bets"]
-        monitor._book.notes[:cells] = arrays["notes"]
-        monitor._history = _history(arrays, plain["stride"])
+        bets.make_room()
+        bets.book.bets[:cells] = arrays["bets"]
+        bets.book.notes[:cells] = arrays["notes"]
+        bets.history = _history(arrays, plain["stride"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise archive.ArchiveError(f"the parts of this monitor do not fit together ({error})") from None
-    return monitor
+    return bets
 
 
 def _history(arrays: "dict[str, NDArray[np.float64]]", stride: int) -> History:

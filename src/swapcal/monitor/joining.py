@@ -1,70 +1,65 @@
 """Joining: two monitors as one, for rows that followed each other or were seen side by side."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from swapcal.kernels.play import FIELDS, LANES, START
 from swapcal.kernels.wealth import CHANGE_AT, CHANGE_PEAK, FIRST, LIFE_AT, LIFE_PEAK, NOTES, Book, blank_book
 from swapcal.monitor import evidence
+from swapcal.monitor.bets import Bets
 from swapcal.monitor.clock import ROWS
 from swapcal.monitor.history import History
 from swapcal.monitor.merge import consecutive, parallel
 from swapcal.monitor.roster import Roster
 
-if TYPE_CHECKING:
-    from swapcal.monitor.monitor import Monitor
 
-
-def after(first: "Monitor", later: "Monitor") -> "Monitor":
+def after(first: Bets, later: Bets) -> Bets:
     """Return the monitor of the first one's rows followed by the later one's, which started fresh."""
     _require_kin(first, later)
-    if first._clock_kind not in (None, ROWS) and later.rows and later._first_clock < first._last_clock:
+    if first.clock_kind not in (None, ROWS) and later.rows and later.first_clock < first.last_clock:
         raise ValueError("then: given a monitor whose rows begin before this one's end, expected a later one")
     joined = _empty(first, later)
-    joined._shards = max(first._shards, later._shards)
-    joined._pooled_peak = first._pooled_peak
-    _admit_after(joined._roster, first._roster, later._roster)
-    shift = float(first.rows) if later._clock_kind == ROWS else 0.0
-    joined._first_clock = first._first_clock if first.rows else later._first_clock
-    joined._last_clock = later._last_clock + shift if later.rows else first._last_clock
-    joined._make_room()
-    joined._book = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
-    past = first._history
-    joined._history = History(past.stride, list(past.rows), list(past.clock), list(past.figures))
+    joined.shards = max(first.shards, later.shards)
+    joined.pooled_peak = first.pooled_peak
+    _admit_after(joined.roster, first.roster, later.roster)
+    shift = float(first.rows) if later.clock_kind == ROWS else 0.0
+    joined.first_clock = first.first_clock if first.rows else later.first_clock
+    joined.last_clock = later.last_clock + shift if later.rows else first.last_clock
+    joined.make_room()
+    joined.book = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
+    past = first.history
+    joined.history = History(past.stride, list(past.rows), list(past.clock), list(past.figures))
     _notice(joined)
     return joined
 
 
-def beside(one: "Monitor", other: "Monitor") -> "Monitor":
+def beside(one: Bets, other: Bets) -> Bets:
     """Return one monitor for rows that two saw side by side."""
     _require_kin(one, other)
     joined = _empty(one, other)
-    joined._shards = one._shards + other._shards
-    _admit_beside(joined._roster, one._roster, other._roster)
-    joined._first_clock = min((m._first_clock for m in (one, other) if m.rows), default=-np.inf)
-    joined._last_clock = max(one._last_clock, other._last_clock)
-    if joined._clock_kind == ROWS:
-        joined._last_clock = float(joined.rows)
-    joined._make_room()
-    joined._book = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
+    joined.shards = one.shards + other.shards
+    _admit_beside(joined.roster, one.roster, other.roster)
+    joined.first_clock = min((m.first_clock for m in (one, other) if m.rows), default=-np.inf)
+    joined.last_clock = max(one.last_clock, other.last_clock)
+    if joined.clock_kind == ROWS:
+        joined.last_clock = float(joined.rows)
+    joined.make_room()
+    joined.book = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
     _notice(joined)
     return joined
 
 
-def _require_kin(one: "Monitor", other: "Monitor") -> None:
+def _require_kin(one: Bets, other: Bets) -> None:
     if one.settings != other.settings:
         raise ValueError("monitors: given different settings, expected equal ones")
-    kinds = {monitor._clock_kind for monitor in (one, other)} - {None}
+    kinds = {monitor.clock_kind for monitor in (one, other)} - {None}
     if len(kinds) > 1:
         raise ValueError(f"monitors: given clocks of {' and '.join(sorted(map(str, kinds)))}, expected one kind")
 
 
-def _empty(one: "Monitor", other: "Monitor") -> "Monitor":
-    joined = type(one).__new__(type(one))
-    joined._open(one.settings)
+def _empty(one: Bets, other: Bets) -> Bets:
+    joined = Bets(one.settings)
     joined.rows = one.rows + other.rows
-    joined._clock_kind = one._clock_kind or other._clock_kind
+    joined.clock_kind = one.clock_kind or other.clock_kind
     return joined
 
 
@@ -88,12 +83,12 @@ def _admit_beside(joined: Roster, one: Roster, other: Roster) -> None:
             joined.admit([(position, group.category)], min(shares))
 
 
-def _aligned(joined: "Monitor", source: "Monitor", shift: float) -> Book:
+def _aligned(joined: Bets, source: Bets, shift: float) -> Book:
     """Return a book with the joined monitor's cells, holding what the source's know, its clock moved by `shift`."""
-    nodes, room = joined.settings.ranges.nodes, len(joined._life_limits)
-    seen, columns = joined._roster.seen, joined._roster.columns
-    places = [seen[columns.index(group.column)][group.category] for group in source._roster.groups]
-    book, known = blank_book(room * nodes), source._live_book()
+    nodes, room = joined.settings.ranges.nodes, len(joined.life_limits)
+    seen, columns = joined.roster.seen, joined.roster.columns
+    places = [seen[columns.index(group.column)][group.category] for group in source.roster.groups]
+    book, known = blank_book(room * nodes), source.live_book()
     bets = book.bets.reshape(room, nodes, FIELDS, LANES)
     notes = book.notes.reshape(room, nodes, NOTES)
     bets[places] = known.bets.reshape(-1, nodes, FIELDS, LANES)
@@ -104,14 +99,13 @@ def _aligned(joined: "Monitor", source: "Monitor", shift: float) -> Book:
     return book
 
 
-def _notice(joined: "Monitor") -> None:
+def _notice(joined: Bets) -> None:
     """Latch alarms that only the joined book raises."""
-    book = joined._live_book()
-    limits = joined._life_limits[: len(joined._roster.groups)].reshape(-1, 1)
+    book = joined.live_book()
     for at, values, limit in (
-        (CHANGE_AT, evidence.sums(book, joined._terms), float(joined._terms.limits[1])),
-        (LIFE_AT, evidence.log_wealth(book, joined._terms), limits),
+        (CHANGE_AT, evidence.sums(book, joined.terms), float(joined.terms.limits[1])),
+        (LIFE_AT, joined.log_wealth(), joined.limits()),
     ):
         raised, peak = book.notes[:, at : at + 2], book.notes[:, at + 2 : at + 4]
-        raised[np.isnan(raised) & (values >= limit)] = joined._last_clock
+        raised[np.isnan(raised) & (values >= limit)] = joined.last_clock
         np.maximum(peak, values, out=peak)

@@ -40,7 +40,7 @@ class Group(NamedTuple):
 Newcomer = tuple[int, tuple[str, ...]]
 
 
-class Rows(NamedTuple):
+class Placed(NamedTuple):
     """Rows by group, and the groups among them that are not on the roster yet, numbered as if they were."""
 
     members: Index
@@ -74,7 +74,7 @@ class Roster:
             given = float(appearance_share(order)) if share is None else share
             self.groups.append(Group(self.columns[position], category, given))
 
-    def place(self, records: Any, rows: int) -> Rows:
+    def place(self, records: Any, rows: int) -> Placed:
         """Find every row's groups; nothing is admitted yet."""
         table = Table(records)
         table.require(self.wanted)
@@ -83,7 +83,7 @@ class Roster:
         found = {name: table.categories(name) for name in self.wanted}
         return self._numbered([_crossed([found[name] for name in column], rows) for column in self.columns], rows)
 
-    def place_each(self, records: list[Any], rows: int) -> Rows:
+    def place_each(self, records: list[Any], rows: int) -> Placed:
         """Find every record's groups, by dictionary alone unless one of them is new."""
         if len(records) != rows:
             raise ValueError(f"records: given {len(records)} rows, expected {rows}, one per forecast")
@@ -92,7 +92,7 @@ class Roster:
                 raise TypeError(f"records: given {type(record).__name__} in row {row}, expected a mapping of values")
         members = [self._seen(record) for record in records]
         if all(found is not None for found in members):
-            return Rows(np.array(members, dtype=np.int64).reshape(rows, len(self.columns)), [])
+            return Placed(np.array(members, dtype=np.int64).reshape(rows, len(self.columns)), [])
         return self.place({name: [record.get(name) for record in records] for name in self.wanted}, rows)
 
     def _seen(self, record: Mapping[str, Any]) -> list[int] | None:
@@ -104,13 +104,13 @@ class Roster:
         ]
         return None if min(members) < 0 else members
 
-    def place_one(self, record: Mapping[str, Any]) -> Rows:
+    def place_one(self, record: Mapping[str, Any]) -> Placed:
         """Find one record's groups, by dictionary alone unless one of them is new."""
         names = {name: self._spell(name, record) for name in self.wanted}
         chosen = [tuple(names[name] for name in column) for column in self.columns]
         members = [self.seen[position].get(category, -1) for position, category in enumerate(chosen)]
         if min(members) >= 0:
-            return Rows(np.array([members], dtype=np.int64), [])
+            return Placed(np.array([members], dtype=np.int64), [])
         return self._numbered([(np.zeros(1, np.int64), [category]) for category in chosen], 1)
 
     def _spell(self, name: str, record: Mapping[str, Any]) -> str:
@@ -127,7 +127,7 @@ class Roster:
         except TypeError:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None
 
-    def _numbered(self, found: "list[tuple[Index, list[tuple[str, ...]]]]", rows: int) -> Rows:
+    def _numbered(self, found: "list[tuple[Index, list[tuple[str, ...]]]]", rows: int) -> Placed:
         """Give every category its number: known ones as on the roster, new ones by row, then by column."""
         members = np.empty((rows, len(self.columns)), dtype=np.int64)
         fresh: list[tuple[int, int, int]] = []
@@ -151,7 +151,7 @@ class Roster:
             numbers[position][code] = others[position]
         for position, (codes, _) in enumerate(found):
             members[:, position] = numbers[position][codes]
-        return Rows(members, newcomers)
+        return Placed(members, newcomers)
 
     def _next(self, newcomers: list[Newcomer], position: int, category: tuple[str, ...]) -> int:
         newcomers.append((position, category))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from swapcal.engine.forecaster import Forecaster
-from swapcal.monitor.summary import sentence
+from swapcal.monitor.alarm import sentence
 from swapcal.service.figures import DELAYS
 from swapcal.service.ward import Ward
 
@@ -69,9 +69,9 @@ class Status(msgspec.Struct, frozen=True):
 
 def describe(ward: Ward) -> Status:
     """Return a forecaster's status; of the learning thread."""
-    live, figures, alarms = ward.live.status(), ward.figures, ward.monitor.alarms()
+    live, figures, monitor = ward.live.status(), ward.figures, ward.monitor
     name, best = figures.best_expert()
-    rejected = ward.monitor.test().rejected
+    alarms, rejected = monitor.alarms(), monitor.test().rejected
     counts = [int(count) for count in figures.delays]
     return Status(
         name=ward.name,
@@ -98,7 +98,7 @@ def describe(ward: Ward) -> Status:
         delay=Delay(_known(figures.mean_delay()), figures.delay[1], [*DELAYS], counts),
         alarms=len(alarms),
         alarmed=bool(alarms) or rejected,
-        sentence=sentence(ward.monitor, len(alarms), rejected),
+        sentence=sentence(alarms, rejected, monitor.settings.tolerance, len(monitor.groups()), monitor.rows),
         reliability=figures.curve(),
         over_time=figures.over_time(),
     )
