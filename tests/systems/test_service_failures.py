@@ -176,11 +176,11 @@ def test_backup_export_and_prune_do_not_disturb_a_service(sqlite: House, tmp_pat
         run("replay", "--store", str(tmp_path / "copy.db"))
         with closing(open_store(sqlite.store)) as store:
             soon(lambda: len(store.snapshots(NAME)) > 1)
-            last = store.last(NAME)
+            before = store.last(NAME)
             said = run("prune", "--store", sqlite.store, "--keep", "1", "--yes")
             assert "events were removed" in said
             assert store.pruned(NAME) > 1
-            soon(lambda: store.last(NAME) > last + 50)
+            soon(lambda: store.last(NAME) > before + 50)
         load.stop()
         assert set(load.statuses) == {200}
         assert service.stop() == 0

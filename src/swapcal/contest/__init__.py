@@ -3,7 +3,8 @@
 `Contest` judges any forecasts side by side; `in_time_order` and `cross_validated` make those of the usual rivals.
 """
 
-from swapcal.contest.contest import Contest, Entry
+from swapcal.contest.contest import Contest
+from swapcal.contest.entry import Entry
 from swapcal.contest.rivals import cross_validated, in_time_order
 
 __all__ = ["Contest", "Entry", "cross_validated", "in_time_order"]

@@ -3,39 +3,18 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
 from swapcal.audit.audit import json_text
-from swapcal.audit.difference import Difference
-from swapcal.audit.verdict import TOLERANCE, Word, checked_tolerance
+from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.contest import words
+from swapcal.contest.entry import Entry
 from swapcal.contest.rivals import MINE, SWAPCAL
 from swapcal.faces import counted, face
 from swapcal.report import Findings, render
 from swapcal.report.schema import ContestEntry
-
-
-class Entry(NamedTuple):
-    """One method: its scores, its worst group, its verdict, and its scores beside yours, tested; lower is better."""
-
-    name: str
-    brier: float
-    log_loss: float
-    worst_group: str | None
-    worst_gap: float | None
-    """observed minus forecast, of the group with the largest among those large enough to be tested"""
-    verdict: Word
-    squared: Difference | None
-    """Brier score beside yours; None for yours"""
-    logged: Difference | None
-    """log loss beside yours"""
-
-    @property
-    def better(self) -> bool:
-        """Whether the squared error is lower than yours beyond chance, and the log loss not higher."""
-        return _word(self.squared) == "better" and _word(self.logged) != "worse"
 
 
 class Contest:
@@ -132,7 +111,7 @@ class Contest:
         entry: ContestEntry = {
             "sentence": self.sentence(),
             "how": self.how,
-            "methods": [words.plain(one) for one in self.entries],
+            "methods": [one.plain() for one in self.entries],
         }
         found["contest"] = entry
         found["headline"]["sentence"] = f"The forecasts of {SWAPCAL}, audited: {found['headline']['sentence']}"
@@ -160,7 +139,3 @@ class Contest:
             one.name: f"Brier {one.brier:.4g}, log loss {one.log_loss:.4g}, {one.verdict}" for one in self.entries
         }
         return face(self.title, self.sentence(), scores)
-
-
-def _word(difference: Difference | None) -> str:
-    return "" if difference is None else difference.word

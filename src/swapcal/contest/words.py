@@ -1,20 +1,14 @@
 """A contest in a sentence: what would be gained, by which method, and when to keep what one has."""
 
-from typing import TYPE_CHECKING
-
 from swapcal.audit.difference import Difference
+from swapcal.contest.entry import Entry
 from swapcal.faces import changes
-from swapcal.report.schema import ContestMethod
-
-if TYPE_CHECKING:
-    from swapcal.contest.contest import Entry
-
 
 SOUND = ("no error found", "small")
 """Verdicts that find nothing to mend."""
 
 
-def gain(mine: "Entry", swap: "Entry", simple: "Entry | None", beyond: Difference | None) -> str:
+def gain(mine: Entry, swap: Entry, simple: Entry | None, beyond: Difference | None) -> str:
     """Say what there is to gain.
 
     Parameters
@@ -41,11 +35,11 @@ def gain(mine: "Entry", swap: "Entry", simple: "Entry | None", beyond: Differenc
     return f"Nothing to gain: keep yours. {chance}"
 
 
-def _worse(entry: "Entry") -> bool:
+def _worse(entry: Entry) -> bool:
     return entry.squared is not None and entry.squared.word == "worse"
 
 
-def _by(entry: "Entry") -> str:
+def _by(entry: Entry) -> str:
     found = entry.squared
     assert found is not None, "yours is not compared with itself"
     share = f"{100 * (found.before - found.after) / found.before:.2g} %" if found.before > 0 else "nothing"
@@ -59,7 +53,7 @@ def _interval(found: Difference | None) -> str:
     return f"{difference}, 95 % from {low} to {high}"
 
 
-def _rest(simple: "Entry", swap: "Entry") -> str:
+def _rest(simple: Entry, swap: Entry) -> str:
     """Say what swapcal would do where a recalibration does as well."""
     if not swap.better:
         return "swapcal would do worse than yours" if _worse(swap) else "swapcal lowers it by nothing beyond chance"
@@ -69,25 +63,5 @@ def _rest(simple: "Entry", swap: "Entry") -> str:
     return said
 
 
-def _verdicts(mine: "Entry", swap: "Entry") -> str:
+def _verdicts(mine: Entry, swap: Entry) -> str:
     return f" Verdict on yours: {mine.verdict}; on swapcal's: {swap.verdict}."
-
-
-def plain(entry: "Entry") -> ContestMethod:
-    """Return an entry as plain data."""
-    squared, logged = entry.squared, entry.logged
-    return {
-        "name": entry.name,
-        "brier": entry.brier,
-        "log_loss": entry.log_loss,
-        "worst_group": entry.worst_group,
-        "worst_gap": entry.worst_gap,
-        "verdict": entry.verdict,
-        "brier_change": None if squared is None else squared.difference,
-        "brier_low": None if squared is None else squared.low,
-        "brier_high": None if squared is None else squared.high,
-        "word": None if squared is None else squared.word,
-        "log_loss_change": None if logged is None else logged.difference,
-        "log_loss_low": None if logged is None else logged.low,
-        "log_loss_high": None if logged is None else logged.high,
-    }
