@@ -1,13 +1,16 @@
 """Clients that write all the time and remember every word the service gave them."""
 
+import json
 import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from swapcal import Client
 from swapcal.service.client import Issued, ServiceConflictError, ServiceError, ServiceUnavailableError
+from swapcal.service.store import open_store
 
 NAME = "shop"
 PAUSE = 0.02
@@ -120,3 +123,20 @@ class Load:
                 assert {field: known[field] for field in Issued._fields} == answer._asdict(), (known, answer)
                 if id in self.outcomes:
                     assert known["outcome"]["y"] == self.outcomes[id], known
+
+    def check_log(self, store: str) -> int:
+        """Assert that the log has all that was acknowledged, once; returns how many outcomes were learned."""
+        assert not self.wrong, self.wrong[:3]
+        with closing(open_store(store)) as opened:
+            events = [*opened.events(NAME)]
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        kept = {(event.kind, event.id): event for event in events}
+        assert len(kept) == len(events)
+        for id, answer in self.issued.items():
+            event = kept["forecast", id]
+            body = json.loads(event.body)
+            assert (answer.p, answer.mean, answer.seq) == (body["p"], body["mean"], event.seq)
+        for id, y in self.outcomes.items():
+            event = kept.get(("outcome", id)) or kept["parked", id]
+            assert json.loads(event.body)["y"] == y
+        return sum(("forecast", id) in kept for kind, id in kept if kind == "outcome")

@@ -4,7 +4,6 @@ import random
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ pytest.importorskip("apsw")
 pytest.importorskip("uvicorn")
 
 from swapcal import Client
-from swapcal.service.store import open_store
 from tests.systems.load import NAME, Load
 from tests.systems.served import Forked
 
@@ -37,24 +35,11 @@ def killed_again_and_again(store: str, kills: int) -> None:
     with Client(served.url) as client:
         labels = client.status(NAME)["labels"]
     assert served.stop() == 0
-    assert labels == once_in_the_log(store)
+    assert labels == load.check_log(store)
     replayed = subprocess.run(
         [sys.executable, "-m", "swapcal", "replay", "--store", store], capture_output=True, text=True, check=False
     )
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
-
-
-def once_in_the_log(store: str) -> int:
-    """Check that numbers have no gap and each id one forecast and one outcome; returns the outcomes learned."""
-    opened = open_store(store)
-    try:
-        events = [(event.seq, event.kind, event.id) for event in opened.events(NAME)]
-    finally:
-        opened.close()
-    assert [seq for seq, _, _ in events] == list(range(1, len(events) + 1))
-    times = Counter((kind, id) for _, kind, id in events)
-    assert max(times.values()) == 1
-    return sum(("forecast", id) in times for kind, id in times if kind == "outcome")
 
 
 def test_kills_lose_nothing_on_sqlite(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The service when its store fails or its process dies: nothing acknowledged is lost, nothing learned twice."""
 
-import json
 import os
 import signal
 import subprocess
@@ -50,18 +49,7 @@ class House:
 
     def check(self, load: Load) -> None:
         """Assert that the log has all that was acknowledged, once, and that it explains every forecast."""
-        with closing(open_store(self.store)) as store:
-            events = [*store.events(NAME)]
-        assert [event.seq for event in events] == list(range(1, len(events) + 1))
-        forecasts = {event.id: event for event in events if event.kind == "forecast"}
-        outcomes = {event.id: event for event in events if event.kind == "outcome"}
-        assert len(forecasts) + len(outcomes) + 1 == len(events)
-        assert not load.wrong, load.wrong[:3]
-        for known, answer in load.issued.items():
-            body = json.loads(forecasts[known].body)
-            assert (answer.p, answer.mean, answer.seq) == (body["p"], body["mean"], forecasts[known].seq)
-        for known, y in load.outcomes.items():
-            assert json.loads(outcomes[known].body)["y"] == y
+        load.check_log(self.store)
         assert "all the same" in run("replay", "--store", self.store)
 
 
