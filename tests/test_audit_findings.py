@@ -7,9 +7,9 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit.findings import plain
-from swapcal.audit.likeness import _column_likenesses
 from swapcal.audit.sample import hash_names
 from swapcal.audit.timeline import KEPT_BINS, MOST_BINS, Span, Timeline
+from swapcal.audit.witnesses import _column_likenesses
 from swapcal.report import validate
 
 

@@ -6,8 +6,8 @@ from scipy.stats import binomtest
 
 from swapcal import Audit
 from swapcal.audit.design import Residuals
+from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import compare
-from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.sizes import shift_interval
 from swapcal.kernels import tally as kernel
 

@@ -5,10 +5,9 @@ import pytest
 from scipy.stats import binom
 
 from swapcal import Audit
-from swapcal.audit.cells import Cells
-from swapcal.audit.design import Residuals
+from swapcal.audit.design import Cells, Residuals
+from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import compare, simulate
-from swapcal.audit.quantities import QUANTITIES
 
 REDRAWS = 400
 CHEAP = [key for key, quantity in QUANTITIES.items() if quantity.cheap]

@@ -55,6 +55,13 @@ def put_text(path: Name, text: str) -> None:
         file.write(text.encode())
 
 
+def written(text: str, path: Name | None) -> str:
+    """Return text, and write it if a path is given."""
+    if path is not None:
+        put_text(path, text)
+    return text
+
+
 def kind_of(mode: int) -> str:
     """Return what a file is, in words."""
     tests = {"folder": stat.S_ISDIR, "fifo": stat.S_ISFIFO, "socket": stat.S_ISSOCK, "device": stat.S_ISCHR}

@@ -1,40 +1,36 @@
 """Audit: exact errors of anyone's predictions, and every question their sums answer."""
 
-import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from swapcal import archive, errors, plots
-from swapcal.archive import put_text
+from swapcal.archive import written
 from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
-from swapcal.audit.crossing import Pair, cross, pairs_of
+from swapcal.audit.crossing import cross, pairs_of
 from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
-from swapcal.audit.findings import assemble, reliability
+from swapcal.audit.findings import AuditSettings, assemble, json_text, reliability
 from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.levels import Levels
-from swapcal.audit.likeness import likenesses
+from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
-from swapcal.audit.quantities import Against
 from swapcal.audit.reader import Reader
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
 from swapcal.audit.witness import Witness
+from swapcal.audit.witnesses import likenesses
 from swapcal.faces import counted, face
-from swapcal.features.scales import Scales
 from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.schema import Resemblance
-from swapcal.tables.batches import Batches, batches_of
 from swapcal.tables.table import Table, is_table
 
 
@@ -134,10 +130,10 @@ class Audit:
         table = Table(features if is_table(features) else _matrix(features, names))
         encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
-        batch = _encoded(encoder, table, {**given, "time": time})
+        batch = encoder.batch(table, {**given, "time": time})
         reader = Reader("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
         batch = cross(batch, pairs_of(list(batch.groups), intersections))
-        sums = Sums.of(_grouped(batch, encoder, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
+        sums = Sums.of(encoder.grouped(batch, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     @classmethod
@@ -175,14 +171,7 @@ class Audit:
         """
         reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
         encoder = like.encoder if isinstance(like, Audit) else like
-        many, pairs = batches_of(frame), pairs_of(groups, intersections)
-        if many is not None:
-            return cls.__new__(cls)._hold(_streamed(many, reader, encoder, Levels.declare(levels), pairs), title, seed)
-        table = Table(frame)
-        reader = reader.learn(table) if encoder is None else reader.like(encoder)
-        assert reader.encoder is not None
-        batch = cross(reader.read(table), pairs)
-        sums = Sums.of(batch, tuple(reader.encoder.coordinates), Levels.declare(levels), reader)
+        sums = Sums.of_frame(frame, reader, encoder, Levels.declare(levels), pairs_of(groups, intersections))
         return cls.__new__(cls)._hold(sums, title, seed)
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
@@ -229,7 +218,7 @@ class Audit:
         if "features" not in columns:
             return Batch.check(**columns)
         table = Table(columns.pop("features"))
-        return _grouped(_encoded(self.encoder, table, columns), self.encoder, table)
+        return self.encoder.grouped(self.encoder.batch(table, columns), table)
 
     def __add__(self, other: "Audit") -> Self:
         """Return the audit of both sets of rows together."""
@@ -494,39 +483,15 @@ class Audit:
         allowed = checked_tolerance(tolerance)
         return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
 
-    def to_json(
-        self,
-        path: str | PathLike[str] | None = None,
-        *,
-        certificate: Mapping[str, Any] | None = None,
-        losses: Sequence[Loss | str] = (),
-        created_at: str = "",
-        tolerance: float = TOLERANCE,
-        labels: Any = None,
-    ) -> str:
+    def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        found = self.to_dict(
-            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
-        )
-        return _written(json_text(found), path)
+        return written(json_text(self.to_dict(**settings)), path)
 
-    def to_html(
-        self,
-        path: str | PathLike[str] | None = None,
-        *,
-        certificate: Mapping[str, Any] | None = None,
-        losses: Sequence[Loss | str] = (),
-        created_at: str = "",
-        tolerance: float = TOLERANCE,
-        labels: Any = None,
-    ) -> str:
-        """Return the report as one self-contained HTML page, and write it if a path is given."""
-        found = self.to_dict(
-            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, labels=labels
-        )
-        return _written(render(found), path)
+    def to_html(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
+        """Return the report as one self-contained HTML page, and write it if a path is given; settings of `to_dict`."""
+        return written(render(self.to_dict(**settings)), path)
 
-    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
         """Return the model card as Markdown, and write it if a path is given; as HTML if the path ends in .html.
 
         `settings` are those of `to_dict`.
@@ -536,7 +501,7 @@ class Audit:
         >>> Audit([0.2, 0.7], [0, 1], title="Rain").to_card().splitlines()[2]
         '## Verdict'
         """
-        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
+        return written(card(self.to_dict(**settings), html=as_page(path)), path)
 
     def plot(
         self,
@@ -589,40 +554,6 @@ class Audit:
         return self._scaled(value, mean)
 
 
-def _streamed(many: Batches, reader: Reader, encoder: Encoder | None, levels: Levels, pairs: Sequence[Pair]) -> Sums:
-    """Return the sums over batches, encoded by the scales of all of them where they can be read twice."""
-    if encoder is None and many.again:
-        encoder = _learned(many, reader)
-    sums: Sums | None = None
-    for table in map(Table, many):
-        if sums is not None:
-            sums.add(reader.read(table))
-            continue
-        reader = reader.learn(table) if encoder is None else reader.like(encoder)
-        assert reader.encoder is not None
-        sums = Sums.of(cross(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
-    if sums is None:
-        raise ValueError("rows: given none, expected at least one")
-    return sums
-
-
-def _learned(many: Batches, reader: Reader) -> Encoder | None:
-    scales: Scales | None = None
-    for table in map(Table, many):
-        reader.check(table)
-        found = Scales.of(table, reader.features)
-        if scales is None:
-            scales = found
-        else:
-            scales.merge(found)
-    return None if scales is None else Encoder.of(scales)
-
-
-def json_text(findings: Findings) -> str:
-    """Return findings as JSON, the exact twin of the report."""
-    return json.dumps(findings, indent=1, ensure_ascii=False)
-
-
 def _named(names: Sequence[str] | None, d: int) -> tuple[Coordinate, ...]:
     """Coordinates of contexts given as such: they are their own unit."""
     tail = [f"x{j}" for j in range(2, d + 1)] if names is None else list(names)
@@ -643,19 +574,3 @@ def _matrix(features: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if len(found) != array.shape[1]:
         raise ValueError(f"names: given {len(found)}, expected one for each of {array.shape[1]} features")
     return dict(zip(found, array.T, strict=True))
-
-
-def _encoded(encoder: Encoder, table: Table, columns: dict[str, Any]) -> Batch:
-    return Batch.check(**columns, X=encoder.encode(table), marks=encoder.marks(table))
-
-
-def _grouped(batch: Batch, encoder: Encoder, table: Table) -> Batch:
-    """Categorical features are groups as well."""
-    features = {name: table.categories(name) for name in encoder.categorical()}
-    return replace(batch, groups={**features, **batch.groups})
-
-
-def _written(text: str, path: str | PathLike[str] | None) -> str:
-    if path is not None:
-        put_text(path, text)
-    return text

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from swapcal.archive import put_text
-from swapcal.audit.audit import Audit, json_text
+from swapcal.archive import written
+from swapcal.audit.audit import Audit
 from swapcal.audit.batch import Batch
 from swapcal.audit.compared import compared, sentence
 from swapcal.audit.crossing import crossings
 from swapcal.audit.difference import Difference, GroupDifference, differences, group_differences
 from swapcal.audit.encode import Encoder
-from swapcal.audit.findings import assemble
+from swapcal.audit.findings import ReportSettings, assemble, json_text
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
@@ -218,17 +218,17 @@ class Comparison:
         found["comparison"] = compared(self.names, (before, found), self.differences(), self.groups(), titles[1])
         return found
 
-    def to_json(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+    def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        return _written(json_text(self.to_dict(**settings)), path)
+        return written(json_text(self.to_dict(**settings)), path)
 
-    def to_html(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+    def to_html(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
         """Return the report, headed by the comparison, as one HTML page, and write it if a path is given."""
-        return _written(render(self.to_dict(**settings)), path)
+        return written(render(self.to_dict(**settings)), path)
 
-    def to_card(self, path: str | PathLike[str] | None = None, **settings: Any) -> str:
+    def to_card(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
         """Return the model card of `after`, with the comparison; Markdown, or HTML if the path ends in .html."""
-        return _written(card(self.to_dict(**settings), html=as_page(path)), path)
+        return written(card(self.to_dict(**settings), html=as_page(path)), path)
 
 
 def two(names: Sequence[str], argument: str) -> tuple[str, str]:
@@ -243,9 +243,3 @@ def two(names: Sequence[str], argument: str) -> tuple[str, str]:
     if len(names) != 2 or names[0] == names[1] or isinstance(names, str):
         raise ValueError(f"{argument}: given {', '.join(names) or 'none'}, expected two different names")
     return names[0], names[1]
-
-
-def _written(text: str, path: str | PathLike[str] | None) -> str:
-    if path is not None:
-        put_text(path, text)
-    return text

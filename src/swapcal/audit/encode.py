@@ -1,13 +1,14 @@
 """Encoder: raw features to contexts, and directions back to the user's names and units."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array
+from swapcal.audit.batch import Batch
 from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
 from swapcal.features.number import Number
@@ -111,6 +112,15 @@ class Encoder:
         for start, number, values in numeric:
             if number.missing:
                 X[np.isnan(values), start + 1] = self.share
+
+    def batch(self, table: Table, columns: Mapping[str, Any]) -> Batch:
+        """Return the rows of a table of features whose other columns are arrays by name, checked."""
+        return Batch.check(**columns, X=self.encode(table), marks=self.marks(table))
+
+    def grouped(self, batch: Batch, table: Table) -> Batch:
+        """Return rows with the categorical features of a table as groups as well."""
+        features = {name: table.categories(name) for name in self.categorical()}
+        return replace(batch, groups={**features, **batch.groups})
 
     def marks(self, table: Table) -> NDArray[np.uint64]:
         """Return a hash of each row's features as given; categories are hashed as groups."""

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array
 from swapcal.audit import measures
 from swapcal.audit.cautions import cautions
-from swapcal.audit.cells import dispersion
 from swapcal.audit.crossing import crossings
-from swapcal.audit.design import FixedDesign, observe
+from swapcal.audit.design import FixedDesign, dispersion, observe
 from swapcal.audit.groups import POWER_QUANTILE, GroupRow, group_rows, impossible
+from swapcal.audit.measures import QUANTITIES, Measure
 from swapcal.audit.null import Noise, compare, simulate
-from swapcal.audit.quantities import QUANTITIES, Measure
 from swapcal.audit.scan_statistic import ScanStatistic
 from swapcal.audit.sizes import Null, Sizes, Window, gap_intervals
 from swapcal.audit.sums import Sums

@@ -5,7 +5,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from swapcal.audit.crossing import crossings
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.groups import GroupRow
 from swapcal.audit.labels import Labels, Titles
+from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
-from swapcal.audit.quantities import QUANTITIES
 from swapcal.audit.scan_statistic import LEAST_VARIANCE
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict
 from swapcal.audit.witnesses import witnesses
@@ -29,6 +29,26 @@ MOST_GROUPS = 100
 DENSITY_BINS = 40
 DIGITS = 9
 """Decimals kept of the headline's figures: sums in another order must not change them."""
+
+
+class ReportSettings(TypedDict, total=False):
+    """What `Comparison.to_dict` takes, for what writes its result."""
+
+    losses: Sequence[Loss | str]
+    created_at: str
+    tolerance: float
+    labels: Any
+
+
+class AuditSettings(ReportSettings, total=False):
+    """What `Audit.to_dict` takes."""
+
+    certificate: Mapping[str, Any] | None
+
+
+def json_text(findings: Findings) -> str:
+    """Return findings as JSON, the exact twin of the report."""
+    return json.dumps(findings, indent=1, ensure_ascii=False)
 
 
 def assemble(

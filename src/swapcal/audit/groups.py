@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.audit.cells import dispersion
+from swapcal.audit.design import dispersion
 from swapcal.audit.sizes import Sizes, gap_intervals
 from swapcal.audit.verdict import ALPHA, Word, judged
 from swapcal.faces import face, points, share

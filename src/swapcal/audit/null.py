@@ -10,10 +10,9 @@ from scipy.sparse import csr_matrix
 from scipy.special import ndtri
 
 from swapcal.arrays import Array
-from swapcal.audit.cells import Cells
-from swapcal.audit.design import FixedDesign, Residuals
+from swapcal.audit.design import Cells, FixedDesign, Residuals
 from swapcal.audit.levels import Levels
-from swapcal.audit.quantities import Measure
+from swapcal.audit.measures import Measure
 from swapcal.audit.sample import KeptRows, hash_names
 from swapcal.faces import face
 

@@ -1,10 +1,12 @@
 """Reader: which columns of a table hold what, and how they become a batch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from swapcal.arrays import Array
 from swapcal.audit.batch import Batch, Pseudo, positive, probabilities, times
 from swapcal.audit.encode import Encoder
+from swapcal.features.scales import Scales
 from swapcal.tables.table import Table
 
 
@@ -31,6 +33,18 @@ class Reader:
         """Return a reader whose encoding is learned from this table."""
         self.check(table)
         return replace(self, encoder=Encoder.learn(table, self.features))
+
+    def scaled(self, tables: Iterable[Table]) -> Encoder | None:
+        """Return the encoding by the scales of all rows of several tables; None without a table."""
+        scales: Scales | None = None
+        for table in tables:
+            self.check(table)
+            found = Scales.of(table, self.features)
+            if scales is None:
+                scales = found
+            else:
+                scales.merge(found)
+        return None if scales is None else Encoder.of(scales)
 
     def check(self, table: Table) -> None:
         """Refuse a table without the columns, and columns with two roles."""

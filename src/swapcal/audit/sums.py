@@ -1,14 +1,15 @@
 """Sums: everything an audit keeps of its rows, additive."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from swapcal.audit.batch import Batch
-from swapcal.audit.crossing import cross, crossings
-from swapcal.audit.encode import Coordinate
+from swapcal.audit.crossing import Pair, cross, crossings
+from swapcal.audit.encode import Coordinate, Encoder
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
@@ -16,6 +17,8 @@ from swapcal.audit.sample import KeptRows, Sample
 from swapcal.audit.tallies import Tally
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
+from swapcal.tables.batches import batches_of
+from swapcal.tables.table import Table
 
 
 @dataclass
@@ -49,6 +52,26 @@ class Sums:
             Timeline() if batch.time is not None else None,
         )
         sums._absorb(batch)
+        return sums
+
+    @classmethod
+    def of_frame(
+        cls, frame: Any, reader: Reader, encoder: Encoder | None, levels: Levels, pairs: Sequence[Pair]
+    ) -> Self:
+        """Read a table, or batches of one; encoded by the scales of all rows where they can be read twice."""
+        many = batches_of(frame)
+        if encoder is None and many is not None and many.again:
+            encoder = reader.scaled(map(Table, many))
+        sums: Self | None = None
+        for table in map(Table, [frame] if many is None else many):
+            if sums is not None:
+                sums.add(reader.read(table))
+                continue
+            reader = reader.learn(table) if encoder is None else reader.like(encoder)
+            assert reader.encoder is not None
+            sums = cls.of(cross(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
+        if sums is None:
+            raise ValueError("rows: given none, expected at least one")
         return sums
 
     def crossed(self, batch: Batch) -> Batch:

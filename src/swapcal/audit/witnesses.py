@@ -1,6 +1,6 @@
 """Witnesses: where the errors sit, as the report shows them."""
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array
 from swapcal.audit import curves, words
 from swapcal.audit.crossing import bases
+from swapcal.audit.design import FixedDesign
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.labels import Titles
-from swapcal.audit.likeness import likenesses
-from swapcal.audit.sample import hash_names
+from swapcal.audit.sample import KeptRows, hash_names
 from swapcal.audit.verdict import Finding
 from swapcal.audit.witness import Term, Witness
 from swapcal.kernels import tally as kernel
-from swapcal.report.schema import Coefficient, CurvePoint, WitnessEntry
+from swapcal.report.schema import Coefficient, CurvePoint, Resemblance, WitnessEntry
 
 MOST_TERMS = 8
+LEAST_CORRELATION = 0.15
 LEAST_PART = 0.3
 """Terms of a direction are named if they weigh at least this part of the heaviest."""
 
@@ -204,3 +205,55 @@ def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:
     sign = witness.orientation(level)
     marks = {name for name in names if words.is_indicator(name) or name == words.CONSTANT}
     return [t for t in heavy if t.name in marks or sign * t.coefficient * trend[t.name] > 0]
+
+
+class Likeness(NamedTuple):
+    """Name of a group, its column, and the correlation of its indicator with a score."""
+
+    group: str
+    column: str
+    correlation: float
+
+
+def likenesses(score: Array, rows: KeptRows, design: FixedDesign, most: int = 3) -> list[Resemblance]:
+    """Return the groups whose indicators correlate most with a score on the given rows."""
+    mass = rows.copies * rows.weights
+    total = mass.sum()
+    if total <= 0 or not len(score):
+        return []
+    centred = score - np.dot(mass, score) / total
+    spread = np.sqrt(np.dot(mass, centred**2) / total)
+    found: list[Likeness] = []
+    if spread > 1e-12:
+        for name, categories, _ in design.columns:
+            found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
+    found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
+    return [
+        {"group": one.group, "correlation": float(np.clip(one.correlation, -1.0, 1.0))}
+        for one in _one_per_column(found)[:most]
+        if abs(one.correlation) >= LEAST_CORRELATION
+    ]
+
+
+def _one_per_column(found: list[Likeness]) -> list[Likeness]:
+    """Keep the likest group of every column: its complement says the same thing again."""
+    kept: dict[str, Likeness] = {}
+    for one in found:
+        kept.setdefault(one.column, one)
+    return list(kept.values())
+
+
+def _column_likenesses(
+    name: str, categories: tuple[str, ...], labels: NDArray[np.uint64], mass: Array, z: Array
+) -> list[Likeness]:
+    hashes = hash_names(list(categories))
+    order = np.argsort(hashes)
+    code = order[np.searchsorted(hashes[order], labels)]
+    share = np.bincount(code, weights=mass, minlength=len(categories))
+    cross = np.bincount(code, weights=mass * z, minlength=len(categories))
+    width = np.sqrt(np.maximum(share * (1.0 - share), 0.0))  # shares that add up to more than 1 by rounding
+    return [
+        Likeness(f"{name} = {category}", name, float(cross[k] / width[k]))
+        for k, category in enumerate(categories)
+        if width[k] > 1e-9
+    ]

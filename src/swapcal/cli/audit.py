@@ -16,10 +16,10 @@ from rich.table import Table
 
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.audit import json_text
 from swapcal.audit.encode import Encoder
+from swapcal.audit.findings import json_text
 from swapcal.audit.labels import Labels
-from swapcal.audit.quantities import CLASS_MEANINGS
+from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
 from swapcal.cli.options import listed

@@ -5,9 +5,9 @@ from functools import cached_property
 from os import PathLike
 from typing import Any
 
-from swapcal.archive import put_text
+from swapcal.archive import written
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.audit import json_text
+from swapcal.audit.findings import json_text
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.contest import words
 from swapcal.contest.entry import Entry
@@ -119,17 +119,11 @@ class Contest:
 
     def to_json(self, path: str | PathLike[str] | None = None, *, created_at: str = "") -> str:
         """Return `to_dict` as JSON, and write it if a path is given."""
-        text = json_text(self.to_dict(created_at=created_at))
-        if path is not None:
-            put_text(path, text)
-        return text
+        return written(json_text(self.to_dict(created_at=created_at)), path)
 
     def to_html(self, path: str | PathLike[str] | None = None, *, created_at: str = "") -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        text = render(self.to_dict(created_at=created_at))
-        if path is not None:
-            put_text(path, text)
-        return text
+        return written(render(self.to_dict(created_at=created_at)), path)
 
     def __repr__(self) -> str:
         return f"Contest({counted(len(self.y), 'row')}: {', '.join(self.forecasts)})"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal import archive, plots
-from swapcal.archive import State, put_text
+from swapcal.archive import State, written
 from swapcal.arrays import Array
 from swapcal.faces import counted, face, named
 from swapcal.kernels.play import CUSUM, SUM
@@ -266,10 +266,7 @@ class Monitor:
         >>> Monitor().add({}, [0.2, 0.4], [0, 1]).to_html(title="Rain").startswith("<!doctype html>")
         True
         """
-        page = render_monitoring(self.summary(title))
-        if path is not None:
-            put_text(path, page)
-        return page
+        return written(render_monitoring(self.summary(title)), path)
 
     def plot(self, groups: Sequence[str] | None = None, *, most: int = 6, ax: Any = None) -> Any:
         """Draw the change detector's evidence over time and the line of alarm, and return the matplotlib axes.
