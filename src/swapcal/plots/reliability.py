@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from swapcal.plots.canvas import BLUE, GREY, VERMILION, axes, dressed, in_percent, name
-from swapcal.report.rate import Rate
-from swapcal.report.reliability import part_worth_drawing, rates_of
+from swapcal.report.reliability import Rate, part_worth_drawing, rates_of
 from swapcal.report.schema import Level
 
 LEAST_SHARE = 0.001

@@ -11,9 +11,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 from swapcal.report.formats import clip, count, decimals, figure, finite, p_value, percent, plural, points
 from swapcal.report.identity import window
-from swapcal.report.layout import NAME_LENGTH, SENTENCE_LENGTH, sentences, table
+from swapcal.report.layout import NAME_LENGTH, SENTENCE_LENGTH, document, sentences, table
 from swapcal.report.markup import UNPRINTABLE, Html, tag
-from swapcal.report.page import POLICY, style
 from swapcal.report.reading import ALWAYS
 from swapcal.report.schema import Findings, GroupEntry, Scores
 from swapcal.report.validation import validate
@@ -288,15 +287,7 @@ def _escaped(text: str) -> str:
 
 
 def _page(title: str, parts: Sequence[Block]) -> str:
-    metas = [
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-    ]
-    head = tag("head", *metas, tag("title", title), tag("style", Html(style())))
-    main = tag("main", tag("h1", title), *(_element(block) for block in parts))
-    return "<!doctype html>\n" + tag("html", head, tag("body", main), lang="en") + "\n"
+    return document(title, tag("main", tag("h1", title), *(_element(block) for block in parts)))
 
 
 def _element(block: Block) -> Html:

@@ -1,6 +1,7 @@
 """Layout: the few page elements every section is made of."""
 
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from typing import Any
 
 from swapcal.report.formats import clip, clip_middle, plural
@@ -13,6 +14,9 @@ SENTENCE_LENGTH = 800
 """Longest supplied sentence shown in full."""
 TALL = 30
 """Tables with more rows than this scroll inside their own frame on a screen (never in print)."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Told to the browser: this page loads nothing and runs nothing."""
 
 _SHAPES = {
     "miscalibrated": "M5 0L10 5L5 10L0 5Z",
@@ -133,3 +137,17 @@ def sentences(texts: Iterable[str], limit: int = 20) -> Html:
     items = [tag("li", clip(text, SENTENCE_LENGTH)) for text in everything[:limit]]
     rest = hidden(len(items), len(everything), "note", "the first are shown")
     return join([tag("ul", *items, class_="sentences"), rest]) if items else Html("")
+
+
+def document(title: str, main: Html, generator: str | None = None) -> str:
+    """Write a whole page with its style sheet, as one file that needs nothing else."""
+    metas = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        *([tag("meta", name="generator", content=generator)] if generator else []),
+    ]
+    style = resources.files("swapcal.report").joinpath("style.css").read_text(encoding="utf-8")
+    head = tag("head", *metas, tag("title", title), tag("style", Html(style)))
+    return "<!doctype html>\n" + tag("html", head, tag("body", main), lang="en") + "\n"

@@ -5,9 +5,8 @@ from math import log10
 from typing import Any
 
 from swapcal.report.formats import clip, count, finite, plural, points
-from swapcal.report.layout import exhibit, facts, given, hidden, legend, prose, section, sentences, table
+from swapcal.report.layout import document, exhibit, facts, given, hidden, legend, prose, section, sentences, table
 from swapcal.report.markup import Html, join, tag
-from swapcal.report.page import POLICY, style
 from swapcal.report.svg import Plot, Scale, drawing, spread, stretched
 
 MOST_GROUPS = 12
@@ -35,18 +34,7 @@ def render_monitoring(summary: Mapping[str, Any]) -> str:
     body = [_top(summary), headline, _alarms(summary), _pictures(summary), _sizes(summary)]
     body += [section("reading", "How to read", sentences(READING)), _settings(summary)]
     main = tag("main", *(part for part in body if part))
-    return "<!doctype html>\n" + tag("html", _head(summary), tag("body", main), lang="en") + "\n"
-
-
-def _head(summary: Mapping[str, Any]) -> Html:
-    metas = [
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-    ]
-    title = tag("title", clip(str(summary["title"]), 200) + " – calibration monitor")
-    return tag("head", *metas, title, tag("style", Html(style())))
+    return document(clip(str(summary["title"]), 200) + " – calibration monitor", main)
 
 
 def _top(summary: Mapping[str, Any]) -> Html:

@@ -1,7 +1,6 @@
 """Page: all sections in order, with the style sheet, as one file that needs nothing else."""
 
 from collections.abc import Callable, Mapping
-from importlib import resources
 from typing import Any, cast
 
 from swapcal.report.certificate import certificate
@@ -12,7 +11,7 @@ from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
 from swapcal.report.headline import headline, key_figures
 from swapcal.report.identity import identity, window
-from swapcal.report.layout import given, prose
+from swapcal.report.layout import document, given, prose
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.noise_floor import noise_floor
 from swapcal.report.reading import limitations, reading
@@ -37,9 +36,6 @@ SECTIONS: tuple[tuple[str, str, Callable[[Findings], Html]], ...] = (
     ("identity", "Identity", identity),
 )
 """Anchor, short name and writer of every section, in the order of the page."""
-
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""Told to the browser: this page loads nothing and runs nothing."""
 
 
 def render(findings: Findings | Mapping[str, Any]) -> str:
@@ -80,24 +76,9 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
     present = [(name, short, body) for name, short, body in bodies if body]
     contents = _contents([(name, short) for name, short, _ in present])
     main = tag("main", _top(checked), contest(checked), headline(checked), contents, *(body for _, _, body in present))
-    return "<!doctype html>\n" + tag("html", _head(checked), tag("body", main), lang="en") + "\n"
-
-
-def _head(findings: Findings) -> Html:
-    metas = [
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="generator", content="swapcal " + clip(findings["identity"]["swapcal_version"], 40)),
-    ]
-    title = tag("title", clip(findings["identity"]["title"], 200) + " – calibration audit")
-    return tag("head", *metas, title, tag("style", Html(style())))
-
-
-def style() -> str:
-    """Return the style sheet."""
-    return resources.files("swapcal.report").joinpath("style.css").read_text(encoding="utf-8")
+    subject = checked["identity"]
+    generator = "swapcal " + clip(subject["swapcal_version"], 40)
+    return document(clip(subject["title"], 200) + " – calibration audit", main, generator)
 
 
 def _top(findings: Findings) -> Html:

@@ -2,12 +2,22 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from swapcal.report.density import density_strip
-from swapcal.report.formats import DASH, axis_decimals, count, counted, decimals, percent, plural, points
+from swapcal.report.formats import (
+    DASH,
+    all_finite,
+    axis_decimals,
+    count,
+    counted,
+    decimals,
+    finite,
+    percent,
+    plural,
+    points,
+)
 from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
-from swapcal.report.markup import Html, tag
-from swapcal.report.rate import Rate
+from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Density, Findings, Level
 from swapcal.report.svg import Plot, Scale, covering, drawing, stretched
 
@@ -15,6 +25,74 @@ MOST_LEVELS = 256
 """Levels drawn at most; the ones with most rows are kept."""
 FEW_LEVELS = 12
 """Up to this many levels each gets its own bar of chance; more are joined to a ribbon."""
+MOST_BARS = 100
+"""Bars at most; neighbours are added up beyond that."""
+
+
+def outside(value: float | None, low: float | None, high: float | None) -> bool:
+    """Tell whether a value lies beyond a band; without a band nothing does.
+
+    >>> outside(0.4, 0.1, 0.3), outside(0.4, None, None)
+    (True, False)
+    """
+    x, a, b = finite(value), finite(low), finite(high)
+    return x is not None and ((a is not None and x < a) or (b is not None and x > b))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What was predicted and what was seen on some rows; `x` is where the pair stands in a picture.
+
+    >>> rate = Rate.of(0.5, 0.3, 0.35, 1200, 0.28, 0.33)
+    >>> rate.beyond, round(rate.gap, 2), rate.band
+    (True, 0.05, (0.28, 0.33))
+    >>> Rate.of(0.5, 0.3, None, 1200, None, None) is None
+    True
+    """
+
+    x: float
+    p: float
+    y: float
+    n: float
+    band: tuple[float, float] | None
+
+    @staticmethod
+    def of(
+        x: float | None,
+        p: float | None,
+        y: float | None,
+        n: float | None,
+        low: float | None,
+        high: float | None,
+    ) -> "Rate | None":
+        """Make a rate of figures that may be missing; None when it cannot be drawn."""
+        at, predicted, observed, bottom, top = map(finite, (x, p, y, low, high))
+        if at is None or predicted is None or observed is None:
+            return None
+        band = None if bottom is None or top is None else (bottom, top)
+        return Rate(at, predicted, observed, max(0.0, finite(n) or 0.0), band)
+
+    @property
+    def gap(self) -> float:
+        """Observed minus predicted."""
+        return self.y - self.p
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the observed rate lies outside its band."""
+        return self.band is not None and outside(self.y, *self.band)
+
+    @property
+    def widest(self) -> float:
+        """Largest distance of the observed rate or a band's end from the prediction."""
+        low, high = self.band or (self.y, self.y)
+        return max(abs(self.gap), abs(low - self.p), abs(high - self.p))
+
+    def mark(self, plot: Plot, x: float, y: float, radius: float) -> Html:
+        """Draw the observed rate: round within the band, a coloured diamond outside."""
+        title = f"predicted {percent(self.p, 2)}, observed {percent(self.y, 2)}, {count(self.n)} rows"
+        draw = plot.diamond if self.beyond else plot.dot
+        return draw(x, y, "beyond" if self.beyond else "observed", radius, title)
 
 
 def reliability(findings: Findings) -> Html:
@@ -153,3 +231,34 @@ def _figures_row(rate: Rate, places: int) -> list[str]:
     within = ("no" if rate.beyond else "yes") if rate.band else DASH
     rates = [percent(rate.p, places), percent(rate.y, places), points(rate.gap, places)]
     return [percent(rate.x, places), count(rate.n), *rates, allowed, within]
+
+
+def density_strip(density: Density, span: Scale) -> Html:
+    """Draw the histogram over the same axis as the curve above it; nothing when it is empty."""
+    bars = [bar for bar in merged(density) if bar[0] < span.high and bar[1] > span.low and bar[1] > bar[0]]
+    tallest = max((n for _, _, n in bars), default=0.0)
+    if tallest <= 0:
+        return Html("")
+    plot = Plot(span, Scale(0.0, tallest))
+    shape = stretched(plot.boxes(((a, 0.0, b, n) for a, b, n in bars if n > 0), "density"))
+    base = plot.segment(span.low, 0.0, span.high, 0.0, "axis")
+    caption = tag("p", "How often each probability was predicted", class_="strip-caption")
+    text = f"Histogram of the predictions in {len(bars)} bins; the tallest holds {count(tallest)} rows."
+    return join([drawing("density", "Density of predictions", text, shape, base, style="density-strip"), caption])
+
+
+def merged(density: Density) -> list[tuple[float, float, float]]:
+    """Return bars (left, right, rows), neighbours added up so that few enough remain.
+
+    >>> merged({"edges": [0.0, 0.5, 1.0], "counts": [3, 4]})
+    [(0.0, 0.5, 3.0), (0.5, 1.0, 4.0)]
+    """
+    edges, counts = density["edges"], density["counts"]
+    size = min(len(counts), len(edges) - 1)
+    step = max(1, math.ceil(size / MOST_BARS))
+    bars = []
+    for i in range(0, size, step):
+        ends = all_finite([edges[i], edges[min(i + step, size)]])
+        if len(ends) == 2:
+            bars.append((ends[0], ends[1], sum(all_finite(counts[i : i + step]))))
+    return bars

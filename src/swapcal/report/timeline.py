@@ -17,7 +17,7 @@ from swapcal.report.formats import (
 )
 from swapcal.report.layout import exhibit, hidden, legend, prose, section
 from swapcal.report.markup import Html, join
-from swapcal.report.rate import outside
+from swapcal.report.reliability import outside
 from swapcal.report.schema import Findings, Period
 from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
 
