@@ -18,7 +18,7 @@ from swapcal.report.layout import NAME_LENGTH
 from swapcal.report.markup import VOID, Html, coordinate, tag
 from swapcal.report.noise_floor import MOST_QUANTITIES
 from swapcal.report.reliability import MOST_LEVELS
-from swapcal.report.svg import Scale, covering
+from swapcal.report.svg import Axis, covering
 
 ONE_MEGABYTE = 1_000_000
 HTML_VOID = VOID | {"link", "img", "input", "hr"}
@@ -607,7 +607,7 @@ def test_ticks_are_few_and_inside(a: float, b: float) -> None:
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
 def test_scale_keeps_order(low: float, a: float, b: float) -> None:
-    scale = Scale(low, low + 10.0)
+    scale = Axis(low, low + 10.0)
     assert 0 <= scale.at(min(a, b)) <= scale.at(max(a, b)) <= 1
 
 

@@ -27,7 +27,7 @@ LARGE_PART = 0.2
 """A tolerance above this part of the rate of the rarer outcome calls large errors small."""
 
 
-class Stretch(NamedTuple):
+class Standstill(NamedTuple):
     """A stretch of constant outcome: first and last time as text, its rows, and the rates around it.
 
     `usual` is the rate of all other rows, None if there are none.
@@ -58,12 +58,12 @@ def cautions(sums: Sums, tolerated: float) -> tuple[str, ...]:
     return tuple(found)
 
 
-def constant(stretch: Stretch, rows: int) -> str:
+def constant(stretch: Standstill, rows: int) -> str:
     """Say that outcomes stood still.
 
     Examples
     --------
-    >>> constant(Stretch("2014-04-02", "2014-12-31", 1, 868, 0.47, 0.37), 6172).split(":")[0]
+    >>> constant(Standstill("2014-04-02", "2014-12-31", 1, 868, 0.47, 0.37), 6172).split(":")[0]
     'From 2014-04-02 to 2014-12-31 all 868 outcomes are 1, where 47.0 % were predicted and 37.0 % are usual'
     """
     if stretch.rows == rows:
@@ -79,7 +79,7 @@ def constant(stretch: Stretch, rows: int) -> str:
     )
 
 
-def stretches(timeline: Timeline) -> list[Stretch]:
+def stretches(timeline: Timeline) -> list[Standstill]:
     """Return the stretches of constant outcome that neither the predictions nor the usual rate explain, in order."""
     sums = timeline.table.sum(axis=1)
     used = np.flatnonzero(sums[:, kernel.MASS] > 0)
@@ -99,10 +99,10 @@ def _constant(sums: Array) -> int | None:
     return 0 if ones <= 1e-12 * mass else 1 if ones >= (1.0 - 1e-12) * mass else None
 
 
-def _stretch(timeline: Timeline, sums: Array, bins: NDArray[np.intp], outcome: int) -> Stretch:
+def _stretch(timeline: Timeline, sums: Array, bins: NDArray[np.intp], outcome: int) -> Standstill:
     inside = sums[bins].sum(axis=0)
     outside = sums.sum(axis=0) - inside
-    return Stretch(
+    return Standstill(
         timeline.written(float(timeline.first[bins[0]])),
         timeline.written(float(timeline.last[bins[-1]])),
         outcome,
@@ -112,7 +112,7 @@ def _stretch(timeline: Timeline, sums: Array, bins: NDArray[np.intp], outcome: i
     )
 
 
-def _too_long(stretch: Stretch, rows: int) -> bool:
+def _too_long(stretch: Standstill, rows: int) -> bool:
     """Tell whether the stretch is unlikely by both rates; by concavity n log(mean p) is never below Σ log p."""
     if stretch.rows < max(LEAST_ROWS, LEAST_SHARE * rows):
         return False

@@ -145,15 +145,15 @@ def observe(tally: Tally) -> tuple[FixedDesign, Residuals, Array]:
     groups = np.concatenate(tables, axis=1)
     spread, fractional = dispersion(tally.table), tally.table[:, kernel.FRACTIONAL] > 0
     design = FixedDesign(
-        tally.n,
-        tally.v,
-        tally.G,
-        tally.H,
-        groups[:, :, kernel.VARIANCE],
-        tuple(columns),
-        spread,
-        fractional,
-        cells(tally.table, spread, fractional),
-        cells(groups, spread[:, None], fractional[:, None]),
+        n=tally.n,
+        v=tally.v,
+        G=tally.G,
+        H=tally.H,
+        group_variance=groups[:, :, kernel.VARIANCE],
+        columns=tuple(columns),
+        spread=spread,
+        fractional=fractional,
+        whole=cells(tally.table, spread, fractional),
+        groups=cells(groups, spread[:, None], fractional[:, None]),
     )
     return design, Residuals(tally.g[None], groups[None, :, :, kernel.RESIDUAL]), groups

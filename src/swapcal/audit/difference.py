@@ -18,7 +18,7 @@ from scipy.special import stdtr, stdtrit
 
 from swapcal.arrays import Array
 from swapcal.audit import pairs as kept
-from swapcal.audit.pairs import Cell, Pairs, Places
+from swapcal.audit.pairs import PairCell, Pairs, Places
 from swapcal.audit.verdict import ALPHA
 
 Word = Literal["better", "worse", "no difference found"]
@@ -112,16 +112,25 @@ def _loss(pairs: Pairs, k: int) -> Difference:
     return _judged(kept.LOSSES[k], meaning, before / mass, after / mass, estimate)
 
 
-def _calibration(name: str, meaning: str, cell: Cell) -> Difference:
+def _calibration(name: str, meaning: str, cell: PairCell) -> Difference:
     before, after, estimate = calibration(cell)
     return _judged(name, meaning, before, after, estimate)
 
 
 def _judged(name: str, meaning: str, before: float, after: float, estimate: Estimate) -> Difference:
     p = estimate.p_value()
-    word = _word(p, estimate.value)
     low, high = estimate.ends(ALPHA)
-    return Difference(name, meaning, float(before), float(after), float(estimate.value), low, high, p, word)
+    return Difference(
+        name=name,
+        meaning=meaning,
+        before=float(before),
+        after=float(after),
+        difference=float(estimate.value),
+        low=low,
+        high=high,
+        p_value=p,
+        word=_word(p, estimate.value),
+    )
 
 
 def _word(p_value: float, change: float) -> Word:
@@ -144,7 +153,7 @@ def _at_least(estimate: Estimate, error: float) -> Estimate:
     return estimate._replace(error=max(estimate.error, error))
 
 
-def calibration(cell: Cell) -> tuple[float, float, Estimate]:
+def calibration(cell: PairCell) -> tuple[float, float, Estimate]:
     """Return the calibration losses Σ_v n_v/n μ_v² of both predictors, noise removed, and their difference."""
     sums = cell.sums
     mass = sums[:, kept.MASS].sum()
@@ -210,7 +219,7 @@ def group_differences(pairs: Pairs) -> list[GroupDifference]:
 class _Group:
     """One group before the multiple testing is allowed for."""
 
-    def __init__(self, name: str, cell: Cell) -> None:
+    def __init__(self, name: str, cell: PairCell) -> None:
         total = cell.sums.sum(axis=0)
         self.name, self.n = name, float(total[kept.MASS])
         mass, heavy, rows = total[kept.MASS], total[kept.MASS2], total[kept.ROWS]

@@ -92,15 +92,15 @@ class Evidence:
         groups = whole.half[len(self.scan.coordinates) :]
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
-            word,
-            beyond,
-            p_value,
-            low if beyond else 0.0,
-            high,
-            tolerance,
-            (self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
-            int(np.sum(groups > tolerance)),
-            cautions(self.sums, tolerance if word == "small" else 0.0),
+            word=word,
+            beyond=beyond,
+            p_value=p_value,
+            low=low if beyond else 0.0,
+            high=high,
+            tolerance=tolerance,
+            detectable=(self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
+            unresolved=int(np.sum(groups > tolerance)),
+            warnings=cautions(self.sums, tolerance if word == "small" else 0.0),
         )
 
     def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
@@ -120,9 +120,19 @@ class Evidence:
                 gap, low, high = (
                     float(part[0]) for part in gap_intervals(sums[None], np.array([self.sizes.null.alone]))[:3]
                 )
-                interval, n = self.sums.levels.bounds(k), float(sums[kernel.MASS])
                 found.append(
-                    Finding("all rows", (k, k), interval, n, gap, np.copysign(np.inf, gap), 0.0, True, low, high)
+                    Finding(
+                        name="all rows",
+                        levels=(k, k),
+                        interval=self.sums.levels.bounds(k),
+                        n=float(sums[kernel.MASS]),
+                        gap=gap,
+                        z=np.copysign(np.inf, gap),
+                        p_value=0.0,
+                        is_group=True,
+                        low=low,
+                        high=high,
+                    )
                 )
         return found
 
@@ -183,8 +193,7 @@ class Evidence:
     def _finding(self, cells: Window, function: int) -> Finding:
         window = slice(cells.first, cells.last + 1)
         used = np.flatnonzero(self.sums.tally.n[window] > 0) + cells.first
-        interval = (self.sums.levels.bounds(int(used[0]))[0], self.sums.levels.bounds(int(used[-1]))[1])
-        place = (int(used[0]), int(used[-1]))
+        first, last = int(used[0]), int(used[-1])
         count = len(self.scan.coordinates)
         n = float(self.sums.tally.n[window].sum())
         if function >= count:
@@ -192,7 +201,15 @@ class Evidence:
             n = float(self.groups[window, function - count, kernel.MASS].sum())
         else:
             name = self.sums.coordinates[int(self.scan.coordinates[function])].name if function else "all rows"
-        gap, z, p_value, low, high = (
-            float(part[function]) for part in (cells.value, cells.z, cells.p_value, cells.low, cells.high)
+        return Finding(
+            name=name,
+            levels=(first, last),
+            interval=(self.sums.levels.bounds(first)[0], self.sums.levels.bounds(last)[1]),
+            n=n,
+            gap=float(cells.value[function]),
+            z=float(cells.z[function]),
+            p_value=float(cells.p_value[function]),
+            is_group=function == 0 or function >= count,
+            low=float(cells.low[function]),
+            high=float(cells.high[function]),
         )
-        return Finding(name, place, interval, n, gap, z, p_value, function == 0 or function >= count, low, high)

@@ -63,17 +63,17 @@ def group_rows(names: list[str], sums: Array, sizes: Sizes, tolerance: float) ->
         size = max(low[k], -high[k], 0.0), max(abs(low[k]), abs(high[k]))
         rows.append(
             GroupRow(
-                name,
-                float(mass[k]),
-                float(sums[k, kernel.PREDICTED] / mass[k]),
-                float(sums[k, kernel.OBSERVED] / mass[k]),
-                float(sums[k, kernel.RESIDUAL] / mass[k]),
-                float(low[k]),
-                float(high[k]),
-                not usable,
-                p,
-                float(reach * np.sqrt(coins[k] * sums[k, kernel.VARIANCE]) / mass[k]) if usable else None,
-                judged(p is not None and p <= ALPHA, *size, tolerance, tested=usable),
+                name=name,
+                n=float(mass[k]),
+                mean_p=float(sums[k, kernel.PREDICTED] / mass[k]),
+                mean_y=float(sums[k, kernel.OBSERVED] / mass[k]),
+                gap=float(sums[k, kernel.RESIDUAL] / mass[k]),
+                low=float(low[k]),
+                high=float(high[k]),
+                small=not usable,
+                p_value=p,
+                detectable=float(reach * np.sqrt(coins[k] * sums[k, kernel.VARIANCE]) / mass[k]) if usable else None,
+                verdict=judged(p is not None and p <= ALPHA, *size, tolerance, tested=usable),
             )
         )
     return rows

@@ -166,19 +166,19 @@ def witness(
     shares = sums if form in {"regret", "omni"} else safe * np.abs(sums / safe) ** q
     gaps = (tally.A if form == "omni" else sums) / safe
     return Witness(
-        symbol,
-        CLASSES[against],
-        cast(Form, form),
-        q,
-        float(shares.sum()),
-        tally.levels,
-        tally.n,
-        tally.v,
-        shares,
-        gaps,
-        coordinates,
-        theta,
-        names,
+        quantity=symbol,
+        against=CLASSES[against],
+        form=cast(Form, form),
+        power=q,
+        value=float(shares.sum()),
+        levels=tally.levels,
+        n=tally.n,
+        v=tally.v,
+        contributions=shares,
+        gaps=gaps,
+        coordinates=coordinates,
+        theta=theta,
+        names=names,
     )
 
 

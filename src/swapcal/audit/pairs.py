@@ -33,7 +33,7 @@ SUMS = 13
 LOSSES = ("Brier score", "log loss")
 
 
-class Cell(NamedTuple):
+class PairCell(NamedTuple):
     """Sums of one group by ranges: `before` and `after` (cells,) say in which range each predictor put the rows."""
 
     before: Places
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
     sums: Array
 
 
-class Column:
+class PairColumn:
     """Sums per category and pair of ranges; only cells that hold rows are kept."""
 
     def __init__(self) -> None:
@@ -57,25 +57,25 @@ class Column:
         )
         self._merge(keys, sums)
 
-    def merge(self, other: "Column") -> None:
+    def merge(self, other: "PairColumn") -> None:
         """Add what another column holds."""
         code, ranges = np.divmod(other.keys, RANGES**2)
         self._merge(self._known(other.names)[code] * RANGES**2 + ranges, other.sums)
 
-    def each(self) -> list[tuple[str, Cell]]:
+    def each(self) -> list[tuple[str, PairCell]]:
         """Return every category with its cells, in alphabetical order."""
         code, ranges = np.divmod(self.keys, RANGES**2)
         before, after = np.divmod(ranges, RANGES)
         ends = np.searchsorted(code, np.arange(len(self.names) + 1))  # keys increase
         places = [slice(int(ends[k]), int(ends[k + 1])) for k in range(len(self.names))]
-        cells = [Cell(before[part], after[part], self.sums[part]) for part in places]
+        cells = [PairCell(before[part], after[part], self.sums[part]) for part in places]
         return sorted(zip(self.names, cells, strict=True), key=lambda pair: pair[0])
 
-    def within(self) -> Cell:
+    def within(self) -> PairCell:
         """Return the cells of all categories, each category's ranges counted as ranges of their own."""
         code, ranges = np.divmod(self.keys, RANGES**2)
         before, after = np.divmod(ranges, RANGES)
-        return Cell(code * RANGES + before, code * RANGES + after, self.sums)
+        return PairCell(code * RANGES + before, code * RANGES + after, self.sums)
 
     def _known(self, names: list[str]) -> Places:
         self.names = list(dict.fromkeys([*self.names, *names]))
@@ -97,8 +97,8 @@ class Pairs:
     """
 
     def __init__(self) -> None:
-        self.everyone = Column()
-        self.columns: dict[str, Column] = {}
+        self.everyone = PairColumn()
+        self.columns: dict[str, PairColumn] = {}
         self.losses: Array = np.zeros((len(LOSSES), 6))
 
     def add(self, a: Array, b: Array, y: Array, weights: Array, groups: Mapping[str, Categories]) -> None:
@@ -109,14 +109,14 @@ class Pairs:
         ranges = np.searchsorted(EDGES, a, side="right") * RANGES + np.searchsorted(EDGES, b, side="right")
         self.everyone.add(["all rows"], np.zeros(len(y), np.int64), ranges, terms)
         for name, column in groups.items():
-            self.columns.setdefault(name, Column()).add(column.names, column.codes.astype(np.int64), ranges, terms)
+            self.columns.setdefault(name, PairColumn()).add(column.names, column.codes.astype(np.int64), ranges, terms)
         self.losses += [_loss_sums(loss, a, b, y, weights) for loss in (_squares, log_losses)]
 
     def __add__(self, other: "Pairs") -> Self:
         whole = deepcopy(self)
         whole.everyone.merge(other.everyone)
         for name, column in other.columns.items():
-            whole.columns.setdefault(name, Column()).merge(column)
+            whole.columns.setdefault(name, PairColumn()).merge(column)
         whole.losses += other.losses
         return whole
 

@@ -121,7 +121,17 @@ class Sizes:
         p_value = np.where(usable, self.null.p_values(score), 1.0)
         infinite = np.where(usable, 0.0, np.inf)
         return Window(
-            index, first, last, value, low - infinite, high + infinite, half + infinite, score, p_value, z, usable
+            number=index,
+            first=first,
+            last=last,
+            value=value,
+            low=low - infinite,
+            high=high + infinite,
+            half=half + infinite,
+            score=score,
+            p_value=p_value,
+            z=z,
+            usable=usable,
         )
 
     def surest(self) -> list[tuple[int, int]]:

@@ -95,7 +95,7 @@ class Tally:
 
     def _targets(self, levels: Levels) -> Index:
         if self.levels.values is None:
-            raise ValueError("intervals cannot be split")
+            raise ValueError("levels: given intervals, expected single values: intervals cannot be split")
         return levels.index(np.asarray(self.levels.values, dtype=float))
 
     def __iadd__(self, other: "Tally") -> Self:

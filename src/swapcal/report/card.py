@@ -35,7 +35,7 @@ OPEN = (
 _MARKED = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
-class Block(NamedTuple):
+class Part(NamedTuple):
     """A heading, a paragraph, a list or a table; a table's first row is its head."""
 
     kind: Literal["heading", "text", "list", "table"]
@@ -74,24 +74,24 @@ def as_page(path: str | PathLike[str] | None) -> bool:
     return ending.startswith(".h")
 
 
-def blocks(findings: Findings) -> list[Block]:
+def blocks(findings: Findings) -> list[Part]:
     """Return the card's parts in order."""
     parts = (_verdict, _data, _metrics, _comparison, _groups, _errors, _decisions, _limitations, _method)
     return [block for part in parts for block in part(findings)]
 
 
-def _verdict(findings: Findings) -> list[Block]:
+def _verdict(findings: Findings) -> list[Part]:
     answer = findings["headline"]
     warnings = [f"Warning: {text}" for text in answer.get("warnings") or []]
     return [
-        Block("heading", "Verdict"),
-        Block("text", VERDICTS[answer["verdict"]]),
-        Block("text", " ".join(filter(None, (answer["sentence"], answer.get("detail"))))),
-        *([Block("list", items=warnings)] if warnings else []),
+        Part("heading", "Verdict"),
+        Part("text", VERDICTS[answer["verdict"]]),
+        Part("text", " ".join(filter(None, (answer["sentence"], answer.get("detail"))))),
+        *([Part("list", items=warnings)] if warnings else []),
     ]
 
 
-def _data(findings: Findings) -> list[Block]:
+def _data(findings: Findings) -> list[Part]:
     subject, scores = findings["identity"], findings.get("scores")
     weight = subject["total_weight"]
     rows = f"{plural(subject['n'], 'row')}{f', total weight {count(weight)}' if weight != subject['n'] else ''}"
@@ -109,7 +109,7 @@ def _data(findings: Findings) -> list[Block]:
             f"The outcome happened in {percent(scores.get('mean_y'), places)} of the rows; the mean forecast was "
             f"{percent(scores.get('mean_p'), places)}."
         )
-    return [Block("heading", "Data"), Block("list", items=items)]
+    return [Part("heading", "Data"), Part("list", items=items)]
 
 
 def _called(findings: Findings, name: str) -> str:
@@ -130,7 +130,7 @@ METRICS = (
 )
 
 
-def _metrics(findings: Findings) -> list[Block]:
+def _metrics(findings: Findings) -> list[Part]:
     scores = findings.get("scores")
     answer = findings["headline"]
     low, high = finite(answer.get("low")), finite(answer.get("high"))
@@ -147,7 +147,7 @@ def _metrics(findings: Findings) -> list[Block]:
         "forecasts."
     )
     head = ["Figure", "Value", "95 % interval", "What it means"]
-    return [Block("heading", "Figures"), Block("text", text), Block("table", rows=[head, *rows])]
+    return [Part("heading", "Figures"), Part("text", text), Part("table", rows=[head, *rows])]
 
 
 def _metric(scores: Scores, name: str, key: str, meaning: str) -> list[str]:
@@ -158,7 +158,7 @@ def _metric(scores: Scores, name: str, key: str, meaning: str) -> list[str]:
     return [name, figure(known[key]), ends, meaning]
 
 
-def _comparison(findings: Findings) -> list[Block]:
+def _comparison(findings: Findings) -> list[Part]:
     entry = findings.get("comparison")
     if not entry:
         return []
@@ -176,14 +176,14 @@ def _comparison(findings: Findings) -> list[Block]:
     ]
     words = [entry["sentence"], entry.get("groups_sentence") or ""]
     return [
-        Block("heading", f"Compared with {before}"),
-        *(Block("text", text) for text in words if text),
-        Block("table", rows=[head, *rows]),
-        Block("text", entry["method"]),
+        Part("heading", f"Compared with {before}"),
+        *(Part("text", text) for text in words if text),
+        Part("table", rows=[head, *rows]),
+        Part("text", entry["method"]),
     ]
 
 
-def _groups(findings: Findings) -> list[Block]:
+def _groups(findings: Findings) -> list[Part]:
     everyone = findings.get("groups") or []
     if not everyone:
         return []
@@ -198,7 +198,7 @@ def _groups(findings: Findings) -> list[Block]:
     )
     head = ["Group", "Rows", "Forecast", "Observed", "Gap", "95 % interval", "Verdict"]
     rows = [_group(group, rates, places) for group in shown]
-    return [Block("heading", "Groups"), Block("text", text), Block("table", rows=[head, *rows])]
+    return [Part("heading", "Groups"), Part("text", text), Part("table", rows=[head, *rows])]
 
 
 def _group(group: GroupEntry, rates: int, places: int) -> list[str]:
@@ -213,16 +213,16 @@ def _group(group: GroupEntry, rates: int, places: int) -> list[str]:
     ]
 
 
-def _errors(findings: Findings) -> list[Block]:
+def _errors(findings: Findings) -> list[Part]:
     tested = [one for one in findings.get("witnesses") or [] if finite(one.get("p_value")) is not None]
     if not tested:
         return []
     beyond = findings["headline"].get("beyond_chance", True)
     heading = "Where the errors sit" if beyond else "Nearest to an error, all within chance"
-    return [Block("heading", heading), Block("list", items=[one["sentence"] for one in tested[:MOST_FINDINGS]])]
+    return [Part("heading", heading), Part("list", items=[one["sentence"] for one in tested[:MOST_FINDINGS]])]
 
 
-def _decisions(findings: Findings) -> list[Block]:
+def _decisions(findings: Findings) -> list[Part]:
     entries = findings.get("decisions") or []
     if not entries:
         return []
@@ -231,19 +231,19 @@ def _decisions(findings: Findings) -> list[Block]:
         [clip(one["loss"], 60), figure(one["cost"]), figure(one["regret"]), clip(one["alternative"] or "–", 200)]
         for one in entries[:MOST_GROUPS]
     ]
-    return [Block("heading", "Decisions"), Block("table", rows=[head, *rows])]
+    return [Part("heading", "Decisions"), Part("table", rows=[head, *rows])]
 
 
-def _limitations(findings: Findings) -> list[Block]:
+def _limitations(findings: Findings) -> list[Part]:
     return [
-        Block("heading", "Limitations"),
-        Block("list", items=[*(findings.get("notes") or []), *ALWAYS]),
-        Block("heading", "What this card does not say"),
-        Block("list", items=OPEN),
+        Part("heading", "Limitations"),
+        Part("list", items=[*(findings.get("notes") or []), *ALWAYS]),
+        Part("heading", "What this card does not say"),
+        Part("list", items=OPEN),
     ]
 
 
-def _method(findings: Findings) -> list[Block]:
+def _method(findings: Findings) -> list[Part]:
     subject, answer = findings["identity"], findings["headline"]
     tolerance, alpha = finite(answer.get("tolerance")), finite(answer.get("alpha"))
     settings = subject.get("settings") or {}
@@ -256,10 +256,10 @@ def _method(findings: Findings) -> list[Block]:
         f"Made by swapcal {clip(subject['swapcal_version'], 40)}"
         + (f" on {clip(subject['created_at'], 60)}." if subject["created_at"] else "."),
     ]
-    return [Block("heading", "How it was computed"), Block("list", items=items)]
+    return [Part("heading", "How it was computed"), Part("list", items=items)]
 
 
-def _markdown(title: str, parts: Sequence[Block]) -> str:
+def _markdown(title: str, parts: Sequence[Part]) -> str:
     found = [f"# {_escaped(title)}"]
     for block in parts:
         if block.kind == "heading":
@@ -286,11 +286,11 @@ def _escaped(text: str) -> str:
     return _MARKED.sub(r"\\\1", " ".join(UNPRINTABLE.sub("\ufffd", text).split()))
 
 
-def _page(title: str, parts: Sequence[Block]) -> str:
+def _page(title: str, parts: Sequence[Part]) -> str:
     return document(title, tag("main", tag("h1", title), *(_element(block) for block in parts)))
 
 
-def _element(block: Block) -> Html:
+def _element(block: Part) -> Html:
     if block.kind == "heading":
         return tag("h2", block.text)
     if block.kind == "text":

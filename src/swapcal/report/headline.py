@@ -14,7 +14,7 @@ from swapcal.report.formats import (
 from swapcal.report.layout import SENTENCE_LENGTH, badge, facts, legend, prose, section
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Findings, Headline, Scores
-from swapcal.report.svg import Plot, Scale, drawing
+from swapcal.report.svg import Axis, Plot, drawing
 
 MOST_WARNINGS = 5
 """Warnings shown at most."""
@@ -42,7 +42,7 @@ def strip(answer: Headline) -> Html:
     low, high, tolerance = (finite(answer.get(key)) for key in ("low", "high", "tolerance"))  # type: ignore[arg-type]
     if low is None or high is None or tolerance is None:
         return Html("")
-    plot = Plot(Scale(0.0, 1.08 * max(high, 2.0 * tolerance, 1e-6)), Scale(0.0, 1.0))
+    plot = Plot(Axis(0.0, 1.08 * max(high, 2.0 * tolerance, 1e-6)), Axis(0.0, 1.0))
     style = "beyond" if answer["verdict"] == "miscalibrated" else "observed"
     edge = plot.across(min(low, high))
     width = f"{max(0.3, 100 * (plot.x.at(high) - plot.x.at(low))):.2f}%"

@@ -7,7 +7,7 @@ from typing import Any
 from swapcal.report.formats import clip, count, finite, plural, points
 from swapcal.report.layout import document, exhibit, facts, given, hidden, legend, prose, section, sentences, table
 from swapcal.report.markup import Html, join, tag
-from swapcal.report.svg import Plot, Scale, drawing, spread, stretched
+from swapcal.report.svg import Axis, Plot, drawing, spread, stretched
 
 MOST_GROUPS = 12
 """Groups drawn at most, the strongest first."""
@@ -66,7 +66,7 @@ def _picture(name: str, entry: Mapping[str, Any], run_length: float) -> Html:
     present = [value for value in change if value is not None]
     if len(present) < 2:
         return Html("")
-    plot = Plot(Scale(0.0, len(change) - 1.0), Scale(min(0.0, *present), 1.08 * max(limit, *present)))
+    plot = Plot(Axis(0.0, len(change) - 1.0), Axis(min(0.0, *present), 1.08 * max(limit, *present)))
     picks = spread(len(times), 3)
     places = ("tick", "tick mid", "tick end")
     labels = [

@@ -7,7 +7,7 @@ from swapcal.report.formats import all_finite, clip, count, drawn_symbol, figure
 from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, coordinate, join, tag
 from swapcal.report.schema import Findings, QuantityEntry
-from swapcal.report.svg import Scale
+from swapcal.report.svg import Axis
 
 MOST_QUANTITIES = 30
 """Quantities shown at most."""
@@ -72,7 +72,7 @@ def _picture(quantities: Sequence[QuantityEntry]) -> Html:
         return Html("")
     keys = ("value", "null_low", "null_mean", "bound", "certificate")
     multiples = all_finite(ratio(q[key], q["null_high"]) for q in rows for key in keys)  # type: ignore[literal-required]
-    scale = Scale(_log(min([0.5, *multiples])) - 0.3, _log(max([2.0, *multiples])) + 0.6)
+    scale = Axis(_log(min([0.5, *multiples])) - 0.3, _log(max([2.0, *multiples])) + 0.6)
     height = ROW * len(rows)
     shapes = [_axis(scale, height), *(_row(i, q, scale) for i, q in enumerate(rows))]
     title, text = "Errors against chance", "Each error as a multiple of the top of its own noise band."
@@ -91,7 +91,7 @@ def _key(rows: Sequence[QuantityEntry]) -> Html:
     return legend(*entries)
 
 
-def _axis(scale: Scale, height: float) -> Html:
+def _axis(scale: Axis, height: float) -> Html:
     step = max(1, math.ceil((scale.high - scale.low) / 7))
     powers = [k for k in range(math.ceil(scale.low), math.floor(scale.high) + 1) if k % step == 0]
     shapes = []
@@ -113,11 +113,11 @@ def multiple(power: int) -> str:
     return f"{2**power:,}×" if power >= 0 else f"1/{2**-power}×"
 
 
-def _across(scale: Scale, position: float) -> str:
+def _across(scale: Axis, position: float) -> str:
     return coordinate(100 * scale.at(position)) + "%"
 
 
-def _row(index: int, quantity: QuantityEntry, scale: Scale) -> Html:
+def _row(index: int, quantity: QuantityEntry, scale: Axis) -> Html:
     high = quantity["null_high"]
     value = ratio(quantity["value"], high) or 0.0
     low, mean = ratio(quantity["null_low"], high) or 0.0, ratio(quantity["null_mean"], high)

@@ -19,7 +19,7 @@ from swapcal.report.formats import (
 from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.schema import Density, Findings, Level
-from swapcal.report.svg import Plot, Scale, covering, drawing, stretched
+from swapcal.report.svg import Axis, Plot, covering, drawing, stretched
 
 MOST_LEVELS = 256
 """Levels drawn at most; the ones with most rows are kept."""
@@ -144,24 +144,24 @@ def _lead(rates: Sequence[Rate]) -> Html:
     return prose(text)
 
 
-def part_worth_drawing(rates: Sequence[Rate]) -> Scale:
+def part_worth_drawing(rates: Sequence[Rate]) -> Axis:
     """Return all of [0, 1] unless everything sits in a narrow part of it.
 
     >>> part_worth_drawing([Rate(v, v, v, 1.0, None) for v in (0.002, 0.01, 0.02)])
-    Scale(low=0.0, high=0.0245)
+    Axis(low=0.0, high=0.0245)
     """
     values = [value for rate in rates for value in (rate.p, rate.y)]
     low, high = min(values), max(values)
     if low < 0 or high > 1:
         return covering(values)
     if high - low > 0.5 or len(rates) < 3:
-        return Scale(0.0, 1.0)
+        return Axis(0.0, 1.0)
     room = max(0.25 * (high - low), 0.01 * max(high, 1e-3))
     low, high = max(0.0, low - room), min(1.0, high + room)
-    return Scale(0.0 if low < 0.3 * high else low, 1.0 if 1 - high < 0.3 * (1 - low) else high)
+    return Axis(0.0 if low < 0.3 * high else low, 1.0 if 1 - high < 0.3 * (1 - low) else high)
 
 
-def percent_axis(scale: Scale) -> Callable[[float], str]:
+def percent_axis(scale: Axis) -> Callable[[float], str]:
     """Return how the ticks of a scale of rates are written."""
     places = axis_decimals(scale.high - scale.low)
     return lambda value: percent(value, places)
@@ -233,13 +233,13 @@ def _figures_row(rate: Rate, places: int) -> list[str]:
     return [percent(rate.x, places), count(rate.n), *rates, allowed, within]
 
 
-def density_strip(density: Density, span: Scale) -> Html:
+def density_strip(density: Density, span: Axis) -> Html:
     """Draw the histogram over the same axis as the curve above it; nothing when it is empty."""
     bars = [bar for bar in merged(density) if bar[0] < span.high and bar[1] > span.low and bar[1] > bar[0]]
     tallest = max((n for _, _, n in bars), default=0.0)
     if tallest <= 0:
         return Html("")
-    plot = Plot(span, Scale(0.0, tallest))
+    plot = Plot(span, Axis(0.0, tallest))
     shape = stretched(plot.boxes(((a, 0.0, b, n) for a, b, n in bars if n > 0), "density"))
     base = plot.segment(span.low, 0.0, span.high, 0.0, "axis")
     caption = tag("p", "How often each probability was predicted", class_="strip-caption")

@@ -15,12 +15,12 @@ UNIT = 1000
 
 
 @dataclass(frozen=True)
-class Scale:
+class Axis:
     """An interval of values mapped to fractions of a side.
 
-    >>> Scale(0.0, 4.0).at(1.0)
+    >>> Axis(0.0, 4.0).at(1.0)
     0.25
-    >>> Scale(2.0, 2.0).at(2.0)
+    >>> Axis(2.0, 2.0).at(2.0)
     0.5
     """
 
@@ -39,7 +39,7 @@ class Scale:
     def ticks(self, target: int = 5) -> list[float]:
         """Round values inside the interval, about `target` of them.
 
-        >>> Scale(0.0, 1.0).ticks()
+        >>> Axis(0.0, 1.0).ticks()
         [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         """
         step = self.step(target)
@@ -71,29 +71,29 @@ def round_step(rough: float) -> float:
     return next(float(f"{m * power:.12g}") for m in (1, 2, 5, 10, 20) if m * power >= rough * 0.999)
 
 
-def covering(values: Iterable[float], margin: float = 0.06) -> Scale:
+def covering(values: Iterable[float], margin: float = 0.06) -> Axis:
     """Return a scale that holds all values with a margin; a sensible one for none or one value.
 
     >>> covering([0.0, 1.0], margin=0.1)
-    Scale(low=-0.1, high=1.1)
+    Axis(low=-0.1, high=1.1)
     >>> covering([])
-    Scale(low=0.0, high=1.0)
+    Axis(low=0.0, high=1.0)
     """
     given = list(values)
     if not given:
-        return Scale(0.0, 1.0)
+        return Axis(0.0, 1.0)
     low, high = min(given), max(given)
     # Below this width rounding noise would fill the plot, so a flat series is drawn as flat.
     pad = max((high - low) * margin, 1e-3 * max(abs(low), abs(high)), 1e-9)
-    return Scale(low - pad, high + pad)
+    return Axis(low - pad, high + pad)
 
 
 @dataclass(frozen=True)
 class Plot:
     """Two scales; methods return SVG elements placed by them (y grows upwards)."""
 
-    x: Scale
-    y: Scale
+    x: Axis
+    y: Axis
 
     def across(self, value: float) -> str:
         """Horizontal place of a value, as a percentage."""

@@ -19,7 +19,7 @@ from swapcal.report.layout import exhibit, hidden, legend, prose, section
 from swapcal.report.markup import Html, join
 from swapcal.report.reliability import outside
 from swapcal.report.schema import Findings, Period
-from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
+from swapcal.report.svg import Axis, Plot, covering, drawing, spread, stretched
 
 MOST_PERIODS = 400
 """Periods drawn at most; the latest are kept."""
@@ -57,11 +57,11 @@ def _beyond(period: Period) -> bool:
     return outside(period["error"], None, period["null_high"])
 
 
-def _axis(periods: Sequence[Period]) -> tuple[Scale, list[int]]:
+def _axis(periods: Sequence[Period]) -> tuple[Axis, list[int]]:
     """Return the time axis and the indices that carry a label: few enough for a phone."""
     n = len(periods)
     longest = max(len(p["label"]) for p in periods)
-    return Scale(-0.5, n - 0.5), spread(n, 5 if longest <= 8 else 3)
+    return Axis(-0.5, n - 0.5), spread(n, 5 if longest <= 8 else 3)
 
 
 def _labels(plot: Plot, periods: Sequence[Period], picks: Sequence[int]) -> Html:
@@ -118,7 +118,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
         return Html("")
     x, picks = _axis(periods)
     cover = covering([0.0, *values])
-    y = Scale(0.0, cover.high) if min(values) >= 0 else cover
+    y = Axis(0.0, cover.high) if min(values) >= 0 else cover
     plot = Plot(x, y)
     boxes = ((i - 0.5, low, i + 0.5, high) for i, low, high in _floors(periods))
     shapes = [

@@ -20,7 +20,7 @@ from swapcal.report.layout import SENTENCE_LENGTH, exhibit, facts, folded, hidde
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.reliability import Rate
 from swapcal.report.schema import Coefficient, CurvePoint, Findings, Resemblance, WitnessEntry
-from swapcal.report.svg import Plot, Scale, covering, drawing, spread, stretched
+from swapcal.report.svg import Axis, Plot, covering, drawing, spread, stretched
 
 MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
 """How much of each list is shown."""
@@ -186,7 +186,7 @@ def _shapes(bins: Sequence[Rate], apart: bool) -> list[Html]:
     issued = [rate.p - zero for rate, zero in _with(bins, base)]
     seen = [rate.y - zero for rate, zero in _with(bins, base)]
     y = covering([*issued, *seen, *(edge for _, *edges in bands for edge in edges)], 0.08)
-    plot = Plot(Scale(-0.5, len(bins) - 0.5), y)
+    plot = Plot(Axis(-0.5, len(bins) - 0.5), y)
     return [
         plot.y_axis(y.ticks(5), _writer(y, apart)),
         plot.x_axis(spread(len(bins), 5 if len(bins) == 5 else 4), lambda i: score_label(bins[round(i)].x)),
@@ -211,7 +211,7 @@ def _with(bins: Sequence[Rate], base: Sequence[float]) -> list[tuple[Rate, float
     return list(zip(bins, base, strict=True))
 
 
-def _writer(y: Scale, apart: bool) -> Callable[[float], str]:
+def _writer(y: Axis, apart: bool) -> Callable[[float], str]:
     places = axis_decimals(y.high - y.low)
     write = points if apart else percent
     return lambda value: write(value, places)

@@ -7,12 +7,12 @@ BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0
 
 
 @dataclass
-class Histogram:
+class Durations:
     """Seconds in bins, as Prometheus counts them.
 
     Examples
     --------
-    >>> latency = Histogram()
+    >>> latency = Durations()
     >>> latency.add(0.003)
     >>> latency.count, latency.counts[3]
     (1, 1)
@@ -36,13 +36,13 @@ class Histogram:
 class Gauge:
     """Counters of the learning thread."""
 
-    commits: Histogram = field(default_factory=Histogram)
+    commits: Durations = field(default_factory=Durations)
     events: dict[str, int] = field(default_factory=dict)
     """by kind"""
     failures: int = 0
     """commits that failed"""
     rebuilds: int = 0
-    snapshots: Histogram = field(default_factory=Histogram)
+    snapshots: Durations = field(default_factory=Durations)
     snapshot_failures: int = 0
     full: int = 0
     """requests refused because the queue was full"""

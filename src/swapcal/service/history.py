@@ -13,7 +13,7 @@ from swapcal.service.settings import Settings
 from swapcal.service.store import Store
 
 
-class Past(NamedTuple):
+class PastForecast(NamedTuple):
     """A forecast whose outcome is known."""
 
     p: float
@@ -25,7 +25,7 @@ class Past(NamedTuple):
     groups: tuple[Any, ...]
 
 
-class Span(NamedTuple):
+class Window(NamedTuple):
     """Forecasts made from one time on and before another; either may be open."""
 
     since: float | None = None
@@ -36,12 +36,12 @@ class Span(NamedTuple):
         return (self.since is None or self.since <= time) and (self.until is None or time < self.until)
 
 
-def past(store: Store, settings: Settings, span: Span, most: int) -> list[Past]:
+def past(store: Store, settings: Settings, span: Window, most: int) -> list[PastForecast]:
     """Return forecasts in a span whose outcomes are known, in order; corrected outcomes as corrected.
 
     The time of a forecast is the one given with it, or else when it was accepted.
     """
-    made: dict[str, Past] = {}
+    made: dict[str, PastForecast] = {}
     outcomes: dict[str, float] = {}
     for event in store.events(settings.name):
         if event.kind == FORECAST:
@@ -50,7 +50,7 @@ def past(store: Store, settings: Settings, span: Span, most: int) -> list[Past]:
             if span.holds(time):
                 record = bodies.record_of(body.record)
                 groups = tuple(record.get(name) for name in settings.groups)
-                made[event.id] = Past(body.p, body.low, body.high, body.weight, np.nan, time, groups)
+                made[event.id] = PastForecast(body.p, body.low, body.high, body.weight, np.nan, time, groups)
                 if len(made) > most:
                     raise Refusal("large", f"audit: given more than {most:,} forecasts, expected a shorter span")
         elif event.kind == OUTCOME and event.id in made:
@@ -60,12 +60,12 @@ def past(store: Store, settings: Settings, span: Span, most: int) -> list[Past]:
     return [row._replace(y=outcomes[id]) for id, row in made.items() if id in outcomes]
 
 
-def audit(store: Store, settings: Settings, span: Span, most: int = 1_000_000) -> Audit:
+def audit(store: Store, settings: Settings, span: Window, most: int = 1_000_000) -> Audit:
     """Return the audit of the issued levels in a span, by the forecaster's groups."""
     rows = past(store, settings, span, most)
     if not rows:
         raise Refusal("unknown", "audit: given a span without a known outcome, expected at least one")
-    columns = dict(zip(Past._fields, zip(*rows, strict=True), strict=True))
+    columns = dict(zip(PastForecast._fields, zip(*rows, strict=True), strict=True))
     by_group = zip(*columns["groups"], strict=True)
     groups = {name: [*values] for name, values in zip(settings.groups, by_group, strict=True)}
     numbers: dict[str, Any] = {

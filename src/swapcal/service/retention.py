@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from swapcal.service.store import Loss, Store
+from swapcal.service.store import Removal, Store
 
 UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SPARE = 2
@@ -17,7 +17,7 @@ class Plan(NamedTuple):
     before: int
     limited: bool
     """whether more was asked for than the snapshots allow"""
-    loss: Loss
+    loss: Removal
 
 
 def seconds(age: str) -> float:

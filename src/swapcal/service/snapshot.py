@@ -21,7 +21,7 @@ from swapcal.monitor import Monitor
 from swapcal.monitor.file import FILE as MONITOR
 from swapcal.service.figures import BINS, DELAYS, PERIODS, Figures
 from swapcal.service.settings import Settings
-from swapcal.service.ward import GIVEN, SERVICE, Early, Opened, Ward
+from swapcal.service.ward import GIVEN, SERVICE, Early, OpenForecast, Ward
 
 FIGURES = {
     "totals": floats(5),
@@ -49,7 +49,7 @@ RULES = {
     "figures": OBJECT,
 }
 
-_OPENED = msgspec.json.Decoder(dict[str, Opened])
+_OPENED = msgspec.json.Decoder(dict[str, OpenForecast])
 _PARKED = msgspec.json.Decoder(dict[str, Early])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from swapcal.service.event import Event
-from swapcal.service.store import Conflict, Loss, Snapshot, TokenRow, Unreadable
+from swapcal.service.store import Conflict, Removal, Snapshot, TokenRow, Unreadable
 
 COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500
@@ -122,13 +122,13 @@ class SqlStore(ABC):
         found = self._read("SELECT value FROM meta WHERE name = ?", (f"pruned/{forecaster}",))
         return int(found[0][0]) if found else 1
 
-    def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Loss:
+    def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Removal:
         """Return what `prune` would remove."""
         counts = "COUNT(*), COALESCE(SUM(CASE WHEN kind = 'forecast' THEN 1 ELSE 0 END), 0), MIN(time), MAX(time)"
         query = f"SELECT {counts} FROM events AS one WHERE forecaster = ? AND seq > 1 AND seq < ? AND {PASSED}"
         whole, settled = (self._read(query + also, (forecaster, before, before))[0] for also in ("", f" AND {SETTLED}"))
         events, forecasts, oldest, newest = whole if waiting else settled
-        return Loss(events, int(forecasts), oldest, newest, int(whole[1]) - int(forecasts))
+        return Removal(events, int(forecasts), oldest, newest, int(whole[1]) - int(forecasts))
 
     def prune(self, forecaster: str, before: int, *, waiting: bool = False) -> Iterator[int]:
         """Remove what happened before an event, a little at a time; yield how many events went each time."""

@@ -48,7 +48,7 @@ class TokenRow(NamedTuple):
     revoked: float | None
 
 
-class Loss(NamedTuple):
+class Removal(NamedTuple):
     """What pruning would remove, and what it would leave before the boundary because no outcome has come."""
 
     events: int
@@ -121,7 +121,7 @@ class Store(Protocol):
     def pruned(self, forecaster: str) -> int:
         """Return the number from which on no event was removed: 1 if none ever was."""
 
-    def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Loss:
+    def loss(self, forecaster: str, before: int, *, waiting: bool = False) -> Removal:
         """Return what `prune` would remove."""
 
     def prune(self, forecaster: str, before: int, *, waiting: bool = False) -> Iterator[int]:

@@ -39,7 +39,7 @@ class Label(NamedTuple):
     time: float | None = None
 
 
-class Opened(NamedTuple):
+class OpenForecast(NamedTuple):
     """What is kept of a forecast until its outcome is learned."""
 
     accepted: float
@@ -91,7 +91,7 @@ class Ward:
         """early outcomes given up"""
         self.corrections = 0
         self.parked: dict[str, Early] = {}
-        self.opened: dict[str, Opened] = {}
+        self.opened: dict[str, OpenForecast] = {}
         self._news: list[Learned] = []
         live.watch(self._news.append)
 
@@ -151,7 +151,7 @@ class Ward:
         for draft, moment in zip(drafts, moments, strict=True):
             self.parked.pop(draft.id, None)
             groups = tuple(draft.record.get(name) for name in wanted)
-            self.opened[draft.id] = Opened(now, moment, groups)
+            self.opened[draft.id] = OpenForecast(now, moment, groups)
             if moment is not None:
                 self.latest = moment
         self._settle(now)
@@ -201,7 +201,7 @@ class Ward:
         self._settle(now)
         return states
 
-    def _arrival(self, label: Label, opened: Opened, now: float) -> float | None:
+    def _arrival(self, label: Label, opened: OpenForecast, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
         when = now if label.time is None and self.clock == SERVICE else label.time
         if when is None or opened.moment is None:

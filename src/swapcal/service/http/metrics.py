@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from swapcal.service.desk import Desk
-from swapcal.service.gauge import BOUNDS, Histogram
+from swapcal.service.gauge import BOUNDS, Durations
 from swapcal.service.status import Status
 
 GAUGES = {
@@ -88,7 +88,7 @@ def _number(figure: float | None) -> float:
     return math.nan if figure is None else figure
 
 
-def _histogram(name: str, words: str, found: Histogram) -> Metric:
+def _histogram(name: str, words: str, found: Durations) -> Metric:
     family = HistogramMetricFamily(name, words)
     family.add_metric([], _cumulated(BOUNDS, found.counts), found.total)
     return family
