@@ -202,7 +202,7 @@ def test_a_snapshot_and_the_log_since_are_the_whole_log() -> None:
         if k % 3:
             desk.outcome(str(k), float(k % 2))
     desk.outcome("early", 1.0)
-    desk.desk._keep(Still(desk.ward))
+    desk.desk._keeper.keep(Still(desk.ward))
     desk.forecast("early", ROME)
     desk.forecast("late", BARI)
     desk.correct("1", 0.0)
@@ -215,9 +215,9 @@ def test_a_snapshot_and_the_log_since_are_the_whole_log() -> None:
 def test_a_damaged_snapshot_gives_way_to_the_one_before() -> None:
     desk = hand()
     desk.forecast("a", ROME)
-    desk.desk._keep(Still(desk.ward))
+    desk.desk._keeper.keep(Still(desk.ward))
     desk.outcome("a", 1.0)
-    desk.desk._keep(Still(desk.ward))
+    desk.desk._keeper.keep(Still(desk.ward))
     newest = max(desk.store.kept)
     desk.store.kept[newest] = desk.store.kept[newest][:-100]
     again = Hand(desk.store)
@@ -286,8 +286,8 @@ def test_snapshots_are_taken_in_the_background_and_old_ones_dropped() -> None:
     desk.call(lambda promise: Make(promise, Settings(name="shop")))
     for each in stream(30):
         desk.call(lambda promise, each=each: Write(promise, "shop", FORECASTS, [each]))
-        if desk._writing is not None:
-            desk._writing.result(10)
+        if desk._keeper.writing is not None:
+            desk._keeper.writing.result(10)
     assert len(store.kept) == 2
     assert desk.gauge.snapshots.count >= 5
     desk.close()
@@ -417,9 +417,9 @@ def test_a_snapshot_that_fails_is_tried_again_after_a_rest(monkeypatch: pytest.M
     desk = hand()
     desk.forecasts(*stream(5))
     monkeypatch.setattr(desk.store, "keep_snapshot", lambda *_: (_ for _ in ()).throw(OSError("no room")))
-    desk.desk._keep(Still(desk.ward), 1)
-    assert desk.desk._kept["shop"][0] == 1
-    assert desk.desk._rested > time.monotonic()
+    desk.desk._keeper.keep(Still(desk.ward), 1)
+    assert desk.desk._keeper.kept["shop"][0] == 1
+    assert desk.desk._keeper.rested > time.monotonic()
 
 
 def test_a_log_that_cannot_be_written_stops_nothing() -> None:

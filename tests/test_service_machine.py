@@ -159,7 +159,7 @@ class Contract(RuleBasedStateMachine):
 
     @rule()
     def snapshot(self) -> None:
-        self.hand.desk._keep(Still(self.hand.ward))
+        self.hand.desk._keeper.keep(Still(self.hand.ward))
 
     @precondition(lambda self: self.model.records)
     @rule()

@@ -1,39 +1,27 @@
 """`Desk`: one queue, one learning thread; every batch is on disk before anybody hears of it."""
 
-import math
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import Any
 
 from swapcal.service.clerk import Clerk
 from swapcal.service.docket import dockets
 from swapcal.service.event import MADE, Event
 from swapcal.service.gauge import Gauge
-from swapcal.service.jobs import ORDER, Ask, Job, Make, Promise, Write, size
+from swapcal.service.inbox import Inbox
+from swapcal.service.jobs import ORDER, Ask, Job, Make, Promise, Write
+from swapcal.service.keeper import Keeper
 from swapcal.service.limits import Limits
 from swapcal.service.recovery import recover
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.settings import Settings, from_body, to_body
-from swapcal.service.snapshot import Still
 from swapcal.service.store import Conflict, Store, StoreError
 from swapcal.service.ward import Draft, Label, Ward, fresh_ward
 
-BATCH = 4096
-"""Rows of a batch."""
-TICK = 0.25
-"""Seconds between looks at the clock when nothing comes."""
 PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
-LONGEST, SHARE, MANY = 0.005, 0.25, 4
-"""Seconds, share of a commit, and jobs of a batch from which on others are waited for."""
-KEPT = 2
-"""Snapshots kept."""
-REST = 10.0
-"""Seconds before a snapshot is tried again that failed."""
 
 Answer = tuple[Promise, Any]
 Log = Callable[..., None]
@@ -91,24 +79,16 @@ class Desk:
         """of the learning thread alone"""
         self.answer = answer
         self.log = log
-        self._every, self._seconds, self._clock = every, seconds, clock
+        self._clock = clock
         self._lost: dict[str, Ward | None] = {}
         """forecasters that are not ours now, with what was last known of them if that is still as the log says"""
         self._again = 0.0
         """when to try again to get those"""
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._turn = threading.Lock()
-        self._rows = 0
-        self._closing = False
-        self._recent, self._commit = 0, 0.0
-        """jobs of the last batch, and what a commit takes"""
+        self._inbox = Inbox(self.limits.queue, self.gauge)
+        self._commit = 0.0
+        """what a commit takes"""
         self._working = False
-        self._kept: dict[str, tuple[int, float]] = {}
-        """number of the event of the last snapshot, and when the first event after it was seen"""
-        self._writing: Future[None] | None = None
-        self._rested = 0.0
-        """when snapshots may be tried again"""
-        self._writer = ThreadPoolExecutor(1, "snapshots")
+        self._keeper = Keeper(store, self.gauge, log, every, seconds)
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
 
     # ------------------------------------------------------------------ any thread
@@ -120,15 +100,7 @@ class Desk:
 
     def submit(self, job: Job) -> None:
         """Put a job on the queue; raises `Refusal` if that is full or closed."""
-        rows = size(job)
-        with self._turn:
-            if self._closing:
-                raise unavailable("The service is stopping.", retry=5.0)
-            if self._rows and self._rows + rows > self.limits.queue:
-                self.gauge.full += 1
-                raise unavailable(f"The queue is full: {self._rows:,} rows wait to be learned.")
-            self._rows += rows
-            self._queue.put(job)
+        self._inbox.put(job)
 
     def call(self, make: Callable[[Promise], Job], timeout: float = 600.0) -> Any:
         """Do a job and wait for its answer; for threads without an event loop."""
@@ -139,7 +111,7 @@ class Desk:
     @property
     def depth(self) -> int:
         """Rows that wait."""
-        return self._rows
+        return self._inbox.rows
 
     @property
     def standing_by(self) -> list[str]:
@@ -149,18 +121,15 @@ class Desk:
     @property
     def ready(self) -> bool:
         """Whether jobs are being done, for every forecaster in the store."""
-        return self._working and self._thread.is_alive() and not self._lost and not self._closing
+        return self._working and self._thread.is_alive() and not self._lost and not self._inbox.closing
 
     def close(self) -> None:
         """Finish what is queued, take snapshots, and give the store back."""
-        with self._turn:
-            if self._closing:
-                return
-            self._closing = True
-            self._queue.put(None)
+        if not self._inbox.close():
+            return
         if self._thread.ident is not None:
             self._thread.join()
-        self._writer.shutdown()
+        self._keeper.close()
         self.store.close()
 
     # ------------------------------------------------------------------ the learning thread
@@ -171,42 +140,14 @@ class Desk:
         self._working = True
         last = False
         while not last:
-            batch, last = self._take()
+            batch, last = self._inbox.take(self._commit)
             try:
                 self._serve(batch)
                 self._regain()
-                self._keep_some()
+                self._keeper.keep_some(self.wards)
             except Exception as error:
                 self.log("fault", error=repr(error))
-        self._keep_all()
-
-    def _take(self) -> tuple[list[Job], bool]:
-        """Return what is on the queue, and whether it is the last."""
-        batch: list[Job] = []
-        rows, last, wait = 0, False, TICK
-        until = math.inf
-        with suppress(queue.Empty):
-            while rows < BATCH:
-                job = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
-                if job is None:
-                    last = True
-                    break
-                if not batch:
-                    until = time.perf_counter() + self._patience()
-                batch.append(job)
-                rows += size(job)
-                wait = (until - time.perf_counter()) / 4
-        with self._turn:
-            self._rows -= rows
-        self._recent = len(batch)
-        return batch, last
-
-    def _patience(self) -> float:
-        """Return how long to wait for others to join a batch: a share of what a commit takes, if many come at a time.
-
-        Those who were answered together come back together; else they would split into two halves that take turns.
-        """
-        return min(LONGEST, SHARE * self._commit) if self._recent >= MANY else 0.0
+        self._keeper.keep_all(self.wards)
 
     def _serve(self, batch: Sequence[Job]) -> None:
         """Make forecasters, then write, then answer questions."""
@@ -354,7 +295,7 @@ class Desk:
 
     def _hold(self, ward: Ward, snapshot: int) -> None:
         self.wards[ward.name] = ward
-        self._kept[ward.name] = snapshot, time.monotonic()
+        self._keeper.hold(ward.name, snapshot)
 
     def _lose(self, names: Iterable[str], *, intact: bool) -> None:
         for name in names:
@@ -407,44 +348,6 @@ class Desk:
             facts = {"snapshot": found.snapshot, "replayed": found.replayed, "seconds": round(found.seconds, 3)}
             self.log("ready", forecaster=name, **facts)
         del self._lost[name]
-
-    # ------------------------------------------------------------------ snapshots
-
-    def _keep_some(self) -> None:
-        """Begin a snapshot of one forecaster that needs one, unless one is being written."""
-        if (self._writing is not None and not self._writing.done()) or time.monotonic() < self._rested:
-            return
-        for name, ward in self.wards.items():
-            seq, since = self._kept[name]
-            if ward.seq == seq:
-                self._kept[name] = seq, time.monotonic()
-            elif ward.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
-                self._kept[name] = ward.seq, time.monotonic()
-                self._writing = self._writer.submit(self._keep, Still(ward), seq)
-                return
-
-    def _keep_all(self) -> None:
-        if self._writing is not None:
-            self._writing.result()
-        for name, ward in self.wards.items():
-            if ward.seq != self._kept[name][0]:
-                self._keep(Still(ward), self._kept[name][0])
-
-    def _keep(self, still: Still, before: int = 0) -> None:
-        """Write a snapshot, have it verified, and only then drop older ones; if that fails, try again after a rest."""
-        began = time.perf_counter()
-        try:
-            content = still.to_bytes()
-            self.store.keep_snapshot(still.name, still.seq, content)
-            self.store.drop_snapshots(still.name, KEPT)
-        except Exception as error:
-            self.gauge.snapshot_failures += 1
-            self.log("snapshot failed", forecaster=still.name, seq=still.seq, error=str(error))
-            self._kept[still.name], self._rested = (before, time.monotonic()), time.monotonic() + REST
-            return
-        took = time.perf_counter() - began
-        self.gauge.snapshots.add(took)
-        self.log("snapshot", forecaster=still.name, seq=still.seq, bytes=len(content), seconds=round(took, 3))
 
 
 def warm() -> None:
