@@ -252,7 +252,7 @@ def test_units_of_weights_do_not_matter(weight):
 
 @pytest.mark.parametrize("weight", [1e51, 1e-51, 1e300])
 def test_weights_whose_squares_are_no_numbers_are_refused(weight):
-    with pytest.raises(ValueError, match=r"weights: given .* at row 2, expected numbers from 1e-50 to 1e\+50"):
+    with pytest.raises(ValueError, match=r"weights: given .* in row 2, expected numbers from 1e-50 to 1e\+50"):
         Audit([0.5, 0.5], [0, 1], weights=[1.0, weight])
 
 

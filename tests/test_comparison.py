@@ -192,7 +192,7 @@ def test_refusals(change, message):
 def test_a_rejected_batch_changes_nothing():
     found = Comparison([0.1, 0.4], [0.2, 0.9], [0, 1])
     before = found.to_json()
-    with pytest.raises(ValueError, match=r"p: given 1\.5 at row 1"):
+    with pytest.raises(ValueError, match=r"p: given 1\.5 in row 1"):
         found.add(before=[0.2], after=[1.5], y=[1])
     assert found.to_json() == before
 

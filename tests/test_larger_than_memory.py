@@ -22,7 +22,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
 from swapcal.cli import forecast as forecasting  # noqa: E402
-from swapcal.cli.audit import _Reading  # noqa: E402
+from swapcal.cli.audit_reading import Reading  # noqa: E402
 from swapcal.cli.running import Run  # noqa: E402
 from swapcal.tables import batches, delimited, jsonl, parquet  # noqa: E402
 from swapcal.tables.blocks import Cutter, in_order  # noqa: E402
@@ -97,7 +97,7 @@ ROLES = {"probs": ["p"], "target": "y", "time": None, "weights": None, "issued":
 
 def audited(path: Path, jobs: int) -> Audit:
     with open_source(str(path)) as source:
-        return _Reading(str(path), ROLES, None, jobs, Run()).audit(source, None, {"title": "t"})
+        return Reading(str(path), ROLES, None, jobs, Run()).audit(source, None, {"title": "t"})
 
 
 def alike(one: Audit, other: Audit, rtol: float) -> None:

@@ -71,7 +71,7 @@ class Batch:
         --------
         >>> Batch.check([0.2, 1.2], [0, 1])
         Traceback (most recent call last):
-        ValueError: p: given 1.2 at row 2, expected numbers in [0, 1]
+        ValueError: p: given 1.2 in row 2, expected numbers in [0, 1]
         """
         p = probabilities("p", p)
         rows = len(p)
@@ -141,15 +141,15 @@ def contexts(X: Any, rows: int) -> Array:
     if not np.isfinite(array.sum()) and not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise ValueError(
-            f"X: given {array[row, column]} at row {row + 1}, column {column + 1}, expected finite numbers"
+            f"X: given {array[row, column]} in row {row + 1}, column {column + 1}, expected finite numbers"
         )
     if (array[:, 0] != 0.5).any():
         row = int(np.flatnonzero(array[:, 0] != 0.5)[0])
-        raise ValueError(f"X: given a first coordinate of {array[row, 0]} at row {row + 1}, expected 0.5; {RAW}")
+        raise ValueError(f"X: given a first coordinate of {array[row, 0]} in row {row + 1}, expected 0.5; {RAW}")
     squared = np.einsum("td,td->t", array, array)
     if rows and squared.max() > (1 + NORM_SLACK) ** 2:
         row = int(squared.argmax())
-        raise ValueError(f"X: given norm {np.sqrt(squared[row]):.4g} at row {row + 1}, expected at most 1; {RAW}")
+        raise ValueError(f"X: given norm {np.sqrt(squared[row]):.4g} in row {row + 1}, expected at most 1; {RAW}")
     return array
 
 
@@ -175,7 +175,7 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     found = as_times("time", values)
     lost = np.flatnonzero(np.isnan(found))
     if lost.size:
-        raise ValueError(f"time: given a missing value at row {lost[0] + 1}, expected known times")
+        raise ValueError(f"time: given a missing value in row {lost[0] + 1}, expected known times")
     return vector("time", found, rows), bool(are_dates("time", values))
 
 
@@ -194,4 +194,4 @@ def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
 
 def _first(array: Array, bad: NDArray[np.intp]) -> str:
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    return f"{array[bad[0]]} at row {bad[0] + 1}{more}"
+    return f"{array[bad[0]]} in row {bad[0] + 1}{more}"

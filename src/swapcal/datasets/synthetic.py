@@ -172,7 +172,10 @@ class Stream:
     def labels(self, start: int, stop: int) -> Array:
         """Return the labels of a stream that does not read forecasts."""
         if self.reads_forecasts:
-            raise ValueError(f"labels: {self.name!r} chooses them after seeing forecasts; use play(forecaster, stream)")
+            raise ValueError(
+                f"labels: given {self.name!r}, which chooses them after seeing forecasts, expected another stream, "
+                "or play(forecaster, stream)"
+            )
         rows = self.rows(start, stop)
         return (rows.coins < rows.chance).astype(np.float64)
 

@@ -56,7 +56,8 @@ def revoke_token(store: Store, name: str) -> None:
     if store.revoke_token(name, time.time()):
         return
     known = {token.name for token in store.tokens()}
-    raise ValueError(f"token: given {name!r}, which is {'revoked already' if name in known else 'unknown'}")
+    state = "revoked already" if name in known else "unknown"
+    raise ValueError(f"token: given {name!r}, which is {state}, expected one that is in force")
 
 
 def scopes_of(token: str, rows: Iterable[TokenRow]) -> frozenset[str] | None:

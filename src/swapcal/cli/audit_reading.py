@@ -1,0 +1,164 @@
+"""Reading: a file of predictions and outcomes on its way into an audit, in batches that threads prepare."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from swapcal.audit import Audit, Comparison
+from swapcal.audit.encode import Encoder
+from swapcal.cli.progress import bar
+from swapcal.cli.running import Run
+from swapcal.features.number import Number
+from swapcal.features.scales import Scale, Scales
+from swapcal.tables.blocks import in_order
+from swapcal.tables.dialect import Dialect, InputError
+from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
+from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.source import FilePart, Source, open_source
+from swapcal.tables.table import Table
+
+
+class Part(NamedTuple):
+    """Rows that have an outcome, and where they were in the file."""
+
+    table: pa.Table
+    first: int
+    rows: int
+    share: float | None
+
+
+class Reading:
+    """A file on its way into an audit; threads prepare its parts, which are added in their order."""
+
+    def __init__(self, file: str, names: dict[str, Any], positive: str | None, jobs: int, run: Run) -> None:
+        self._file, self._names, self._positive, self._jobs, self._run = file, names, positive, jobs, run
+
+    def audit(self, source: Source, encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+        """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
+        parts = self._parts(source)
+        ahead = list(islice(parts, 2))
+        if encoder is None and self._names["features"] and len(ahead) > 1:
+            if self._file != "-":
+                encoder = self._learned(chain(ahead, parts))
+                with open_source(self._file, source.dialect) as again:
+                    return self._added(self._parts(again), encoder, settings)
+            self._run.say(
+                f"features are scaled by the first {len(ahead[0].table):,} rows: standard input is read only once",
+                "yellow",
+            )
+        return self._added(chain(ahead, parts), encoder, settings)
+
+    def _parts(self, source: Source) -> Iterator[Part]:
+        def checked(part: FilePart) -> Part:
+            table = _checked(part, self._names, self._positive, source.dialect)
+            return Part(table, part.first, len(part.table), part.share)
+
+        return in_order(checked, source.parts(kinds(self._names), self._jobs), self._jobs)
+
+    def _learned(self, parts: Iterator[Part]) -> Encoder:
+        """Return the encoding of the features by all rows."""
+        rows, scales = 0, Scales({name: Scale() for name in self._names["features"]})
+        with bar(self._run.console, "learning scales") as shown:
+            for found, part in in_order(self._scaled, parts, self._jobs):
+                with _placed(part):
+                    scales.merge(found)
+                rows += part.rows
+                shown.to(rows, part.share)
+        return Encoder.of(scales)
+
+    def _scaled(self, part: Part) -> tuple[Scales, Part]:
+        with _placed(part):
+            return Scales.of(Table(part.table), self._names["features"]), part
+
+    def _added(self, parts: Iterator[Part], encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+        begun: list[Audit | Comparison] = []
+        rows = used = 0
+
+        def prepared(part: Part) -> tuple[Part, Any]:
+            if not begun or not len(part.table):
+                return part, part.table
+            with _placed(part):
+                return part, begun[0].read(_fitting(part.table, begun[0].encoder))
+
+        with bar(self._run.console, "reading") as shown:
+            for part in parts:
+                rows, used = rows + part.rows, used + len(part.table)
+                if len(part.table):
+                    with _placed(part):
+                        begun.append(_begun(part.table, self._names, settings | {"like": encoder}))
+                    break
+            for part, batch in in_order(prepared, parts, self._jobs):
+                if len(part.table):
+                    with _placed(part):
+                        begun[0].add(batch)
+                rows, used = rows + part.rows, used + len(part.table)
+                shown.to(rows, part.share)
+        if not begun:
+            raise InputError(f"column {self._names['target']!r}: none of {rows:,} rows has an outcome")
+        if used < rows:
+            left_out = f"left out {rows - used:,} of {rows:,} rows ({(rows - used) / rows:.1%})"
+            self._run.say(f"{left_out} without an outcome", "yellow")
+        return begun[0]
+
+
+@contextmanager
+def _placed(part: Part) -> Iterator[None]:
+    """Say in which rows something went wrong."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"rows {part.first} to {part.first + part.rows - 1}: {error}") from None
+
+
+def _fitting(table: pa.Table, encoder: Encoder) -> pa.Table:
+    """Return columns without any value as the type that they have elsewhere."""
+    for column in encoder.columns:
+        place = table.column_names.index(str(column.name))
+        if pa.types.is_null(table.schema.field(place).type):
+            kind = pa.float64() if isinstance(column, Number) else pa.string()
+            table = table.set_column(place, str(column.name), table[place].cast(kind))
+    return table
+
+
+def _begun(batch: pa.Table, names: dict[str, Any], settings: dict[str, Any]) -> Audit | Comparison:
+    """Return the audit of one predictor, or the comparison of two, of the first rows."""
+    if len(names["probs"]) == 2:
+        return Comparison.from_frame(batch, **{key: names[key] for key in names if key != "issued"}, **settings)
+    (prob,) = names["probs"]
+    return Audit.from_frame(batch, prob=prob, **{key: names[key] for key in names if key != "probs"}, **settings)
+
+
+def kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
+    """Return what each column is read as; numbers that are also groups stay numbers."""
+    kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
+    kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
+    kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
+    return {**kinds, names["target"]: ReadAs.raw, **dict.fromkeys(names["probs"], ReadAs.number)}
+
+
+def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
+    """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
+    table, first = part.table, part.first
+    found = checked_outcomes(table[names["target"]], names["target"], first, positive)
+    for name in (*names["probs"], *(names["issued"] or ())):
+        probabilities(table[name], name, first)
+    for name in names["features"]:
+        if pa.types.is_floating(table[name].type):
+            values = floats(table[name])
+            within(values, name, first, "a finite number", ~np.isinf(values))
+    if names["weights"]:
+        weights = floats(table[names["weights"]])
+        within(weights, names["weights"], first, "a positive number", (weights > 0.0) & np.isfinite(weights))
+    if names["time"]:
+        times = timed(table[names["time"]], names["time"], first, dialect.dates)
+        if times.null_count:
+            row = times.is_null().index(True).as_py()
+            raise InputError(f"row {first + row}: column {names['time']!r}: given nothing, expected a time")
+        table = table.set_column(table.column_names.index(names["time"]), names["time"], times)
+    if names["target"] not in names["probs"]:
+        table = table.set_column(table.column_names.index(names["target"]), names["target"], pa.array(found))
+    return table.filter(pa.array(~np.isnan(found)))
