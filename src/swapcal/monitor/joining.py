@@ -2,26 +2,41 @@
 
 import numpy as np
 
-from swapcal.kernels.play import FIELDS, LANES, START
-from swapcal.kernels.wealth import CHANGE_AT, CHANGE_PEAK, FIRST, LIFE_AT, LIFE_PEAK, NOTES, Book, blank_book
-from swapcal.monitor import evidence
+from swapcal.arrays import Array
+from swapcal.kernels.play import CEILING, CUSUM, FIELDS, GAIN, LANES, LOG, RESIDUAL, ROWS, SQUARE, START, SUM
+from swapcal.kernels.wealth import (
+    CHANGE_AT,
+    CHANGE_PEAK,
+    FIRST,
+    FORECAST,
+    LIFE_AT,
+    LIFE_PEAK,
+    NOTES,
+    TOTAL,
+    TOTAL_SQUARE,
+    VISITS,
+    Book,
+    blank_book,
+)
+from swapcal.monitor import clock, evidence
 from swapcal.monitor.bets import Bets
-from swapcal.monitor.clock import ROWS
 from swapcal.monitor.history import History
-from swapcal.monitor.merge import consecutive, parallel
 from swapcal.monitor.roster import Roster
+
+SEGMENT = [START, ROWS, RESIDUAL, SQUARE]
+ADDED = [VISITS, FORECAST, TOTAL, TOTAL_SQUARE]
 
 
 def after(first: Bets, later: Bets) -> Bets:
     """Return the monitor of the first one's rows followed by the later one's, which started fresh."""
     _require_kin(first, later)
-    if first.clock_kind not in (None, ROWS) and later.rows and later.first_clock < first.last_clock:
+    if first.clock_kind not in (None, clock.ROWS) and later.rows and later.first_clock < first.last_clock:
         raise ValueError("then: given a monitor whose rows begin before this one's end, expected a later one")
     joined = _empty(first, later)
     joined.shards = max(first.shards, later.shards)
     joined.pooled_peak = first.pooled_peak
     _admit_after(joined.roster, first.roster, later.roster)
-    shift = float(first.rows) if later.clock_kind == ROWS else 0.0
+    shift = float(first.rows) if later.clock_kind == clock.ROWS else 0.0
     joined.first_clock = first.first_clock if first.rows else later.first_clock
     joined.last_clock = later.last_clock + shift if later.rows else first.last_clock
     joined.make_room()
@@ -40,7 +55,7 @@ def beside(one: Bets, other: Bets) -> Bets:
     _admit_beside(joined.roster, one.roster, other.roster)
     joined.first_clock = min((m.first_clock for m in (one, other) if m.rows), default=-np.inf)
     joined.last_clock = max(one.last_clock, other.last_clock)
-    if joined.clock_kind == ROWS:
+    if joined.clock_kind == clock.ROWS:
         joined.last_clock = float(joined.rows)
     joined.make_room()
     joined.book = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
@@ -109,3 +124,59 @@ def _notice(joined: Bets) -> None:
         raised, peak = book.notes[:, at : at + 2], book.notes[:, at + 2 : at + 4]
         raised[np.isnan(raised) & (values >= limit)] = joined.last_clock
         np.maximum(peak, values, out=peak)
+
+
+def consecutive(first: Book, second: Book) -> Book:
+    """Return the book of one monitor that had seen the rows of both, one after the other.
+
+    Wealth multiplies. The sums are affine in where they start, so S = S₂ + S₁·W₂, and the cumulative sum is
+    max(C₁·W₂, C₂). Alarms raised within the second part because of the first are seen only if they last to its end.
+    """
+    bets = first.bets.copy()
+    growth = np.exp(np.minimum(evidence.lane_log_wealth(second), 230.0))
+    carried = np.minimum(first.bets[:, CUSUM] * growth, CEILING)
+    older = carried > second.bets[:, CUSUM]
+    bets[:, SUM] = np.minimum(second.bets[:, SUM] + first.bets[:, SUM] * growth, CEILING)
+    bets[:, CUSUM] = np.where(older, carried, second.bets[:, CUSUM])
+    extended = first.bets[:, SEGMENT].copy()
+    for row, field in ((1, VISITS), (2, TOTAL), (3, TOTAL_SQUARE)):
+        extended[:, row] += second.notes[:, field, None]
+    bets[:, SEGMENT] = np.where(older[:, None], extended, second.bets[:, SEGMENT])
+    return Book(_multiplied(bets, first, second), _noted(first, second))
+
+
+def parallel(first: Book, second: Book) -> Book:
+    """Return one book for rows that two monitors saw side by side.
+
+    Wealth multiplies, in whatever order the rows are interleaved. Sums add: S₁ + S₂ grows by at most one per row of
+    either, so the mean run length counts the rows of both. The estimated start is that of the stronger one.
+    """
+    bets = first.bets.copy()
+    older = first.bets[:, CUSUM] > second.bets[:, CUSUM]
+    bets[:, SUM] = np.minimum(first.bets[:, SUM] + second.bets[:, SUM], CEILING)
+    bets[:, CUSUM] = np.where(older, first.bets[:, CUSUM], second.bets[:, CUSUM])
+    bets[:, SEGMENT] = np.where(older[:, None], first.bets[:, SEGMENT], second.bets[:, SEGMENT])
+    notes = _noted(first, second)
+    notes[:, LIFE_AT:LIFE_PEAK] = np.nan  # neither part's lifetime wealth is that of the whole at any earlier time
+    notes[:, LIFE_PEAK:FIRST] = 0.0
+    return Book(_multiplied(bets, first, second), notes)
+
+
+def _multiplied(bets: Array, first: Book, second: Book) -> Array:
+    bets[:, LOG] = evidence.lane_log_wealth(first) + evidence.lane_log_wealth(second)
+    bets[:, GAIN] = 1.0
+    return bets
+
+
+def _noted(first: Book, second: Book) -> Array:
+    """Add what is counted; of each change alarm keep the earlier time and the larger peak.
+
+    Lifetime peaks of the first stay: its rows are a beginning of the joined rows. Those of the second were another bet.
+    """
+    notes = first.notes.copy()
+    notes[:, ADDED] += second.notes[:, ADDED]
+    notes[:, FIRST] = np.fmin(notes[:, FIRST], second.notes[:, FIRST])
+    at, peak = slice(CHANGE_AT, CHANGE_PEAK), slice(CHANGE_PEAK, LIFE_AT)
+    notes[:, at] = np.fmin(notes[:, at], second.notes[:, at])
+    notes[:, peak] = np.maximum(notes[:, peak], second.notes[:, peak])
+    return notes
