@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.tables.categories import Categories
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.table import Table, categories, is_table
@@ -44,7 +44,7 @@ class Batch:
     time: Array | None = None
     dated: bool = False
     pseudo: Pseudo | None = None
-    marks: NDArray[np.uint64] | None = None
+    marks: Keys | None = None
     """Hashes of the features that X was computed from; None where X itself was given."""
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Batch:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
-        marks: NDArray[np.uint64] | None = None,
+        marks: Keys | None = None,
     ) -> "Batch":
         """Check every argument and raise before anything is used.
 

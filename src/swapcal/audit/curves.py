@@ -1,10 +1,9 @@
 """The curves of the report: predicted beside observed, over levels, along a score, over time."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Index
 from swapcal.audit.sample import KeptRows
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
@@ -109,7 +108,7 @@ def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
     return [{**point, "score": float(at)} for point, at in zip(curve, middle, strict=True)]
 
 
-def _binned(bins: NDArray[np.int32], rows: KeptRows, score: Array) -> tuple[Array, Array]:
+def _binned(bins: Index, rows: KeptRows, score: Array) -> tuple[Array, Array]:
     mass = rows.copies * rows.weights
     sums = np.zeros((SCORE_BINS, kernel.SCALARS))
     columns = {

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.audit.tallies import Tally
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.binomial import fill_cdfs, shape
@@ -55,7 +55,7 @@ class Cells(NamedTuple):
 class Thresholds(NamedTuple):
     """Φ⁻¹ of the distribution functions of cells, one after the other; cell c begins at start[c]."""
 
-    start: NDArray[np.int64]
+    start: Integers
     values: Array
 
 

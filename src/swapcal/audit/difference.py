@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.audit import pairs as kept
-from swapcal.audit.pairs import PairCell, Pairs, Places
+from swapcal.audit.pairs import PairCell, Pairs
 from swapcal.audit.verdict import ALPHA
 
 Word = Literal["better", "worse", "no difference found"]
@@ -184,7 +184,7 @@ def calibration(cell: PairCell) -> tuple[float, float, Estimate]:
     return before, after, Estimate(after - before, float(np.sqrt(variance)) / mass, freedom)
 
 
-def _by_range(where: Places, sums: Array, linear: int, square: int) -> tuple[Places, Array, Array, float]:
+def _by_range(where: Integers, sums: Array, linear: int, square: int) -> tuple[Integers, Array, Array, float]:
     """Return each cell's range, every range's mass and mean residual, and Σ n_v μ_v² without the bias of noise."""
     place = np.unique(where, return_inverse=True)[1].astype(np.int64)
     total = np.stack([np.bincount(place, weights=sums[:, k]) for k in (kept.MASS, kept.MASS2, linear, square)])
@@ -257,7 +257,7 @@ def _change(total: float, apart: float) -> float:
     return (abs(total + apart) - abs(total - apart)) / 2
 
 
-def _ece(where: Places, sums: Array, kind: int) -> float:
+def _ece(where: Integers, sums: Array, kind: int) -> float:
     place = np.unique(where, return_inverse=True)[1]
     return float(np.abs(np.bincount(place, weights=sums[:, kind])).sum() / sums[:, kept.MASS].sum())
 

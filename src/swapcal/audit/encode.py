@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.audit.batch import Batch
 from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
@@ -122,7 +121,7 @@ class Encoder:
         features = {name: table.categories(name) for name in self.categorical()}
         return replace(batch, groups={**features, **batch.groups})
 
-    def marks(self, table: Table) -> NDArray[np.uint64]:
+    def marks(self, table: Table) -> Keys:
         """Return a hash of each row's features as given; categories are hashed as groups."""
         return table.marks([str(column.name) for column in self.columns if isinstance(column, Number)])
 

@@ -5,11 +5,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.special import ndtri
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Index
 from swapcal.audit.design import Cells, FixedDesign, Residuals
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Measure
@@ -196,7 +195,7 @@ def _residuals(size: int, rng: np.random.Generator, rows: KeptRows, flipped: Arr
     return (ones - copies * chance) * step
 
 
-def _flipped(design: FixedDesign, rows: KeptRows, level: NDArray[np.int32]) -> Array:
+def _flipped(design: FixedDesign, rows: KeptRows, level: Index) -> Array:
     """Return the residual α(y − p) of rows whose sign is to be flipped, not a number for coins.
 
     Where a level's squared residuals add up to more than outcomes with mean p allow, they are scaled down to that.
@@ -210,7 +209,7 @@ def _flipped(design: FixedDesign, rows: KeptRows, level: NDArray[np.int32]) -> A
     return np.where(uncertain, factor[level] * residual, np.nan)
 
 
-def _members(design: FixedDesign, rows: KeptRows, level: NDArray[np.int32]) -> csr_matrix:
+def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
     """Sparse (L·K, rows) indicator of level and group."""
     total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -5,9 +5,8 @@ from copy import deepcopy
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.logloss import log_losses
 from swapcal.tables.categories import Categories
 
@@ -20,7 +19,6 @@ They are fixed, so that sums of parts add up, and the same for both predictors.
 
 RANGES = len(EDGES) + 1
 
-Places = NDArray[np.int64]
 
 MASS, MASS2, OBSERVED, R, S, R2, S2, RR, SS, RS, NULL, EXPECTED, ROWS = range(13)
 """Columns of the sums, with r = y − a and s = y − b the residuals of the two predictors and m = (a + b)/2.
@@ -36,8 +34,8 @@ LOSSES = ("Brier score", "log loss")
 class PairCell(NamedTuple):
     """Sums of one group by ranges: `before` and `after` (cells,) say in which range each predictor put the rows."""
 
-    before: Places
-    after: Places
+    before: Integers
+    after: Integers
     sums: Array
 
 
@@ -46,10 +44,10 @@ class PairColumn:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.keys: Places = np.zeros(0, np.int64)
+        self.keys: Integers = np.zeros(0, np.int64)
         self.sums: Array = np.zeros((0, SUMS))
 
-    def add(self, names: list[str], codes: Places, ranges: Places, terms: Array) -> None:
+    def add(self, names: list[str], codes: Integers, ranges: Integers, terms: Array) -> None:
         """Add rows: their category's place in `names`, their pair of ranges, and their terms (rows, SUMS)."""
         keys, place = np.unique(self._known(names)[codes] * RANGES**2 + ranges, return_inverse=True)
         sums = np.stack(
@@ -77,12 +75,12 @@ class PairColumn:
         before, after = np.divmod(ranges, RANGES)
         return PairCell(code * RANGES + before, code * RANGES + after, self.sums)
 
-    def _known(self, names: list[str]) -> Places:
+    def _known(self, names: list[str]) -> Integers:
         self.names = list(dict.fromkeys([*self.names, *names]))
         place = {name: code for code, name in enumerate(self.names)}
         return np.array([place[name] for name in names], np.int64)
 
-    def _merge(self, keys: Places, sums: Array) -> None:
+    def _merge(self, keys: Integers, sums: Array) -> None:
         self.keys, place = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
         both = np.concatenate([self.sums, sums])
         self.sums = np.zeros((len(self.keys), SUMS))

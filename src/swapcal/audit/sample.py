@@ -7,11 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.audit.batch import Batch
 from swapcal.kernels.tally import finish_hashes, hash_rows
-
-Hashes = NDArray[np.uint64]
 
 ENTRIES = 1 << 21
 MOST_ROWS = 1 << 16
@@ -21,13 +19,13 @@ MOST_ROWS = 1 << 16
 class KeptRows(NamedTuple):
     """Distinct rows with how often each occurred; `labels[name]` holds hashed category names."""
 
-    hashes: Hashes
+    hashes: Keys
     copies: Array
     p: Array
     y: Array
     weights: Array
     X: Array
-    labels: Mapping[str, Hashes]
+    labels: Mapping[str, Keys]
 
     def take(self, index: NDArray[np.intp]) -> "KeptRows":
         """Return some of the rows."""
@@ -91,7 +89,7 @@ def _capacity(d: int) -> int:
     return int(np.clip(ENTRIES // (d + 4), 256, MOST_ROWS))
 
 
-def hash_names(names: list[str]) -> Hashes:
+def hash_names(names: list[str]) -> Keys:
     """Return a 64-bit hash of every name, the same in every process.
 
     Examples
@@ -103,7 +101,7 @@ def hash_names(names: list[str]) -> Hashes:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def _hash_batch(batch: Batch, labels: Mapping[str, Hashes]) -> tuple[Hashes, tuple[int, int]]:
+def _hash_batch(batch: Batch, labels: Mapping[str, Keys]) -> tuple[Keys, tuple[int, int]]:
     hashes = np.zeros(len(batch), np.uint64)
     scalars = np.column_stack([batch.p, batch.y, batch.weights])
     with np.errstate(over="ignore"):  # sums modulo 2^64 are meant; only uncompiled kernels would warn
@@ -118,7 +116,7 @@ def _hash_batch(batch: Batch, labels: Mapping[str, Hashes]) -> tuple[Hashes, tup
     return hashes, (int(first), int(second))
 
 
-def _keys(purpose: str, count: int) -> Hashes:
+def _keys(purpose: str, count: int) -> Keys:
     return hash_names([f"{purpose} {i}" for i in range(count)]) | np.uint64(1)
 
 
@@ -127,12 +125,5 @@ def _wrap(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 
 def _stacked(a: KeptRows, b: KeptRows) -> KeptRows:
-    return KeptRows(
-        np.concatenate([a.hashes, b.hashes]),
-        np.concatenate([a.copies, b.copies]),
-        np.concatenate([a.p, b.p]),
-        np.concatenate([a.y, b.y]),
-        np.concatenate([a.weights, b.weights]),
-        np.concatenate([a.X, b.X]),
-        {name: np.concatenate([a.labels[name], b.labels[name]]) for name in a.labels},
-    )
+    labels = {name: np.concatenate([a.labels[name], b.labels[name]]) for name in a.labels}
+    return KeptRows._make([*map(np.concatenate, zip(a[:-1], b[:-1], strict=True)), labels])

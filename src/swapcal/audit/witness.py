@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Index
 from swapcal.audit.batch import contexts, memberships, positive, probabilities
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.levels import Levels
@@ -137,7 +137,7 @@ class Witness:
         return carrying[np.argsort(-sign * carried[carrying], kind="stable")]
 
 
-def _chosen(names: Sequence[str], level: NDArray[np.int32], groups: Any, rows: int) -> Array:
+def _chosen(names: Sequence[str], level: Index, groups: Any, rows: int) -> Array:
     """Mark the rows of the group chosen for their level."""
     member = np.zeros(rows)
     for column, found in memberships(groups, rows).items():

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.audit import curves, words
 from swapcal.audit.crossing import bases
 from swapcal.audit.design import FixedDesign
@@ -243,9 +243,7 @@ def _one_per_column(found: list[Likeness]) -> list[Likeness]:
     return list(kept.values())
 
 
-def _column_likenesses(
-    name: str, categories: tuple[str, ...], labels: NDArray[np.uint64], mass: Array, z: Array
-) -> list[Likeness]:
+def _column_likenesses(name: str, categories: tuple[str, ...], labels: Keys, mass: Array, z: Array) -> list[Likeness]:
     hashes = hash_names(list(categories))
     order = np.argsort(hashes)
     code = order[np.searchsorted(hashes[order], labels)]

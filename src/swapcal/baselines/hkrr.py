@@ -9,7 +9,7 @@ from swapcal.arrays import Array
 from swapcal.baselines.table_rows import checked
 from swapcal.faces import face
 
-Integers = NDArray[np.intp]
+Buckets = NDArray[np.intp]
 
 
 class Patch(NamedTuple):
@@ -87,10 +87,10 @@ class HKRR:
             p[rows] = np.clip(p[rows] + shift, 0.0, 1.0)
         return p
 
-    def _bucket(self, p: Array) -> Integers:
+    def _bucket(self, p: Array) -> Buckets:
         return np.minimum((p * self.buckets).astype(np.intp), self.buckets - 1)
 
-    def _count(self, mass: Array, gap: Array, G: Array, b: Integers, residual: Array, sign: float) -> None:
+    def _count(self, mass: Array, gap: Array, G: Array, b: Buckets, residual: Array, sign: float) -> None:
         """Add rows to, or take them from, the number and the summed residual of every cell."""
         for bucket in np.unique(b):
             here = b == bucket

@@ -10,6 +10,7 @@ from swapcal.losses.curve import Curve
 
 NEWTON_STEPS = 100
 HALVINGS = 40
+TOLERANCE = 1e-9  # gap per unit of weight at which to stop
 # Directions in which the objective is flat to rounding are treated as slightly curved, so that the model
 # has one minimum.
 FLAT = 1e-13
@@ -30,9 +31,7 @@ class Minimum:
         return max(self.value - self.floor, 0.0)
 
 
-def minimise_over_ball(
-    stages: Sequence[Callable[[Array], Curve]], X: Array, weight: Array, start: Array, tolerance: float = 1e-9
-) -> Minimum:
+def minimise_over_ball(stages: Sequence[Callable[[Array], Curve]], X: Array, weight: Array, start: Array) -> Minimum:
     """Minimise F(θ) = Σ_t w_t φ_t(⟨θ, x_t⟩) over ‖θ‖ ≤ 1.
 
     Newton's method: each step minimises the second-order model *inside the ball* (secular equation), then
@@ -40,7 +39,7 @@ def minimise_over_ball(
 
         F(θ) ≥ Σ w_t c_t − ‖Σ w_t u_t x_t‖,
 
-    so the returned gap is a bound, not an estimate; it stops below `tolerance`·Σw.
+    so the returned gap is a bound, not an estimate; it stops below `TOLERANCE`·Σw.
 
     Parameters
     ----------
@@ -51,8 +50,6 @@ def minimise_over_ball(
         Rows of norm at most 1, shape (n, d).
     weight, start
         w, shape (n,), and the first θ, shape (d,).
-    tolerance
-        Gap per unit of weight at which to stop.
 
     Examples
     --------
@@ -64,7 +61,7 @@ def minimise_over_ball(
     >>> best.theta.round(6), round(best.value, 6), best.gap < 1e-8
     (array([0., 1.]), 0.125, True)
     """
-    target = tolerance * float(weight.sum())
+    target = TOLERANCE * float(weight.sum())
     best = Minimum(start, np.inf, -np.inf, 0)
     for curve in stages:
         best = _newton(curve, X, weight, best, target)

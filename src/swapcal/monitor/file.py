@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import archive
 from swapcal.archive.kind import LIST, OBJECT, TEXT, Arrays, Kind, floats, integers, optional, whole
@@ -108,7 +107,7 @@ def bets_of(state: archive.State) -> Bets:
     return bets
 
 
-def _history(arrays: "dict[str, NDArray[np.float64]]", stride: int) -> History:
+def _history(arrays: Arrays, stride: int) -> History:
     known = arrays["history_known"].tolist()
     figures = [table[:count] for table, count in zip(arrays["history_figures"], known, strict=True)]
     rows = [int(row) for row in arrays["history_rows"]]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Integers
 from swapcal.bounds import appearance_share
 from swapcal.tables.categories import Categories, factorise
 from swapcal.tables.table import Table
@@ -16,7 +16,6 @@ ALL = "all rows"
 """Name of the group that holds every row."""
 
 Column = tuple[str, ...]
-Index = NDArray[np.int64]
 
 
 class Group(NamedTuple):
@@ -43,7 +42,7 @@ Newcomer = tuple[int, tuple[str, ...]]
 class Placed(NamedTuple):
     """Rows by group, and the groups among them that are not on the roster yet, numbered as if they were."""
 
-    members: Index
+    members: Integers
     newcomers: list[Newcomer]
 
 
@@ -127,7 +126,7 @@ class Roster:
         except TypeError:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None
 
-    def _numbered(self, found: "list[tuple[Index, list[tuple[str, ...]]]]", rows: int) -> Placed:
+    def _numbered(self, found: "list[tuple[Integers, list[tuple[str, ...]]]]", rows: int) -> Placed:
         """Give every category its number: known ones as on the roster, new ones by row, then by column."""
         members = np.empty((rows, len(self.columns)), dtype=np.int64)
         fresh: list[tuple[int, int, int]] = []
@@ -158,7 +157,7 @@ class Roster:
         return len(self.groups) + len(newcomers) - 1
 
 
-def _first_rows(codes: Index, count: int) -> Index:
+def _first_rows(codes: Integers, count: int) -> Integers:
     """Return the first row of every code, −1 for codes that do not occur.
 
     Examples
@@ -171,7 +170,7 @@ def _first_rows(codes: Index, count: int) -> Index:
     return first
 
 
-def _crossed(parts: Sequence[Categories], rows: int) -> "tuple[Index, list[tuple[str, ...]]]":
+def _crossed(parts: Sequence[Categories], rows: int) -> "tuple[Integers, list[tuple[str, ...]]]":
     """Return one code per row for the tuple of its categories, and the tuples that occur."""
     if not parts:
         return np.zeros(rows, dtype=np.int64), [()]

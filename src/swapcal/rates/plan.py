@@ -118,16 +118,15 @@ class Task:
         return asdict(self)
 
 
-def decades(low: float, high: float, per_decade: int = 2) -> list[int]:
-    """Return horizons evenly spaced in log T.
+def decades(low: float, high: float) -> list[int]:
+    """Return horizons evenly spaced in log T, two per decade.
 
     Examples
     --------
     >>> decades(3, 4)
     [1000, 3162, 10000]
     """
-    steps = round((high - low) * per_decade)
-    return [round(10 ** (low + k / per_decade)) for k in range(steps + 1)]
+    return [round(10 ** (low + k / 2)) for k in range(round(2 * (high - low)) + 1)]
 
 
 def small() -> list[Task]:

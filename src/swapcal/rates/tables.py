@@ -1,6 +1,6 @@
 """Tables of values and slopes, as rows of text with their heading first."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -31,13 +31,13 @@ def value_table(rows: list[Result], quantity: str, rounds: int, dim: int) -> lis
     return table
 
 
-def dimension_table(rows: list[Result], quantities: Iterable[str] = tuple(DIMENSION_RATES)) -> list[list[str]]:
+def dimension_table(rows: list[Result]) -> list[list[str]]:
     """Return the log-log slope in d at the longest common horizon, median over streams, beside the theorem's power."""
     longest = common_horizon(rows)
     names = [name for name in systems(rows) if name not in VARIANTS]
     table = [["quantity", "theory", *names]]
-    for quantity in quantities:
-        cells = [quantity, DIMENSION_RATES[quantity]]
+    for quantity, theory in DIMENSION_RATES.items():
+        cells = [quantity, theory]
         for name in names:
             slopes = []
             for stream in present(rows, "stream"):

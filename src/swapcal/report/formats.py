@@ -1,4 +1,4 @@
-"""Text: how a number, a rate, a p-value or a symbol is written on the page."""
+"""Formats: how a number, a rate, a p-value or a symbol is written on the page."""
 
 import math
 import re
@@ -120,13 +120,13 @@ def decimals(rates: Iterable[float | None]) -> int:
     return 1 if largest == 0 or largest >= 0.05 else min(6, -math.floor(math.log10(largest)) - 1)
 
 
-def axis_decimals(span: float, ticks: int = 5) -> int:
-    """Decimals that keep the percentages of neighbouring ticks apart.
+def axis_decimals(span: float) -> int:
+    """Decimals that keep the percentages of neighbouring ticks apart, of five.
 
     >>> axis_decimals(1.0), axis_decimals(0.02), axis_decimals(0.0)
     (0, 1, 9)
     """
-    return max(0, math.ceil(-math.log10(max(100 * span / ticks, 1e-9)) - 1e-9))
+    return max(0, math.ceil(-math.log10(max(100 * span / 5, 1e-9)) - 1e-9))
 
 
 def tick(value: float, step: float) -> str:

@@ -51,9 +51,9 @@ def named(entry: Any, length: int = NAME_LENGTH, key: str = "name") -> Html:
     )
 
 
-def exhibit(caption: str, *content: str, style: str | None = None) -> Html:
+def exhibit(caption: str, *content: str) -> Html:
     """Hold a picture under its caption."""
-    return tag("figure", tag("figcaption", caption), *content, class_=style)
+    return tag("figure", tag("figcaption", caption), *content)
 
 
 def table(

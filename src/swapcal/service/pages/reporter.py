@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from starlette.concurrency import run_in_threadpool
 
 from swapcal.service.http.office import Office
-from swapcal.service.pages.certifying import Copy
 from swapcal.service.pages.view import Figures, Seen, completed, see, see_briefly, unavailable
 from swapcal.service.refusal import Refusal
+from swapcal.service.ward import Ward
 
 WINDOW = 60.0
 """Seconds over which rates are measured."""
@@ -25,6 +25,24 @@ class Reporter(Protocol):
 
     async def look(self) -> Seen:
         """Return what there is to see now."""
+
+
+class Copy:
+    """What a certificate needs of a ward; made on the learning thread, read on any other: it can take seconds."""
+
+    def __init__(self, ward: Ward) -> None:
+        self.labels = ward.figures.labels
+        self._engine = ward.live.engine()
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return the certificate, with errors and bounds as rates; None before the first outcome."""
+        if not self.labels or self._engine is None:
+            return None
+        found = self._engine.certificate()
+        names = ("psreg", "bound", "theorem")
+        sums = {name: getattr(found, name) for name in names}
+        rates = {name: None if total is None else (total / found.rounds) ** 0.5 for name, total in sums.items()}
+        return {**found.as_dict(), "holds": found.holds(), "rates": rates}
 
 
 class Rates:
