@@ -13,8 +13,33 @@ from swapcal.kernels import packing
 from swapcal.kernels.packing import KNOWN_KEYS, blank_known, longest, pack_rows, unpack_rows
 
 BITS = np.uint64
-EDGES = [0.0, -0.0, 1.0, 0.5, -1.0, 2.0**-126, 2.0**-127, 3.4e38, 3.5e38, 1e-310, np.inf, -np.inf, np.nan, 0.1, 9.2]
-NUMBERS = st.one_of(st.sampled_from(EDGES), st.floats(), st.floats(width=32), st.integers(-(2**30), 2**30).map(float))
+AGAIN_AND_AGAIN = 0.3
+NOT_A_NUMBER = struct.unpack("d", struct.pack("Q", 0xFFFF << 48))[0]
+EDGES = [
+    NOT_A_NUMBER,
+    0.0,
+    -0.0,
+    1.0,
+    0.5,
+    -1.0,
+    2.0**-126,
+    2.0**-127,
+    3.4e38,
+    3.5e38,
+    1e-310,
+    np.inf,
+    -np.inf,
+    np.nan,
+    0.1,
+    9.2,
+]
+NUMBERS = st.one_of(
+    st.sampled_from(EDGES),
+    st.just(AGAIN_AND_AGAIN),
+    st.floats(),
+    st.floats(width=32),
+    st.integers(-(2**30), 2**30).map(float),
+)
 
 
 def through(numbers: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -24,7 +49,7 @@ def through(numbers: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarr
     known, packed = blank_known(), np.zeros((1, longest(len(numbers) + len(keys), len(keys))), np.uint16)
     parts, at = [part.view(BITS) for part in (values, memory, judged, ticket)], np.zeros(1, np.int64)
     dims = np.array([x.shape[1]])
-    done = pack_rows(at, x.view(BITS), dims, 0, keys[None], *parts, known, at, packed, np.zeros_like(packed[0]))
+    done = pack_rows(at, 0, x.view(BITS), dims, keys[None], *parts, known, at, packed, np.zeros_like(packed[0]))
     assert done == 1
     back = [np.full_like(part, 7) for part in (x, values, memory, judged, ticket)]
     found, width = np.full((1, len(keys)), 7, np.uint64), np.zeros(1, np.int64)

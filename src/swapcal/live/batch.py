@@ -29,7 +29,8 @@ class Batch:
 
     def cut(self, a: int, b: int) -> "Batch":
         """Return some of the events."""
-        names, records, seen, marks = (
-            None if each is None else each[a:b] for each in (self.names, self.records, self.seen, self.marks)
-        )
-        return Batch(self.rows.cut(a, b), self.y[a:b], names, self.moments.some(slice(a, b)), records, seen, marks)
+        if (a, b) == (0, len(self.y)):
+            return self
+        lists: list[Any] = [self.names, self.records, self.seen, self.marks]
+        names, *others = (None if each is None else each[a:b] for each in lists)
+        return Batch(self.rows.cut(a, b), self.y[a:b], names, self.moments.some(slice(a, b)), *others)

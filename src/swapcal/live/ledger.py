@@ -17,7 +17,8 @@ from swapcal.live.line import Line
 from swapcal.live.status import Status
 
 FREE = -1
-WHOLE = {"issued": "q", "since": "q", "arrived": "q", "fingerprint": "Q"}
+WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
+SAVED = {"arrived": np.int64}  # types in files, where they differ
 REAL = ("time", "matures", "due", "y")
 COLUMNS = (*WHOLE, *REAL)
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
@@ -390,7 +391,8 @@ class Ledger:
     def to_state(self) -> State:
         """Return the state, open forecasts in order of issue."""
         order = self.in_order()
-        arrays: dict[str, Any] = {f"open.{name}": np.array(getattr(self, name))[order] for name in COLUMNS}
+        columns = {name: np.array(getattr(self, name), SAVED.get(name)) for name in COLUMNS}
+        arrays: dict[str, Any] = {f"open.{name}": column[order] for name, column in columns.items()}
         arrays["open.ids"] = packed(self.ids[slot] for slot in order)
         arrays["labelled.ids"] = packed(self.labelled)
         arrays["labelled.y"] = np.array([*self.labelled.values()], np.float64)

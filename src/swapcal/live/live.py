@@ -305,7 +305,8 @@ class Live:
         moments = read_moments(self._ledger, given[0], None, given[1], n)
         if len(fresh) < n:
             self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
-        names, records, marks = ([event[part] for event in map(events.__getitem__, fresh)] for part in range(3))
+        asked = events if len(fresh) == n else [events[row] for row in fresh]
+        names, records, marks = map(list, zip(*asked, strict=True))
         seen = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
         asking = self._announced(records) if self._learner.models else None

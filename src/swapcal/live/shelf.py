@@ -6,13 +6,13 @@ import numpy as np
 
 from swapcal.arrays import Integers
 from swapcal.kernels.experts import put_scores
-from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows
+from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
 from swapcal.kernels.state import TICKET
 from swapcal.live.learner import Learner
 from swapcal.live.rows import Rows
 
 BITS = np.uint64
-SPARE = 16  # half-words by which a shelf is deeper than the longest row so far
+SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
 
 
@@ -29,6 +29,7 @@ class Shelf:
         self._known = blank_known()
         self._packed = np.zeros((0, 0), np.uint16)
         self._work = np.zeros(0, np.uint16)
+        self._number = np.zeros(1)
         self._slot = np.zeros(1, np.int64)
         self._one: tuple[Rows, tuple[Any, ...]] | None = None
         """room for one row, and its arrays as they are unpacked to"""
@@ -46,13 +47,16 @@ class Shelf:
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots, of which there are `size` in all."""
         if size > len(self._packed):
-            self._resize(max(16, size * 9 // 8), self._packed.shape[1])
+            self._resize(max(16, size * 17 // 16), self._packed.shape[1])
         numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
         if len(self._work) < longest(numbers, rows.keys.shape[1]):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
-        x, dims, *rest = _bits(rows)
+        x, dims, keys, values, memory, judged, ticket = _bits(rows)
+        veiled = np.empty_like(values), np.empty_like(judged)
+        veil(keys, values, rows.memory, judged, *veiled, self._number)
+        parts = x, dims, keys, veiled[0], memory, veiled[1], ticket
         while True:
-            done = pack_rows(chosen, x, dims, self._first, *rest, self._known, slots, self._packed, self._work)
+            done = pack_rows(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
             if done == len(chosen):
                 return
             self._resize(len(self._packed), self._packed.shape[1] + SPARE)
@@ -83,6 +87,8 @@ class Shelf:
 
     def _unpack(self, rows: Rows, bits: tuple[Any, ...], slots: Integers) -> None:
         unpack_rows(self._packed, slots, self._known, self._first, *bits)
+        _, _, keys, values, _, judged, _ = bits
+        veil(keys, values, rows.memory, judged, values, judged, self._number)
         rows.x[:, 0] = 0.5
         put_scores(rows.judged, self.learner.contexts.reserved_weights, rows.x)
 
