@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.experts import EXPERTS, FIRST_EXPERT
 from swapcal.kernels.jit import inlined, jit
+from swapcal.kernels.mixing import hedge_gap, hedge_weight
+from swapcal.kernels.state import T_GAP, T_HIGH, T_LOW, T_MEAN, T_W_HIGH, T_W_LOW, T_WEIGHT
 
 Halves = NDArray[np.uint16]
 Whole = int | np.int64
@@ -199,14 +201,37 @@ def unpack_keys(packed: Halves, at: Whole, keys: Keys, end: Whole, known: Known)
         keys[i] = ZERO
 
 
+@inlined
+def veil_ticket(ticket: Array, new: Keys, work: Array, expected: Keys) -> None:
+    """Leave of weight, gap and mean what does not follow from levels and wishes."""
+    low, h = ticket[T_LOW], ticket[T_HIGH] - ticket[T_LOW]
+    u, v = ticket[T_W_LOW] - low, ticket[T_HIGH] - ticket[T_W_HIGH]
+    work[0] = hedge_weight(u, v)
+    new[T_WEIGHT] ^= expected[0]
+    weight = work[0]
+    work[0] = hedge_gap(u, v, h)
+    new[T_GAP] ^= expected[0]
+    work[0] = low + weight * h
+    new[T_MEAN] ^= expected[0]
+
+
 @jit
 def veil(
-    keys: Keys, values: Keys, memory: Array, judged: Keys, new_values: Keys, new_judged: Keys, work: Array
+    keys: Keys,
+    values: Keys,
+    memory: Array,
+    judged: Keys,
+    ticket: Array,
+    new_values: Keys,
+    new_judged: Keys,
+    new_ticket: Keys,
+    work: Array,
 ) -> None:
-    """Leave of a row's values and of the experts' probabilities what is not as expected; done twice, all is back.
+    """Leave of rows' values, of the experts' probabilities and of tickets what is not as expected; twice, all is back.
 
     An entry is expected to be 1, and a probability to follow from the log-odds beside it. Only the same machine code is
-    sure to round alike both times, hence one function for both ways. `work` has room for one number.
+    sure to round alike both times, hence one function for both ways. `new_ticket` holds the ticket's bits already; what
+    is expected of it follows from numbers that stay. `work` has room for one number.
     """
     expected = work.view(np.uint64)
     for row in range(keys.shape[0]):
@@ -217,6 +242,7 @@ def veil(
         for i in range(FIRST_EXPERT, min(FIRST_EXPERT + EXPERTS, judged.shape[1])):
             work[0] = ONE_SINGLE / (ONE_SINGLE + np.exp(-np.float32(memory[row, i])))
             new_judged[row, i] ^= expected[0]
+        veil_ticket(ticket[row], new_ticket[row], work, expected)
 
 
 @jit

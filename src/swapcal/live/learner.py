@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
+from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
 from swapcal.features import Contexts, Encoded
@@ -162,11 +163,18 @@ class Learner:
             )
         return encoded
 
+    def certificate(self, window: float | None = None) -> Certificate:
+        """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
+        engine = self._new_engine(self.contexts.dim) if self.forecaster is None else self.forecaster
+        return engine.certificate(window)
+
+    def _new_engine(self, dim: int) -> Forecaster:
+        return Forecaster(dim, **self._engine, prior=_blend(dim, float(self.contexts.reserved_weights[0])))
+
     def _sized(self, dim: int) -> Forecaster:
         """Return the engine with at least `dim` coordinates."""
         if self.forecaster is None:
-            prior = _blend(dim, float(self.contexts.reserved_weights[0]))
-            self.forecaster = Forecaster(dim, **self._engine, prior=prior)
+            self.forecaster = self._new_engine(dim)
         elif dim > self.forecaster.dim:
             self.forecaster.grow(dim)
         return self.forecaster

@@ -225,10 +225,14 @@ class Live:
 
     @guarded
     def certificate(self, window: float | None = None) -> Certificate:
-        """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`."""
-        if self._learner.forecaster is None:
-            raise ValueError("certificate: given no record yet, expected at least one forecast")
-        return self._learner.forecaster.certificate(window)
+        """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`.
+
+        Examples
+        --------
+        >>> Live().certificate().rounds
+        0
+        """
+        return self._learner.certificate(window)
 
     @guarded
     def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:

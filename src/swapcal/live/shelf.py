@@ -47,14 +47,14 @@ class Shelf:
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots, of which there are `size` in all."""
         if size > len(self._packed):
-            self._resize(max(16, size * 17 // 16), self._packed.shape[1])
+            self._resize(max(16, size * 33 // 32), self._packed.shape[1])
         numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
         if len(self._work) < longest(numbers, rows.keys.shape[1]):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
         x, dims, keys, values, memory, judged, ticket = _bits(rows)
-        veiled = np.empty_like(values), np.empty_like(judged)
-        veil(keys, values, rows.memory, judged, *veiled, self._number)
-        parts = x, dims, keys, veiled[0], memory, veiled[1], ticket
+        veiled = np.empty_like(values), np.empty_like(judged), ticket.copy()
+        veil(keys, values, rows.memory, judged, rows.ticket, *veiled, self._number)
+        parts = x, dims, keys, veiled[0], memory, *veiled[1:]
         while True:
             done = pack_rows(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
             if done == len(chosen):
@@ -87,8 +87,8 @@ class Shelf:
 
     def _unpack(self, rows: Rows, bits: tuple[Any, ...], slots: Integers) -> None:
         unpack_rows(self._packed, slots, self._known, self._first, *bits)
-        _, _, keys, values, _, judged, _ = bits
-        veil(keys, values, rows.memory, judged, values, judged, self._number)
+        _, _, keys, values, _, judged, ticket = bits
+        veil(keys, values, rows.memory, judged, rows.ticket, values, judged, ticket, self._number)
         rows.x[:, 0] = 0.5
         put_scores(rows.judged, self.learner.contexts.reserved_weights, rows.x)
 
