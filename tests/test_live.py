@@ -200,9 +200,14 @@ def test_a_foreign_or_damaged_state_is_refused(tmp_path: Any) -> None:
         Live.load(path)
 
 
-def test_certificate_needs_a_forecast() -> None:
-    with pytest.raises(ValueError, match="certificate: given no record yet"):
-        Live().certificate()
+def test_before_any_record_the_certificate_is_that_of_no_rounds() -> None:
+    live = Live(window=500)
+    assert live.certificate().rounds == 0
+    assert live.certificate().holds()
+    assert live.certificate(window=500).holds()
+    assert live.engine() is None
+    with pytest.raises(ValueError, match="window: given 3, expected none"):
+        Live().certificate(window=3)
 
 
 class Cheat:

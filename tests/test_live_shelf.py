@@ -10,11 +10,38 @@ from hypothesis import strategies as st
 
 from swapcal import Live
 from swapcal.kernels import packing
-from swapcal.kernels.packing import KNOWN_KEYS, blank_known, longest, pack_rows, unpack_rows
+from swapcal.kernels.experts import EXPERTS
+from swapcal.kernels.packing import KNOWN_KEYS, blank_known, longest, pack_rows, unpack_rows, veil
+from swapcal.kernels.state import TICKET
 
 BITS = np.uint64
-EDGES = [0.0, -0.0, 1.0, 0.5, -1.0, 2.0**-126, 2.0**-127, 3.4e38, 3.5e38, 1e-310, np.inf, -np.inf, np.nan, 0.1, 9.2]
-NUMBERS = st.one_of(st.sampled_from(EDGES), st.floats(), st.floats(width=32), st.integers(-(2**30), 2**30).map(float))
+AGAIN_AND_AGAIN = 0.3
+NOT_A_NUMBER = struct.unpack("d", struct.pack("Q", 0xFFFF << 48))[0]
+EDGES = [
+    NOT_A_NUMBER,
+    0.0,
+    -0.0,
+    1.0,
+    0.5,
+    -1.0,
+    2.0**-126,
+    2.0**-127,
+    3.4e38,
+    3.5e38,
+    1e-310,
+    np.inf,
+    -np.inf,
+    np.nan,
+    0.1,
+    9.2,
+]
+NUMBERS = st.one_of(
+    st.sampled_from(EDGES),
+    st.just(AGAIN_AND_AGAIN),
+    st.floats(),
+    st.floats(width=32),
+    st.integers(-(2**30), 2**30).map(float),
+)
 
 
 def through(numbers: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -24,7 +51,7 @@ def through(numbers: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarr
     known, packed = blank_known(), np.zeros((1, longest(len(numbers) + len(keys), len(keys))), np.uint16)
     parts, at = [part.view(BITS) for part in (values, memory, judged, ticket)], np.zeros(1, np.int64)
     dims = np.array([x.shape[1]])
-    done = pack_rows(at, x.view(BITS), dims, 0, keys[None], *parts, known, at, packed, np.zeros_like(packed[0]))
+    done = pack_rows(at, 0, x.view(BITS), dims, keys[None], *parts, known, at, packed, np.zeros_like(packed[0]))
     assert done == 1
     back = [np.full_like(part, 7) for part in (x, values, memory, judged, ticket)]
     found, width = np.full((1, len(keys)), 7, np.uint64), np.zeros(1, np.int64)
@@ -59,6 +86,21 @@ def test_uncompiled_packing_is_the_same() -> None:
         size = functions["size_of"](bits)
         functions["put"](bits, size, room, 0)
         assert functions["got"](size, room, 0) == bits
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.booleans())
+def test_what_was_veiled_comes_back_bit_for_bit(seed: int, n: int, odd: bool) -> None:
+    rng = np.random.default_rng(seed)
+    keys, numbers = rng.integers(0, 3, (n, 6)).astype(BITS), rng.normal(size=(n, 6))
+    memory, judged, ticket = (rng.normal(size=(n, width)) for width in (EXPERTS + 6, EXPERTS + 2, TICKET))
+    if odd:
+        judged[:, 1], ticket[:, 2:6], numbers[:, 0] = np.nan, rng.choice([0.0, -0.0, np.inf]), 1.0
+    rows = [part.view(BITS).copy() for part in (numbers, judged, ticket)]
+    values, said, issued = (part.copy() for part in rows)
+    for _ in range(2):
+        veil(keys, values, memory, said, issued.view(np.float64), values, said, issued, np.zeros(1))
+    for given_bits, found in zip(rows, (values, said, issued), strict=True):
+        np.testing.assert_array_equal(found, given_bits)
 
 
 def wide(n: int) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from swapcal.arrays import Array, Integers
 from swapcal.faces import counted, face, named
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
-from swapcal.features.plain_record import plain_rows
+from swapcal.features.plain_record import Plan, plain_rows, plan_for
 from swapcal.features.product import Product
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
@@ -24,7 +24,7 @@ FEW = 1024  # records that are looked up value by value first: with one that hol
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Encoded:
     """n encoded rows. `dims` says how many coordinates existed at each row; later ones are 0 there."""
 
@@ -109,6 +109,7 @@ class Contexts:
         self._spread = 0.0  # √(columns seen in the first record); 0 before it
         self._past = blank_past(0)
         self._layout: Layout | None = None  # made anew whenever a column or coordinate is
+        self._plan: Plan | None = None  # made anew whenever a column is, or changes its kind
         self._ignored = frozenset(self.settings["drop"])
         self.reserved_weights = unit(self.settings) * np.array([*self.settings["reserved"].values()])
         """what each reserved score in [-1, 1] is multiplied with to become its coordinate"""
@@ -147,6 +148,11 @@ class Contexts:
         """The columns treated as categories."""
         return tuple(name for name, column in self._columns.items() if column.kind == CATEGORICAL)
 
+    @property
+    def entries(self) -> int:
+        """Number of entries that a row has for the experts so far."""
+        return ENTRIES * len(self._columns)
+
     def __repr__(self) -> str:
         roles = [f"{role} {named(self.settings[role])}" for role in ("groups", "scores") if self.settings[role]]
         roles += ["frozen"] if self.frozen else []
@@ -181,7 +187,7 @@ class Contexts:
     @guarded
     def check(self, records: Any) -> None:
         """Raise what `encode` would raise for the same records, and change nothing."""
-        if isinstance(records, dict) and plain_rows([records], self._columns, self._ignored) is not None:
+        if isinstance(records, dict) and plain_rows([records], self._reading()) is not None:
             return
         self._checked(*columns_of(records, self._ignored), not self.frozen, self._declared())
 
@@ -189,12 +195,17 @@ class Contexts:
         """Encode a few records that hold nothing new; None if they need the long way."""
         few = records if isinstance(records, list) else [records]
         n = len(few)
-        if self._products or not 1 <= n <= FEW or not all(isinstance(record, dict) for record in few):
+        if self._products or not 1 <= n <= FEW or any(not isinstance(record, dict) for record in few):
             return None
-        parts = plain_rows(few, self._columns, self._ignored)
+        parts = plain_rows(few, self._reading())
         if parts is None:
             return None
         return self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.full(n, self.dim), True)
+
+    def _reading(self) -> Plan:
+        if self._plan is None:
+            self._plan = plan_for(self._columns, self._ignored)
+        return self._plan
 
     def _pieces(self, records: Any, learn: bool) -> list[Any]:
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
@@ -234,7 +245,7 @@ class Contexts:
     def _admit(self, new: list[Column], checked: dict[str, Any]) -> None:
         """Take in new columns and the kinds their values show."""
         if new or any(self._columns[name].kind != kind for name, (kind, _) in checked.items()):
-            self._layout = None
+            self._layout = self._plan = None
         for column in new:
             self._columns[column.name] = column
         for name, (kind, _) in checked.items():

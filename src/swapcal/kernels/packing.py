@@ -1,7 +1,8 @@
 """Rows of numbers and keys in few bytes, without losing a bit: most numbers are 0, 1, or singles, most keys come again.
 
 A packed row is a list of half-words: the lengths, then for every eight numbers their sizes in one half-word and what is
-left of them, then the keys likewise.
+left of them, then the keys likewise. Before that, numbers that follow from others are veiled: only what they differ by
+is left, mostly nothing.
 """
 
 from typing import NamedTuple
@@ -9,21 +10,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.arrays import Integers, Keys
+from swapcal.arrays import Array, Integers, Keys
+from swapcal.kernels.experts import EXPERTS, FIRST_EXPERT
 from swapcal.kernels.jit import inlined, jit
+from swapcal.kernels.mixing import hedge_gap, hedge_weight
+from swapcal.kernels.state import T_GAP, T_HIGH, T_LOW, T_MEAN, T_W_HIGH, T_W_LOW, T_WEIGHT
 
 Halves = NDArray[np.uint16]
 Whole = int | np.int64
 
-# sizes of a number: nothing is left of 0, one half-word of 1 or ½, two of a float32, four of any other
+# sizes of a number: nothing is left of 0, one half-word of 1 or ½, two of a float32, four of any other; of one that was
+# the last of size four before, `AGAIN` is left, the half-word of no number
 NOTHING, SHORT, SINGLE, FULL = 0, 1, 2, 3
 KNOWN_KEYS = 1 << 13  # keys that are written as their number
 PROBES = 2 * KNOWN_KEYS
 PER_HALF = 8  # sizes of two bits
 HEADER = 4
+AGAIN = np.uint64(0xFFFF)
 LOW_48, LOW_29 = np.uint64((1 << 48) - 1), np.uint64((1 << 29) - 1)
-HALF, TWO, ZERO = np.uint64(0xFFFF), np.uint64(2), np.uint64(0)
-S3, S16, S29, S32, S48, S52, S63 = (np.uint64(s) for s in (3, 16, 29, 32, 48, 52, 63))
+HALF, ZERO = np.uint64(0xFFFF), np.uint64(0)
+S16, S23, S29, S48, S52, S63 = (np.uint64(s) for s in (16, 23, 29, 48, 52, 63))
+ONE_BITS, ONE_SINGLE = np.uint64(0x3FF << 52), np.float32(1.0)
 EXPONENT = np.uint64(0x7FF)
 SMALLEST, LARGEST = np.uint64(897), np.uint64(1150)  # exponents of normal singles
 BIAS = np.uint64(896)  # between the exponents of doubles and singles
@@ -66,7 +73,7 @@ def size_of(bits: np.uint64) -> int:
     """Return how much of a number must be written."""
     if bits == ZERO:
         return NOTHING
-    if bits & LOW_48 == ZERO:
+    if bits & LOW_48 == ZERO and bits >> S48 != AGAIN:
         return SHORT
     exponent = (bits >> S52) & EXPONENT
     if bits & LOW_29 == ZERO and SMALLEST <= exponent <= LARGEST:
@@ -82,7 +89,7 @@ def put(bits: np.uint64, size: int, out: Halves, at: int) -> int:
         return at + 1
     if size == SINGLE:
         exponent = (bits >> S52) & EXPONENT
-        single = ((bits >> S63) << np.uint64(31)) | ((exponent - BIAS) << np.uint64(23)) | ((bits & MANTISSA) >> S29)
+        single = ((bits >> S63) << np.uint64(31)) | ((exponent - BIAS) << S23) | ((bits & MANTISSA) >> S29)
         out[at] = single >> S16
         out[at + 1] = single & HALF
         return at + 2
@@ -100,7 +107,7 @@ def got(size: Whole, packed: Halves, at: Whole) -> np.uint64:
         return np.uint64(packed[at]) << S48
     if size == SINGLE:
         single = (np.uint64(packed[at]) << S16) | np.uint64(packed[at + 1])
-        exponent = ((single >> np.uint64(23)) & EXPONENT_8) + BIAS
+        exponent = ((single >> S23) & EXPONENT_8) + BIAS
         return ((single >> np.uint64(31)) << S63) | (exponent << S52) | ((single << S29) & MANTISSA)
     bits = ZERO
     if size == FULL:
@@ -118,13 +125,19 @@ def length_of(size: Whole) -> Whole:
 @inlined
 def pack_numbers(numbers: Keys, first: int, end: int, out: Halves, at: int) -> int:
     """Write numbers[first:end], given as their bits; return where the next goes."""
+    last = ZERO
     for start in range(first, end, PER_HALF):
         sizes, where = 0, at
         at += 1
         for i in range(start, min(start + PER_HALF, end)):
-            size = size_of(numbers[i])
+            bits = numbers[i]
+            size = size_of(bits)
+            if size == FULL and bits == last:
+                bits, size = AGAIN << S48, SHORT
+            elif size == FULL:
+                last = bits
             sizes |= size << (2 * (i - start))
-            at = put(numbers[i], size, out, at)
+            at = put(bits, size, out, at)
         out[where] = sizes
     return at
 
@@ -132,12 +145,18 @@ def pack_numbers(numbers: Keys, first: int, end: int, out: Halves, at: int) -> i
 @inlined
 def unpack_numbers(packed: Halves, at: Whole, numbers: Keys, first: int, end: Whole) -> Whole:
     """Read numbers[first:end] and zero all behind them; return where the next begin."""
+    last = ZERO
     for start in range(first, end, PER_HALF):
         sizes = np.int64(packed[at])
         at += 1
         for i in range(start, min(start + PER_HALF, end)):
             size = (sizes >> (2 * (i - start))) & 3
-            numbers[i] = got(size, packed, at)
+            bits = got(size, packed, at)
+            if size == FULL:
+                last = bits
+            elif size == SHORT and bits >> S48 == AGAIN:
+                bits = last
+            numbers[i] = bits
             at += length_of(size)
     for i in range(end, numbers.shape[0]):
         numbers[i] = ZERO
@@ -182,12 +201,56 @@ def unpack_keys(packed: Halves, at: Whole, keys: Keys, end: Whole, known: Known)
         keys[i] = ZERO
 
 
+@inlined
+def veil_ticket(ticket: Array, new: Keys, work: Array, expected: Keys) -> None:
+    """Leave of weight, gap and mean what does not follow from levels and wishes."""
+    low, h = ticket[T_LOW], ticket[T_HIGH] - ticket[T_LOW]
+    u, v = ticket[T_W_LOW] - low, ticket[T_HIGH] - ticket[T_W_HIGH]
+    work[0] = hedge_weight(u, v)
+    new[T_WEIGHT] ^= expected[0]
+    weight = work[0]
+    work[0] = hedge_gap(u, v, h)
+    new[T_GAP] ^= expected[0]
+    work[0] = low + weight * h
+    new[T_MEAN] ^= expected[0]
+
+
+@jit
+def veil(
+    keys: Keys,
+    values: Keys,
+    memory: Array,
+    judged: Keys,
+    ticket: Array,
+    new_values: Keys,
+    new_judged: Keys,
+    new_ticket: Keys,
+    work: Array,
+) -> None:
+    """Leave of rows' values, of the experts' probabilities and of tickets what is not as expected; twice, all is back.
+
+    An entry is expected to be 1, and a probability to follow from the log-odds beside it. Only the same machine code is
+    sure to round alike both times, hence one function for both ways. `new_ticket` holds the ticket's bits already; what
+    is expected of it follows from numbers that stay. `work` has room for one number.
+    """
+    expected = work.view(np.uint64)
+    for row in range(keys.shape[0]):
+        for i in range(keys.shape[1]):
+            new_values[row, i] = values[row, i] ^ (ONE_BITS if keys[row, i] != ZERO else ZERO)
+        for i in range(judged.shape[1]):
+            new_judged[row, i] = judged[row, i]
+        for i in range(FIRST_EXPERT, min(FIRST_EXPERT + EXPERTS, judged.shape[1])):
+            work[0] = ONE_SINGLE / (ONE_SINGLE + np.exp(-np.float32(memory[row, i])))
+            new_judged[row, i] ^= expected[0]
+        veil_ticket(ticket[row], new_ticket[row], work, expected)
+
+
 @jit
 def pack_rows(
     rows: Integers,
+    first: int,
     x: Keys,
     dims: Integers,
-    first: int,
     keys: Keys,
     values: Keys,
     memory: Keys,

@@ -9,16 +9,19 @@ import numpy as np
 from swapcal.archive.state import State
 from swapcal.arrays import Integers
 from swapcal.kernels.state import T_MEAN, T_P
+from swapcal.live.batch import Batch
 from swapcal.live.chronicle import Chronicle
 from swapcal.live.learned import Learned
-from swapcal.live.learner import Learner, Rows
+from swapcal.live.learner import FIRST, Learner
 from swapcal.live.ledger import FREE, Ledger
+from swapcal.live.rows import Rows
 from swapcal.live.shelf import Shelf
-from swapcal.live.watching import Watching
+from swapcal.live.watching import Watching, enter
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
-FIRST = np.zeros(1, np.int64)
+NO_LABEL = np.full(1, math.nan)
+LEARNED, HELD = "learned", "held"
 WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
 
 
@@ -46,11 +49,73 @@ class Agenda:
         self._batch: Rows | None = None
         self._first = 0
 
-    def begin(self, batch: Rows) -> None:
-        """Say which rows are to be opened next, from the first on."""
-        self._batch, self._first = batch, 0
+    def issue(self, batch: Batch) -> None:
+        """Forecast the only event of a batch, which has no label; as `go_through`, without what many need."""
+        time, _, matures, dated = batch.moments
+        self.ledger.keep_calendar(dated)
+        now = math.nan if time is None else float(time[0])
+        if self.ledger.is_due(now):
+            self._learn_due(now)
+            self.flush()
+        slot = self._admit(batch, 0, now, math.nan if matures is None else float(matures[0]))
+        self.learner.play(batch.rows, FIRST, NO_LABEL)
+        if self.ledger.issued[slot] != FREE:
+            self.shelf.put_one(batch.rows, slot, self.ledger.slots)
+        self.ledger.reuse()
 
-    def open(self, slot: int) -> None:
+    def go_through(self, batch: Batch) -> None:
+        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
+        ledger, moments, unknown = self.ledger, batch.moments, [math.nan] * len(batch.y)
+        times, dues, matures = (unknown if each is None else each.tolist() for each in moments[:3])
+        at_once = moments.due is None
+        ledger.keep_calendar(moments.dated)
+        self._batch, self._first = batch.rows, 0
+        for k, (now, due, mature, label) in enumerate(zip(times, dues, matures, batch.y.tolist(), strict=True)):
+            if ledger.is_due(now):
+                self._learn_due(now)
+            slot = self._admit(batch, k, now, mature, due, label)
+            self._open(slot)
+            if at_once and label == label:
+                self.deliver(slot, label, now)
+        self.flush()
+        self._batch = None
+
+    def play_at_once(self, batch: Batch) -> None:
+        """Learn each label right after its forecast; nothing else may be due, or wait for them."""
+        rows, y = batch.rows, batch.y
+        self.ledger.keep_calendar(batch.moments.dated)
+        for k, record in enumerate(batch.records or ()):
+            self.learner.consult(rows, k, record)
+            self.learner.teach(record, rows.keys[k], rows.values[k], y[k])
+        self.learner.play_at_once(rows, y)
+        means, times = rows.ticket[:, T_MEAN], batch.moments.time
+        self.chronicle.add(means, y)
+        if batch.seen is not None and self.watching is not None:
+            enter(self.watching.monitor, batch.seen, means.copy(), y)
+        self.ledger.book(batch.names, y.tolist(), None if times is None else times.tolist())
+
+    def _admit(
+        self,
+        batch: Batch,
+        k: int,
+        time: float,
+        matures: float,
+        due: float = math.nan,
+        label: float = math.nan,
+    ) -> int:
+        """Let the models speak of an event and the ledger take it in; return its slot."""
+        ledger, records, seen = self.ledger, batch.records, batch.seen
+        if records is not None:
+            self.learner.consult(batch.rows, k, records[k])
+        name = ledger.unused(f"row {ledger.forecasts}") if batch.names is None else batch.names[k]
+        slot = ledger.admit(name, time, matures, due, label, 0 if batch.marks is None else batch.marks[k])
+        if records is not None:
+            self.records[slot] = records[k]
+        if seen is not None and self.watching is not None:
+            self.watching.opened[slot] = seen[k]
+        return slot
+
+    def _open(self, slot: int) -> None:
         """Forecast the batch's next row, and keep it in a slot."""
         self._order.append(slot)
         self._labels.append(math.nan)
@@ -58,16 +123,30 @@ class Agenda:
         if len(self._order) >= WINDOW or self.learner.models:
             self.flush()
 
-    def learn(self, slot: int) -> None:
+    def deliver(self, slot: int, y: float, time: float) -> str:
+        """Let a label arrive; say whether it is among those learned now."""
+        outcome = HELD
+        for due in self.ledger.deliver(slot, y, time):
+            outcome = LEARNED if due == slot else outcome
+            self._learn(due)
+        return outcome
+
+    def _learn_due(self, before: float) -> None:
+        for due in self.ledger.fall_due(before):
+            self._learn(due)
+
+    def _learn(self, slot: int) -> None:
         """Close a forecast: learn its label with what its row was then."""
         if self.ledger.labels == 0:
             self._expect_late(self.ledger.forecasts - self.ledger.issued[slot] - 1)
-        if slot in self._fresh and self._order[-1] != slot:
+        fresh = slot in self._fresh
+        if fresh and self._order[-1] != slot:
             self.flush()
+            fresh = False
         y = self.ledger.close(slot)
         self._order.append(slot)
         self._labels.append(y)
-        if slot not in self._fresh:
+        if not fresh:
             self._late[slot] = len(self._late)
         if self.learner.models:
             self.flush()
@@ -89,36 +168,45 @@ class Agenda:
 
     def row(self, slot: int) -> Rows:
         """Return the row of an open forecast; it is valid until the next is asked for."""
-        return self.shelf.get(np.array([slot]))
+        return self.shelf.get_one(slot)
 
     def flush(self) -> None:
         """Play the events collected."""
         if not self._order:
             return
-        if len(self._order) == 1:
-            self._flush_one(self._order[0])
-        else:
-            self._flush_many()
+        rows, late = self._rows_at_hand(), len(self._late)
+        self._play(rows)
+        if self._fresh:
+            self._keep(rows, late)
         for each in (self._order, self._labels, self._fresh, self._late):
             each.clear()
         self.ledger.reuse()
 
-    def _flush_one(self, slot: int) -> None:
-        """Do the same for one event, without what it takes to sort many."""
-        late = slot in self._late
-        rows = self.row(slot) if late else self._next_rows(1)
-        self._play(rows, FIRST)
-        if not late and self.ledger.issued[slot] != FREE:
-            self.shelf.put(rows, FIRST, np.array([slot]), self.ledger.slots)
+    def _rows_at_hand(self) -> Rows:
+        """Return the rows of the events collected: those from the shelf, then those of the batch."""
+        fresh, late = len(self._fresh), len(self._late)
+        if not fresh:
+            return self.row(self._order[0]) if late == 1 else self.shelf.get(np.array([*self._late]))
+        batch = self._next_rows(fresh)
+        if not late:
+            return batch
+        rows = self.shelf.blank(late + fresh)
+        self.shelf.fill(rows, np.array([*self._late]))
+        rows.cut(late, len(rows)).overwrite(batch, (*KEPT, "scores", "draws"))
+        return rows
 
-    def _play(self, rows: Rows, order: Integers) -> None:
+    def _next_rows(self, n: int) -> Rows:
+        assert self._batch is not None, "rows are opened from a batch"
+        return self._batch.cut(self._first, self._first + n)
+
+    def _play(self, rows: Rows) -> None:
         """Forecast and learn, and tell who watches what was learned."""
-        labels = np.array(self._labels)
+        order, labels = self._row_numbers(), np.array(self._labels)
         self.learner.play(rows, order, labels)
         watched = self.watcher is not None or self.watching is not None
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
-                self.chronicle.add_one(float(rows.ticket[order[0], T_MEAN]), self._labels[0])
+                self.chronicle.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
             return
         known = np.flatnonzero(~np.isnan(labels))
         own, y = order[known], labels[known]
@@ -133,51 +221,28 @@ class Agenda:
             ids = [self.ledger.ids[slot] for slot in slots]
             self.watcher(Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own]))
 
-    def _next_rows(self, n: int) -> Rows:
-        assert self._batch is not None, "rows are opened from a batch"
-        first, self._first = self._first, self._first + n
-        return self._batch.cut(first, self._first)
-
-    def _flush_many(self) -> None:
-        fresh, late = self._fresh, self._late
-        batch = self._next_rows(len(fresh)) if fresh else None
-        rows, n = self._rows_at_hand(batch), len(late)
-        order = [late[slot] if slot in late else n + fresh[slot] for slot in self._order]
-        self._play(rows, np.array(order))
-        if batch is not None:
-            if late:
-                _copy(rows.cut(n, len(rows)), batch, ("x", "judged", "ticket"))
-            self._keep(rows, n)
-
-    def _rows_at_hand(self, batch: Rows | None) -> Rows:
-        """Return the rows of the events collected: those from the shelf, then those of the batch."""
-        late = np.array([*self._late], np.int64)
-        if batch is None:
-            return self.shelf.get(late)
-        if not len(late):
-            return batch
-        rows = self.shelf.blank(len(late) + len(batch))
-        self.shelf.fill(rows, late)
-        _copy(batch, rows.cut(len(late), len(rows)), (*KEPT, "scores", "draws"))
-        return rows
+    def _row_numbers(self) -> Integers:
+        """Return which of the rows at hand each event is about."""
+        fresh, late, n = self._fresh, self._late, len(self._late)
+        if len(self._order) == 1:
+            return FIRST
+        return np.array([late[slot] if slot in late else n + fresh[slot] for slot in self._order])
 
     def _keep(self, rows: Rows, late: int) -> None:
-        """Shelve the rows that were forecast and are still open."""
+        """Give the batch what was said of its rows, and shelve those that are still open."""
+        batch = self._next_rows(len(self._fresh))
+        self._first += len(batch)
+        if late:
+            batch.overwrite(rows.cut(late, len(rows)), ("x", "judged", "ticket"))
         issued = self.ledger.issued
         held = [(late + k, slot) for slot, k in self._fresh.items() if issued[slot] != FREE]
         if held:
             chosen, slots = np.array(held).T.copy()
             self.shelf.put(rows, chosen, slots, self.ledger.slots)
 
-    def finish(self) -> None:
-        """Play the events collected; no rows of the batch are left."""
-        self.flush()
-        self._batch = None
-
     def to_state(self) -> State:
         """Return what is kept of open forecasts, in order of issue."""
-        rows = self.shelf.blank(len(self.ledger.opened))
-        self.shelf.fill(rows, np.array(self.ledger.in_order(), np.int64))
+        rows = self.shelf.get(np.array(self.ledger.in_order(), np.int64))
         width = int(rows.dims.max(initial=0))
         arrays = {SAVED.get(name, name): getattr(rows, name) for name in KEPT}
         return State(arrays | {"x": rows.x[:, :width].copy()}, {})
@@ -191,15 +256,3 @@ class Agenda:
             part = getattr(rows, name)
             part[tuple(slice(size) for size in found[name].shape)] = found[name]
         self.shelf.put(rows, np.arange(n), np.arange(n), n)
-
-
-def _copy(source: Rows, target: Rows, names: tuple[str, ...]) -> None:
-    """Copy rows; what the target has more of is 0: coordinates and columns that did not exist yet."""
-    for name in names:
-        old, new = getattr(source, name), getattr(target, name)
-        if old.ndim == 1 or old.shape[1] == new.shape[1]:
-            new[:] = old
-        else:
-            width = min(old.shape[1], new.shape[1])
-            new[:, :width] = old[:, :width]
-            new[:, width:] = 0

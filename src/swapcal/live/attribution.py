@@ -15,7 +15,8 @@ from swapcal.kernels.experts import put_scores
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import expert_names
 from swapcal.live.explanation import Explanation, Member, Term
-from swapcal.live.learner import BANK, Learner, Rows
+from swapcal.live.learner import BANK, Learner
+from swapcal.live.rows import Rows
 
 ORDERS = 4  # in which columns are revealed, each also backwards
 MANY = 64  # columns, of which one order must do

@@ -216,7 +216,8 @@ class Experts:
         probabilities: Array,
     ) -> None:
         """Forecast and learn in any order of events; see `swapcal.kernels.experts.run_experts`."""
-        self._reserve(keys.shape[1], int(dims[rows].max(initial=0)))
+        dim = dims[rows[0]] if len(rows) == 1 else dims[rows].max(initial=0)
+        self._reserve(keys.shape[1], int(dim))
         events = rows, labels, memory, probabilities
         run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
 

@@ -1,11 +1,13 @@
-"""What callers give for many rows at once: ids, labels and times, one per row."""
+"""What callers give for many rows at once: records, ids, labels and times, one per row."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from swapcal import inputs
+from swapcal.arrays import Array
 from swapcal.live.ids import Id, checked_id
 from swapcal.tables.values import unmasked
 
@@ -59,3 +61,35 @@ def each_label(y: Any, n: int) -> list[float]:
     if len(labels) != n:
         raise ValueError(f"y: given {len(labels)}, expected {n}, one per id")
     return labels
+
+
+def counted_rows(records: Any) -> int:
+    """Return how many records there are."""
+    if isinstance(records, Mapping):
+        raise TypeError("records: given one mapping, expected a list of them or a data frame; see `forecast` for one")
+    try:
+        return len(records)
+    except TypeError:
+        raise TypeError(f"records: given {type(records).__name__}, expected a list of mappings or a frame") from None
+
+
+def label_column(y: ArrayLike, n: int) -> Array:
+    """Return n labels as numbers, NaN where there is none."""
+    try:
+        raw = np.asarray(unmasked(y))
+        if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):
+            raise TypeError
+        labels = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"y: given {type(y).__name__} that is not numeric, expected labels in [0, 1]") from None
+    if labels.shape != (n,):
+        raise ValueError(f"y: given shape {labels.shape}, expected ({n},), one label per record")
+    bad = np.flatnonzero((labels < 0.0) | (labels > 1.0))
+    if bad.size:
+        raise ValueError(f"y: given {labels[bad[0]]:g} in row {bad[0] + 1}, expected a number in [0, 1] or NaN")
+    return labels
+
+
+def _objects(raw: NDArray[Any]) -> Iterable[Any]:
+    """Return the entries of an array of Python objects, which may hide text that reads as a number."""
+    return raw.ravel().tolist() if raw.dtype.kind == "O" else ()

@@ -5,19 +5,20 @@ import math
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from swapcal.archive.state import State
-from swapcal.faces import counted, face, share
 from swapcal.inputs import in_row
 from swapcal.live.ids import Id, packed, unpacked
+from swapcal.live.limits import NO_LIMITS, REMEMBERED, Limits
 from swapcal.live.line import Line
+from swapcal.live.status import Status
 
-REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
 FREE = -1
-WHOLE = {"issued": "q", "since": "q", "arrived": "q", "fingerprint": "Q"}
+WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
+SAVED = {"arrived": np.int64}  # types in files, where they differ
 REAL = ("time", "matures", "due", "y")
 COLUMNS = (*WHOLE, *REAL)
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
@@ -35,43 +36,9 @@ class ConflictingLabelError(ValueError):
     """A second label for an id that differs from the first, or a second forecast that differs from the first."""
 
 
-class Status(NamedTuple):
-    """Label coverage and delay. Delays count forecasts issued meanwhile, and time where times were given."""
-
-    forecasts: int
-    labels: int
-    open: int
-    coverage: float
-    """labels / forecasts; NaN before the first forecast"""
-    mean_delay: float
-    """mean number of later forecasts issued before a label was learned"""
-    mean_wait: float
-    """mean time from forecast to label, or to its maturity if that is later, in the unit of the times given; NaN
-    without times"""
-    oldest_open: float
-    """number of forecasts issued since the oldest one still open"""
-    expired: int = 0
-    """forecasts given up unlabelled: forecasts = labels + open + expired"""
-    held: int = 0
-    """open forecasts whose label has come, and waits for its maturity or for its turn"""
-
-    def _repr_html_(self) -> str:
-        said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
-        facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return face("Status", said, facts | {"expired": self.expired, "held": self.held})
-
-
-class Limits(NamedTuple):
-    """How many forecasts may be open, and for how long."""
-
-    max_open: int = REMEMBERED
-    expires: int | None = None
-    """later forecasts after which one expires, from its maturity"""
-    lifetime: float | None = None
-    """time after which one expires, from its maturity"""
-
-
-NO_LIMITS = Limits()
+def taken(id: Id) -> ConflictingLabelError:
+    """Return the refusal of an id that names another forecast."""
+    return ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
 
 
 class Ledger:
@@ -129,6 +96,10 @@ class Ledger:
             raise ValueError(f"{name}: given {words[dated]}, expected {words[known]} as for the other times")
         return others if dated is None else dated
 
+    def keep_calendar(self, dated: bool | None) -> None:
+        """Remember what times are, if that is known now."""
+        self.dated = self.dated if dated is None else dated
+
     def knows(self, id: Id) -> bool:
         """Tell whether an id is taken, as far as is remembered."""
         return id in self.opened or id in self.labelled or id in self.expired
@@ -142,6 +113,10 @@ class Ledger:
     def expects(self) -> bool:
         """Tell whether anything waits for the clock or for other labels."""
         return bool(self._ahead or self._ready or self._ripening)
+
+    def is_due(self, before: float) -> bool:
+        """Tell whether `fall_due` has anything to look at."""
+        return bool(self._ready) or (bool(self._ahead) and self._ahead[0][0] < before)
 
     def admit(
         self,
@@ -171,7 +146,8 @@ class Ledger:
             heapq.heappush(self._ahead, (due, issued, slot))
         if time == time:
             self.clock = time
-        self._ripen()
+        if self._ripening:
+            self._ripen()
         if matures > time:
             self.since[slot] = FREE
             heapq.heappush(self._ripening, (matures, issued, slot))
@@ -314,7 +290,7 @@ class Ledger:
     def deliver(self, slot: int, y: float, time: float) -> Iterator[int]:
         """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
         self.y[slot], self.due[slot] = y, time
-        if time == time:
+        if time == time and self._ahead:
             yield from self._until((time, self.issued[slot]))
         yield from self._arrive(slot)
 
@@ -347,7 +323,8 @@ class Ledger:
             heapq.heappush(self._ready, (issued, slot))
         else:
             yield slot
-        yield from self._released()
+        if self._ready:
+            yield from self._released()
 
     def _released(self) -> Iterator[int]:
         """Yield labels for which no earlier forecast need be waited for any longer."""
@@ -414,7 +391,8 @@ class Ledger:
     def to_state(self) -> State:
         """Return the state, open forecasts in order of issue."""
         order = self.in_order()
-        arrays: dict[str, Any] = {f"open.{name}": np.array(getattr(self, name))[order] for name in COLUMNS}
+        columns = {name: np.array(getattr(self, name), SAVED.get(name)) for name in COLUMNS}
+        arrays: dict[str, Any] = {f"open.{name}": column[order] for name, column in columns.items()}
         arrays["open.ids"] = packed(self.ids[slot] for slot in order)
         arrays["labelled.ids"] = packed(self.labelled)
         arrays["labelled.y"] = np.array([*self.labelled.values()], np.float64)

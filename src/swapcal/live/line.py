@@ -3,17 +3,18 @@
 from array import array
 
 SLACK = 1024  # closed forecasts that may stand in line before anybody looks
+LOW = 2**32 - 1
 
 
 class Line:
     """Numbers and slots of forecasts, in order of issue; closed ones are dropped when they are as many as open ones.
 
-    A slot holds another forecast once its own is closed, so each stands with its number: `issued[slot]` tells whether
-    it still is the one.
+    A slot holds another forecast once its own is closed, so each stands with its number, of which the low half is
+    enough: `issued[slot]` tells whether it still is the one.
     """
 
     def __init__(self) -> None:
-        self._issued, self._slots = array("q"), array("q")
+        self._issued, self._slots = array("I"), array("I")
         self._head = 0
 
     def __len__(self) -> int:
@@ -21,22 +22,24 @@ class Line:
 
     def append(self, slot: int, issued: "array[int]", still_open: int) -> None:
         """Let a forecast join, of which so many are open now."""
-        self._issued.append(issued[slot])
+        self._issued.append(issued[slot] & LOW)
         self._slots.append(slot)
         if len(self._slots) > 2 * still_open + SLACK:
             self._drop_closed(issued)
 
     def _drop_closed(self, issued: "array[int]") -> None:
-        kept = [
-            (number, slot)
-            for number, slot in zip(self._issued[self._head :], self._slots[self._head :], strict=True)
-            if issued[slot] == number
-        ]
-        self._issued, self._slots = array("q", (pair[0] for pair in kept)), array("q", (pair[1] for pair in kept))
+        line = zip(self._issued[self._head :], self._slots[self._head :], strict=True)
+        kept = [(number, slot) for number, slot in line if _stands(slot, number, issued)]
+        self._issued, self._slots = array("I", (pair[0] for pair in kept)), array("I", (pair[1] for pair in kept))
         self._head = 0
 
     def first(self, issued: "array[int]") -> int:
         """Return the slot of the oldest open forecast; there must be one."""
-        while issued[self._slots[self._head]] != self._issued[self._head]:
+        while not _stands(self._slots[self._head], self._issued[self._head], issued):
             self._head += 1
         return self._slots[self._head]
+
+
+def _stands(slot: int, number: int, issued: "array[int]") -> bool:
+    """Tell whether a slot still holds the forecast of that number, rather than a later one or none."""
+    return issued[slot] >= 0 and issued[slot] & LOW == number

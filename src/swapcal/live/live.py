@@ -1,16 +1,13 @@
 """`Live`: records, experts and engine composed; what most users touch first."""
 
 import copy
-import hashlib
-import marshal
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from swapcal import archive, inputs, plots
 from swapcal.archive.state import State, nested, part
@@ -21,68 +18,30 @@ from swapcal.engine.forecaster import Forecaster
 from swapcal.faces import counted, face, named
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
-from swapcal.kernels.state import T_MEAN, TICKET
-from swapcal.live.agenda import Agenda
+from swapcal.kernels.state import TICKET
+from swapcal.live.agenda import HELD, LEARNED, NO_LABEL, Agenda
 from swapcal.live.attribution import explain_row
+from swapcal.live.batch import Batch
 from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
 from swapcal.live.explanation import Explanation
 from swapcal.live.file import FILE
-from swapcal.live.given import alone, each_label, listed_ids, of_fresh, spread
+from swapcal.live.given import alone, counted_rows, each_label, label_column, listed_ids, of_fresh
 from swapcal.live.ids import Id, checked_id
 from swapcal.live.learned import Learned
-from swapcal.live.learner import BANK, Learner, Rows, equal_stretches
-from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limits, Status, UnknownIdError
-from swapcal.live.records import as_mappings, record_of
-from swapcal.live.watching import Values, Watching, enter
+from swapcal.live.learner import BANK, Learner, equal_stretches
+from swapcal.live.ledger import ConflictingLabelError, Ledger, UnknownIdError, taken
+from swapcal.live.limits import ORDERS, REMEMBERED, read_limits, read_patience
+from swapcal.live.moments import read_arrivals, read_moments
+from swapcal.live.records import as_mappings, fingerprint, record_of
+from swapcal.live.status import Status
+from swapcal.live.trace import Trace
+from swapcal.live.watching import Values, Watching
 from swapcal.monitor import Monitor
-from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
-from swapcal.tables.values import unmasked
 
-ORDERS = ("arrival", "issue")
-LEARNED, HELD, REPEATED = "learned", "held", "repeated"
-PLAIN_FORMAT = 2  # of marshal: the last without references, which depend on who else holds a value
+__all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
+
+REPEATED = "repeated"
 PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
-
-NO_LABEL = np.array([math.nan])
-
-Records = Sequence[Mapping[str, Any]] | None
-
-
-class Moments(NamedTuple):
-    """When forecasts are made, when their labels become known, and when they would be known whatever they are."""
-
-    time: Array | None
-    due: Array | None
-    matures: Array | None
-    dated: bool | None = None
-    """whether they are dates; None if that is not known"""
-
-    def cut(self, a: int, b: int) -> "Moments":
-        """Return those of some rows."""
-        return self.some(slice(a, b))
-
-    def some(self, rows: Any) -> "Moments":
-        """Return those of the rows that an index picks."""
-        time, due, matures = (None if each is None else each[rows] for each in self[:3])
-        return Moments(time, due, matures, self.dated)
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Everything about a run: the forecasts, the contexts, and what each expert said."""
-
-    forecast: Forecast
-    x: Array
-    """(n, dim) contexts; coordinates that appeared later are 0 in earlier rows"""
-    experts: Array
-    """(n, number of experts) probabilities, in the order of `Live.experts`"""
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __repr__(self) -> str:
-        sizes = f"{counted(self.x.shape[1], 'coordinate')}, {counted(self.experts.shape[1], 'expert')}"
-        return f"Trace({counted(len(self), 'row')}, {sizes})"
 
 
 class Live:
@@ -175,7 +134,7 @@ class Live:
             "window": None if window is None else inputs.window(window),
         }
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
-        self._ledger = Ledger(_limits(max_open, expires, lifetime), _patience(order, patience))
+        self._ledger = Ledger(read_limits(max_open, expires, lifetime), read_patience(order, patience))
         self._agenda = Agenda(self._learner, self._ledger)
         self._agenda.watching = None if monitor is None else Watching(monitor)
         self._guard = Guard()
@@ -266,10 +225,14 @@ class Live:
 
     @guarded
     def certificate(self, window: float | None = None) -> Certificate:
-        """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`."""
-        if self._learner.forecaster is None:
-            raise ValueError("certificate: given no record yet, expected at least one forecast")
-        return self._learner.forecaster.certificate(window)
+        """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`.
+
+        Examples
+        --------
+        >>> Live().certificate().rounds
+        0
+        """
+        return self._learner.certificate(window)
 
     @guarded
     def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:
@@ -288,13 +251,14 @@ class Live:
         """
         if type(record) is not dict:
             record = record_of(record)
-        name, mark = checked_id(id), _fingerprint(record)
+        name, mark = checked_id(id), fingerprint(record)
         slot = self._issued_before(name, mark)
         if slot is None:
-            moments = self._moments(alone(time), None, alone(matures), 1)
+            moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
             seen = self._watched([record])
             row = self._learner.rows(self.contexts.encode(record), [name], 0)
-            self._go_through(row, [record], NO_LABEL, [name], moments, seen, [mark])
+            asking = [record] if self._learner.models else None
+            self._agenda.issue(Batch(row, NO_LABEL, [name], moments, asking, seen, [mark]))
             x, ticket = row.x, row.ticket
         else:
             row = self._agenda.row(slot)
@@ -323,7 +287,7 @@ class Live:
         >>> live.label_many(["b", "a", "b"], [1, 0, 1])
         ['learned', 'learned', 'repeated']
         """
-        n = _rows(records)
+        n = counted_rows(records)
         names, mappings = listed_ids(ids, n), as_mappings(records)
         answers, marks = self._answers(names, mappings)
         fresh = [row for row, answer in enumerate(answers) if answer == row]
@@ -342,20 +306,17 @@ class Live:
         """Open the rows `fresh` of a batch and return their tickets."""
         n = len(events)
         given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
-        moments = self._moments(given[0], None, given[1], n)
+        moments = read_moments(self._ledger, given[0], None, given[1], n)
         if len(fresh) < n:
             self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
-        asked = [events[row] for row in fresh]
-        names, records, marks = (
-            [name for name, _, _ in asked],
-            [record for _, record, _ in asked],
-            [mark for *_, mark in asked],
-        )
+        asked = events if len(fresh) == n else [events[row] for row in fresh]
+        names, records, marks = map(list, zip(*asked, strict=True))
         seen = self._watched(records)
-        batch = self._learner.rows(self.contexts.encode(records), names, 0)
+        rows = self._learner.rows(self.contexts.encode(records), names, 0)
         asking = self._announced(records) if self._learner.models else None
-        self._go_through(batch, asking, np.full(len(fresh), math.nan), names, moments.some(fresh), seen, marks)
-        return batch.ticket
+        unlabelled, moments = np.full(len(fresh), math.nan), moments.some(fresh)
+        self._agenda.go_through(Batch(rows, unlabelled, names, moments, asking, seen, marks))
+        return rows.ticket
 
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
         """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast.
@@ -367,11 +328,11 @@ class Live:
         marks: list[int] = []
         try:
             for row, (name, record) in enumerate(zip(names, records, strict=True)):
-                mark = _fingerprint(record)
+                mark = fingerprint(record)
                 marks.append(mark)
                 first, known = asked.setdefault(name, (row, mark))
                 if known != mark:
-                    raise ConflictingLabelError(_taken(name))
+                    raise taken(name)
                 answers.append(first if self._issued_before(name, mark) is None else -1)
         except (TypeError, ValueError) as error:
             raise inputs.in_row(len(answers), error) from None
@@ -382,8 +343,8 @@ class Live:
         """Raise what `forecast` would raise with these arguments now, except by models; change nothing."""
         if type(record) is not dict:
             record = record_of(record)
-        if self._issued_before(checked_id(id), _fingerprint(record)) is None:
-            self._moments(alone(time), None, alone(matures), 1)
+        if self._issued_before(checked_id(id), fingerprint(record)) is None:
+            read_moments(self._ledger, alone(time), None, alone(matures), 1)
             self.contexts.check(record)
 
     @guarded
@@ -427,11 +388,11 @@ class Live:
         expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
         value = inputs.label(y)
-        when = self._arrivals(time, 1)[0]
+        when = read_arrivals(self._ledger, time, 1)[0]
         slot = self._ledger.find(checked_id(id), value, when)
         if slot is None:
             return False
-        self._deliver(slot, value, when)
+        self._agenda.deliver(slot, value, when)
         self._agenda.flush()
         return True
 
@@ -451,20 +412,12 @@ class Live:
         names = listed_ids(ids)
         n = len(names)
         labels = each_label(y, n)
-        events = [*zip(names, labels, self._arrivals(time, n), strict=True)]
+        events = [*zip(names, labels, read_arrivals(self._ledger, time, n), strict=True)]
         outcomes = []
         for slot, (_, label, when) in zip(self._ledger.find_all(events), events, strict=True):
-            outcomes.append(REPEATED if slot is None else self._deliver(slot, label, when))
+            outcomes.append(REPEATED if slot is None else self._agenda.deliver(slot, label, when))
         self._agenda.flush()
         return outcomes
-
-    def _deliver(self, slot: int, y: float, time: float) -> str:
-        """Let a label arrive; say whether it is among those learned now."""
-        outcome = HELD
-        for due in self._ledger.deliver(slot, y, time):
-            outcome = LEARNED if due == slot else outcome
-            self._agenda.learn(due)
-        return outcome
 
     def run(
         self,
@@ -505,23 +458,19 @@ class Live:
             forecast made strictly later; labels that are not due at the end wait for later calls.
         matures : (n,) when each label would be known whatever it is, as in `forecast`; NaN where that is not known
         """
-        n = _rows(records)
-        labels = _labels(y, n)
-        moments = self._moments(time, label_time, matures, n)
+        n = counted_rows(records)
+        labels = label_column(y, n)
+        moments = read_moments(self._ledger, time, label_time, matures, n)
         names = self._new_ids(ids, n)
         seen = self._watched(records)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
         mappings = self._announced(records) if self._learner.models else None
-        batch = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
-        for a, b, at_once in self._stretches(labels, moments):
-            part, own = batch.cut(a, b), moments.cut(a, b)
-            called, asked = None if names is None else names[a:b], None if mappings is None else mappings[a:b]
-            some = None if seen is None else seen[a:b]
-            if at_once:
-                self._play_at_once(part, asked, labels[a:b], called, own, some)
-            else:
-                self._go_through(part, asked, labels[a:b], called, own, some)
-        return Trace(self._learner.forecast(batch.ticket), batch.x, batch.judged)
+        rows = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
+        batch = Batch(rows, labels, names, moments, mappings, seen)
+        for a, b, at_once in self._stretches(batch):
+            play = self._agenda.play_at_once if at_once else self._agenda.go_through
+            play(batch.cut(a, b))
+        return Trace(self._learner.forecast(rows.ticket), rows.x, rows.judged)
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
         """Return records as mappings, having told the models that want to know what they will be asked."""
@@ -531,8 +480,9 @@ class Live:
                 model.announce(mappings)
         return mappings
 
-    def _stretches(self, y: Array, moments: Moments) -> Iterator[tuple[int, int, bool]]:
+    def _stretches(self, batch: Batch) -> Iterator[tuple[int, int, bool]]:
         """Cut rows where labels begin or cease to be learned right after their forecasts, without ado."""
+        y, moments = batch.y, batch.moments
         simple = moments.due is None and moments.matures is None and self._ledger.patience is None
         if not simple or (moments.time is not None and self._ledger.expects()):
             yield 0, len(y), False
@@ -551,91 +501,11 @@ class Live:
             raise TypeError("records: given encoded ones, expected records: the monitor reads their groups")
         return self._agenda.watching.values(records)
 
-    def _play_at_once(
-        self,
-        rows: Rows,
-        records: Records,
-        y: Array,
-        ids: "list[Id] | None",
-        moments: Moments,
-        seen: "list[Values] | None",
-    ) -> None:
-        """Learn each label right after its forecast."""
-        self._ledger.dated = moments.dated if moments.dated is not None else self._ledger.dated
-        for k, record in enumerate(records or ()):
-            self._learner.consult(rows, k, record)
-            self._learner.teach(record, rows.keys[k], rows.values[k], y[k])
-        labels = np.full(2 * len(y), np.nan)
-        labels[1::2] = y
-        self._learner.play(rows, np.repeat(np.arange(len(y)), 2), labels)
-        self._agenda.chronicle.add(rows.ticket[:, T_MEAN], y)
-        if seen is not None and self.monitor is not None:
-            enter(self.monitor, seen, rows.ticket[:, T_MEAN].copy(), y)
-        self._ledger.book(ids, y.tolist(), None if moments.time is None else moments.time.tolist())
-
-    def _go_through(
-        self,
-        rows: Rows,
-        records: Records,
-        y: Array,
-        ids: "list[Id] | None",
-        moments: Moments,
-        seen: "list[Values] | None" = None,
-        marks: "list[int] | None" = None,
-    ) -> None:
-        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
-        self._ledger.dated = moments.dated if moments.dated is not None else self._ledger.dated
-        ledger, agenda, unknown = self._ledger, self._agenda, [math.nan] * len(y)
-        times, matures = (unknown if each is None else each.tolist() for each in (moments.time, moments.matures))
-        at_once = moments.due is None
-        arrivals, labels = (unknown if moments.due is None else moments.due.tolist()), y.tolist()
-        agenda.begin(rows)
-        for k, label in enumerate(labels):
-            for due in ledger.fall_due(times[k]):
-                agenda.learn(due)
-            if records is not None:
-                self._learner.consult(rows, k, records[k])
-            name = ledger.unused(f"row {ledger.forecasts}") if ids is None else ids[k]
-            slot = ledger.admit(name, times[k], matures[k], arrivals[k], label, 0 if marks is None else marks[k])
-            if records is not None and self._learner.models:
-                agenda.records[slot] = records[k]
-            if seen is not None and agenda.watching is not None:
-                agenda.watching.opened[slot] = seen[k]
-            agenda.open(slot)
-            if at_once and label == label:
-                for due in ledger.deliver(slot, label, times[k]):
-                    agenda.learn(due)
-        agenda.finish()
-
-    def _moments(self, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
-        dated = None
-        for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
-            dated = self._calendar(name, given, dated)
-        times, due = check_times(time, label_time, n, self._ledger.clock)
-        return Moments(times, due, check_maturity(matures, times, n), dated)
-
-    def _calendar(self, name: str, given: Any, others: bool | None) -> bool | None:
-        """Tell whether times are dates, as others are; what is no time at all is said to be that."""
-        try:
-            return self._ledger.one_calendar(name, None if given is None else are_dates(name, given), others)
-        except (TypeError, ValueError):
-            as_times(name, np.array(given, object) if isinstance(given, list | tuple) else given)
-            raise
-
-    def _arrivals(self, time: Any, n: int) -> list[float]:
-        """Return when labels came, NaN where that is not said."""
-        if time is None:
-            return [math.nan] * n
-        given = spread(time, n)
-        self._calendar("time", given, None)
-        times: list[float] = sized(as_times("time", given), "time", n).tolist()
-        return times
-
     def _issued_before(self, id: Id, mark: int) -> int | None:
         """Return the slot of this very event, if it is open; refuse an id that is taken by another."""
         slot = self._ledger.opened.get(id)
         if self._ledger.knows(id) and (slot is None or self._ledger.fingerprint[slot] != mark):
-            raise ConflictingLabelError(_taken(id))
+            raise taken(id)
         return slot
 
     def _new_ids(self, ids: "Sequence[Id] | None", n: int) -> "list[Id] | None":
@@ -736,68 +606,3 @@ class Live:
         if manifest.get("watched"):
             live._agenda.watching = Watching.from_state(part(state, "monitor"), live._ledger.in_order())
         return live
-
-
-def _patience(order: Any, patience: Any) -> int | None:
-    """Return how many forecasts a label waits for, None if it does not wait."""
-    if order not in ORDERS:
-        raise ValueError(f"order: given {order!r}, expected one of {', '.join(ORDERS)}")
-    if (order == "issue") != (patience is not None):
-        expected = "an integer of at least 1" if order == "issue" else 'none: it belongs to order "issue"'
-        raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
-    return None if patience is None else _count("patience", patience)
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
-        raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
-    return int(value)
-
-
-def _limits(max_open: Any, expires: Any, lifetime: Any) -> Limits:
-    age = None if lifetime is None else inputs.positive("lifetime", lifetime)
-    return Limits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
-
-
-def _taken(id: Id) -> str:
-    return f"id: given {id!r}, which already names another forecast; expected a new one"
-
-
-def _fingerprint(record: Mapping[str, Any]) -> int:
-    if not isinstance(record, Mapping):
-        raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
-    try:
-        content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared
-    except (TypeError, ValueError):
-        content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
-    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
-
-
-def _rows(records: Any) -> int:
-    if isinstance(records, Mapping):
-        raise TypeError("records: given one mapping, expected a list of them or a data frame; see `forecast` for one")
-    try:
-        return len(records)
-    except TypeError:
-        raise TypeError(f"records: given {type(records).__name__}, expected a list of mappings or a frame") from None
-
-
-def _labels(y: ArrayLike, n: int) -> Array:
-    try:
-        raw = np.asarray(unmasked(y))
-        if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):
-            raise TypeError
-        labels = np.array(raw, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"y: given {type(y).__name__} that is not numeric, expected labels in [0, 1]") from None
-    if labels.shape != (n,):
-        raise ValueError(f"y: given shape {labels.shape}, expected ({n},), one label per record")
-    bad = np.flatnonzero((labels < 0.0) | (labels > 1.0))
-    if bad.size:
-        raise ValueError(f"y: given {labels[bad[0]]:g} in row {bad[0] + 1}, expected a number in [0, 1] or NaN")
-    return labels
-
-
-def _objects(raw: NDArray[Any]) -> Iterable[Any]:
-    """Return the entries of an array of Python objects, which may hide text that reads as a number."""
-    return raw.ravel().tolist() if raw.dtype.kind == "O" else ()

@@ -1,5 +1,7 @@
 """Records as callers have them: mappings, the rows of a frame, or one row of one."""
 
+import hashlib
+import marshal
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +9,8 @@ import narwhals as nw
 import numpy as np
 
 from swapcal.tables.columns import columns_of
+
+PLAIN_FORMAT = 2  # of marshal: the last without references, which depend on who else holds a value
 
 
 def as_mappings(records: Any) -> list[Mapping[str, Any]]:
@@ -48,3 +52,14 @@ def _labelled(series: Any) -> dict[Any, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"column {twice!r}: given twice, expected each name once")
     return record
+
+
+def fingerprint(record: Mapping[str, Any]) -> int:
+    """Return 48 bits by which a record is known again."""
+    if not isinstance(record, Mapping):
+        raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
+    try:
+        content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared
+    except (TypeError, ValueError):
+        content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")

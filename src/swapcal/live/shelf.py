@@ -1,16 +1,19 @@
 """`Shelf`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
 
+from typing import Any
+
 import numpy as np
 
 from swapcal.arrays import Integers
-from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import put_scores
-from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows
+from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
 from swapcal.kernels.state import TICKET
-from swapcal.live.learner import Learner, Rows
+from swapcal.live.learner import Learner
+from swapcal.live.rows import Rows
 
 BITS = np.uint64
-SPARE = 16  # half-words by which a shelf is deeper than the longest row so far
+SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
+FIRST = np.zeros(1, np.int64)
 
 
 class Shelf:
@@ -26,77 +29,93 @@ class Shelf:
         self._known = blank_known()
         self._packed = np.zeros((0, 0), np.uint16)
         self._work = np.zeros(0, np.uint16)
-        self._one: Rows | None = None
+        self._number = np.zeros(1)
+        self._slot = np.zeros(1, np.int64)
+        self._one: tuple[Rows, tuple[Any, ...]] | None = None
+        """room for one row, and its arrays as they are unpacked to"""
 
     @property
     def nbytes(self) -> int:
         """Bytes per slot."""
         return self._packed.shape[1] * self._packed.itemsize
 
+    def put_one(self, row: Rows, slot: int, size: int) -> None:
+        """Keep the only row of some rows in a slot, of which there are `size` in all."""
+        self._slot[0] = slot
+        self.put(row, FIRST, self._slot, size)
+
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots, of which there are `size` in all."""
         if size > len(self._packed):
-            self._resize(max(16, size * 9 // 8), self._packed.shape[1])
+            self._resize(max(16, size * 33 // 32), self._packed.shape[1])
         numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
         if len(self._work) < longest(numbers, rows.keys.shape[1]):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
-        while done := self._pack(rows, chosen, slots):
-            chosen, slots = chosen[done - 1 :], slots[done - 1 :]
-
-    def _pack(self, rows: Rows, chosen: Integers, slots: Integers) -> int:
-        """Pack rows; return one more than were packed before one that is too long, after making room; 0 if none is."""
-        done = pack_rows(
-            chosen, rows.x.view(BITS), rows.dims, self._first, rows.keys, rows.values.view(BITS),
-            rows.memory.view(BITS), rows.judged.view(BITS), rows.ticket.view(BITS),
-            self._known, slots, self._packed, self._work,
-        )  # fmt: skip
-        if done == len(chosen):
-            return 0
-        self._resize(len(self._packed), self._packed.shape[1] + SPARE)
-        return done + 1
+        x, dims, keys, values, memory, judged, ticket = _bits(rows)
+        veiled = np.empty_like(values), np.empty_like(judged), ticket.copy()
+        veil(keys, values, rows.memory, judged, rows.ticket, *veiled, self._number)
+        parts = x, dims, keys, veiled[0], memory, *veiled[1:]
+        while True:
+            done = pack_rows(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
+            if done == len(chosen):
+                return
+            self._resize(len(self._packed), self._packed.shape[1] + SPARE)
+            chosen, slots = chosen[done:], slots[done:]
 
     def _resize(self, slots: int, depth: int) -> None:
         old = self._packed
         self._packed = np.zeros((slots, depth), np.uint16)
         self._packed[: len(old), : old.shape[1]] = old
 
+    def get_one(self, slot: int) -> Rows:
+        """Return a row as it was put; it is valid until the next is asked for."""
+        row, bits = self._room_for_one()
+        self._slot[0] = slot
+        self._unpack(row, bits, self._slot)
+        return row
+
     def get(self, slots: Integers) -> Rows:
-        """Return rows as they were put; of a single one only until the next is asked for."""
-        rows = self._room_for_one() if len(slots) == 1 else self.blank(len(slots))
+        """Return rows as they were put."""
+        rows = self.blank(len(slots))
         self.fill(rows, slots)
         return rows
 
     def fill(self, rows: Rows, slots: Integers) -> None:
         """Write the rows in slots over the first of some rows."""
         part = rows.cut(0, len(slots))
-        unpack_rows(
-            self._packed, slots, self._known, self._first, part.x.view(BITS), part.dims, part.keys,
-            part.values.view(BITS), part.memory.view(BITS), part.judged.view(BITS), part.ticket.view(BITS),
-        )  # fmt: skip
-        part.x[:, 0] = 0.5
-        put_scores(part.judged, self.learner.contexts.reserved_weights, part.x)
+        self._unpack(part, _bits(part), slots)
 
-    def _room_for_one(self) -> Rows:
-        dim, entries = self._widths()
-        if self._one is None or (self._one.x.shape[1], self._one.keys.shape[1]) != (dim, entries):
-            self._one = self.blank(1)
-        return self._one
+    def _unpack(self, rows: Rows, bits: tuple[Any, ...], slots: Integers) -> None:
+        unpack_rows(self._packed, slots, self._known, self._first, *bits)
+        _, _, keys, values, _, judged, ticket = bits
+        veil(keys, values, rows.memory, judged, rows.ticket, values, judged, ticket, self._number)
+        rows.x[:, 0] = 0.5
+        put_scores(rows.judged, self.learner.contexts.reserved_weights, rows.x)
 
-    def _widths(self) -> tuple[int, int]:
-        contexts = self.learner.contexts
-        return contexts.dim, ENTRIES * len(contexts.columns)
+    def _room_for_one(self) -> tuple[Rows, tuple[Any, ...]]:
+        contexts, one = self.learner.contexts, self._one
+        if one is None or one[0].x.shape[1] != contexts.dim or one[0].keys.shape[1] != contexts.entries:
+            row = self.blank(1)
+            self._one = one = row, _bits(row)
+        return one
 
     def blank(self, n: int) -> Rows:
         """Return room for n rows, with as many coordinates and entries as there are now."""
-        experts, (dim, entries) = self.learner.experts, self._widths()
+        experts, contexts = self.learner.experts, self.learner.contexts
         return Rows(
-            x=np.zeros((n, dim)),
+            x=np.zeros((n, contexts.dim)),
             dims=np.zeros(n, np.int64),
-            keys=np.zeros((n, entries), np.uint64),
-            values=np.zeros((n, entries)),
+            keys=np.zeros((n, contexts.entries), np.uint64),
+            values=np.zeros((n, contexts.entries)),
             scores=np.zeros((n, experts.scores)),
             draws=np.zeros(n, np.uint64),
             memory=np.zeros((n, experts.memory_width)),
             judged=np.zeros((n, self.learner.opinions)),
             ticket=np.zeros((n, TICKET)),
         )
+
+
+def _bits(rows: Rows) -> tuple[Any, ...]:
+    """Return the arrays that are packed, in that order, numbers as their bits."""
+    numbers = (each.view(BITS) for each in (rows.values, rows.memory, rows.judged, rows.ticket))
+    return rows.x.view(BITS), rows.dims, rows.keys, *numbers
