@@ -39,7 +39,7 @@ from swapcal.tables.clock import are_dates, as_times, check_maturity, check_time
 from swapcal.tables.values import unmasked
 
 ORDERS = ("arrival", "issue")
-LEARNED, HELD, REPEATED = "learned", "held", "repeated"
+LEARNED, HELD, REPEATED, REFUSED = "learned", "held", "repeated", "refused"
 PLAIN_FORMAT = 2  # of marshal: the last without references, which depend on who else holds a value
 PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
 
@@ -458,6 +458,85 @@ class Live:
         self._agenda.flush()
         return outcomes
 
+    @guarded
+    def follow(
+        self, records: Any, ids: "Sequence[Id]", y: ArrayLike, asks: ArrayLike, *, time: Any = None, matures: Any = None
+    ) -> tuple[Forecast, list[str]]:
+        """Forecast records and learn labels in the order in which they come, mixed: as one by one, bit for bit.
+
+        Returns the forecasts, and what became of each label that came by itself: as in `label_many`, or "refused" if
+        its forecast expired on the way. If anything else is refused, the error is raised and nothing has happened.
+
+        Parameters
+        ----------
+        records : those of the rows that ask for a forecast: m mappings, or a data frame
+        ids : n names; those of the rows that ask are new
+        y : (n,) labels in [0, 1]; NaN where there is none
+        asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
+            where it is the label of an earlier one
+        time, matures : as in `forecast`, one per row
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> forecasts, labels = live.follow([{"price": 3.0}, {"price": 4.0}], ["a", "b", "a"], [math.nan, math.nan, 1], [1, 1, 0])
+        >>> len(forecasts), labels, live.is_open("b")
+        (2, ['learned'], True)
+        """
+        names = listed_ids(ids)
+        n = len(names)
+        labels, asking = _labels(y, n), np.asarray(asks, bool)
+        if asking.shape != (n,) or _rows(records) != asking.sum():
+            raise ValueError(f"asks: given {asking.sum()} of {n} rows, expected one for each of {_rows(records)} records")
+        asked = np.flatnonzero(asking)
+        given = [None if each is None else np.asarray(each)[asked] for each in (time, matures)]
+        moments = self._moments(given[0], None, given[1], len(asked))
+        new = self._new_ids([names[k] for k in asked.tolist()], len(asked))
+        events = [*zip(names, labels.tolist(), self._arrivals(time, n), strict=True)]
+        self._check_labels(events, asking.tolist())
+        marks = [*map(_fingerprint, as_mappings(records))]
+        seen = self._watched(records)
+        batch = self._learner.rows(self.contexts.encode(records), new, 0)
+        outcomes: list[str] = []
+        cuts = [0, *(1 + asked).tolist(), n + 1]
+
+        def deliver(k: int) -> None:
+            """Let the labels arrive that come before the k-th forecast."""
+            outcomes.extend(self._delivered(*event) for event in events[cuts[k] : cuts[k + 1] - 1])
+
+        announced = self._announced(records) if self._learner.models else None
+        self._go_through(batch, announced, labels[asked], new, moments, seen, marks, deliver)
+        return self._learner.forecast(batch.ticket), outcomes
+
+    def _check_labels(self, events: "list[tuple[Id, float, float]]", asks: list[bool]) -> None:
+        """Raise what is wrong with labels that come by themselves, among forecasts that are new."""
+        issued: dict[Id, float] = {}
+        said: dict[Id, float] = {}
+        try:
+            for row, ((name, y, when), asking) in enumerate(zip(events, asks, strict=True)):
+                if asking:
+                    issued[name] = when
+                elif y != y:
+                    raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
+                elif name in said:
+                    self._ledger.compare(name, y, said[name])
+                elif name not in issued:
+                    self._ledger.find(name, y, when)
+                elif when < issued[name]:
+                    raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name]:.12g}")
+                if y == y:
+                    said[name] = y
+        except ValueError as error:
+            raise inputs.in_row(row, error) from None
+
+    def _delivered(self, name: Id, y: float, time: float) -> str:
+        """Let a label arrive whose forecast may have expired since it was checked."""
+        try:
+            slot = self._ledger.find(name, y, time)
+        except UnknownIdError:
+            return REFUSED
+        return REPEATED if slot is None else self._deliver(slot, y, time)
+
     def _deliver(self, slot: int, y: float, time: float) -> str:
         """Let a label arrive; say whether it is among those learned now."""
         outcome = HELD
@@ -582,8 +661,12 @@ class Live:
         moments: Moments,
         seen: "list[Values] | None" = None,
         marks: "list[int] | None" = None,
+        before: "Callable[[int], None] | None" = None,
     ) -> None:
-        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
+        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later.
+
+        What comes between the rows is done by `before`, which is called with each row's number and, last, theirs.
+        """
         self._ledger.dated = moments.dated if moments.dated is not None else self._ledger.dated
         ledger, agenda, unknown = self._ledger, self._agenda, [math.nan] * len(y)
         times, matures = (unknown if each is None else each.tolist() for each in (moments.time, moments.matures))
@@ -591,6 +674,8 @@ class Live:
         arrivals, labels = (unknown if moments.due is None else moments.due.tolist()), y.tolist()
         agenda.begin(rows)
         for k, label in enumerate(labels):
+            if before is not None:
+                before(k)
             for due in ledger.fall_due(times[k]):
                 agenda.learn(due)
             if records is not None:
@@ -605,6 +690,8 @@ class Live:
             if at_once and label == label:
                 for due in ledger.deliver(slot, label, times[k]):
                     agenda.learn(due)
+        if before is not None:
+            before(len(labels))
         agenda.finish()
 
     def _moments(self, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
