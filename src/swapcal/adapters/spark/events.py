@@ -51,8 +51,8 @@ class Events:
 
     @cached_property
     def mappings(self) -> list[dict[str, Any]]:
-        """The records one by one."""
-        columns = [self._rows[name].tolist() for name in self._features]
+        """The records one by one, None where there is nothing."""
+        columns = [[None if value != value else value for value in self._rows[name].tolist()] for name in self._features]
         records = [dict(zip(self._features, values, strict=True)) for values in zip(*columns, strict=True)]
         return [records[k] for k in self._order] if columns else [{} for _ in self._order]
 
@@ -64,7 +64,7 @@ class Events:
 
     def is_bare(self, row: int) -> bool:
         """Say whether a row has no feature."""
-        return all(value is None or value != value for value in self.mappings[row].values())
+        return all(value is None for value in self.mappings[row].values())
 
     def matures(self, rows: slice, clock: Array) -> Array | None:
         """Return when the outcomes of some rows would be known, which is not before they are played."""

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from swapcal.adapters.spark.events import Events, Roles
+from swapcal.adapters.spark.events import TIME, Events, Roles
 from swapcal.arrays import Array
 from swapcal.live import Live
 from swapcal.live.learned import Learned
 
 FORECAST, LEARNED, REFUSED = "forecast", "learned", "refused"
+NUMBERS = ("time", "p", "mean", "y")
 
 
 class Answers:
@@ -42,11 +43,12 @@ class Answers:
         self.add(REFUSED, [id], [time], nothing, nothing, nothing)
         self.note[-1] = note
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self, roles: Roles) -> pd.DataFrame:
         """Return them as a data frame."""
-        numbers = {"time", "p", "mean", "y"}
-        types = {name: np.float64 if name in numbers else object for name in vars(self)}
-        return pd.DataFrame({name: pd.Series(column, dtype=types[name]) for name, column in vars(self).items()})
+        names = {"id": roles.id, "time": TIME}
+        types = {name: np.float64 if name in NUMBERS else object for name in vars(self)}
+        columns = {names.get(name, name): np.array(column, types[name]) for name, column in vars(self).items()}
+        return pd.DataFrame(columns, copy=False)
 
 
 class Keyed:
@@ -68,7 +70,7 @@ class Keyed:
             answers.refuse(id, time, f"column {self.roles.id!r} or time: given nothing, expected both")
         if len(events):
             self._answer(answers, events, 0, len(events))
-        return answers.frame()
+        return answers.frame(self.roles)
 
     def _answer(self, answers: Answers, events: Events, a: int, b: int) -> None:
         """Play rows at once or, if one of them is refused, in halves, which comes to the same."""
