@@ -9,7 +9,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
-from swapcal.adapters.spark.events import MATURES, TIME, Roles
+from swapcal.adapters.spark.events import MATURES, TIME, Roles, columns_of
 from swapcal.adapters.spark.kept import Kept
 from swapcal.live import Live
 
@@ -97,10 +97,8 @@ class _Forecasts(StatefulProcessor):  # type: ignore[misc]
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         first, *others = rows
         batch = pd.concat([first, *others], ignore_index=True) if others else first
-        answers = self._kept.play(batch.set_axis(self._names, axis=1))  # Spark renames what is no Python identifier
-        for name, value in zip(self._keys, key, strict=True):
-            answers[name] = value
-        yield answers
+        answers = self._kept.play(columns_of(batch, self._names))  # Spark renames what is no Python identifier
+        yield answers.frame(dict(zip(self._keys, key, strict=True)), {"id": self._roles.id, "time": TIME})
 
     def close(self) -> None:
         pass

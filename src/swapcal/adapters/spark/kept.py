@@ -5,11 +5,10 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
-from swapcal.adapters.spark.events import Roles
-from swapcal.adapters.spark.keyed import Keyed
+from swapcal.adapters.spark import events
+from swapcal.adapters.spark.events import Columns, Roles
+from swapcal.adapters.spark.keyed import Answers, Keyed
 from swapcal.archive.container import packed, unpacked
 from swapcal.live import Live
 from swapcal.live.file import FILE
@@ -51,11 +50,11 @@ class Kept:
         self._archive = handle.getValueState("live", "content binary, clock double")
         self._rows = handle.getListState("since", "rows binary")
 
-    def play(self, rows: pd.DataFrame) -> Any:
+    def play(self, rows: Columns) -> Answers:
         """Let the key at hand answer a micro-batch, and keep what it then is."""
         found = self._found()
         answers = self._played(found.keyed, rows)
-        entry, since = _packed(rows), found.since + len(rows)
+        entry, since = events.packed(rows), found.since + len(rows[self._roles.id])
         if found.fresh or since > ROWS:
             content = packed(FILE, found.keyed.live.to_state())
             self._archive.update((content, found.keyed.clock))
@@ -80,10 +79,10 @@ class Kept:
         content, clock = self._archive.get()
         keyed = Keyed(Live.from_state(unpacked(bytes(content), FILE)), float(clock), self._roles)
         for (entry,) in self._rows.get():
-            self._played(keyed, _unpacked(bytes(entry)))
+            self._played(keyed, events.unpacked(bytes(entry)))
         return keyed
 
-    def _played(self, keyed: Keyed, rows: pd.DataFrame) -> Any:
+    def _played(self, keyed: Keyed, rows: Columns) -> Answers:
         answers = keyed.play(rows)
         if not self._remember:
             keyed.live.release()
@@ -100,15 +99,3 @@ class Kept:
 def _stamp(content: bytes) -> bytes:
     return blake2b(content, digest_size=16).digest()
 
-
-def _packed(rows: pd.DataFrame) -> bytes:
-    batch = pa.RecordBatch.from_pandas(rows, preserve_index=False)
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batch.schema) as writer:
-        writer.write_batch(batch)
-    content: bytes = out.getvalue().to_pybytes()
-    return content
-
-
-def _unpacked(content: bytes) -> pd.DataFrame:
-    return pa.ipc.open_stream(content).read_pandas()

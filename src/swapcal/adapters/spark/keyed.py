@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from swapcal.adapters.spark.events import TIME, Events, Roles
+from swapcal.adapters.spark.events import Columns, Events, Roles
 from swapcal.arrays import Array
 from swapcal.live import Live
 from swapcal.live.learned import Learned
@@ -43,11 +44,11 @@ class Answers:
         self.add(REFUSED, [id], [time], nothing, nothing, nothing)
         self.note[-1] = note
 
-    def frame(self, roles: Roles) -> pd.DataFrame:
-        """Return them as a data frame."""
-        names = {"id": roles.id, "time": TIME}
-        types = {name: np.float64 if name in NUMBERS else object for name in vars(self)}
-        columns = {names.get(name, name): np.array(column, types[name]) for name, column in vars(self).items()}
+    def frame(self, constants: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
+        """Return them as a data frame, beside columns of one value, and with some columns renamed."""
+        columns = {name: np.full(len(self.id), value, object) for name, value in constants.items()}
+        for name, values in vars(self).items():
+            columns[names.get(name, name)] = np.array(values, np.float64 if name in NUMBERS else object)
         return pd.DataFrame(columns, copy=False)
 
 
@@ -63,14 +64,14 @@ class Keyed:
         self._told: list[Learned] = []
         live.watch(self._told.append)
 
-    def play(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def play(self, rows: Columns) -> Answers:
         """Return the answers to a batch."""
         events, answers = Events(rows, self.roles), Answers()
         for id, time in events.lost:
             answers.refuse(id, time, f"column {self.roles.id!r} or time: given nothing, expected both")
         if len(events):
             self._answer(answers, events, 0, len(events))
-        return answers.frame(self.roles)
+        return answers
 
     def _answer(self, answers: Answers, events: Events, a: int, b: int) -> None:
         """Play rows at once or, if one of them is refused, in halves, which comes to the same."""
@@ -88,9 +89,11 @@ class Keyed:
     def _play(self, answers: Answers, events: Events, rows: slice) -> None:
         asked = self._asked(events, rows)
         clock = np.maximum(np.maximum.accumulate(events.times[rows]), self.clock)  # a late row counts as of now
-        play = asked[0] if len({*asked}) == 1 else "_follow"
         self._told.clear()
-        getattr(self, play)(answers, events, rows, clock)
+        if len({*asked}) == 1:
+            getattr(self, asked[0])(answers, events, rows, clock)
+        else:
+            self._follow(answers, events, rows, clock, np.array([kind != "_label" for kind in asked]))
         self.clock = float(clock[-1])
 
     def _asked(self, events: Events, rows: slice) -> list[str]:
@@ -121,8 +124,7 @@ class Keyed:
         self.live.label_many(ids, events.y[rows], time=clock)
         self._tell(answers, dict(zip(ids, times, strict=True)))
 
-    def _follow(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
-        asks = np.array([kind != "_label" for kind in self._asked(events, rows)])
+    def _follow(self, answers: Answers, events: Events, rows: slice, clock: Array, asks: NDArray[np.bool_]) -> None:
         ids, times, y = np.array(events.ids[rows], object), events.times[rows], events.y[rows]
         records = [events.mappings[k] for k in (rows.start + np.flatnonzero(asks)).tolist()]
         found, outcomes = self.live.follow(
