@@ -67,10 +67,10 @@ class Keyed:
     def play(self, rows: Columns) -> Answers:
         """Return the answers to a batch."""
         events, answers = Events(rows, self.roles), Answers()
-        for id, time in events.lost:
-            answers.refuse(id, time, f"column {self.roles.id!r} or time: given nothing, expected both")
         if len(events):
             self._answer(answers, events, 0, len(events))
+        for id, time in events.lost:
+            answers.refuse(id, time, f"column {self.roles.id!r} or time: given nothing, expected both")
         return answers
 
     def _answer(self, answers: Answers, events: Events, a: int, b: int) -> None:
