@@ -241,5 +241,5 @@ def test_a_mixture_is_refused_as_a_whole(ids: Any, y: Any, times: Any, message: 
     with pytest.raises(ValueError, match=message):
         live.follow([{"price": 2.0}], ids, y, [True, False, False], time=times)
     assert same(live, before)
-    with pytest.raises(ValueError, match=r"^asks: given 1 of 1 rows, expected one for each of 2 records"):
+    with pytest.raises(ValueError, match=r"^asks: given 1 of 1 rows, expected as many as the 2 records"):
         live.follow([{"price": 2.0}] * 2, ["b"], [np.nan], [True])

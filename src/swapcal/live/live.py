@@ -479,7 +479,8 @@ class Live:
         Examples
         --------
         >>> live = Live()
-        >>> forecasts, labels = live.follow([{"price": 3.0}, {"price": 4.0}], ["a", "b", "a"], [math.nan, math.nan, 1], [1, 1, 0])
+        >>> records = [{"price": 3.0}, {"price": 4.0}]
+        >>> forecasts, labels = live.follow(records, ["a", "b", "a"], [math.nan, math.nan, 1], [True, True, False])
         >>> len(forecasts), labels, live.is_open("b")
         (2, ['learned'], True)
         """
@@ -487,7 +488,8 @@ class Live:
         n = len(names)
         labels, asking = _labels(y, n), np.asarray(asks, bool)
         if asking.shape != (n,) or _rows(records) != asking.sum():
-            raise ValueError(f"asks: given {asking.sum()} of {n} rows, expected one for each of {_rows(records)} records")
+            expected = f"as many as the {_rows(records)} records, and one for each id"
+            raise ValueError(f"asks: given {asking.sum()} of {asking.size} rows, expected {expected}")
         asked = np.flatnonzero(asking)
         given = [None if each is None else np.asarray(each)[asked] for each in (time, matures)]
         moments = self._moments(given[0], None, given[1], len(asked))
@@ -512,8 +514,10 @@ class Live:
         """Raise what is wrong with labels that come by themselves, among forecasts that are new."""
         issued: dict[Id, float] = {}
         said: dict[Id, float] = {}
+        row = -1
         try:
-            for row, ((name, y, when), asking) in enumerate(zip(events, asks, strict=True)):
+            for (name, y, when), asking in zip(events, asks, strict=True):
+                row += 1
                 if asking:
                     issued[name] = when
                 elif y != y:

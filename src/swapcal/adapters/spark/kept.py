@@ -98,4 +98,3 @@ class Kept:
 
 def _stamp(content: bytes) -> bytes:
     return blake2b(content, digest_size=16).digest()
-
