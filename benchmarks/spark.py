@@ -2,7 +2,16 @@
 
 Run as ``python benchmarks/spark.py [--rows 200000]``: one session, files in a temporary folder, every contest in the
 same operator of the same session; each contender runs once to warm up, then they take turns, three times, and medians
-are told, beside the load of the machine. Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
+are told, of the clock and of the processor seconds of all processes (driver, executors, Python workers), which mean
+something on a busy machine too.
+
+Keyed forecasts: 13 columns, 4 of them categories, in micro-batches of 500 records of each of 40 keys. Outcomes come by
+themselves, 500 to 1,000 records of their key later, in the next micro-batch or the one after it; in another contest,
+with their records. River's peer is a standardised and one-hot encoded logistic regression for each key that keeps the
+records which wait for their outcome, pickled between micro-batches. Told are the whole stream, and what comes after the
+first micro-batch, in which keys are new and workers start.
+
+Spark SQL computes per level Σ1, Σp, Σy, g = Σ(y − p)x and the
 upper triangles of G = Σxxᵀ and H = Σp(1 − p)xxᵀ: the sums the audit keeps, of features as they are. The audit also
 standardises the features, which is a pass of its own, fingerprints the rows, keeps its sample and the fine histogram.
 """
@@ -18,7 +27,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +40,37 @@ from swapcal import SwapClassifier
 from swapcal.adapters.spark import audit, forecast, score
 from swapcal.adapters.spark.forecasting import ROCKSDB, STORE
 
-KEYS, PER_KEY, TRIGGERS, FEATURES, ROUNDS = 4, 12_500, 2, 8, 3
+KEYS, PER_KEY, TRIGGERS, ROUNDS = 40, 500, 4, 3
+NUMBERS, CATEGORIES = [f"x{j}" for j in range(9)], {"c0": 3, "c1": 7, "c2": 12, "c3": 30}
+LATE = (500, 1000)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Spent(NamedTuple):
+    """Seconds of the clock, and of the processors."""
+
+    clock: float
+    processors: float
+
+    def since(self, start: "Spent") -> "Spent":
+        return Spent(self.clock - start.clock, self.processors - start.processors)
+
+
+def now() -> Spent:
+    """Return the clock, and what this process and all below it have used so far."""
+    parents, used = {}, {}
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
+        except OSError:  # it ended while we looked
+            continue
+        if fields:
+            parents[int(entry.name)] = int(fields[1])
+            used[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS  # its own, and of children that ended
+    own = {os.getpid()}
+    while below := {child for child, parent in parents.items() if parent in own and child not in own}:
+        own |= below
+    return Spent(time.perf_counter(), sum(used.get(process, 0.0) for process in own))
 
 
 def session(folder: Path, master: str) -> Any:
@@ -56,10 +95,18 @@ def session(folder: Path, master: str) -> Any:
     return builder.getOrCreate()
 
 
-def timed(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+class Timed(NamedTuple):
+    """What a contender spent on all rows, and on those after its first micro-batch."""
+
+    whole: Spent
+    steady: Spent | None = None
+
+
+def timed(work: Callable[[], Any]) -> Timed:
+    start = now()
+    first = work()
+    end = now()
+    return Timed(end.since(start), end.since(first) if isinstance(first, Spent) else None)
 
 
 def table(rows: int, features: int) -> pa.Table:
@@ -100,61 +147,93 @@ def audits(spark: Any, folder: Path, rows: int, features: int) -> None:
 
 
 class RiverModels(StatefulProcessor):
-    """A standardised logistic regression of river for each key, pickled between micro-batches."""
+    """A logistic regression of river for each key, pickled between micro-batches with the records that wait."""
 
     def init(self, handle: Any) -> None:
         self._state = handle.getValueState("model", "content binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        from river import linear_model, preprocessing
-
         kept = self._state.get()
-        fresh = preprocessing.StandardScaler() | linear_model.LogisticRegression()
-        model = pickle.loads(bytes(kept[0])) if kept else fresh
+        model, waiting = pickle.loads(bytes(kept[0])) if kept else (self._fresh(), {})
         batch = pd.concat(list(rows), ignore_index=True).sort_values(["at", "id"])
-        names = [f"x{j}" for j in range(FEATURES)]
+        records = batch[[*NUMBERS, *CATEGORIES]].to_dict("records")
         p = []
-        for record, y in zip(batch[names].to_dict("records"), batch["y"].tolist(), strict=True):
-            p.append(model.predict_proba_one(record).get(True, 0.5))
-            model.learn_one(record, bool(y))
-        self._state.update((pickle.dumps(model),))
+        for record, id, y in zip(records, batch["id"].tolist(), batch["y"].tolist(), strict=True):
+            asks = id not in waiting
+            if asks:
+                waiting[id] = record
+            p.append(model.predict_proba_one(record).get(True, 0.5) if asks else np.nan)
+            if y == y:
+                model.learn_one(waiting.pop(id), bool(y))
+        self._state.update((pickle.dumps((model, waiting)),))
         yield pd.DataFrame({"key": key[0], "id": batch["id"], "p": p})
+
+    def _fresh(self) -> Any:
+        from river import compose, linear_model, preprocessing
+
+        numbers = compose.Select(*NUMBERS) | preprocessing.StandardScaler()
+        categories = compose.Select(*CATEGORIES) | preprocessing.OneHotEncoder()
+        return (numbers + categories) | linear_model.LogisticRegression()
 
     def close(self) -> None:
         pass
 
 
-def keyed(spark: Any, folder: Path) -> None:
-    rows = KEYS * PER_KEY * TRIGGERS
-    data = table(rows, FEATURES).drop_columns(["p"])
-    more = {"key": np.arange(rows) % KEYS, "id": np.arange(rows), "at": np.arange(float(rows))}
-    for name, values in more.items():
-        data = data.append_column(name, pa.array(values))
-    (folder / "events").mkdir()
-    part = rows // TRIGGERS
-    for number in range(TRIGGERS):
-        papq.write_table(data.slice(number * part, part), folder / "events" / f"{number}.parquet")
+def events(late: bool) -> pd.DataFrame:
+    """Return rows of a keyed stream in order of time, whose unit is one record of every key."""
+    rng, n = np.random.default_rng(0), KEYS * PER_KEY * TRIGGERS
+    records = pd.DataFrame(rng.standard_normal((n, len(NUMBERS))), columns=NUMBERS)
+    for name, size in CATEGORIES.items():
+        records[name] = np.array([f"{name} {k}" for k in range(size)], object)[rng.integers(0, size, n)]
+    chance = 1.0 / (1.0 + np.exp(0.5 - records["x0"] - 0.5 * records["x1"] - (records["c0"] == "c0 1")))
+    number = np.arange(n)
+    records = records.assign(key=number % KEYS, id=number, at=(number // KEYS).astype(float))
+    y = (rng.random(n) < chance).astype(float)
+    if not late:
+        return records.assign(y=y)
+    outcomes = records[["key", "id", "at"]].assign(y=y)
+    outcomes["at"] += rng.integers(*LATE, n) + 0.5
+    return pd.concat([records, outcomes]).sort_values("at", kind="stable")
+
+
+def keyed(spark: Any, folder: Path, late: bool) -> None:
+    rows = events(late)
+    rows = rows[rows["at"] < TRIGGERS * PER_KEY]
+    folder = folder / ("late" if late else "at once")
+    (folder / "events").mkdir(parents=True)
+    for number, part in rows.groupby((rows["at"] // PER_KEY).astype(int)):
+        path = folder / "events" / f"{number}.parquet"
+        papq.write_table(pa.Table.from_pandas(part, preserve_index=False), path)
+        os.utime(path, (1e9 + number, 1e9 + number))  # files are read in this order
     schema = spark.read.parquet(str(folder / "events")).schema
 
-    def run(answers: Callable[[Any], Any]) -> None:
+    def run(answers: Callable[[Any], Any]) -> Spent:
+        """Answer the stream; return the moment after the first micro-batch."""
         stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "events"))
         with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
             writing = answers(stream).writeStream.format("noop").option("checkpointLocation", checkpoint)
-            writing.trigger(availableNow=True).start().awaitTermination()
+            query = writing.trigger(availableNow=True).start()
+            while query.isActive and query.lastProgress is None:
+                time.sleep(0.02)
+            first = now()
+            query.awaitTermination()
+        return first
 
     def river(stream: Any) -> Any:
         schema = "key bigint, id bigint, p double"
         return stream.groupBy("key").transformWithStateInPandas(RiverModels(), schema, "append", "none")
 
+    def swapcal(stream: Any, beside: int) -> Any:
+        return forecast(stream, key="key", id="id", target="y", time="at", beside=beside)
+
     contest(
-        f"keyed forecasts: {rows:,} rows of {FEATURES} features, {KEYS} keys, {TRIGGERS} micro-batches",
-        rows,
+        f"keyed forecasts: {len(rows):,} rows of 13 columns, outcomes {'late' if late else 'at once'}, {KEYS} keys",
+        len(rows),
         {
-            "river StandardScaler | LogisticRegression": lambda: run(river),
-            "swapcal, one Live for each key": lambda: run(
-                lambda stream: forecast(stream, key="key", id="id", target="y", time="at")
-            ),
+            "river, scaled and one-hot LogisticRegression": lambda: run(river),
+            "swapcal, keys in the workers' memory": lambda: run(lambda stream: swapcal(stream, KEYS)),
         },
+        steady=int(np.sum(rows["at"] >= PER_KEY)),
     )
 
 
@@ -191,18 +270,26 @@ def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> Callable[[], None
     return lambda: df.mapInArrow(run, "q double").write.format("noop").mode("overwrite").save()
 
 
-def contest(title: str, rows: int, contenders: dict[str, Callable[[], Any]]) -> None:
+def contest(title: str, rows: int, contenders: dict[str, Callable[[], Any]], steady: int = 0) -> None:
     """Time each in turn; the first is the peer."""
     for work in contenders.values():
         work()
     rounds = [{name: timed(work) for name, work in contenders.items()} for _ in range(ROUNDS)]
     print(f"{title}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    peer = next(iter(contenders))
-    for name in contenders:
-        spent = median(one[name] for one in rounds)
-        ratio = median(one[peer] / one[name] for one in rounds)
-        beside = "" if name == peer else f"  {ratio:6.2f} × the speed of {peer}"
-        print(f"  {name:44}{spent:8.2f} s {rows / spent:12,.0f} rows/s{beside}", flush=True)
+    tell(rows, [{name: one.whole for name, one in each.items()} for each in rounds])
+    if steady:
+        print(f"  the {steady:,} rows after the first micro-batch:")
+        tell(steady, [{name: one.steady or one.whole for name, one in each.items()} for each in rounds])
+
+
+def tell(rows: int, rounds: list[dict[str, Spent]]) -> None:
+    peer = next(iter(rounds[0]))
+    for name in rounds[0]:
+        clock, processors = (median(one[name][k] for one in rounds) for k in range(2))
+        ratios = [median(one[peer][k] / one[name][k] for one in rounds) for k in range(2)]
+        beside = "" if name == peer else f"; {ratios[0]:.2f} × the first, {ratios[1]:.2f} × by processor"
+        rates = f"{rows / clock:10,.0f} rows/s, {rows / processors:10,.0f} a processor second"
+        print(f"  {name:46}{clock:7.2f} s, {processors:7.2f} of processors: {rates}{beside}", flush=True)
 
 
 def main() -> None:
@@ -210,7 +297,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--features", type=int, default=10)
     parser.add_argument("--master", default="local-cluster[2,1,1024]")
-    parser.add_argument("--only", choices=["audit", "keyed", "scores"])
+    parser.add_argument("--only", choices=["audit", "keyed", "keyed-at-once", "scores"])
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     with tempfile.TemporaryDirectory() as name:
@@ -219,7 +306,9 @@ def main() -> None:
         if options.only in (None, "audit"):
             audits(spark, folder, options.rows, options.features)
         if options.only in (None, "keyed"):
-            keyed(spark, folder)
+            keyed(spark, folder, late=True)
+        if options.only in (None, "keyed-at-once"):
+            keyed(spark, folder, late=False)
         if options.only in (None, "scores"):
             scores(spark, folder, options.rows, options.features)
         spark.stop()

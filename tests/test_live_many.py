@@ -9,7 +9,7 @@ import pytest
 
 from swapcal import Live
 from swapcal.live import ConflictingLabelError, ExpiredIdError, UnknownIdError
-from swapcal.live.live import HELD, LEARNED, REPEATED
+from swapcal.live.live import HELD, LEARNED, REFUSED, REPEATED
 
 
 def records(n: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -170,3 +170,76 @@ def test_numbers_and_dates_do_not_mix() -> None:
     numbered.forecast(rows[0], "a", 5)
     with pytest.raises(ValueError, match="given a date, expected a number"):
         numbered.forecast(rows[1], "b", "2024-01-01")
+
+
+Event = tuple[float, int, bool]
+"""time, id, and whether a forecast is asked for"""
+
+
+def play_singly(live: Live, rows: Any, y: Any, matures: Any, events: list[Event]) -> list[float]:
+    told: list[float] = []
+    for time, k, asks in events:
+        if asks:
+            told.append(float(live.forecast(rows[k], k, time, matures[k]).mean))
+        if not asks or k % 7 == 0:
+            try:
+                live.label(k, y[k], time)
+            except ExpiredIdError:
+                told.append(-k)
+    return told
+
+
+def play_mixed(live: Live, rows: Any, y: Any, matures: Any, events: list[Event]) -> list[float]:
+    times, ids, asks = (list(column) for column in zip(*events, strict=True))
+    labels = [y[k] if not asked or k % 7 == 0 else np.nan for _, k, asked in events]
+    asked = [rows[k] for _, k, asking in events if asking]
+    try:
+        found, became = live.follow(asked, ids, labels, asks, time=times, matures=matures[ids])
+    except ExpiredIdError:  # before these events; one among them is told
+        middle = len(events) // 2
+        parts = (events[:middle], events[middle:])
+        return [-ids[0]] if not middle else [t for part in parts for t in play_mixed(live, rows, y, matures, part)]
+    late = [k for _, k, asking in events if not asking]
+    return found.mean.tolist() + [-k for k, outcome in zip(late, became, strict=True) if outcome == REFUSED]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"groups": ["shop"], "max_open": 7}, {"expires": 9}, {"order": "issue", "patience": 4}, {"lifetime": 11.0}],
+)
+def test_records_and_late_labels_mixed_equal_one_by_one(settings: dict[str, Any]) -> None:
+    rows, rng = records(60), np.random.default_rng(2)
+    y, one, mixed = outcomes(rows), Live(**settings), Live(**settings)
+    matures = np.where(np.arange(60) % 3, np.nan, np.arange(60) + 4.0)
+    events: list[Event] = [(float(k), k, True) for k in range(60)]
+    events += [(float(k + rng.integers(1, 14) + 0.5), k, False) for k in range(60) if k % 7]
+    events.sort()
+    for a in range(0, len(events), 25):
+        part = events[a : a + 25]
+        told = [play(live, rows, y, matures, part) for play, live in ((play_singly, one), (play_mixed, mixed))]
+        assert sorted(told[0]) == sorted(told[1])
+        assert same(one, mixed)
+    assert one.status().labels > 20
+
+
+@pytest.mark.parametrize(
+    ("ids", "y", "times", "message"),
+    [
+        (["b", "a", "a"], [np.nan, 1, 0], [5, 6, 7], r"row 3: label: given 0 for id 'a', which was labelled 1"),
+        (["b", "x", "a"], [np.nan, 1, 0], [5, 6, 7], r"row 2: label: given id 'x'"),
+        (["b", "b", "a"], [np.nan, 1, 0], [5, 4, 7], r"row 2: label time: given 4, before the forecast at 5"),
+        (["a", "b", "a"], [np.nan, 1, 0], [5, 6, 7], r"ids: given 'a' again in row 1"),
+        (["b", "b", "a"], [np.nan, np.nan, 0], [5, 6, 7], r"row 2: y: given nothing for id 'b'"),
+        (["b", "b", "a"], [np.nan, 2, 0], [5, 6, 7], r"y: given 2 in row 2"),
+        (["b", "a", "a"], [np.nan, 1, 1], [1, 6, 7], r"time: given"),
+    ],
+)
+def test_a_mixture_is_refused_as_a_whole(ids: Any, y: Any, times: Any, message: str) -> None:
+    live = Live()
+    live.forecast({"price": 1.0}, "a", 3.0)
+    before = copy.deepcopy(live)
+    with pytest.raises(ValueError, match=message):
+        live.follow([{"price": 2.0}], ids, y, [True, False, False], time=times)
+    assert same(live, before)
+    with pytest.raises(ValueError, match=r"^asks: given 1 of 1 rows, expected as many as the 2 records"):
+        live.follow([{"price": 2.0}] * 2, ["b"], [np.nan], [True])

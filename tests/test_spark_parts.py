@@ -1,6 +1,8 @@
 """What the Spark adapter does on one worker, without a cluster."""
 
+import copy
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 
 from swapcal import Live
-from swapcal.adapters.spark.events import MATURES, TIME, Roles
+from swapcal.adapters.spark import kept
+from swapcal.adapters.spark.events import MATURES, TIME, Roles, columns_of, packed, unpacked
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
@@ -23,6 +26,11 @@ from swapcal.features.number import Number
 from swapcal.features.scales import Scales
 from swapcal.tables.table import Table
 from tests.systems import spark_events
+
+
+def played(keyed: Any, rows: pd.DataFrame) -> pd.DataFrame:
+    found: pd.DataFrame = keyed.play(columns_of(rows, [*rows.columns])).frame({}, {})
+    return found
 
 
 def test_scales_of_parts_are_those_of_the_whole() -> None:
@@ -67,7 +75,7 @@ def test_a_keyed_stream_is_one_live_whatever_its_batches(batches: int) -> None:
     roles = Roles("id", "y", ("price", "colour"), matures=True, numbered=True)
     keyed = Keyed(Live(**spark_events.SETTINGS), -np.inf, roles)
     parts = [given.iloc[part] for part in np.array_split(np.arange(len(given)), batches)]
-    answers = pd.concat([keyed.play(part.sample(frac=1.0, random_state=0)) for part in parts])
+    answers = pd.concat([played(keyed, part.sample(frac=1.0, random_state=0)) for part in parts])
     issued = answers[answers["event"] == "forecast"]
     expected = spark_events.expected(rows[rows["shop"] == "a"])
     assert dict(zip(issued["id"], zip(issued["p"], issued["mean"], strict=True), strict=True)) == expected
@@ -83,7 +91,7 @@ def test_rows_with_their_outcomes_are_one_run_whatever_their_batches(batches: in
     roles = Roles("id", "y", ("price", "colour"), matures=False, numbered=True)
     keyed = Keyed(Live(), -np.inf, roles)
     parts = [rows.iloc[part] for part in np.array_split(np.arange(n), batches)]
-    answers = pd.concat([keyed.play(part) for part in parts])
+    answers = pd.concat([played(keyed, part) for part in parts])
     expected = Live().run(rows[["price", "colour"]], rows["y"], ids=[*range(n)], time=rows[TIME])
     assert answers["id"].tolist() == [*range(n)]
     np.testing.assert_array_equal(answers["p"], expected.p)
@@ -93,10 +101,146 @@ def test_rows_with_their_outcomes_are_one_run_whatever_their_batches(batches: in
 
 def test_a_late_record_counts_as_of_now() -> None:
     keyed = Keyed(Live(), -np.inf, Roles("id", "y", ("price",), matures=False, numbered=False))
-    first = keyed.play(pd.DataFrame({"id": ["b"], TIME: [5.0], "price": [1.0], "y": [np.nan]}))
-    late = keyed.play(pd.DataFrame({"id": ["a"], TIME: [3.0], "price": [1.0], "y": [np.nan]}))
+    first = played(keyed, pd.DataFrame({"id": ["b"], TIME: [5.0], "price": [1.0], "y": [np.nan]}))
+    late = played(keyed, pd.DataFrame({"id": ["a"], TIME: [3.0], "price": [1.0], "y": [np.nan]}))
     assert [*first["event"], *late["event"]] == ["forecast", "forecast"]
     assert (late["time"].tolist(), keyed.clock) == ([3.0], 5.0)
+
+
+class Store:
+    """Stands in for Spark's state of one key."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.rows: list[Any] = []
+
+    def getValueState(self, name: str, schema: str) -> Any:
+        store, own = self.values, name
+
+        class Value:
+            def get(self) -> Any:
+                return store.get(own)
+
+            def update(self, value: Any) -> None:
+                store[own] = value
+
+        return Value()
+
+    def getListState(self, name: str, schema: str) -> Any:
+        store = self.rows
+
+        class Rows:
+            def get(self) -> Any:
+                return iter(store)
+
+            def appendValue(self, value: Any) -> None:
+                store.append(value)
+
+            def clear(self) -> None:
+                store.clear()
+
+        return Rows()
+
+
+KEPT = Roles("id", "y", ("price", "colour"), matures=True, numbered=True)
+
+
+def keyed_batches(parts: int) -> list[pd.DataFrame]:
+    rows = spark_events.events(150)
+    given = rows[rows["shop"] == "a"].copy()
+    given[TIME], given[MATURES] = (given[name].map(pd.Timestamp.timestamp) for name in ("at", "known"))
+    given["id"] = given["id"].astype(str)
+    return [given.iloc[part] for part in np.array_split(np.arange(len(given)), parts)]
+
+
+def keeper(store: Store, beside: int, remember: bool = True) -> Any:
+    return kept.Kept(store, KEPT, spark_events.SETTINGS, remember, beside)
+
+
+@pytest.fixture
+def no_memory() -> Any:
+    kept.BESIDE.clear()
+    yield
+    kept.BESIDE.clear()
+
+
+@pytest.mark.parametrize("remember", [True, False])
+@pytest.mark.parametrize("most", [0, 40, 10_000])
+def test_what_is_kept_goes_on_from_memory_or_from_the_store(
+    most: int, remember: bool, no_memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive is written after every batch, now and then, or only at first; memory is lost in between, or not."""
+    monkeypatch.setattr(kept, "ROWS", most)
+    by_heart, forgetful, always = Store(), Store(), Store()
+    memories: dict[Store, dict[bytes, Any]] = {store: {} for store in (by_heart, forgetful, always)}
+    for number, batch in enumerate(keyed_batches(6)):
+        if number in (2, 3):
+            memories[forgetful].clear()
+        told = []
+        for store, memory in memories.items():
+            monkeypatch.setattr(kept, "BESIDE", memory)
+            told.append(played(keeper(store, 0 if store is always else 8, remember), batch))
+        pd.testing.assert_frame_equal(told[0], told[1])
+        pd.testing.assert_frame_equal(told[0], told[2])
+    assert (len(by_heart.rows) > 0) == (most > 0)
+    assert not always.rows, "what must be read anyway is written as a whole"
+    monkeypatch.setattr(kept, "BESIDE", {})
+    states = [keeper(store, 0, remember)._found().keyed.live.to_state() for store in memories]
+    for name, array in states[0].arrays.items():
+        for other in states[1:]:
+            np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def test_a_batch_played_again_starts_from_what_the_store_holds(no_memory: None) -> None:
+    """As when a task is killed after it has played, or runs twice: its own memory of it must not count."""
+    store, first, *others = Store(), *keyed_batches(4)
+    played(keeper(store, 8), first)
+    before = copy.deepcopy(store)
+    told = played(keeper(store, 8), others[0])
+    expected = played(keeper(copy.deepcopy(store), 0), others[1])
+    pd.testing.assert_frame_equal(told, played(keeper(before, 8), others[0]))
+    for attempt in (store, before):
+        pd.testing.assert_frame_equal(played(keeper(attempt, 8), others[1]), expected)
+
+
+def test_a_key_that_failed_is_read_again(no_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, (first, second) = Store(), keyed_batches(2)
+    played(keeper(store, 8), first)
+    keeping = keeper(store, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping._head, "update", lambda value: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            played(keeping, second)
+    assert not kept.BESIDE
+    store.rows.clear()  # Spark drops what a failed task wrote
+    assert set(played(keeper(store, 8), second)["event"]) == {"forecast", "learned"}
+
+
+def test_memory_holds_no_more_keys_than_it_may(no_memory: None) -> None:
+    first = keyed_batches(9)[0]
+    stores = [Store() for _ in range(5)]
+    for number, store in enumerate(stores):
+        played(keeper(store, 3), first.assign(price=first["price"] + number))
+    assert len(kept.BESIDE) == 3
+    held = {bytes(store.values["head"][0]) for store in stores}
+    assert {*kept.BESIDE} < held
+
+
+def test_rows_come_back_from_the_store_as_they_were() -> None:
+    columns = {"x": [1.0, np.nan], "n": [1, 2], "t": ["a", None], "b": [True, None], "nothing": [None, None]}
+    np.testing.assert_equal(unpacked(packed(columns)), columns)
+
+
+def test_one_refused_row_among_many_is_the_only_one(no_memory: None) -> None:
+    batch = keyed_batches(1)[0]
+    bad = batch.iloc[[40]].assign(id="99999", price=np.inf, y=np.nan)
+    told = played(Keyed(Live(), -np.inf, KEPT), pd.concat([batch, bad]))
+    expected = played(Keyed(Live(), -np.inf, KEPT), batch)
+    refused = told["event"] == "refused"
+    assert told[refused]["id"].tolist() == [99999]
+    for known in ("p", "y"):  # outcomes come with their forecasts or after them, but all of them
+        ours, theirs = (rows.dropna(subset=known).set_index("id")[known].to_dict() for rows in (told, expected))
+        assert ours == theirs
 
 
 def test_rows_of_one_time_are_ordered_by_the_seed_alone() -> None:

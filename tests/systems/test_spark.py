@@ -235,8 +235,8 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(spark: Any) -> None:
         (2, "refused", "label"),
         (3, "refused", "y"),
         (1, "learned", ""),
-        (None, "refused", "column 'id' or time"),
         (4, "refused", "column 'id' or time"),
+        (None, "refused", "column 'id' or time"),
     ]
     with pytest.raises(TypeError, match=r"^column 'price': given double, expected integers or texts"):
         forecast(stream, key="shop", id="price", target="y", time="at")

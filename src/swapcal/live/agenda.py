@@ -63,20 +63,27 @@ class Agenda:
             self.shelf.put_one(batch.rows, slot, self.ledger.slots)
         self.ledger.reuse()
 
-    def go_through(self, batch: Batch) -> None:
-        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later."""
+    def go_through(self, batch: Batch, before: "Callable[[int], None] | None" = None) -> None:
+        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later.
+
+        What comes between the rows is done by `before`, which is called with each row's number and, last, theirs.
+        """
         ledger, moments, unknown = self.ledger, batch.moments, [math.nan] * len(batch.y)
         times, dues, matures = (unknown if each is None else each.tolist() for each in moments[:3])
         at_once = moments.due is None
         ledger.keep_calendar(moments.dated)
         self._batch, self._first = batch.rows, 0
         for k, (now, due, mature, label) in enumerate(zip(times, dues, matures, batch.y.tolist(), strict=True)):
+            if before is not None:
+                before(k)
             if ledger.is_due(now):
                 self._learn_due(now)
             slot = self._admit(batch, k, now, mature, due, label)
             self._open(slot)
             if at_once and label == label:
                 self.deliver(slot, label, now)
+        if before is not None:
+            before(len(batch.y))
         self.flush()
         self._batch = None
 

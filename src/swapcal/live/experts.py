@@ -253,7 +253,7 @@ class Experts:
         arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
         for name, experts in TABLES:
             table = getattr(self._bank, name)
-            used = np.flatnonzero((table[:, :experts] != 0).any(axis=1) | (table[:, experts:] != TINY).any(axis=1))
+            used = _used(table, experts)
             arrays |= {f"{name}_used": used, name: table[used]}
         arrays |= {f"newton.{name}": array.copy() for name, array in self._bank.newton._asdict().items()}
         return State(arrays, {"scores": self.scores})
@@ -287,8 +287,22 @@ def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
     raw = np.zeros(slots * width + 16, np.float32)
     shift = (-raw.ctypes.data // 4) % 16
     table = raw[shift : shift + slots * width].reshape(slots, width)
-    table[:, experts:] = TINY
+    table[:] = _unused(width, experts)
     return table
+
+
+def _unused(width: int, experts: int) -> NDArray[np.float32]:
+    """Return a row that has learned nothing."""
+    row = np.full(width, TINY, np.float32)
+    row[:experts] = 0.0
+    return row
+
+
+def _used(table: NDArray[np.float32], experts: int) -> Integers:
+    """Return the rows that have learned something; bits are compared, many at once, as the tables are large."""
+    width = table.shape[1]
+    differs = table.view(np.uint64) != _unused(width, experts).view(np.uint64)
+    return np.flatnonzero(differs.view(f"u{width // 2}"))
 
 
 def _work(entries: int, width: int, inputs: int) -> Workspace:

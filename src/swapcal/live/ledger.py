@@ -237,7 +237,7 @@ class Ledger:
         """Return the slot a label is for; None for a repeated label; raise for one that cannot be right."""
         slot = self.opened.get(id)
         if slot is not None and self.arrived[slot]:
-            self._compare(id, y, self.y[slot])
+            self.compare(id, y, self.y[slot])
             return None
         if id in self.expired or (slot is not None and self._is_late(slot, time)):
             raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
@@ -247,7 +247,7 @@ class Ledger:
             return slot
         if id not in self.labelled:
             raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")
-        self._compare(id, y, self.labelled[id])
+        self.compare(id, y, self.labelled[id])
         return None
 
     def find_all(self, events: Sequence[tuple[Id, float, float]]) -> list[int | None]:
@@ -258,7 +258,7 @@ class Ledger:
         try:
             for id, y, time in events:
                 if id in said:
-                    self._compare(id, y, said[id])
+                    self.compare(id, y, said[id])
                     found.append(None)
                     continue
                 slot = self._find_after(passed, id, y, time)
@@ -277,10 +277,11 @@ class Ledger:
             return self.find(id, y, time)
         if self._is_late(slot, self.due[slot]):
             raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
-        self._compare(id, y, self.y[slot])
+        self.compare(id, y, self.y[slot])
         return None
 
-    def _compare(self, id: Id, y: float, known: float) -> None:
+    def compare(self, id: Id, y: float, known: float) -> None:
+        """Refuse a label that contradicts an earlier one."""
         if known != y:
             raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {known:g}")
 

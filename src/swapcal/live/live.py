@@ -31,6 +31,7 @@ from swapcal.live.learned import Learned
 from swapcal.live.learner import BANK, Learner, equal_stretches
 from swapcal.live.ledger import ConflictingLabelError, Ledger, UnknownIdError, taken
 from swapcal.live.limits import ORDERS, REMEMBERED, read_limits, read_patience
+from swapcal.live.mixed import read_mixed
 from swapcal.live.moments import read_arrivals, read_moments
 from swapcal.live.records import as_mappings, fingerprint, record_of
 from swapcal.live.status import Status
@@ -40,7 +41,7 @@ from swapcal.monitor import Monitor
 
 __all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
-REPEATED = "repeated"
+REPEATED, REFUSED = "repeated", "refused"
 PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
 
 
@@ -418,6 +419,60 @@ class Live:
             outcomes.append(REPEATED if slot is None else self._agenda.deliver(slot, label, when))
         self._agenda.flush()
         return outcomes
+
+    @guarded
+    def follow(
+        self, records: Any, ids: "Sequence[Id]", y: ArrayLike, asks: ArrayLike, *, time: Any = None, matures: Any = None
+    ) -> tuple[Forecast, list[str]]:
+        """Forecast records and learn labels in the order in which they come, mixed: as one by one, bit for bit.
+
+        Returns the forecasts, and what became of each label that came by itself: as in `label_many`, or "refused" if
+        its forecast expired on the way. If anything else is refused, the error is raised and nothing has happened.
+
+        Parameters
+        ----------
+        records : those of the rows that ask for a forecast: m mappings, or a data frame
+        ids : n names; those of the rows that ask are new
+        y : (n,) labels in [0, 1]; NaN where there is none
+        asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
+            where it is the label of an earlier one
+        time, matures : as in `forecast`, one per row
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> records = [{"price": 3.0}, {"price": 4.0}]
+        >>> forecasts, labels = live.follow(records, ["a", "b", "a"], [math.nan, math.nan, 1], [True, True, False])
+        >>> len(forecasts), labels, live.is_open("b")
+        (2, ['learned'], True)
+        """
+        mixed = read_mixed(self._ledger, records, ids, y, asks, time)
+        asked = mixed.asked.tolist()
+        given = [None if each is None else np.asarray(each)[asked] for each in (time, matures)]
+        moments = read_moments(self._ledger, given[0], None, given[1], len(asked))
+        names = self._new_ids([mixed.names[row] for row in asked], len(asked))
+        mixed.check(self._ledger)
+        marks = [*map(fingerprint, as_mappings(records))]
+        seen = self._watched(records)
+        rows = self._learner.rows(self.contexts.encode(records), names, 0)
+        announced = self._announced(records) if self._learner.models else None
+        outcomes: list[str] = []
+
+        def deliver(k: int) -> None:
+            """Let the labels arrive that come before the k-th forecast."""
+            outcomes.extend(self._delivered(*event) for event in mixed.labels_before(k, asked))
+
+        batch = Batch(rows, mixed.y[asked], names, moments, announced, seen, marks)
+        self._agenda.go_through(batch, deliver)
+        return self._learner.forecast(rows.ticket), outcomes
+
+    def _delivered(self, name: Id, y: float, time: float) -> str:
+        """Let a label arrive whose forecast may have expired since it was checked."""
+        try:
+            slot = self._ledger.find(name, y, time)
+        except UnknownIdError:
+            return REFUSED
+        return REPEATED if slot is None else self._agenda.deliver(slot, y, time)
 
     def run(
         self,

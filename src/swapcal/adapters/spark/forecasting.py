@@ -3,18 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
-from swapcal.adapters.spark.events import MATURES, TIME, Roles
-from swapcal.adapters.spark.keyed import Keyed
-from swapcal.archive.container import packed, unpacked
+from swapcal.adapters.spark.events import MATURES, TIME, Roles, columns_of
+from swapcal.adapters.spark.kept import Kept
 from swapcal.live import Live
-from swapcal.live.file import FILE
 
 STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -31,6 +28,7 @@ def forecast(
     matures: str | None = None,
     features: Sequence[str] | None = None,
     remember: bool = True,
+    beside: int = 32,
     **settings: Any,
 ) -> DataFrame:
     """Return the forecasts of a stream of records and outcomes, by one `Live` for each key.
@@ -66,6 +64,8 @@ def forecast(
     features : columns of the records; by default all others. Dates and times count as seconds
     remember : whether settled ids are kept, up to a million for each key and some 14 bytes each, so that a repeated
         row is recognised; without them a repeated outcome is refused, and a repeated record is forecast anew
+    beside : keys that each Python worker keeps in memory beside the state store, some 10 MB each: a key that is there
+        need not be read, and most of the time not be written as a whole. Best as many as a worker has keys
     settings : of `Live`, without models
     """
     keys = [key] if isinstance(key, str) else list(key)
@@ -78,7 +78,7 @@ def forecast(
     stream.sparkSession.conf.set(STORE, ROCKSDB)
     with any_pandas():
         answers = rows.groupBy(*map(columns.column, keys)).transformWithStateInPandas(
-            _Forecasts(keys, rows.columns, roles, settings, remember), schema, "append", "none"
+            _Forecasts(keys, rows.columns, roles, settings, remember, beside), schema, "append", "none"
         )
     return answers.withColumn(time, columns.from_seconds(stream, time, columns.column(TIME))).select(
         *map(columns.column, [*keys, id, time]), *types.StructType.fromDDL(ANSWERS).names
@@ -86,28 +86,19 @@ def forecast(
 
 
 class _Forecasts(StatefulProcessor):  # type: ignore[misc]
-    """Loads the `Live` of a key, feeds it, and keeps it."""
+    """Hands the rows of each key to what is kept of it."""
 
-    def __init__(
-        self, keys: list[str], names: list[str], roles: Roles, settings: dict[str, Any], remember: bool
-    ) -> None:
-        self._keys, self._names, self._roles = keys, names, roles
-        self._settings, self._remember = settings, remember
+    def __init__(self, keys: list[str], names: list[str], roles: Roles, *how: Any) -> None:
+        self._keys, self._names, self._roles, self._how = keys, names, roles, how
 
     def init(self, handle: Any) -> None:
-        self._state = handle.getValueState("live", "content binary, clock double")
+        self._kept = Kept(handle, self._roles, *self._how)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        kept = self._state.get()
-        live = Live(**self._settings) if kept is None else Live.from_state(unpacked(bytes(kept[0]), FILE))
-        keyed = Keyed(live, -np.inf if kept is None else float(kept[1]), self._roles)
-        batch = pd.concat(list(rows), ignore_index=True)
-        answers = keyed.play(batch.set_axis(self._names, axis=1))  # Spark renames what is no Python identifier
-        if not self._remember:
-            live.release()
-        self._state.update((packed(FILE, live.to_state()), keyed.clock))
-        named = answers.rename(columns={"id": self._roles.id, "time": TIME})
-        yield named.assign(**dict(zip(self._keys, key, strict=True)))
+        first, *others = rows
+        batch = pd.concat([first, *others], ignore_index=True) if others else first
+        answers = self._kept.play(columns_of(batch, self._names))  # Spark renames what is no Python identifier
+        yield answers.frame(dict(zip(self._keys, key, strict=True)), {"id": self._roles.id, "time": TIME})
 
     def close(self) -> None:
         pass

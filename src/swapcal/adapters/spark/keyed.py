@@ -1,21 +1,19 @@
 """`Keyed`: one `Live` fed by the rows of one key, a micro-batch at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from swapcal.adapters.spark.events import Events, Roles
+from swapcal.adapters.spark.events import Columns, Events, Roles
 from swapcal.arrays import Array
 from swapcal.live import Live
 from swapcal.live.learned import Learned
 
 FORECAST, LEARNED, REFUSED = "forecast", "learned", "refused"
-SHORT = 16  # rows that are sooner read one by one than as a frame
-
-Issued = tuple[Array, Array, Array]
-"""p, mean, and the outcomes that were learned at once"""
+NUMBERS = ("time", "p", "mean", "y")
 
 
 class Answers:
@@ -30,13 +28,13 @@ class Answers:
         self.y: list[float] = []
         self.note: list[str | None] = []
 
-    def add(self, event: str, ids: list[Any], times: list[float], p: Array, mean: Array, y: Array) -> None:
+    def add(self, event: str, ids: list[Any], times: list[float], p: Any, mean: Any, y: Array) -> None:
         """Append forecasts, or outcomes that were learned."""
         self.id += ids
         self.time += times
         self.event += [event] * len(ids)
-        self.p += p.tolist()
-        self.mean += mean.tolist()
+        self.p += np.asarray(p).tolist()
+        self.mean += np.asarray(mean).tolist()
         self.y += y.tolist()
         self.note += [None] * len(ids)
 
@@ -46,11 +44,12 @@ class Answers:
         self.add(REFUSED, [id], [time], nothing, nothing, nothing)
         self.note[-1] = note
 
-    def frame(self) -> pd.DataFrame:
-        """Return them as a data frame."""
-        numbers = {"time", "p", "mean", "y"}
-        types = {name: np.float64 if name in numbers else object for name in vars(self)}
-        return pd.DataFrame({name: pd.Series(column, dtype=types[name]) for name, column in vars(self).items()})
+    def frame(self, constants: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
+        """Return them as a data frame, beside columns of one value, and with some columns renamed."""
+        columns = {name: np.full(len(self.id), value, object) for name, value in constants.items()}
+        for name, values in vars(self).items():
+            columns[names.get(name, name)] = np.array(values, np.float64 if name in NUMBERS else object)
+        return pd.DataFrame(columns, copy=False)
 
 
 class Keyed:
@@ -65,88 +64,90 @@ class Keyed:
         self._told: list[Learned] = []
         live.watch(self._told.append)
 
-    def play(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the answers to a batch, in order."""
+    def play(self, rows: Columns) -> Answers:
+        """Return the answers to a batch."""
         events, answers = Events(rows, self.roles), Answers()
-        for run in self._runs(events):
-            self._answer(answers, events, *run)
-        return answers.frame()
+        if len(events):
+            self._answer(answers, events, 0, len(events))
+        for id, time in events.lost:
+            answers.refuse(id, time, f"column {self.roles.id!r} or time: given nothing, expected both")
+        return answers
 
-    def _runs(self, events: Events) -> "Iterator[tuple[str, int, int]]":
-        """Cut the rows where what is asked for changes; each run is played before the next is looked at."""
-        lost = np.isnan(events.times).tolist()
-        unlabelled = np.isnan(events.y).tolist()
-        bare = events.records.isna().all(axis=1).tolist()
-        start, kind, pending = 0, "", set[Any]()
-        for k, id in enumerate(events.ids):
-            if id in pending:  # what is asked of it hangs on what became of it
-                yield kind, start, k
-                start, kind, pending = k, "", set()
-            if id is None or lost[k]:
-                asked = "_refuse"
-            elif unlabelled[k]:
-                asked = "_forecast"
-            else:
-                asked = "_label" if bare[k] or self.live.knows(id) else "_run"
-            if asked != kind and start < k:
-                yield kind, start, k
-                start, pending = k, set()
-            kind = asked
-            pending.add(id)
-        if kind:
-            yield kind, start, len(events)
-
-    def _answer(self, answers: Answers, events: Events, kind: str, a: int, b: int) -> None:
-        """Play a run at once or, if a row of it is refused, one by one, which comes to the same."""
+    def _answer(self, answers: Answers, events: Events, a: int, b: int) -> None:
+        """Play rows at once or, if one of them is refused, in halves, which comes to the same."""
         try:
-            self._play(answers, events, kind, a, b)
+            self._play(answers, events, slice(a, b))
         except (TypeError, ValueError) as error:
             if b - a == 1:
                 note = str(error).replace("row 1: ", "").replace(" in row 1", "")  # it is the only one
                 answers.refuse(events.ids[a], float(events.times[a]), note)
-                return
-            for k in range(a, b):
-                self._answer(answers, events, kind, k, k + 1)
+            else:
+                middle = (a + b) // 2
+                self._answer(answers, events, a, middle)
+                self._answer(answers, events, middle, b)
 
-    def _play(self, answers: Answers, events: Events, kind: str, a: int, b: int) -> None:
-        clock = np.maximum(np.maximum.accumulate(events.times[a:b]), self.clock)  # a late row counts as of now
+    def _play(self, answers: Answers, events: Events, rows: slice) -> None:
+        asked = self._asked(events, rows)
+        clock = np.maximum(np.maximum.accumulate(events.times[rows]), self.clock)  # a late row counts as of now
         self._told.clear()
-        issued: Issued | None = getattr(self, kind)(events, a, b, clock)
+        if len({*asked}) == 1:
+            getattr(self, asked[0])(answers, events, rows, clock)
+        else:
+            self._follow(answers, events, rows, clock, np.array([kind != "_label" for kind in asked]))
         self.clock = float(clock[-1])
-        ids, times = events.ids[a:b], events.times[a:b].tolist()
-        self._tell(answers, ids, times, kind)
-        if issued is not None:
-            answers.add(FORECAST, ids, times, *issued)
 
-    def _tell(self, answers: Answers, ids: list[Any], times: list[float], kind: str) -> None:
-        """Answer what was learned: labels of this run, or ones that had been held until now."""
-        if not self._told:
-            return
-        own = dict(zip(ids, times, strict=True)) if kind == "_label" else {}
-        silent = set(ids) if kind == "_run" else set[Any]()
+    def _asked(self, events: Events, rows: slice) -> list[str]:
+        """Say what each row asks for, if those before it are granted what they ask for."""
+        asked, forecast, knows = list[str](), set[Any](), self.live.knows
+        for k, (id, labelled) in enumerate(zip(events.ids[rows], events.labelled[rows], strict=True), rows.start):
+            if labelled and (id in forecast or knows(id) or events.is_bare(k)):
+                asked.append("_label")
+            else:
+                asked.append("_run" if labelled else "_forecast")
+                forecast.add(id)
+        return asked
+
+    def _forecast(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
+        ids, times = events.ids[rows], events.times[rows].tolist()
+        found = self.live.forecast_many(events.mappings[rows], ids, time=clock, matures=events.matures(rows, clock))
+        self._tell(answers, {})
+        answers.add(FORECAST, ids, times, found.p, found.mean, np.full(len(ids), np.nan))
+
+    def _run(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
+        ids, times, y = events.ids[rows], events.times[rows].tolist(), events.y[rows]
+        found = self.live.run(events.records(rows), y, ids=ids, time=clock, matures=events.matures(rows, clock))
+        self._tell(answers, {}, {*ids})
+        answers.add(FORECAST, ids, times, found.p, found.mean, self._at_once(ids, y))
+
+    def _label(self, answers: Answers, events: Events, rows: slice, clock: Array) -> None:
+        ids, times = events.ids[rows], events.times[rows].tolist()
+        self.live.label_many(ids, events.y[rows], time=clock)
+        self._tell(answers, dict(zip(ids, times, strict=True)))
+
+    def _follow(self, answers: Answers, events: Events, rows: slice, clock: Array, asks: NDArray[np.bool_]) -> None:
+        ids, times, y = np.array(events.ids[rows], object), events.times[rows], events.y[rows]
+        records = [events.mappings[k] for k in (rows.start + np.flatnonzero(asks)).tolist()]
+        found, outcomes = self.live.follow(
+            records, ids.tolist(), y, asks, time=clock, matures=events.matures(rows, clock)
+        )
+        came = dict(zip(ids[~asks].tolist(), zip(times[~asks].tolist(), outcomes, strict=True), strict=True))
+        own = {id: time for id, (time, outcome) in came.items() if outcome == LEARNED}
+        names = ids[asks].tolist()
+        at_once = {id for id, label in zip(names, y[asks].tolist(), strict=True) if label == label}
+        self._tell(answers, own, at_once)
+        for id, (time, outcome) in came.items():
+            if outcome == REFUSED:
+                answers.refuse(id, time, f"label: given id {id!r}, whose forecast has expired, expected an open one")
+        answers.add(FORECAST, names, times[asks].tolist(), found.p, found.mean, self._at_once(names, y[asks]))
+
+    def _at_once(self, ids: list[Any], y: Array) -> Array:
+        """Return the outcomes that came with their records, but for those that are held."""
+        held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
+        return np.where(held, np.nan, y)
+
+    def _tell(self, answers: Answers, own: Mapping[Any, float], silent: Collection[Any] = ()) -> None:
+        """Answer what was learned: labels that came now, at their times, or ones that had been held until now."""
         for told in self._told:
             new = [k for k, id in enumerate(told.ids) if id not in silent]
             names = [told.ids[k] for k in new]
             answers.add(LEARNED, names, [own.get(id, np.nan) for id in names], told.p[new], told.mean[new], told.y[new])
-
-    def _forecast(self, events: Events, a: int, b: int, clock: Array) -> Issued:
-        ids, matures = events.ids[a:b], _matures(events, a, b, clock)
-        found = self.live.forecast_many(events.mappings[a:b], ids, time=clock, matures=matures)
-        return np.asarray(found.p), np.asarray(found.mean), np.full(b - a, np.nan)
-
-    def _run(self, events: Events, a: int, b: int, clock: Array) -> Issued:
-        ids, y = events.ids[a:b], events.y[a:b]
-        records = events.records.iloc[a:b] if b - a > SHORT else events.mappings[a:b]
-        found = self.live.run(records, y, ids=ids, time=clock, matures=_matures(events, a, b, clock))
-        held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
-        return np.asarray(found.p), np.asarray(found.mean), np.where(held, np.nan, y)
-
-    def _label(self, events: Events, a: int, b: int, clock: Array) -> None:
-        self.live.label_many(events.ids[a:b], events.y[a:b], time=clock)
-
-    def _refuse(self, events: Events, a: int, b: int, clock: Array) -> None:
-        raise ValueError(f"column {self.roles.id!r} or time: given nothing, expected both")
-
-
-def _matures(events: Events, a: int, b: int, clock: Array) -> Array | None:
-    return None if events.matures is None else np.maximum(events.matures[a:b], clock)
