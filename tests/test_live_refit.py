@@ -131,7 +131,8 @@ def test_histogram_trees_are_told_which_columns_are_categories() -> None:
 
 def test_lightgbm_is_told_which_columns_are_categories() -> None:
     lightgbm = pytest.importorskip("lightgbm")
-    trees = lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, min_child_samples=5, verbose=-1)
+    leaves = {"min_child_samples": 5, "min_data_per_group": 5, "cat_smooth": 1.0}  # of sixty rows
+    trees = lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1, **leaves)
     refit = Refit(trees, first=60)
     for row, y in zip(*two_columns(), strict=True):
         refit.learn(row, None, None, y)

@@ -55,7 +55,7 @@ FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in 
 ADA_PACE = 0.15  # how fast AdaGrad moves at first, relative to SGD of the same rate
 FASTEST, STEP = 1.0, np.sqrt(2.0)  # the merits' rate is STEP over the root of all surprise, at most FASTEST
 LEAST_MERIT = -15.0  # what merit may take from anybody's weight, as a logarithm
-SURPRISE = 0.6  # power of 1 + lag by which the stacks' likelihoods are tempered; ½ would do in a world that stands still
+SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would do in a world that stands still
 # The stacks: one knows the experts only, the other also the users' scores. Neither weighs less than half of SWITCHING.
 PLAIN, SCORED = 0, 1
 SWITCHING = 1e-4

@@ -246,7 +246,7 @@ def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str
     """Tell HistGradientBoosting which columns are categories, unless it was told; return what LightGBM's `fit` asks."""
     knobs = estimator.get_params()
     own = knobs.get("categorical_features", "no such knob")
-    if own is None or isinstance(own, str) and own == "from_dtype":
+    if own is None or (isinstance(own, str) and own == "from_dtype"):
         estimator.set_params(categorical_features=_categories(X, sizes, knobs["max_bins"]) or None)
     elif "categorical_feature" in inspect.signature(estimator.fit).parameters and "categorical_feature" not in knobs:
         return {"categorical_feature": _categories(X, sizes)}
