@@ -21,9 +21,9 @@ from swapcal.datasets import Stream
 from swapcal.engine import grid
 from swapcal.kernels.state import END_HALVINGS
 from swapcal.live import Live
-from swapcal.live.learner import WINDOW
 
 SEEDS = 10
+WINDOW = 2_000.0  # labels
 TURNING = {"name": "drifting", "dim": 5, "rounds": 1_000_000}
 
 

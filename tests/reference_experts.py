@@ -53,13 +53,14 @@ class ReferenceExperts:
         self.squares = [{} for _ in range(kernels.HASHED)]
         self.newtons = [ReferenceNewton(*each) for each in zip(newton.RIDGES, newton.KEEP, strict=True)]
         plain, scored = np.zeros(n), np.zeros(n)
-        plain[1:own], scored[own:] = 1 / kernels.EXPERTS, 1 / max(scores, 1)
+        scored[own:] = 1 / max(scores, 1)
         self.stacks = [plain, scored][: 1 + (scores > 0)]
         known = (np.arange(n) < own).astype(float)
         self.covariances = [kernels.PRIOR * np.diag(known), kernels.PRIOR * np.eye(n)][: 1 + (scores > 0)]
         self.shares = np.array([0.1, 0.9]) if scores else np.ones(1)
         self.known, self.ones, self.lag = 0, 0.0, 0.0
-        self.merits = np.zeros(n + 1)
+        self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
+        self.tension, self.peak = 0.0, 0.0
 
     def context(self, x: Any) -> Any:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
@@ -89,11 +90,17 @@ class ReferenceExperts:
         users = [0.0 if math.isnan(p) else math.log(p / (1 - p)) for p in given]
         inputs = np.array([1.0, *logits, *users])
         base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
-        stacks = [float(stack @ inputs) for stack in self.stacks]
+        stacks = [self.stacked(k, inputs) for k in range(len(self.stacks))]
         believed = self.shares if self.known else np.eye(len(stacks))[-1]
         mixed = float(believed @ [chance(m) for m in stacks])
         members = np.array([math.log(mixed / (1 - mixed)), *logits, *users, base])
-        return (inputs, members, stacks, self.known), np.array([self.blend(members), *map(chance, margins)])
+        blend = self.blend(members) if self.known else members[0]
+        return (inputs, members, stacks, self.known), np.array([chance(blend), *map(chance, margins)])
+
+    def stacked(self, k: Any, inputs: Any) -> Any:
+        trust = self.trusts()[1 : 1 + kernels.EXPERTS]
+        pool = trust @ inputs[1 : 1 + kernels.EXPERTS] / trust.sum()
+        return float(self.stacks[k] @ inputs) + (pool if k == kernels.PLAIN else 0.0)
 
     def trusts(self) -> Any:
         seen, rates = self.known + 1, [float(r) for r in kernels.RATES]
@@ -101,13 +108,17 @@ class ReferenceExperts:
             kernels.LINEAR_SGD <= e < kernels.LINEAR or e >= kernels.LINEAR + kernels.PAIR_SGD
             for e in range(kernels.HASHED)
         ]
-        aged = [0.3 * r / math.sqrt(seen) if f else r for r, f in zip(rates, falling, strict=True)]
+        aged = [0.15 * r / math.sqrt(seen) if f else r for r, f in zip(rates, falling, strict=True)]
         aged += [max(1 / seen, 1 - keep) for keep in newton.KEEP]
-        return np.array([1000 / (1 + self.lag), *(1 / (1 + r * self.lag) for r in aged), *([1.0] * self.scores), 0.1])
+        return np.array([1000 / (1 + self.lag), *(1 / (1 + r * self.lag) for r in aged), *([1.0] * self.scores), 0.03])
+
+    def weights_of_members(self) -> Any:
+        rate = min(1.0, math.sqrt(2 / self.peak)) if self.peak else 1.0
+        weights = self.trusts() * np.exp(np.maximum(rate * self.merits, -15))
+        return weights / weights.sum()
 
     def blend(self, members: Any) -> Any:
-        weights = self.trusts() * np.exp(self.merits) if self.known else np.eye(len(members))[0]
-        return chance(weights @ members / weights.sum())
+        return float(self.weights_of_members() @ np.clip(members, -kernels.LOGIT, kernels.LOGIT))
 
     def learn(self, keys: Any, values: Any, memory: Any, y: Any, x: Any = (0.5,)) -> Any:
         for each in self.newtons:
@@ -131,12 +142,20 @@ class ReferenceExperts:
         if share > 0:
             for k in range(len(self.stacks)):
                 self.learn_stack(k, inputs, y, share)
-            keep, rate = 1 - 1 / (kernels.MEMORY + 2 * self.lag), share / (1 + self.lag) ** 0.6
-            self.merits = keep * self.merits + rate * self.likelihoods(members, y)
-            self.merits = np.maximum(self.merits - self.merits.max(), -15)
+            self.learn_merits(np.clip(members, -kernels.LOGIT, kernels.LOGIT), y, share)
+            rate = share / (1 + self.lag) ** 0.6
             gained = self.shares * np.exp(rate * self.likelihoods(np.array(stacks), y))
             self.shares = (1 - 1e-4) * gained / gained.sum() + 1e-4 / len(stacks)
         self.known, self.ones = self.known + 1, self.ones + y
+
+    def learn_merits(self, members: Any, y: Any, share: Any) -> Any:
+        weights, keep, odds = self.weights_of_members(), 1 - 1 / (kernels.MEMORY + 10 * self.lag), self.blend(members)
+        credit = share * (y - chance(odds)) * (members - odds)
+        self.tension = keep * self.tension + weights @ (credit * (credit + 2 * self.runs))
+        self.peak = max(keep * self.peak, self.tension)
+        self.runs = (self.runs + credit) * self.lag / (1 + self.lag)
+        self.merits = keep * self.merits + credit
+        self.merits -= self.merits.max()
 
     @staticmethod
     def likelihoods(log_odds: Any, y: Any) -> Any:
@@ -144,7 +163,7 @@ class ReferenceExperts:
         return np.log(np.where(y == 1, p, 1 - p))
 
     def learn_stack(self, k: Any, inputs: Any, y: Any, share: Any) -> Any:
-        p, covariance = chance(self.stacks[k] @ inputs), self.covariances[k]
+        p, covariance = chance(self.stacked(k, inputs)), self.covariances[k]
         curvature = share * max(p * (1 - p), kernels.FLAT)
         loose = np.trace(covariance) >= kernels.LOOSEST * len(inputs) * kernels.PRIOR
         gain = covariance @ inputs

@@ -170,6 +170,20 @@ def test_late_labels_leave_the_blend_near_its_best_member() -> None:
     assert brier[0] < 1.005 * brier[1:].min()
 
 
+def test_late_evidence_that_does_not_come_in_runs_moves_the_blend() -> None:
+    n, rng = 12_000, np.random.default_rng(0)
+    category, names = rng.integers(0, 4, (3, n)), rng.integers(1, 2**63, (3, 4)).astype(np.uint64)
+    keys, values = np.zeros((n, 9), np.uint64), np.zeros((n, 9))
+    for j in range(3):
+        keys[:, 3 * j], values[:, 3 * j] = names[j][category[j]], 1.0
+    odds = 1.5 * np.where(category[:2].sum(axis=0) % 2, -1.0, 1.0) * np.where(category[2] > 1, 1.0, 0.3) - 0.5
+    y = (rng.random(n) < 1 / (1 + np.exp(-odds))).astype(float)
+    experts = Experts()
+    _, p = play(experts, keys, values, np.zeros((n, 0)), *late(y, 2000))
+    brier = ((p - y[:, None]) ** 2)[4000:].mean(axis=0)
+    assert brier[0] < 1.06 * brier[1:].min()
+
+
 def scored_stream(kind: Any, n: Any = 12_000) -> Any:
     """A stream that its features explain, and a score that is of no use, or ceases to be."""
     rng = np.random.default_rng(7)

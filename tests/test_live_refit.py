@@ -108,3 +108,32 @@ def test_what_is_no_classifier_is_refused() -> None:
         Refit(3)
     with pytest.raises(ValueError, match="expected a number above 1"):
         Refit(Slow(), growth=1.0)
+
+
+def two_columns() -> tuple[list[dict[str, Any]], list[float]]:
+    rows = [{"shop": "abcde"[k % 5], "price": k % 7 + 0.5, "mixed": "x" if k % 2 else 40.0} for k in range(60)]
+    return rows, [float(k % 5 in (0, 2, 4)) for k in range(60)]
+
+
+def test_histogram_trees_are_told_which_columns_are_categories() -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    small = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=5, random_state=0)
+    named = HistGradientBoostingClassifier(**small.get_params() | {"categorical_features": [1]})
+    told, own = Refit(small, first=60), Refit(named, first=60)
+    for refit in (told, own):
+        for row, y in zip(*two_columns(), strict=True):
+            refit.learn(row, None, None, y)
+    assert told._fitted.is_categorical_.tolist() == [True, False, False]
+    assert own._fitted.is_categorical_.tolist() == [False, True, False]
+    assert small.categorical_features == "from_dtype"
+
+
+def test_lightgbm_is_told_which_columns_are_categories() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    leaves = {"min_child_samples": 5, "min_data_per_group": 5, "cat_smooth": 1.0}  # of sixty rows
+    trees = lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1, **leaves)
+    refit = Refit(trees, first=60)
+    for row, y in zip(*two_columns(), strict=True):
+        refit.learn(row, None, None, y)
+    assert "==" in refit._fitted.booster_.trees_to_dataframe()["decision_type"].tolist()

@@ -5,7 +5,8 @@ every pair of columns, which is what trees of depth two see; the last are second
 None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and without
 the scores, share their weight by what each has been worth lately, so that a score which is noise, or breaks, costs next
 to nothing. The blend pools the log-odds of the stacks, the experts, the scores and the base rate by merit: while labels
-come at once it is the stacks, and the later they come the more it leans on experts that change slowly.
+come at once it is the stacks, and the later they come the more it leans on experts that change slowly. Merits move as
+fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not.
 """
 
 from typing import NamedTuple
@@ -42,22 +43,26 @@ MARGIN = np.float32(15.0)  # a float32 sigmoid is 0 or 1 beyond
 LOGIT = 9.2  # log-odds of 1e-4: what one expert may say to the stack
 PRIOR = 0.01  # variance of the stack's weights
 MEMORY = 1e4  # labels that stack and merits remember
+LAGS = 10.0  # as many more delays do merits remember, whose lessons come in so many blocks
 FORGET = 1.0 - 1.0 / MEMORY
 LOOSEST = 20.0  # forgetting stops once the weights' variances are on average this many times their prior
 FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the stack
 
 # The blend's members: the stack, the experts, the users' scores, the base rate.
 STACK, FIRST_EXPERT = 0, 1
-STACK_ODDS, BASE_ODDS = 1000.0, 0.1  # prior odds against one expert, of labels that come at once
+STACK_ODDS, BASE_ODDS = 1000.0, 0.03  # prior odds against one expert, of labels that come at once
 FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in range(HASHED)])  # AdaGrad's steps
-ADA_PACE = 0.3  # how fast AdaGrad moves at first, relative to SGD of the same rate
-SURPRISE = 0.6  # power of 1 + lag by which likelihoods are tempered; ½ would do in a world that stands still
-LEAST_MERIT = -15.0  # nobody is forgotten: who does well again is believed after some labels
+ADA_PACE = 0.15  # how fast AdaGrad moves at first, relative to SGD of the same rate
+FASTEST, STEP = 1.0, np.sqrt(2.0)  # the merits' rate is STEP over the root of all surprise, at most FASTEST
+LEAST_MERIT = -15.0  # what merit may take from anybody's weight, as a logarithm
+SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would do in a world that stands still
 # The stacks: one knows the experts only, the other also the users' scores. Neither weighs less than half of SWITCHING.
 PLAIN, SCORED = 0, 1
 SWITCHING = 1e-4
-# counts of the bank: labels known, their sum, and how many labels come between a forecast and its own
-KNOWN, ONES, LAG = 0, 1, 2
+# counts of the bank: labels known, their sum, how many labels come between a forecast and its own, all surprise of the
+# blend so far, and the most there was
+KNOWN, ONES, LAG, TENSION, PEAK = 0, 1, 2, 3, 4
+COUNTS = 5
 LAG_STEP = 0.01  # the lag is a mean over about a hundred labels
 # what a row remembers behind the stacks' inputs: the log-odds of both stacks, of the two together and of the base rate,
 # and the labels then known
@@ -76,15 +81,18 @@ class Bank(NamedTuple):
     newton: Newton
     """the second-order experts"""
     weights: Array
-    """(1 or 2, 1 + EXPERTS + scores) the stacks' weights: constant, experts, users' scores; one stack without scores"""
+    """(1 or 2, 1 + EXPERTS + scores) the stacks' weights: constant, experts, users' scores; one stack without scores.
+    Those of the plain stack are a correction of the experts' pool by trust."""
     covariance: Array
     """(1 or 2, 1 + EXPERTS + scores, same)"""
     shares: Array
     """(1 or 2,) how much each stack is believed"""
     merits: Array
-    """(2 + EXPERTS + scores,) tempered log-likelihood of each of the blend's members, the best at 0."""
+    """(2 + EXPERTS + scores,) what more of each of the blend's members would have gained it, the best at 0."""
+    runs: Array
+    """(2 + EXPERTS + scores,) the part of it that came with the latest labels, about `lag` of them"""
     counts: Array
-    """[labels known, their sum, lag]"""
+    """[labels known, their sum, lag, tension, its peak]"""
 
 
 class View(NamedTuple):
@@ -116,6 +124,10 @@ class Workspace(NamedTuple):
     """what second-order experts see"""
     pull: Array
     """a second-order expert's covariance times its context"""
+    trust: Array
+    """of each member of the blend"""
+    credit: Array
+    """what one label says of each member"""
 
 
 @inlined
@@ -259,22 +271,32 @@ def list_inputs(work: Workspace, given: Array, inputs: Array) -> None:
 
 
 @inlined
-def stacked(bank: Bank, stack: int, inputs: Array) -> float:
+def pooled(inputs: Array, trust: Array) -> float:
+    """Return the experts' log-odds pooled by trust: what the plain stack starts from."""
+    odds, total = 0.0, 0.0
+    for member in range(FIRST_EXPERT, FIRST_EXPERT + EXPERTS):
+        odds += trust[member] * inputs[member]
+        total += trust[member]
+    return float(odds / total)
+
+
+@inlined
+def stacked(bank: Bank, stack: int, inputs: Array, trust: Array) -> float:
     """Return a stack's log-odds."""
-    m = 0.0
+    m = pooled(inputs, trust) if stack == PLAIN else 0.0
     for i in range(bank.weights.shape[1]):
         m += bank.weights[stack, i] * inputs[i]
     return float(bounded(m, 15.0))
 
 
 @inlined
-def put_stacks(bank: Bank, memory: Array) -> None:
+def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
     """Write the log-odds of each stack, and of their mixture; before the first label the users' scores speak."""
     inputs = bank.weights.shape[1]
-    plain = stacked(bank, PLAIN, memory)
+    plain = stacked(bank, PLAIN, memory, trust)
     memory[inputs + SAID_PLAIN] = memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = plain
     if bank.weights.shape[0] > SCORED:
-        scored = stacked(bank, SCORED, memory)
+        scored = stacked(bank, SCORED, memory, trust)
         memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = scored
         if bank.counts[KNOWN] > 0.0:
             p = bank.shares[PLAIN] * sigmoid(plain) + bank.shares[SCORED] * sigmoid(scored)
@@ -319,16 +341,37 @@ def trust(bank: Bank, member: int) -> float:
 
 
 @inlined
-def blended(bank: Bank, memory: Array) -> float:
-    """Return the blend's probability; before the first label only the stack has anything to say."""
-    if bank.counts[KNOWN] == 0.0:
-        return sigmoid(memory[bank.weights.shape[1] + SAID_STACK])
-    odds, total = 0.0, 0.0
+def put_trust(bank: Bank, odds: Array) -> None:
+    """Write the prior odds of all members."""
     for member in range(bank.merits.shape[0]):
-        weight = trust(bank, member) * np.exp(bank.merits[member])
-        odds += weight * said(bank, memory, member)
-        total += weight
-    return sigmoid(odds / total)
+        odds[member] = trust(bank, member)
+
+
+@inlined
+def pace(bank: Bank) -> float:
+    """Return how much one unit of merit counts, as a logarithm of a weight."""
+    peak = bank.counts[PEAK]
+    return float(STEP / np.sqrt(peak)) if peak * FASTEST**2 > STEP**2 else FASTEST
+
+
+@inlined
+def put_weights(bank: Bank, odds: Array, weights: Array) -> None:
+    """Write each member's share of the blend's log-odds: prior odds times what merit says."""
+    eta, total = pace(bank), 0.0
+    for member in range(bank.merits.shape[0]):
+        weights[member] = odds[member] * np.exp(max(eta * bank.merits[member], LEAST_MERIT))
+        total += weights[member]
+    for member in range(bank.merits.shape[0]):
+        weights[member] /= total
+
+
+@inlined
+def blended(bank: Bank, memory: Array, weights: Array) -> float:
+    """Return the log-odds of the blend whose members have these weights; one member says at most LOGIT."""
+    odds = 0.0
+    for member in range(bank.merits.shape[0]):
+        odds += weights[member] * bounded(said(bank, memory, member), LOGIT)
+    return odds
 
 
 @inlined
@@ -336,10 +379,13 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
     list_inputs(work, given, memory)
     inputs, known = bank.weights.shape[1], bank.counts[KNOWN]
-    put_stacks(bank, memory)
+    put_trust(bank, work.trust)
+    put_stacks(bank, memory, work.trust)
     memory[inputs + SAID_BASE] = np.log((bank.counts[ONES] + 0.5) / (known - bank.counts[ONES] + 0.5))
     memory[inputs + SAID_KNOWN] = known
-    probabilities[0] = blended(bank, memory)
+    put_weights(bank, work.trust, work.credit)
+    # before the first label only the stack has anything to say
+    probabilities[0] = sigmoid(blended(bank, memory, work.credit) if known > 0.0 else memory[inputs + SAID_STACK])
     for e in range(EXPERTS):
         probabilities[1 + e] = work.chances[e]
 
@@ -391,14 +437,14 @@ def learn_bank(bank: Bank, work: Workspace, y: float) -> None:
 
 
 @inlined
-def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, gain: Array) -> None:
+def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, work: Workspace) -> None:
     """One extended Kalman step of logistic regression with slowly forgotten labels, this one counting `share`.
 
     Forgetting stops while the covariance is large: directions that nobody excites must not inflate for ever.
     """
-    weights, covariance = bank.weights[stack], bank.covariance[stack]
+    weights, covariance, gain = bank.weights[stack], bank.covariance[stack], work.gain
     n = weights.shape[0]
-    p = sigmoid(stacked(bank, stack, inputs))
+    p = sigmoid(stacked(bank, stack, inputs, work.trust))
     curvature = share * max(p * (1.0 - p), FLAT)
     spread, trace = 0.0, 0.0
     for i in range(n):
@@ -436,27 +482,36 @@ def learn_shares(bank: Bank, memory: Array, y: float, rate: float) -> None:
 
 
 @inlined
-def learn_merits(bank: Bank, memory: Array, y: float, share: float) -> None:
-    """Credit every member of the blend with its likelihood of a label.
+def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Workspace) -> None:
+    """Credit every member with what more of it would have gained the blend of a label, and find the next rate.
 
-    With `lag` labels outstanding, the same surprise is met about lag times before anything can be learned from it:
-    the likelihood is tempered by little more than 1/√(1 + lag), the usual rate under delay, and remembered for longer.
+    The credits are minus the gradient of the blend's log loss by the members' shares, so the comparison is with the
+    best fixed pool, and thereby with the best member. The rate is STEP/√Σ c (c + 2 b), with b the sum of the
+    credits between the row's forecast and its label (adaptive revision, McMahan and Streeter 2014): surprises that
+    come in runs are met about lag times before anything can be learned from them and slow the blend down, those of
+    opposite signs do not. The b of all rows are read from sums that fade over `lag` labels, so that no row keeps any.
     """
-    lag = bank.counts[LAG]
-    rate, keep = share / (1.0 + lag) ** SURPRISE, 1.0 - 1.0 / (MEMORY + 2.0 * lag)
-    best = -np.inf
-    for member in range(bank.merits.shape[0]):
-        merit = keep * bank.merits[member] + rate * log_likelihood(said(bank, memory, member), y)
-        bank.merits[member] = merit
-        best = max(best, merit)
-    for member in range(bank.merits.shape[0]):
-        bank.merits[member] = max(bank.merits[member] - best, LEAST_MERIT)
+    lag, members = bank.counts[LAG], bank.merits.shape[0]
+    keep, fade = 1.0 - 1.0 / (MEMORY + LAGS * lag), lag / (1.0 + lag)
+    put_weights(bank, work.trust, work.credit)
+    odds = blended(bank, memory, work.credit)
+    error, tension, best = share * (y - sigmoid(odds)), 0.0, -np.inf
+    for member in range(members):
+        credit = error * (bounded(said(bank, memory, member), LOGIT) - odds)
+        tension += work.credit[member] * credit * (credit + 2.0 * bank.runs[member])
+        bank.runs[member] = fade * (bank.runs[member] + credit)
+        bank.merits[member] = keep * bank.merits[member] + credit
+        best = max(best, bank.merits[member])
+    for member in range(members):
+        bank.merits[member] -= best
+    bank.counts[TENSION] = keep * bank.counts[TENSION] + tension
+    bank.counts[PEAK] = max(keep * bank.counts[PEAK], bank.counts[TENSION])
     if bank.weights.shape[0] > SCORED:
-        learn_shares(bank, memory, y, rate)
+        learn_shares(bank, memory, y, share / (1.0 + lag) ** SURPRISE)
 
 
 @inlined
-def learn_blend(bank: Bank, memory: Array, y: float, gain: Array) -> None:
+def learn_blend(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
     """Let stack and merits learn from what was said at the time, in so far as it was informed.
 
     A row issued before any label holds experts that say ½: learning the base rate from it as a correction of the
@@ -467,9 +522,10 @@ def learn_blend(bank: Bank, memory: Array, y: float, gain: Array) -> None:
     share = then / known if then < known else 1.0
     bank.counts[LAG] += (known - then - bank.counts[LAG]) * max(LAG_STEP, 1.0 / (known + 1.0))
     if share > 0.0:
+        put_trust(bank, work.trust)
         for stack in range(bank.weights.shape[0]):
-            learn_stack(bank, stack, memory, y, share, gain)
-        learn_merits(bank, memory, y, share)
+            learn_stack(bank, stack, memory, y, share, work)
+        learn_merits(bank, memory, y, share, work)
     bank.counts[KNOWN] += 1.0
     bank.counts[ONES] += y
 
@@ -505,7 +561,7 @@ def run_experts(
             looked_at = row
         else:
             learn_bank(bank, work, labels[k])
-            learn_blend(bank, memory[row], labels[k], work.gain)
+            learn_blend(bank, memory[row], labels[k], work)
             looked_at = -1
 
 
@@ -515,9 +571,8 @@ def share_blend(bank: Bank, shares: Array) -> None:
     shares[:] = 0.0
     shares[STACK] = 1.0
     if bank.counts[KNOWN] > 0.0:
-        for member in range(bank.merits.shape[0]):
-            shares[member] = trust(bank, member) * np.exp(bank.merits[member])
-        shares /= shares.sum()
+        put_trust(bank, shares)
+        put_weights(bank, shares, shares)
 
 
 @jit

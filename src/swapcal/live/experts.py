@@ -11,10 +11,12 @@ from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
+    COUNTS,
     CROSSED,
     EXPERTS,
     HASHED,
     KNOWN,
+    LAG,
     LINEAR,
     LINEAR_ADA,
     LINEAR_ROW,
@@ -26,6 +28,7 @@ from swapcal.kernels.experts import (
     PAIR_SLOTS,
     PAIRED,
     PAIRED_ROW,
+    PEAK,
     PLAIN,
     PRIOR,
     RATES,
@@ -33,6 +36,7 @@ from swapcal.kernels.experts import (
     SAID_BASE,
     SAID_STACK,
     SCORED,
+    TENSION,
     Bank,
     View,
     Workspace,
@@ -50,7 +54,8 @@ FIELDS = {
     "covariance": floats("stacks", "inputs", "inputs"),
     "shares": floats("stacks"),
     "merits": floats("members"),
-    "counts": floats(3),
+    "runs": floats("members"),
+    "counts": floats(COUNTS),
     "linear_used": integers("linear"),
     "linear": singles("linear", LINEAR_ROW),
     "paired_used": integers("paired"),
@@ -60,7 +65,7 @@ FIELDS = {
     "newton.scale": floats(NEWTON, "width"),
     "newton.met": integers(1),
 }
-DENSE = ("weights", "covariance", "shares", "merits", "counts")
+DENSE = ("weights", "covariance", "shares", "merits", "runs", "counts")
 NO_FEATURES = View(1, 1.0)
 SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
@@ -82,8 +87,9 @@ def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
         yield f"shares: given {arrays['shares'].tolist()}, expected one for each stack, 1 in all"
     if len(arrays["merits"]) != inputs + 1 or (arrays["merits"] > 0.0).any():
         yield "merits: given one above 0 or a wrong number of them, expected one per member, the best at 0"
-    if (arrays["counts"] < 0.0).any() or arrays["counts"][ONES] > arrays["counts"][KNOWN]:
-        yield f"counts: given {arrays['counts'].tolist()}, expected labels, their sum and the lag, none negative"
+    counts = arrays["counts"]
+    if (counts[[KNOWN, ONES, LAG, PEAK]] < 0.0).any() or counts[ONES] > counts[KNOWN] or counts[TENSION] > counts[PEAK]:
+        yield f"counts: given {counts.tolist()}, expected labels, their sum and the lag, and a tension up to its peak"
     if (np.diagonal(arrays["covariance"], axis1=1, axis2=2) < 0.0).any():
         yield "covariance: given a negative variance, expected none"
     width = arrays["newton.weights"].shape[1]
@@ -163,7 +169,6 @@ class Experts:
     def __init__(self, scores: int = 0, view: View = NO_FEATURES) -> None:
         n, own = 1 + EXPERTS + scores, 1 + EXPERTS
         weights, covariance = np.zeros((1 + (scores > 0), n)), np.zeros((1 + (scores > 0), n, n))
-        weights[PLAIN, 1:own] = 1.0 / EXPERTS
         covariance[PLAIN, range(own), range(own)] = PRIOR
         if scores:
             weights[SCORED, own:] = 1.0 / scores
@@ -178,9 +183,10 @@ class Experts:
             covariance,
             np.array([1.0 - SCORED_AT_FIRST, SCORED_AT_FIRST]) if scores else np.ones(1),
             np.zeros(n + 1),
-            np.zeros(3),
+            np.zeros(n + 1),
+            np.zeros(COUNTS),
         )
-        self._work = _work(0, 1, n)
+        self._work = _work(0, 1, self.memory_width)
 
     @property
     def memory_width(self) -> int:
@@ -320,6 +326,8 @@ def _work(entries: int, width: int, inputs: int) -> Workspace:
         np.zeros(inputs),
         np.zeros(padded(width)),
         np.zeros(padded(width)),
+        np.zeros(inputs),
+        np.zeros(inputs),
     )
 
 

@@ -1,5 +1,6 @@
 """`Refit`: any batch classifier as a model of `Live`, fitted anew on what was learned, less and less often."""
 
+import inspect
 import math
 import os
 import time
@@ -51,7 +52,8 @@ class Refit:
     ----------
     estimator : with `fit` and `predict_proba`, of scikit-learn, LightGBM or like them; it is cloned, not changed. Give
         it a `random_state`, or no two runs are alike. Numbers reach it as they are, missing values as NaN, and
-        categories as numbers in order of appearance.
+        categories as numbers in order of appearance; HistGradientBoosting and LightGBM are told which columns these
+        are, unless the estimator names its own.
     first, growth : number of labels at the first fit, and the factor from one to the next.
     last : rows to fit on, the latest; by default all.
     background : fit in another thread while forecasts go on.
@@ -169,7 +171,7 @@ class Refit:
         """Fit the classifier that is coming, here or in another thread."""
         assert self._coming is not None, "one is coming"
         self._future = Future()
-        table = self._table(self._coming)
+        table = *self._table(self._coming), self._coming.sizes
         if self.background:
             pool = ThreadPoolExecutor(1)
             self._future = pool.submit(_fit, self.estimator, *table)
@@ -218,7 +220,7 @@ class Refit:
         refit._fits, refit._seconds = counts["fits"], plan["seconds"]
         if plan["speaking"] is not None:
             refit._speaking = _planned(plan["speaking"])
-            refit._fitted = _fit(estimator, *refit._table(refit._speaking))[0]
+            refit._fitted = _fit(estimator, *refit._table(refit._speaking), refit._speaking.sizes)[0]
         if plan["coming"] is not None:
             refit._coming = _planned(plan["coming"])
             refit._start()
@@ -229,14 +231,32 @@ def _planned(saved: Sequence[Any]) -> Plan:
     return Plan(saved[0], tuple(saved[1]), saved[2])
 
 
-def _fit(estimator: Any, X: Array, y: Array) -> tuple[Any, float]:
+def _fit(estimator: Any, X: Array, y: Array, sizes: Sequence[int]) -> tuple[Any, float]:
     """Return a fitted copy and the seconds it took; None where there is only one class."""
     from sklearn.base import clone
 
     if y.min() == y.max():
         return None, 0.0
     start = time.perf_counter()
-    return clone(estimator).fit(X, y), time.perf_counter() - start
+    fresh = clone(estimator)
+    return fresh.fit(X, y, **_told_categories(fresh, X, sizes)), time.perf_counter() - start
+
+
+def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str, Any]:
+    """Tell HistGradientBoosting which columns are categories, unless it was told; return what LightGBM's `fit` asks."""
+    knobs = estimator.get_params()
+    own = knobs.get("categorical_features", "no such knob")
+    if own is None or (isinstance(own, str) and own == "from_dtype"):
+        estimator.set_params(categorical_features=_categories(X, sizes, knobs["max_bins"]) or None)
+    elif "categorical_feature" in inspect.signature(estimator.fit).parameters and "categorical_feature" not in knobs:
+        return {"categorical_feature": _categories(X, sizes)}
+    return {}
+
+
+def _categories(X: Array, sizes: Sequence[int], most: float = math.inf) -> list[int]:
+    """Return the columns that hold the numbers of at most so many categories, and no other numbers."""
+    columns = ((j, size, X[~np.isnan(X[:, j]), j]) for j, size in enumerate(sizes) if 0 < size <= most)
+    return [j for j, size, held in columns if ((held >= 0) & (held < size) & (held == np.floor(held))).all()]
 
 
 def fields(settings: Settings) -> dict[str, Field]:
