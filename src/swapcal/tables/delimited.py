@@ -21,7 +21,7 @@ SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 UNREADABLE = re.compile(
-    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+).*?: invalid value '(.*)'", re.S
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+).*?: [a-z ]+ '(.*?)'(?:$|\. If)", re.S
 )
 TYPES = {
     ReadAs.number: pa.float64(),
