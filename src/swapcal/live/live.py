@@ -35,6 +35,7 @@ from swapcal.live.ledger import REMEMBERED, ConflictingLabelError, Ledger, Limit
 from swapcal.live.records import as_mappings, record_of
 from swapcal.live.watching import Values, Watching, enter
 from swapcal.monitor import Monitor
+from swapcal.tables.batches import batches_of
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
 from swapcal.tables.values import unmasked
 
@@ -476,8 +477,17 @@ class Live:
         label_time: ArrayLike | None = None,
         matures: ArrayLike | None = None,
     ) -> Forecast:
-        """Forecast each record, then learn its label, in order; see `trace`."""
-        return self.trace(records, y, ids=ids, time=time, label_time=label_time, matures=matures).forecast
+        """Forecast each record, then learn its label, in order; see `trace`.
+
+        The records may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, larger than memory: they are read
+        in batches, and y, ids and times may be names of columns, which are then no features. What is refused in a batch
+        leaves those before it learned.
+        """
+        given: dict[str, Any] = {"y": y, "ids": ids, "time": time, "label_time": label_time, "matures": matures}
+        many = batches_of(records)
+        if many is None:
+            return self.trace(records, **given).forecast
+        return Forecast.joined([self.trace(rows, **own).forecast for rows, own in many.split(given)])
 
     @guarded
     def trace(
