@@ -183,6 +183,17 @@ def test_numbers_with_commas_among_words_are_words_whatever_the_pieces(tmp_path:
         assert streamed(path)["x"].to_pylist().count("1,5") == 4
 
 
+def test_an_audit_can_be_told_that_numbers_are_categories(tmp_path: Path) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out.json"
+    path.write_text("p,y,x\n" + "".join(f"0.5,{k % 2},{'007' if k < 60 else 'b'}\n" for k in range(80)))
+    roles = ("--prob", "p", "--target", "y", "--features", "x", "--categorical")
+    with pieces(100, 100, 5):
+        run("audit", path, *roles, "x", "--json", out)
+        assert {group["name"] for group in json.loads(out.read_text())["groups"]} >= {"x = 007", "x = b"}
+        refused = CliRunner().invoke(COMMANDS, ["audit", str(path), *roles, "y"])
+    assert "--categorical: given 'y', expected one of --features" in " ".join(refused.stderr.split())
+
+
 COMMANDS = typer.Typer(pretty_exceptions_enable=False)
 for each in ("audit", "forecast", "fit", "predict"):
     COMMANDS.command(each)(getattr(import_module(f"swapcal.cli.{each}"), each))

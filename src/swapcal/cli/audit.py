@@ -51,6 +51,7 @@ def audit(
     target: options.Target,
     features: Annotated[list[str] | None, typer.Option(help="Feature columns, comma-separated; repeatable.")] = None,
     groups: options.Groups = None,
+    categorical: options.Categorical = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
     issued: Annotated[
@@ -133,7 +134,8 @@ def audit(
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, _kinds(names))
-        found = _Reading(file, names, positive, options.threads(jobs), run).audit(source, encoder, settings)
+        texts = listed(categorical, source.columns)
+        found = _Reading(file, names, positive, options.threads(jobs), run, texts).audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
         if card is not None:
@@ -161,8 +163,20 @@ class _Part(NamedTuple):
 class _Reading:
     """A file on its way into an audit; threads prepare its parts, which are added in their order."""
 
-    def __init__(self, file: str, names: dict[str, Any], positive: str | None, jobs: int, run: Run) -> None:
+    def __init__(
+        self,
+        file: str,
+        names: dict[str, Any],
+        positive: str | None,
+        jobs: int,
+        run: Run,
+        categorical: Sequence[str] = (),
+    ) -> None:
         self._file, self._names, self._positive, self._jobs, self._run = file, names, positive, jobs, run
+        for name in categorical:
+            if name not in names["features"]:
+                raise InputError(f"--categorical: given {name!r}, expected one of --features")
+        self._kinds = _kinds(names) | dict.fromkeys(categorical, ReadAs.text)
 
     def audit(self, source: Source, encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
@@ -184,7 +198,7 @@ class _Reading:
             table = _checked(part, self._names, self._positive, source.dialect)
             return _Part(table, part.first, len(part.table), part.share)
 
-        return in_order(checked, source.parts(_kinds(self._names), self._jobs), self._jobs)
+        return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
 
     def _learned(self, parts: Iterator[_Part]) -> Encoder:
         """Return the encoding of the features by all rows."""
