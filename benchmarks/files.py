@@ -2,8 +2,9 @@
 
 Run as ``python benchmarks/files.py [--rows 1,4,16] [--folder DIR] [--jobs 1,2]``; rows in millions. A CSV file of 20
 features, a score and an outcome is generated in a temporary folder, every command is run on it in a process of its
-own, and its peak resident memory is what the operating system says. ``--gigabytes 10`` makes one file of that size and
-runs the audit, the scoring and the forecasts on it alone.
+own, and its peak resident memory is what the operating system says. Several numbers of threads are compared on the
+smallest file only. ``--gigabytes 20 --letters 500 --only audit`` makes one file of that size, with two texts of so many
+letters in each row that no command is told to use.
 """
 
 import argparse
@@ -25,7 +26,14 @@ MILLION = 1_000_000
 PIECE = 250_000
 NUMBERS, TEXTS, CITIES = 18, 2, 3
 FEATURES = [*(f"x{j}" for j in range(NUMBERS)), *(f"c{j}" for j in range(TEXTS))]
-PARQUET_ROWS = 1 << 18
+LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz ,.0123456789", np.uint8)
+
+
+def unused(rng: np.random.Generator, rows: int, letters: int) -> Any:
+    """Return texts of so many letters."""
+    offsets = np.arange(rows + 1, dtype=np.int32) * letters
+    drawn = LETTERS[rng.integers(0, len(LETTERS), rows * letters, dtype=np.uint8)]
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(drawn))
 
 
 def piece(rng: np.random.Generator, rows: int) -> Any:
@@ -40,11 +48,13 @@ def piece(rng: np.random.Generator, rows: int) -> Any:
     return pa.table(dict(zip([*FEATURES, "p", "y"], [*X, *texts, p, y], strict=True)))
 
 
-def generate(path: Path, rows: int, most_bytes: float = float("inf")) -> int:
+def generate(path: Path, rows: int, most_bytes: float = float("inf"), letters: int = 0) -> int:
     """Write a CSV or Parquet file; return its rows."""
     rng, done, writer = np.random.default_rng(0), 0, None
     while done < rows and not (writer and path.stat().st_size >= most_bytes):
         table = piece(rng, min(PIECE, rows - done))
+        for name in ("request", "answer") if letters else ():
+            table = table.append_column(name, unused(rng, len(table), letters))
         if writer is None:
             parquet = path.suffix == ".parquet"
             writer = papq.ParquetWriter(path, table.schema) if parquet else pacsv.CSVWriter(path, table.schema)
@@ -69,27 +79,16 @@ def measured(*arguments: object) -> tuple[float, float, float]:
     return time.perf_counter() - start, used.ru_utime + used.ru_stime, peak
 
 
-def commands(path: Path, folder: Path, jobs: int, fit_rows: int | None) -> dict[str, list[object]]:
+def commands(path: Path, folder: Path, jobs: int, fit_rows: int | None, letters: int = 0) -> dict[str, list[object]]:
     """Return each command by name."""
     named = ["--prob", "p", "--target", "y", "--features", ",".join(FEATURES)]
-    model, out = folder / "model", folder / "out.csv"
+    model, out, dropped = folder / "model", folder / "out.csv", ["--drop", "request,answer"] if letters else []
+    sampled = [] if fit_rows is None else ["--rows", fit_rows]
     return {
         "audit": ["audit", path, *named, "--jobs", jobs],
-        "fit": [
-            "fit",
-            path,
-            "--target",
-            "y",
-            "--score",
-            "p",
-            "--out",
-            model,
-            "--jobs",
-            jobs,
-            *([] if fit_rows is None else ["--rows", fit_rows]),
-        ],
+        "fit": ["fit", path, "--target", "y", "--score", "p", "--out", model, "--jobs", jobs, *dropped, *sampled],
         "predict": ["predict", model, path, "--out", out, "--jobs", jobs],
-        "forecast": ["forecast", path, "--target", "y", "--score", "p", "--out", out, "--jobs", jobs],
+        "forecast": ["forecast", path, "--target", "y", "--score", "p", "--out", out, "--jobs", jobs, *dropped],
     }
 
 
@@ -103,6 +102,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--rows", default="1,4,16", help="millions of rows, comma-separated")
     asked.add_argument("--gigabytes", type=float, help="one file of this size instead")
+    asked.add_argument("--letters", type=int, default=0, help="length of two texts in each row that are not used")
     asked.add_argument("--form", default="csv", choices=["csv", "parquet"])
     asked.add_argument("--jobs", default="1,2")
     asked.add_argument("--only", default="audit,fit,predict,forecast")
@@ -113,14 +113,16 @@ def main() -> None:
     print("| command | rows | file | threads | seconds | processor s | rows/s | rows/processor s | peak MB |")
     print("|---|---|---|---|---|---|---|---|---|")
     try:
-        for millions in [1e6] if given.gigabytes else [float(text) for text in given.rows.split(",")]:
+        every = [int(text) for text in given.jobs.split(",")]
+        for millions in [1e6] if given.gigabytes else sorted(float(text) for text in given.rows.split(",")):
             path = folder / f"in.{given.form}"
-            rows = generate(path, int(millions * MILLION), 1e9 * (given.gigabytes or np.inf))
-            for jobs in map(int, given.jobs.split(",")):
-                for name, arguments in commands(path, folder, jobs, given.fit_rows).items():
+            rows = generate(path, int(millions * MILLION), 1e9 * (given.gigabytes or np.inf), given.letters)
+            for jobs in every:
+                for name, arguments in commands(path, folder, jobs, given.fit_rows, given.letters).items():
                     if name in given.only.split(","):
                         print(row(name, rows, path.stat().st_size, jobs, *measured(*arguments)), flush=True)
                         (folder / "out.csv").unlink(missing_ok=True)
+            every = every[-1:]
     finally:
         shutil.rmtree(folder)
 

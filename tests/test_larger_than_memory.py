@@ -24,6 +24,7 @@ from swapcal import Audit  # noqa: E402
 from swapcal.cli import forecast as forecasting  # noqa: E402
 from swapcal.cli.audit_reading import Reading  # noqa: E402
 from swapcal.cli.running import Run  # noqa: E402
+from swapcal.live import Live  # noqa: E402
 from swapcal.tables import batches, delimited, jsonl, parquet  # noqa: E402
 from swapcal.tables.blocks import Cutter, in_order  # noqa: E402
 from swapcal.tables.dialect import InputError  # noqa: E402
@@ -125,18 +126,64 @@ def test_standard_input_is_scaled_by_its_first_batch_and_says_so(files: Path, sm
     assert "standard input is read only once" in said(result)
 
 
-@pytest.mark.parametrize("library", ["duckdb", "polars", "dataset"])
-def test_queries_are_audited_in_batches(files: Path, table: Any, library: str, small: None) -> None:
+LIBRARIES = ["duckdb", "polars", "dataset"]
+
+
+def query(library: str, files: Path, table: Any) -> Any:
     lazy = {
         "duckdb": lambda: pytest.importorskip("duckdb").from_arrow(table),
         "polars": lambda: pytest.importorskip("polars").from_arrow(table).lazy(),
         "dataset": lambda: pads.dataset(files / "many"),
-    }[library]()
+    }
+    return lazy[library]()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_queries_are_audited_in_batches(files: Path, table: Any, library: str, small: None) -> None:
+    lazy = query(library, files, table)
     seen = batches.batches_of(lazy)
     assert seen is not None
     assert sum(1 for _ in seen) > 1
     found = Audit.from_frame(lazy, prob="p", target="y", **FEATURES)
     alike(found, Audit.from_frame(table, prob="p", target="y", **FEATURES), 1e-9)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_queries_are_forecast_in_batches(files: Path, table: Any, library: str, small: None) -> None:
+    lazy, rows = query(library, files, table), table.drop_columns(["y"])
+    expected = Live(scores=["p"]).run(rows, table["y"].to_numpy())
+    for y in ("y", table["y"].to_numpy()):
+        live = Live(scores=["p"], drop=["y"])
+        np.testing.assert_allclose(live.run(lazy, y).mean, expected.mean, rtol=1e-9)
+    names = [f"id {k}" for k in range(ROWS)]
+    assert (
+        Live(drop=["y"]).run(lazy, "y", ids=names).p.tolist()
+        == Live().run(rows, table["y"].to_numpy(), ids=names).p.tolist()
+    )
+    with pytest.raises(ValueError, match="no column 'z2'; did you mean 'z'"):
+        Live().run(lazy, "z2")
+    with pytest.raises(ValueError, match="y: given shape"):
+        Live().run(lazy, np.zeros(7))
+    with pytest.raises(ValueError, match="y: given 2,401, expected 2,400, one for each row"):
+        Live().run(lazy, np.zeros(ROWS + 1))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_queries_are_fitted_and_scored_in_batches(files: Path, table: Any, library: str, small: None) -> None:
+    adapters = pytest.importorskip("swapcal.adapters.sklearn")
+    lazy, settings = query(library, files, table), {"snapshots": 2, "correction": "linear", "random_state": 0}
+    whole = adapters.SwapClassifier(**settings).fit(table.drop_columns(["y"]), table["y"].to_numpy())
+    found = adapters.SwapClassifier(**settings).fit(lazy, "y")
+    assert found.feature_names_in_.tolist() == ["x", "z", "city", "flag", "p"]
+    for mode in ("mean", "hash", "sample"):
+        expected = whole.set_params(mode=mode).predict_proba(table.drop_columns(["y"]))
+        asked = found.set_params(mode=mode).predict_proba(_without_y(lazy))
+        np.testing.assert_allclose(asked, expected, rtol=1e-9)
+
+
+def _without_y(lazy: Any) -> Any:
+    names = ["x", "z", "city", "flag", "p"]
+    return lazy.select(*names) if hasattr(lazy, "select") else lazy.scanner(columns=names).to_reader()
 
 
 def test_partitions_are_columns(table: Any, tmp_path: Path, small: None) -> None:

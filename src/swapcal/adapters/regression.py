@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_y, column_or_1d
 
 from swapcal.arrays import Array
 from swapcal.features.source import Name
+from swapcal.tables.batches import in_memory
 
 
 class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
@@ -102,6 +103,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     ) -> Self:
         """Fit on rows X and outcomes y; `progress` is called with numbers of rows done."""
         self._settings()
+        X, y, sample_weight = in_memory(X, y=y, sample_weight=sample_weight)
         source, X = self._source(X, reset=True)
         found, weight = self._numbers(y, len(source)), self._weights(sample_weight, source)
         if weight is not None and not (weight > 0.0).all():

@@ -18,6 +18,7 @@ from swapcal.arrays import Array, Integers
 from swapcal.batch.simplex import to_simplex
 from swapcal.features.source import Name
 from swapcal.losses import Decision, Loss, decide
+from swapcal.tables.batches import in_memory
 
 
 class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
@@ -132,8 +133,13 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         sample_weight: "ArrayLike | None" = None,
         progress: "Callable[[int], object] | None" = None,
     ) -> Self:
-        """Fit on rows X and labels y of two classes or more; `progress` is called with numbers of rows done."""
+        """Fit on rows X and labels y of two classes or more; `progress` is called with numbers of rows done.
+
+        X may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, and y then the name of one of its columns:
+        it is read in batches into memory, so let the query take a sample of what does not fit.
+        """
         self._settings()
+        X, y, sample_weight = in_memory(X, y=y, sample_weight=sample_weight)
         source, X = self._source(X, reset=True)
         labels, weight = self._labels(y, len(source)), self._weights(sample_weight, source)
         self._refuse_few(labels)

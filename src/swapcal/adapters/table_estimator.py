@@ -31,6 +31,7 @@ from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded
 from swapcal.features.source import Name, Source
 from swapcal.features.sparse import Sparse
+from swapcal.tables.batches import batches_of, in_memory
 from swapcal.tables.table import Table, is_table
 
 FEWEST_ROWS = 2
@@ -130,6 +131,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _source(self, X: Any, *, reset: bool) -> tuple[Source, Any]:
         """Return X as columns to read and as the estimator wants it, after scikit-learn's checks."""
+        (X,) = in_memory(X)
         if _has_names(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return _table(X), X
@@ -232,7 +234,10 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _predicted(self, X: Any) -> Array:
-        """Return (n, models) predictions in [0, 1], by `mode`."""
+        """Return (n, models) predictions in [0, 1], by `mode`; a lazy table's, batch by batch."""
+        many = batches_of(X) if self.mode != "sample" else None  # whose draws follow the rows of one call
+        if many is not None:
+            return np.concatenate([self._predicted(rows) for rows in many])
         if self._mode() != "mean":
             return np.column_stack([issued.p for issued in self._issued(X)])
         source, scores = self._opened(X)

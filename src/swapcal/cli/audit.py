@@ -39,6 +39,7 @@ def audit(
     target: options.Target,
     features: Annotated[list[str] | None, typer.Option(help="Feature columns, comma-separated; repeatable.")] = None,
     groups: options.Groups = None,
+    categorical: options.Categorical = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
     issued: Annotated[
@@ -121,7 +122,8 @@ def audit(
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, kinds(names))
-        found = Reading(file, names, positive, options.threads(jobs), run).audit(source, encoder, settings)
+        texts = listed(categorical, source.columns)
+        found = Reading(file, names, positive, options.threads(jobs), run, texts).audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
         if card is not None:

@@ -1,6 +1,6 @@
 """Reading: a file of predictions and outcomes on its way into an audit, in batches that threads prepare."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -34,8 +34,20 @@ class Part(NamedTuple):
 class Reading:
     """A file on its way into an audit; threads prepare its parts, which are added in their order."""
 
-    def __init__(self, file: str, names: dict[str, Any], positive: str | None, jobs: int, run: Run) -> None:
+    def __init__(
+        self,
+        file: str,
+        names: dict[str, Any],
+        positive: str | None,
+        jobs: int,
+        run: Run,
+        categorical: Sequence[str] = (),
+    ) -> None:
         self._file, self._names, self._positive, self._jobs, self._run = file, names, positive, jobs, run
+        for name in categorical:
+            if name not in names["features"]:
+                raise InputError(f"--categorical: given {name!r}, expected one of --features")
+        self._kinds = kinds(names) | dict.fromkeys(categorical, ReadAs.text)
 
     def audit(self, source: Source, encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
@@ -57,7 +69,7 @@ class Reading:
             table = _checked(part, self._names, self._positive, source.dialect)
             return Part(table, part.first, len(part.table), part.share)
 
-        return in_order(checked, source.parts(kinds(self._names), self._jobs), self._jobs)
+        return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
 
     def _learned(self, parts: Iterator[Part]) -> Encoder:
         """Return the encoding of the features by all rows."""

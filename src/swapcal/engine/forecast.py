@@ -1,6 +1,6 @@
 """The ticket: what was forecast, and what is needed to learn from the label later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -75,6 +75,12 @@ class Forecast:
         self._single = single
         self._mark = Mark(learned)
         self._why = Why()
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Forecast]") -> "Forecast":
+        """Return forecasts of rows that were learned, one part after the other, as those of all rows."""
+        tickets = np.concatenate([part._tickets for part in parts])
+        return cls(tickets, None, np.zeros((len(tickets), 0)), parts[-1]._owner, single=False, learned=True)
 
     def _column(self, column: int) -> Any:
         if self._single:

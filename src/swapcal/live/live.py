@@ -38,6 +38,7 @@ from swapcal.live.status import Status
 from swapcal.live.trace import Trace
 from swapcal.live.watching import Values, Watching
 from swapcal.monitor import Monitor
+from swapcal.tables.batches import batches_of
 
 __all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
@@ -484,8 +485,17 @@ class Live:
         label_time: ArrayLike | None = None,
         matures: ArrayLike | None = None,
     ) -> Forecast:
-        """Forecast each record, then learn its label, in order; see `trace`."""
-        return self.trace(records, y, ids=ids, time=time, label_time=label_time, matures=matures).forecast
+        """Forecast each record, then learn its label, in order; see `trace`.
+
+        The records may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, larger than memory: they are read
+        in batches, and y, ids and times may be names of columns, which are then no features. What is refused in a batch
+        leaves those before it learned.
+        """
+        given: dict[str, Any] = {"y": y, "ids": ids, "time": time, "label_time": label_time, "matures": matures}
+        many = batches_of(records)
+        if many is None:
+            return self.trace(records, **given).forecast
+        return Forecast.joined([self.trace(rows, **own).forecast for rows, own in many.split(given)])
 
     @guarded
     def trace(

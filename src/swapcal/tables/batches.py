@@ -1,19 +1,87 @@
 """Batches: a query or a data set that may be larger than memory, some rows at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from swapcal.tables.table import UnknownColumnError
 
 ROWS = 1 << 17
 
 
 class Batches:
-    """Non-empty Arrow batches of a lazy table; `again` says whether they can be had more than once."""
+    """The tables a lazy table falls into, none empty; `again` says whether they can be had more than once."""
 
     def __init__(self, begin: Callable[[], Any], *, again: bool) -> None:
         self._begin, self.again = begin, again
 
     def __iter__(self) -> Iterator[Any]:
-        return (batch for batch in self._begin() if len(batch))
+        return (_as_table(batch) for batch in self._begin() if len(batch))
+
+    def split(self, given: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Yield (rows, what was given for them): columns given by name leave the rows, and arrays are cut with them.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> many = batches_of(pa.table({"a": [1, 2], "b": [0, 1]}).to_reader(max_chunksize=1))
+        >>> [(rows["a"].to_pylist(), own["y"].tolist(), own["t"]) for rows, own in many.split({"y": "b", "t": [7, 8]})]
+        [([1], [0], [7]), ([2], [1], [8])]
+        """
+        names = [value for value in given.values() if isinstance(value, str)]
+        done = 0
+        for batch in self:
+            frame = nw.from_native(batch, eager_only=True)
+            for name in names:
+                if name not in frame.columns:
+                    raise UnknownColumnError(name, frame.columns)
+            rows = slice(done, done + len(frame))
+            own = {role: _own(value, frame, rows) for role, value in given.items()}
+            done += len(frame)
+            yield frame.drop(names).to_native(), own
+        for role, value in given.items():
+            if not isinstance(value, str | None) and len(value) != done:
+                raise ValueError(f"{role}: given {len(value):,}, expected {done:,}, one for each row")
+        if not done:
+            raise ValueError("rows: given none, expected at least one")
+
+
+def _own(value: Any, frame: Any, rows: slice) -> Any:
+    if isinstance(value, str):
+        return frame.get_column(value).to_numpy()
+    return None if value is None else value[rows]
+
+
+def _as_table(batch: Any) -> Any:
+    if type(batch).__name__ != "RecordBatch":
+        return batch
+    import pyarrow as pa
+
+    return pa.Table.from_batches([batch])
+
+
+def in_memory(native: Any, **given: Any) -> tuple[Any, ...]:
+    """Return a lazy table as one in memory, and the columns given by name or as arrays; anything else as it is.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> rows, y = in_memory(pa.table({"a": [1, 2], "b": [0, 1]}).to_reader(), y="b")
+    >>> rows.column_names, y
+    (['a'], array([0, 1]))
+    """
+    many = batches_of(native)
+    if many is None:
+        return native, *given.values()
+    parts = [*many.split(given)]
+    whole = nw.concat([nw.from_native(rows, eager_only=True) for rows, _ in parts]).to_native()
+    return whole, *(_joined([own[role] for _, own in parts]) for role in given)
+
+
+def _joined(parts: list[Any]) -> Any:
+    return None if parts[0] is None else np.concatenate(parts)
 
 
 def batches_of(native: Any) -> Batches | None:

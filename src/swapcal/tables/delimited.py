@@ -21,7 +21,7 @@ SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
 RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 UNREADABLE = re.compile(
-    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+).*?: invalid value '(.*)'", re.S
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+).*?: [a-z ]+ '(.*?)'(?:$|\. If)", re.S
 )
 TYPES = {
     ReadAs.number: pa.float64(),
@@ -62,9 +62,15 @@ class Delimited:
         self.columns, self._header = _header(text, self.delimiter)
 
     def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
-        """Yield tables of the named columns; types not asked for are those of the first mebibyte."""
-        convert = self._convert({**self._guessed(kinds), **_declared(kinds)}, list(kinds))
-        for block, found in in_order(lambda block: (block, self._read(block, convert)), self._blocks(BLOCK), jobs):
+        """Yield tables of the named columns; types not asked for are those of the first mebibyte that has values."""
+        names, types = list(kinds), {**self._guessed(kinds), **_declared(kinds)}
+
+        def read(block: Block) -> tuple[Block, Any]:
+            return block, self._read(block, self._convert(types, names))
+
+        for block, found in in_order(read, self._blocks(BLOCK), jobs):
+            if not isinstance(found, Exception) and _decided(found, types, _widened):
+                found = read(block)[1]
             if isinstance(found, Exception):
                 raise self._explained(found, block)
             self._before += len(found)
@@ -81,12 +87,11 @@ class Delimited:
                 raise self._explained(table, first)
             table = table if first.last else widened(table)
             yield self._piece(first, table, ragged)
-            types = {field.name: field.type for field in table.schema}
-            settled = {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in types.items()}
-            yield from self._alike(blocks, settled | declared, jobs)
+            types = {field.name: field.type for field in table.schema if not pa.types.is_null(field.type)}
+            yield from self._alike(blocks, types | declared, jobs)
 
-    def _alike(self, blocks: Iterator[Block], types: Mapping[str, Any], jobs: int) -> Iterator[Piece]:
-        """Yield the other pieces, as far as they are like the first."""
+    def _alike(self, blocks: Iterator[Block], types: dict[str, Any], jobs: int) -> Iterator[Piece]:
+        """Yield the other pieces, as far as they are like the first that had values."""
 
         def read(block: Block) -> tuple[Block, Any, list[Ragged]]:
             fitting, ragged = dict(types), list[Ragged]()
@@ -100,6 +105,8 @@ class Delimited:
             return block, found, ragged
 
         for block, found, ragged in in_order(read, blocks, jobs):
+            if not isinstance(found, Exception) and _decided(found, types, wider):
+                _, found, ragged = read(block)
             if isinstance(found, Exception):
                 raise self._explained(found, block)
             yield self._piece(block, found, ragged)
@@ -153,14 +160,15 @@ class Delimited:
 
     def _guessed(self, kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
         """Return types wide enough for what may follow the first rows."""
-        head = self._opened.head[len(self._header) :]
-        if not self._opened.is_whole:
-            head = head[: head.rindex(b"\n") + 1] if b"\n" in head else head
-        block = Block(head, 1 + self._header.count(b"\n"), None, last=False)
+        head, line = self._opened.head[len(self._header) :], 1 + self._header.count(b"\n")
+        cutter = Cutter(self._opened.name, self.delimiter, lambda: None, line, lambda: not self._opened.is_whole)
+        block = next(cutter.blocks([head], len(head)), Block(b"", line, None, last=False))
         found = self._read(block, self._convert({}, list(kinds)), [])
         if isinstance(found, Exception):
             raise self._explained(found, block)
-        return {field.name: _widened(field.type) for field in found.schema}
+        types: dict[str, Any] = {}
+        _decided(found, types, _widened)
+        return types
 
     def _explained(self, error: Exception, block: Block) -> InputError:
         name, text = self._opened.name, str(error)
@@ -246,13 +254,29 @@ def _header(text: str, delimiter: str) -> tuple[list[str], bytes]:
     return names, begins.encode()
 
 
+def _decided(table: pa.Table, types: dict[str, Any], wide: Callable[[Any], Any]) -> bool:
+    """Note what columns without a type so far hold, if anything; tell whether the table has to be read anew for it."""
+    for field in table.schema:
+        if field.name not in types and not pa.types.is_null(field.type):
+            types[field.name] = wide(field.type)
+    return any(types.get(field.name, field.type) != field.type for field in table.schema)
+
+
 def widened(table: pa.Table) -> pa.Table:
-    """Return whole numbers as floats, and days as times: what follows may be finer."""
+    """Return the columns as types wide enough for what may follow."""
     for place, field in enumerate(table.schema):
-        if pa.types.is_integer(field.type) or pa.types.is_date(field.type):
-            wider = pa.float64() if pa.types.is_integer(field.type) else pa.timestamp("us")
-            table = table.set_column(place, field.name, table[place].cast(wider, safe=False))
+        if wider(field.type) != field.type:
+            table = table.set_column(place, field.name, table[place].cast(wider(field.type), safe=False))
     return table
+
+
+def wider(kind: Any) -> Any:
+    """Return floats for whole numbers, and microseconds for days and seconds: what follows may be finer."""
+    if pa.types.is_integer(kind):
+        return pa.float64()
+    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
+        return pa.timestamp("us", getattr(kind, "tz", None))
+    return kind
 
 
 def _declared(kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
@@ -260,8 +284,4 @@ def _declared(kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
 
 
 def _widened(kind: Any) -> Any:
-    if pa.types.is_integer(kind):
-        return pa.float64()
-    if pa.types.is_date(kind):
-        return pa.timestamp("us")
-    return pa.string() if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
+    return pa.string() if pa.types.is_boolean(kind) or pa.types.is_binary(kind) else wider(kind)

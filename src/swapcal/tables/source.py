@@ -67,13 +67,13 @@ class Source:
         Where the cuts are does not depend on how many threads read.
         """
         self.require(list(kinds))
-        first = 1
+        first, unseen = 1, [name for name, kind in kinds.items() if kind is ReadAs.any]
         for table, share in self._format.parts(kinds, jobs):
             if not len(table):
                 continue
             columns = {name: settled(table[name], name, kind, first) for name, kind in kinds.items()}
             part = FilePart(pa.table(columns), first, share)
-            self._refuse_commas(part.table, [name for name, kind in kinds.items() if kind is ReadAs.any])
+            unseen = self._refuse_commas(part.table, unseen)
             yield part
             first += len(table)
         if first == 1:
@@ -86,22 +86,26 @@ class Source:
         there, and the reader of the stretch has to say so.
         """
         self.require([*kinds, *self.columns])
-        before = 0
+        before, judged = 0, set[str]()
         for piece in self._format.pieces(kinds, jobs):
             count = len(piece.table) + len(piece.ragged)
             if not count:
                 continue
             rows = before + np.delete(np.arange(1, 1 + count), np.array(piece.ragged, np.int64) - 1)
             wanted = [name for name in piece.table.column_names if kinds.get(name, ReadAs.any) is ReadAs.any]
-            self._refuse_commas(piece.table, wanted)
+            unseen = self._refuse_commas(piece.table, [name for name in wanted if name not in judged])
+            judged.update(name for name in wanted if name not in unseen)
             whole = piece.last and not before
             yield Stretch(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
             before += count
         if not before and not self.follows:
             raise InputError(f"{self.name} has no rows")
 
-    def _refuse_commas(self, table: pa.Table, names: Sequence[str]) -> None:
-        """Refuse text that is mostly numbers with commas: as categories they would mean nothing."""
+    def _refuse_commas(self, table: pa.Table, names: Sequence[str]) -> list[str]:
+        """Refuse text that begins mostly with numbers with commas: as categories they would mean nothing.
+
+        Return the columns that have no value to judge them by.
+        """
         for name in names:
             if is_text(table[name].type):
                 seen = [text for text in table[name].slice(0, LOOKED_AT).to_pylist() if text is not None]
@@ -111,6 +115,7 @@ class Source:
                         f"{self.name}: column {name!r}: given numbers with commas such as {like[0]!r}, expected a "
                         f"point; --decimal , reads decimal commas, --categorical {name} takes them as text"
                     )
+        return [name for name in names if table[name].null_count == len(table)]
 
 
 @contextmanager
