@@ -156,6 +156,14 @@ def test_scores_are_asked_for_and_infinite_numbers_refused(case: Any, tmp_path: 
         standalone.predict(exported, given | {"x": np.full(ROWS, np.inf)}, scores)
 
 
+def test_a_column_that_is_not_given_is_named(case: Any, tmp_path: Path) -> None:
+    model, given = case[0], columns(2, 3)
+    export(tmp_path / "m.npz", [model])
+    del given["many"]
+    with pytest.raises(ValueError, match="columns: given no 'many', expected all of"):
+        standalone.predict(standalone.load(tmp_path / "m.npz"), given, np.full(3, 0.5))
+
+
 def test_names_a_graph_needs_itself_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     rng = np.random.default_rng(0)

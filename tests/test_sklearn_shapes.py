@@ -143,6 +143,36 @@ def test_ranges_are_checked() -> None:
     assert np.array_equal(model.predict(X), before)
 
 
+def test_a_range_too_wide_for_a_number_is_refused() -> None:
+    X, y = np.zeros((10, 1)), np.linspace(-1.0, 1.0, 10) * 1.7e308
+    with pytest.raises(ValueError, match=r"range: given -1.7e\+308 to 1.7e\+308, expected two numbers whose difference"):
+        SwapRegressor(**FAST).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [SwapClassifier, SwapRegressor])
+def test_frames_of_nothing_are_refused(kind: Any) -> None:
+    with pytest.raises(ValueError, match="X: given a frame of 0 rows and 1 columns, expected at least 2 rows and 1"):
+        kind(**FAST).fit(pd.DataFrame({"a": []}), [])
+    with pytest.raises(ValueError, match="X: given a frame of 10 rows and 0 columns, expected at least 2 rows and 1"):
+        kind(**FAST).fit(pd.DataFrame(index=range(10)), np.arange(10) % 2)
+
+
+@pytest.mark.parametrize("jobs", ["x", 1.5, 0, True])
+def test_jobs_are_counted(jobs: Any) -> None:
+    with pytest.raises(ValueError, match=f"n_jobs: given {jobs!r}, expected None or an integer other than 0"):
+        SwapClassifier(n_jobs=jobs, **FAST).fit(np.zeros((10, 1)), np.arange(10) % 2)
+
+
+def test_truth_values_of_one_row_take_the_short_way() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=400), "open": rng.random(400) < 0.5})
+    model = SwapClassifier(groups=["open"], **FAST).fit(frame, rng.random(400) < 0.2 + 0.6 * frame["open"])
+    for row in range(4):
+        assert model._one_row(frame.iloc[[row]]) is not None
+        one = model.predict_proba(frame.iloc[[row]])
+        np.testing.assert_array_equal(one[0], model.predict_proba(frame)[row])
+
+
 def test_wide_sparse_input_stays_sparse() -> None:
     rng = np.random.default_rng(0)
     words = scipy.sparse.random_array((400, 4000), density=0.01, format="csr", rng=rng)

@@ -67,7 +67,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         target: str = "adaptive",
         epsilon: "float | None" = None,
         delta: float = 0.05,
-        snapshots: int = 32,
+        snapshots: int = 16,
         passes: int = 1,
         cv: Any = 5,
         ridge: "float | str" = "auto",
@@ -154,6 +154,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         if not (np.isfinite([low, high]).all() and low < high):
             known = "" if self.low is not None and self.high is not None else "; give low= and high="
             raise ValueError(f"range: given {low} to {high}, expected two finite numbers in increasing order{known}")
+        if not np.isfinite(high - low):
+            raise ValueError(f"range: given {low} to {high}, expected two numbers whose difference is finite")
         self._refuse_beyond(y, low, high)
         self.low_, self.high_ = low, high
 

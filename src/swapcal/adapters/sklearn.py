@@ -101,7 +101,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         target: str = "adaptive",
         epsilon: "float | None" = None,
         delta: float = 0.05,
-        snapshots: int = 32,
+        snapshots: int = 16,
         passes: int = 1,
         cv: Any = 5,
         ridge: "float | str" = "auto",

@@ -111,6 +111,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> Settings:
         self._mode()
+        self._jobs()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Settings(
             target=self.target,
@@ -133,6 +134,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Return X as columns to read and as the estimator wants it, after scikit-learn's checks."""
         (X,) = in_memory(X)
         if _has_names(X):
+            if reset:
+                _refuse_nothing(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             return _table(X), X
         least = FEWEST_ROWS if reset else 1
@@ -261,7 +264,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return [model.features.encode(source) for model in self.models_]
 
     def _jobs(self) -> int:
-        return 1 if self.n_jobs is None else int(effective_n_jobs(self.n_jobs))
+        if self.n_jobs is None:
+            return 1
+        if isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0:
+            raise ValueError(f"n_jobs: given {self.n_jobs!r}, expected None or an integer other than 0")
+        return int(effective_n_jobs(self.n_jobs))
 
     def _issued(self, X: Any) -> list[Issued]:
         source, scores = self._opened(X)
@@ -286,6 +293,14 @@ def of_positive_weight(X: Any, y: NDArray[Any], weight: Array) -> tuple[Any, NDA
 def _has_names(X: Any) -> bool:
     """Say whether X is a data frame whose columns are named by strings; others are read as arrays."""
     return not isinstance(X, dict) and is_table(X) and all(isinstance(name, str) for name in Table(X).columns)
+
+
+def _refuse_nothing(X: Any) -> None:
+    rows, columns = len(X), len(Table(X).columns)
+    if rows < FEWEST_ROWS or columns < 1:
+        raise ValueError(
+            f"X: given a frame of {rows} rows and {columns} columns, expected at least {FEWEST_ROWS} rows and 1 column"
+        )
 
 
 def _table(X: Any) -> Table:

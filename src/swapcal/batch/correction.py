@@ -21,6 +21,13 @@ BLOCK = 4096
 SMALL = 4000
 """Rows on which Newton starts; a step or two on all rows then suffice."""
 MOST_STEPS = 12
+ROUGHLY, EXACTLY = 1e-3, 1e-5
+"""Decrease of the loss, relative, at which Newton stops: for a start, and where it ends.
+
+Below the second, further steps move predictions by less than their noise.
+"""
+FAST = 0.25
+"""What a step may promise of what the one before did, for the Hessian to be kept."""
 LEAST_CURVATURE = 1e-6
 """Of a row: keeps the Hessian definite when the score is certain."""
 LOGIT_LIMIT = 12.0
@@ -30,6 +37,8 @@ WITH_SCORE = (0.5, 0.5, 0.3, 0.3, 0.3)
 WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
 """Prior standard deviation, in log-odds, of hinges, categories, group slopes, group pairs and numbers, for λ = 1."""
 PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
+FIRST_PENALTY = 16.0
+"""Where all penalties' solutions are reached from by one step."""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall below that of somebody's score before it is corrected.
 
@@ -68,6 +77,15 @@ class Moments(NamedTuple):
     gradient: Array
     hessian: Array
 
+    def without(self, part: "Moments") -> "Moments":
+        """Return the moments of the other rows."""
+        return Moments(self.loss - part.loss, self.gradient - part.gradient, self.hessian - part.hessian)
+
+
+def _together(parts: list[Moments]) -> Moments:
+    loss, gradient, hessian = zip(*parts, strict=True)
+    return Moments(sum(loss), np.sum(gradient, axis=0), np.sum(hessian, axis=0))
+
 
 @dataclass(frozen=True)
 class Correction:
@@ -103,15 +121,16 @@ class Correction:
         """
         problem = _Problem(design, width, given, rows, y, weight)
         parts = [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
-        b = problem.solve([problem.sample(SMALL)], problem.prior)[0]
+        b = problem.solve([problem.sample(SMALL)], problem.prior, ROUGHLY)[0]
         moments = [problem.moments(part, b) for part in parts]
         penalty = _best_penalty(problem, parts, moments, b, doubt)
         if penalty is None:
             return cls(design, problem.prior), np.tile(given, (len(parts), 1))
         problem.penalty = penalty
-        b, moments = problem.solve(parts, b, moments)
-        final = _shifted(problem, moments, None, b, problem.penalty)  # one more step, for free
-        return cls(design, final), _without(problem, parts, moments, b)
+        b, moments = problem.solve(parts, b, EXACTLY, moments)
+        total = _together(moments)
+        final = _shifted(problem, total, b, problem.penalty)  # one more step, for free
+        return cls(design, final), _without(problem, parts, [total.without(own) for own in moments], b)
 
 
 def _best_penalty(
@@ -121,9 +140,10 @@ def _best_penalty(
 
     Nothing is returned where the score as it is does as well, for all one can tell.
     """
-    found = np.empty((len(problem.y), len(PENALTIES)))
+    found, total = np.empty((len(problem.y), len(PENALTIES))), _together(moments)
     for part, own in zip(parts, moments, strict=True):
-        candidates = np.column_stack([_shifted(problem, moments, own, b, penalty) for penalty in PENALTIES])
+        rest = total.without(own)
+        candidates = np.column_stack([_shifted(problem, rest, b, penalty) for penalty in PENALTIES])
         for index, F in problem.blocks(part):
             found[index] = problem.weight[index, None] * losses(F @ candidates, problem.y[index, None])
     best = int(np.argmin(found.sum(axis=0)))
@@ -131,27 +151,29 @@ def _best_penalty(
     return PENALTIES[best] if believed(gain, doubt) else None
 
 
-def _shifted(problem: "_Problem", moments: list[Moments], without: Moments | None, b: Array, penalty: float) -> Array:
-    """Return one Newton step from b towards the solution for another λ, without one fold's rows."""
-    gradient = sum((part.gradient for part in moments), penalty * (b - problem.prior))
-    hessian = sum((part.hessian for part in moments), penalty * np.eye(len(b)))
-    if without is not None:
-        gradient, hessian = gradient - without.gradient, hessian - without.hessian
-    return np.asarray(b - cho_solve(cho_factor(hessian), gradient))
+def _shifted(problem: "_Problem", moments: Moments, b: Array, penalty: float) -> Array:
+    """Return one Newton step from b towards the solution for some rows and some λ."""
+    return b - _solved(moments.hessian, penalty, moments.gradient + penalty * (b - problem.prior))
 
 
-def _without(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> Array:
+def _solved(hessian: Array, penalty: float, gradient: Array) -> Array:
+    ridged = hessian.copy()
+    ridged.flat[:: len(gradient) + 1] += penalty
+    factor = cho_factor(ridged, overwrite_a=True, check_finite=False)
+    return np.asarray(cho_solve(factor, gradient, check_finite=False))
+
+
+def _without(problem: "_Problem", parts: list[Integers], rests: list[Moments], b: Array) -> Array:
     """Return all rows' log-odds under the solution without each fold; all folds share each visit to the rows."""
-    without = np.column_stack([_shifted(problem, moments, own, b, problem.penalty) for own in moments])
+    without = np.column_stack([_shifted(problem, rest, b, problem.penalty) for rest in rests])
     gradients = problem.penalty * (without - problem.prior[:, None])
     for number, part in enumerate(parts):
         for index, F in problem.blocks(part):
             residual = problem.weight[index, None] * (expit(F @ without) - problem.y[index, None])
             residual[:, number] = 0.0
             gradients += F.T @ residual
-    hessian = sum((part.hessian for part in moments), problem.penalty * np.eye(len(b)))
-    for number, own in enumerate(moments):
-        without[:, number] -= cho_solve(cho_factor(hessian - own.hessian), gradients[:, number])
+    for number, rest in enumerate(rests):
+        without[:, number] -= _solved(rest.hessian, problem.penalty, gradients[:, number])
     return problem.predict(without)
 
 
@@ -181,7 +203,7 @@ class _Problem:
         self.design, self.given, self.rows, self.y, self.weight = design, given, rows, y, weight
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
-        self.penalty = PENALTIES[0]
+        self.penalty = FIRST_PENALTY
         self._room = np.empty((min(BLOCK, len(y)), width))
 
     def sample(self, size: int) -> Integers:
@@ -195,24 +217,38 @@ class _Problem:
             yield part, F
 
     def solve(
-        self, parts: list[Integers], b: Array, moments: list[Moments] | None = None
+        self, parts: list[Integers], b: Array, close: float, moments: list[Moments] | None = None
     ) -> tuple[Array, list[Moments]]:
         """Return the minimum over the parts' rows and the moments there, starting from b (where they may be known).
 
-        Newton with halved steps whenever the loss rises; the loss is convex, so this finds the minimum.
+        Newton with halved steps whenever the loss rises; the loss is convex, so this finds the minimum. The Hessian is
+        most of the work and hardly changes towards the end: it is kept as long as its steps get smaller fast enough.
         """
         moments = moments or [self.moments(part, b) for part in parts]
+        step, promise = self._step(moments, b)
         for _ in range(MOST_STEPS):
-            step = b - _shifted(self, moments, None, b, self.penalty)
-            # the predicted decrease, relative: below it further steps move predictions by less than their noise
-            if 0.5 * float(self._slope(moments, b) @ step) <= 1e-5 * (1.0 + self._loss(moments, b)):
+            if promise <= close * (1.0 + self._loss(moments, b)):
                 break
-            then = [self.moments(part, b - step) for part in parts]
+            then = self._slopes(parts, b - step, moments)
             while self._loss(then, b - step) > self._loss(moments, b) * (1.0 + 1e-12) and np.abs(step).max() > 1e-8:
                 step = 0.5 * step
-                then = [self.moments(part, b - step) for part in parts]
-            b, moments = b - step, then
+                then = self._slopes(parts, b - step, moments)
+            b, moments, before = b - step, then, promise
+            step, promise = self._step(moments, b)
+            if promise > FAST * before:
+                moments = [self.moments(part, b) for part in parts]
+                step, promise = self._step(moments, b)
         return b, moments
+
+    def _step(self, moments: list[Moments], b: Array) -> tuple[Array, float]:
+        """Return Newton's step back from b, and the decrease of the loss it promises."""
+        slope = self._slope(moments, b)
+        step = _solved(np.sum([part.hessian for part in moments], axis=0), self.penalty, slope)
+        return step, 0.5 * float(slope @ step)
+
+    def _slopes(self, parts: list[Integers], b: Array, before: list[Moments]) -> list[Moments]:
+        """Return losses and gradients at b, with the Hessians of before."""
+        return [self.moments(part, b, old.hessian) for part, old in zip(parts, before, strict=True)]
 
     def _loss(self, moments: list[Moments], b: Array) -> float:
         return sum(part.loss for part in moments) + 0.5 * self.penalty * float(np.sum((b - self.prior) ** 2))
@@ -220,17 +256,23 @@ class _Problem:
     def _slope(self, moments: list[Moments], b: Array) -> Array:
         return np.asarray(sum((part.gradient for part in moments), self.penalty * (b - self.prior)))
 
-    def moments(self, index: Integers, b: Array) -> Moments:
-        """Return loss, gradient and Hessian of some rows, without the penalty."""
-        loss, gradient, hessian = 0.0, np.zeros(len(b)), np.zeros((len(b), len(b)))
+    def moments(self, index: Integers, b: Array, hessian: Array | None = None) -> Moments:
+        """Return loss, gradient and Hessian of some rows, without the penalty; a Hessian that is given is kept.
+
+        Products of single precision are enough for a direction, and take half the time; they are summed in double.
+        """
+        loss, gradient = 0.0, np.zeros(len(b))
+        found = np.zeros((len(b), len(b))) if hessian is None else hessian
         for part, F in self.blocks(index):
             z, w, y = F @ b, self.weight[part], self.y[part]
             p = expit(z)
             loss += float(w @ (np.logaddexp(0.0, z) - y * z))
             gradient += (w * (p - y)) @ F
-            F *= np.sqrt(w * np.maximum(p * (1.0 - p), LEAST_CURVATURE))[:, None]
-            hessian += F.T @ F
-        return Moments(loss, gradient, hessian)
+            if hessian is None:
+                single = F.astype(np.float32)
+                single *= np.sqrt(w * np.maximum(p * (1.0 - p), LEAST_CURVATURE)).astype(np.float32)[:, None]
+                found += single.T @ single
+        return Moments(loss, gradient, found)
 
     def predict(self, b: Array) -> Array:
         """Return all rows' log-odds under each column of b."""

@@ -41,11 +41,15 @@ CORRECTIONS = ("auto", "linear", "trees")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
+FEWER_FOLDS, MANY_ROWS = 3, 20_000
+"""Folds for the trees of so many rows and more: leaving out a third still leaves plenty, at half the work."""
 RIDGES = (256.0, 16.0, 1.0)
-"""Stay at the corrected score, close to it, or leave it soon: the pass with the least squared error as it went is kept.
+"""Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
 
 The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
 """
+TRIED, FEWEST_TRIED = 4, 4000
+"""One row in so many, but at least so many, is streamed with all of them: reasons to leave the score show by then."""
 
 
 @dataclass
@@ -53,7 +57,7 @@ class Settings:
     """How a model is fitted; see `SwapClassifier` for the meaning of each."""
 
     target: str = "adaptive"
-    snapshots: int = 32
+    snapshots: int = 16
     passes: int = 1
     ridge: float | str = "auto"
     kappa: float = 0.2
@@ -186,9 +190,10 @@ class Model:
         else:
             given = logit(scores)
         doubt = NONE if scores is None else DOUBT
-        boosted = (
-            Boost.fit(features, rows, given, y, weight, _folds(len(y), rng), settings.seed, doubt) if grow else None
-        )
+        boosted = None
+        if grow:
+            folds = _folds(len(y), rng, FOLDS if len(y) < MANY_ROWS else FEWER_FOLDS)
+            boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed, doubt)
         boost, better = (None, given) if boosted is None else boosted
         design, width = plan(features, rows, better, scored=True)
         folds = _folds(len(y), rng)
@@ -232,26 +237,22 @@ class Model:
     ) -> None:
         """Stream rows in random order, `passes` times; keep snapshots uniform over the rounds of the last pass.
 
-        The first call runs one pass per ridge penalty and goes on with the one whose forecasts, each made before its
-        label was used, had the smaller squared error; a choice among two costs the theorems a factor 2 in δ.
+        The first call streams some of the rows with every ridge penalty, and goes on with the one whose forecasts,
+        each made before its label was used, had the least squared error; a choice among three costs the theorems a
+        factor 3 in δ.
 
         Called again with new rows, it keeps each old snapshot with the probability that a uniform round lies in the
         past, so that the mixture stays uniform over all rounds.
         """
         assert self.recorders, "a model read from a file predicts only"
         X, count = self._contexts(rows, score, given), self.settings.snapshots
-        losses = np.zeros((len(self.recorders), len(y)))
-        found: list[list[Snapshot]] = [[] for _ in self.recorders]
         at = stratified(count, len(y), rng)
         for _ in range(self.settings.passes):
             order = rng.permutation(len(y))
             Xo, yo, wo = X[order], y[order], weight[order]
-            for k, recorder in enumerate(self.recorders):
-                means, found[k] = recorder.run(Xo, yo, wo, at, progress if k == 0 else None)
-                losses[k, order] += wo * (means - yo) ** 2
-        best = int(np.argmin(losses.sum(axis=1)))
-        best = best if believed(losses[0] - losses[best], self._doubt) else 0
-        self.recorders, fresh = [self.recorders[best]], found[best]
+            tried = min(len(y), max(len(y) // TRIED, FEWEST_TRIED)) if len(self.recorders) > 1 else 0
+            fresh = self._choose(Xo[:tried], yo[:tried], wo[:tried], at[at < tried], progress) if tried else []
+            fresh += self.recorders[0].run(Xo[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)[1]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
@@ -259,6 +260,18 @@ class Model:
         self._mixture = None
         self.rows += len(y)
         self._certificate = None
+
+    def _choose(self, X: Array, y: Array, weight: Array, at: Integers, progress: Progress | None) -> list[Snapshot]:
+        """Keep the recorder with the least squared error, if it is least beyond doubt; return its snapshots."""
+        losses, found = np.empty((len(self.recorders), len(y))), []
+        for k, recorder in enumerate(self.recorders):
+            means, snapshots = recorder.run(X, y, weight, at, progress if k == 0 else None)
+            losses[k] = weight * (means - y) ** 2
+            found.append(snapshots)
+        best = int(np.argmin(losses.sum(axis=1)))
+        best = best if believed(losses[0] - losses[best], self._doubt) else 0
+        self.recorders = [self.recorders[best]]
+        return found[best]
 
     @property
     def _doubt(self) -> float:
@@ -401,13 +414,13 @@ class Model:
         return X
 
 
-def _folds(rows: int, rng: np.random.Generator) -> Integers:
+def _folds(rows: int, rng: np.random.Generator, folds: int = FOLDS) -> Integers:
     """Return a fold for each row, anew for each stage.
 
     With the folds of the stage before, all rows outside a fold would come with log-odds that its labels have pushed up
     or down, and a stage would seem to do worse out of fold than it does.
     """
-    return rng.permutation(rows) % min(FOLDS, rows)
+    return rng.permutation(rows) % min(folds, rows)
 
 
 def _to_state(correction: Correction) -> State:

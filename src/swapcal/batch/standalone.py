@@ -71,6 +71,10 @@ def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
 
 
 def _encode(part: Any, columns: Any, taken: slice) -> Any:
+    wanted = [*part["numbers"], *(column["name"] for column in [*part["rated"], *part["categories"]])]
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise ValueError(f"columns: given no {missing[0]!r}, expected all of {wanted}")
     rows = len(next(iter(columns.values()))[taken])
     raw = np.array([np.asarray(columns[name][taken], float) for name in part["numbers"]])
     raw = raw.reshape(len(part["numbers"]), rows).T

@@ -28,7 +28,7 @@ PARAMETERS: dict[str, Any] = {
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1}
 NO_CODE = -100.0
 """A threshold below every code."""
-MOST_ROUNDS, PATIENCE = 400, 15
+MOST_ROUNDS, PATIENCE = 400, 10
 DOUBT = 2.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 

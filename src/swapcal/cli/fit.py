@@ -48,7 +48,7 @@ def fit(
         str,
         typer.Option(help="How the score is corrected first: linear, trees (LightGBM), or auto: trees if installed."),
     ] = "auto",
-    snapshots: Annotated[int, typer.Option(help="Forecasters whose mean is predicted, out of one per row.")] = 32,
+    snapshots: Annotated[int, typer.Option(help="Forecasters whose mean is predicted, out of one per row.")] = 16,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
     rows: Annotated[
         int | None, typer.Option(min=2, help="Rows to fit; of a longer file, a sample; default: what a gigabyte holds.")

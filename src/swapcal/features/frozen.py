@@ -240,7 +240,9 @@ def _plain_number(value: Any) -> float | None:
 
 
 def _plain_text(value: Any) -> str | None:
-    """Return a text or the word for a missing one; None if it would take a closer look."""
+    """Return a text, the word for a truth value or for a missing one; None if it would take a closer look."""
     if type(value) is str:
         return value
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
     return MISSING if value is None or (isinstance(value, float) and value != value) else None
