@@ -5,14 +5,17 @@
 Every comparison alternates the contestants on the same rows and reports medians of processor time.
 """
 
+import ctypes
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -113,6 +116,59 @@ def against_peers() -> None:
     table = Table("predict then learn, d = 20", "µs/row", "rows/s", "times swapcal", title="Against peers")
     for name, value in results.items():
         table.add_row(name, f"{value:.3f}", f"{1e6 / value:,.0f}", f"{value / base:.1f}×")
+    console.print(table)
+
+
+FLAGS = ("-O3", "-O3 -march=native", "-O3 -march=native -ffast-math")
+LEVELS = 20
+
+
+def compiled(flags: str, folder: str) -> Callable[..., None]:
+    """Return the plain loop of engine.c as the system's gcc compiles it."""
+    source, library = Path(__file__).with_name("engine.c"), f"{folder}/engine{flags.replace(' ', '')}.so"
+    subprocess.run(["gcc", *flags.split(), "-fPIC", "-shared", "-o", library, str(source), "-lm"], check=True)
+    loop = ctypes.CDLL(library).run
+    loop.restype = None
+    return loop  # type: ignore[no-any-return]
+
+
+def plain(loop: Callable[..., None], X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the p and the means that a plain loop issues."""
+    (rows, dim), slots = X.shape, LEVELS + 1
+    theta = np.zeros((slots, dim))
+    theta[:, 0] = 2 * np.arange(slots) / LEVELS
+    P, g, sums = np.tile(np.eye(dim), (slots, 1, 1)), np.zeros((slots, dim)), np.zeros((slots, 3))
+    u, p, mean = np.zeros(dim), np.empty(rows), np.empty(rows)
+    seed = ctypes.c_uint64(int(Forecaster(dim).to_state().arrays["seed"][0]))
+    arrays = [ctypes.c_void_p(a.ctypes.data) for a in (X, y, theta, P, g, sums, u, p, mean)]
+    loop(ctypes.c_long(rows), dim, LEVELS, *arrays[:2], seed, *arrays[2:])
+    return p, mean
+
+
+def against_c(folder: str) -> None:
+    """Compare with the same algorithm in plain C: above 1 the engine is faster."""
+    if shutil.which("gcc") is None:
+        console.print("Against plain C: gcc is not installed, skipped")
+        return
+    loops = {flags: compiled(flags, folder) for flags in FLAGS}
+    table = Table("d", "swapcal µs/row", *(f"gcc {flags}" for flags in FLAGS), "with a window", title="Against plain C")
+    for dim in (5, 10, 20, 50, 100):
+        rows = min(200_000, max(4_000, 20_000_000 // dim**2))
+        X, y = stream(rows, dim)
+        ours, (p, mean) = Forecaster(dim, levels=LEVELS).run(X, y), plain(loops["-O3"], X, y)
+        assert np.mean(ours.p == p) > 0.999, "not the same algorithm"
+        np.testing.assert_allclose(ours.mean, mean, atol=1e-6)
+        contestants = {
+            "swapcal": engine(dim, rows, levels=LEVELS),
+            "window": engine(dim, rows, levels=LEVELS, window=2_000),
+        }
+        for flags, loop in loops.items():
+            contestants[flags] = lambda loop=loop, X=X, y=y: per_row(lambda: plain(loop, X, y), len(y))
+        results = medians(contestants, 5)
+        base = results.pop("swapcal")
+        window = results.pop("window")
+        ratios = (f"{value / base:.2f}×" for value in results.values())
+        table.add_row(str(dim), f"{base:.3f}", *ratios, f"{window / base:.2f}×")
     console.print(table)
 
 
@@ -249,6 +305,8 @@ def main() -> None:
     if load > 0.5 * (os.cpu_count() or 1):
         console.print(f"[yellow]The machine is busy (load {load:.1f}): read ratios, not times.[/yellow]")
     against_peers()
+    with tempfile.TemporaryDirectory() as folder:
+        against_c(folder)
     single_row()
     start_up()
     mixing()
