@@ -168,6 +168,16 @@ def test_queries_are_forecast_in_batches(files: Path, table: Any, library: str, 
         Live().run(lazy, np.zeros(ROWS + 1))
 
 
+def test_ids_and_times_of_a_query_are_columns_by_name() -> None:
+    names, hours = [f"id {k}" for k in range(90)], np.datetime64("2024-01-01T00", "us") + np.arange(90) * 3_600_000_000
+    x, y = np.arange(90) % 7, np.arange(90) % 3 % 2
+    late = hours + 18_000_000_000
+    reader = pa.table({"x": x, "y": y, "id": names, "t": hours, "late": late}).to_reader(max_chunksize=40)
+    found = Live().run(reader, "y", ids="id", time="t", label_time="late")
+    expected = Live().run(pa.table({"x": x}), y, ids=names, time=hours, label_time=late)
+    assert found.p.tolist() == expected.p.tolist()
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_queries_are_fitted_and_scored_in_batches(files: Path, table: Any, library: str, small: None) -> None:
     adapters = pytest.importorskip("swapcal.adapters.sklearn")

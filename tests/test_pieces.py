@@ -239,3 +239,11 @@ def test_every_command_says_the_same_whatever_the_pieces_and_the_format(tmp_path
         for name in ("in.csv", "in.parquet"):
             for mine, theirs in zip(expected, answers(tmp_path / name, tmp_path / f"{name} in pieces"), strict=True):
                 assert mine == pytest.approx(theirs, rel=1e-9)
+
+
+def test_what_was_read_ahead_is_read_anew_once_its_column_is_decided(tmp_path: Path) -> None:
+    path, words = tmp_path / "in.csv", [""] * 30 + ["a"] * 3 + ["007"] * 30
+    path.write_text("y,x\n" + "".join(f"{k % 2},{word}\n" for k, word in enumerate(words)))
+    with pieces(12, 80, 1):
+        found = joined(parts_of(path, ["x"], jobs=3))["x"].to_pylist()
+    assert found[30:] == words[30:]
