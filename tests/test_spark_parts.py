@@ -215,8 +215,8 @@ def test_a_batch_played_again_starts_from_what_the_store_holds(no_memory: None) 
     played(keeper(store, 8), first)
     before = copy.deepcopy(store)
     told = played(keeper(store, 8), others[0])
-    expected = played(keeper(copy.deepcopy(store), 0), others[1])
     pd.testing.assert_frame_equal(told, played(keeper(before, 8), others[0]))
+    expected = played(keeper(copy.deepcopy(store), 0), others[1])
     for attempt in (store, before):
         pd.testing.assert_frame_equal(played(keeper(attempt, 8), others[1]), expected)
 
