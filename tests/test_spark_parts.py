@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from swapcal import Live
-from swapcal.adapters.spark import kept
+from swapcal.adapters.spark import audit, fit, forecast, kept, monitor, score
 from swapcal.adapters.spark.events import MATURES, TIME, Roles, columns_of, packed, unpacked
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.keyed import Keyed
@@ -56,6 +56,24 @@ def test_scales_of_parts_are_those_of_the_whole() -> None:
             assert (one.centre, one.spread) == pytest.approx((other.centre, other.spread), rel=1e-12)
         else:
             assert one == other
+
+
+def test_streams_and_spark_connect_are_refused_at_once() -> None:
+    remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    stream = type("DataFrame", (), {"isStreaming": True})()
+    calls = {
+        audit: {"prob": "p", "target": "y"},
+        monitor: {"prob": "p", "target": "y", "time": "at"},
+        fit: {"id": "id", "target": "y"},
+        score: {"model": Live()},
+        forecast: {"key": "k", "id": "id", "target": "y", "time": "at"},
+    }
+    for call, named in calls.items():
+        with pytest.raises(TypeError, match=r"^df: given a data frame of Spark Connect, expected one of a classic"):
+            call(remote, **named)
+        if call in (audit, monitor, fit):
+            with pytest.raises(ValueError, match=r"^df: given a stream, expected a batch data frame"):
+                call(stream, **named)
 
 
 def test_faults_of_parts_add_up() -> None:
@@ -197,8 +215,8 @@ def test_a_batch_played_again_starts_from_what_the_store_holds(no_memory: None) 
     played(keeper(store, 8), first)
     before = copy.deepcopy(store)
     told = played(keeper(store, 8), others[0])
-    expected = played(keeper(copy.deepcopy(store), 0), others[1])
     pd.testing.assert_frame_equal(told, played(keeper(before, 8), others[0]))
+    expected = played(keeper(copy.deepcopy(store), 0), others[1])
     for attempt in (store, before):
         pd.testing.assert_frame_equal(played(keeper(attempt, 8), others[1]), expected)
 

@@ -143,6 +143,62 @@ def test_faults_are_counted_where_they_are_and_said_in_one_line(df: Any) -> None
         fit(df.withColumn("y", sql.when(~lost, df["y"])), id="id", target="y", features=["age"])
 
 
+HOSTILE = {
+    "p": (float("inf"), r"^column 'p': given inf in 1,500 of 6,000 rows, expected a number in \[0, 1\]"),
+    "age": (float("inf"), r"^column 'age': given inf in 1,500 of 6,000 rows, expected a finite number"),
+    "w": (0.0, r"^column 'w': given 0 in 1,500 of 6,000 rows, expected a positive number"),
+    "at": (None, r"^column 'at': given nothing in 1,500 of 6,000 rows, expected a number, date or time"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_values_in_any_role_are_told(df: Any, judged: Audit, name: str) -> None:
+    from pyspark.sql import functions as sql
+
+    from swapcal.adapters.spark import audit
+
+    value, message = HOSTILE[name]
+    with pytest.raises(ValueError, match=message):
+        audit(
+            df.withColumn(name, sql.when(df["id"] % 4 == 0, sql.lit(value)).otherwise(df[name])), **NAMES, like=judged
+        )
+
+
+def test_other_types_of_columns_are_audited_as_their_numbers(df: Any, judged: Audit) -> None:
+    from pyspark.sql import functions as sql
+
+    from swapcal.adapters.spark import audit
+
+    casts = {"y": "boolean", "age": "decimal(10, 1)", "size": "string", "at": "timestamp_ntz"}
+    odd = df.select(*(sql.col(name).cast(casts.get(name, df.schema[name].dataType)) for name in df.columns))
+    skewed = odd.repartition(9, sql.when(df["id"] < ROWS - 3, 0).otherwise(df["id"]))  # one giant, most of them empty
+    same(audit(skewed, **NAMES, like=judged), judged)
+
+
+def test_a_monitor_tells_which_times_it_cannot_place(df: Any) -> None:
+    from pyspark.sql import functions as sql
+
+    from swapcal.adapters.spark import monitor
+
+    times = sql.when(df["id"] % 4 == 0, float("inf")).when(df["id"] % 4 == 1, float("nan")).otherwise(df["id"])
+    with pytest.raises(ValueError, match=r"^column 'at': given no finite time in 3,000 rows, expected one"):
+        monitor(df.withColumn("at", times), prob="p", target="y", time="at", window=3_000.0)
+
+
+def test_a_category_nobody_knew_is_scored(df: Any, table: Any) -> None:
+    from pyspark.sql import functions as sql
+
+    from swapcal.adapters.spark import score
+
+    rows = table.select(["age", "city"])
+    model = SwapClassifier(correction="linear", mode="hash", random_state=0).fit(rows, table["y"].to_numpy())
+    strange = df.select("id", "age", sql.when(df["id"] % 2 == 0, df["city"]).otherwise("elsewhere").alias("city"))
+    scored = score(strange.where("id < 5").repartition(8), model).toArrow().sort_by("id")
+    city = [name if k % 2 == 0 else "elsewhere" for k, name in enumerate(table["city"].to_pylist())]
+    expected = model.predict_proba(pa.table({"age": table["age"], "city": city}).slice(0, 5))[:, 1]
+    np.testing.assert_array_equal(scored["p"].to_numpy(), expected)
+
+
 def test_a_monitor_by_stretches_is_that_of_all_rows_in_order(df: Any, table: Any) -> None:
     from swapcal.adapters.spark import monitor
 

@@ -45,8 +45,7 @@ def audit(
     prob, target : columns of probabilities and outcomes in [0, 1]; rows without either are an error
     features, groups, weights, time, issued, levels, title, seed, like : as in `Audit.from_frame`
     """
-    if df.isStreaming:
-        raise ValueError("df: given a stream, expected a batch data frame; audit what the stream's sink holds")
+    columns.require_batch(df)
     reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
     reader.check_roles()
     columns.require(df, reader.columns)

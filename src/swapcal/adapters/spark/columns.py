@@ -13,6 +13,19 @@ def column(name: str) -> Column:
     return sql.col("`" + name.replace("`", "``") + "`")
 
 
+def require_classic(df: DataFrame) -> None:
+    """Refuse a data frame of Spark Connect, whose session has neither broadcasts nor what streams of keys need."""
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise TypeError("df: given a data frame of Spark Connect, expected one of a classic session")
+
+
+def require_batch(df: DataFrame) -> None:
+    """Refuse a stream, and a data frame of Spark Connect."""
+    require_classic(df)
+    if df.isStreaming:
+        raise ValueError("df: given a stream, expected a batch data frame, such as what the stream's sink holds")
+
+
 def require(df: DataFrame, names: Iterable[str]) -> None:
     """Raise `UnknownColumnError` for the first name that is no column."""
     for name in names:

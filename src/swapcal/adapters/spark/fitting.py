@@ -91,6 +91,7 @@ def fit(
     seed : of the hash, and of the fit
     settings : of `SwapClassifier`
     """
+    columns.require_batch(df)
     names = [name for name in df.columns if name not in (target, id)] if features is None else list(features)
     names += [name for name in groups if name not in names]
     columns.require(df, [id, *names])

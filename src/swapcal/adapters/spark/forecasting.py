@@ -68,6 +68,7 @@ def forecast(
         need not be read, and most of the time not be written as a whole. Best as many as a worker has keys
     settings : of `Live`, without models
     """
+    columns.require_classic(stream)
     keys = [key] if isinstance(key, str) else list(key)
     roles = _roles(stream, keys, id, target, time, matures, features)
     if settings.get("models"):

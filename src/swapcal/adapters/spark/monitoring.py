@@ -56,6 +56,7 @@ def monitor(
         memory
     groups, settings : as in `Monitor`
     """
+    columns.require_batch(df)
     empty = Monitor(groups, **settings)
     columns.require_numbers(df, [prob, target])
     columns.require(df, empty.columns())
@@ -67,14 +68,15 @@ def monitor(
         with faults.caught():
             faults.look(table, {prob: PROBABILITY, target: PROBABILITY})
             if key[0].as_py() is None:
-                faults.refusals.append(f"column {time!r}: given nothing in {len(rows):,} rows, expected a time")
+                faults.refusals.append(f"column {time!r}: given no finite time in {len(rows):,} rows, expected one")
             if not faults:
                 entered = _entered(empty, rows.take(_order(table, prob, target, seed)), prob, target, dated)
                 part = [(key[0].as_py(), packed(FILE, entered.to_state()))]
         return pa.table({PART: [pickle.dumps((faults, part))]})
 
     read = dict.fromkeys([prob, target, *empty.columns()])
-    rows = df.select(*map(columns.column, read), clock.alias(CLOCK), sql.floor(clock / width).alias(WINDOW))
+    window_of = sql.when(sql.abs(clock) < np.inf, sql.floor(clock / width))  # nothing for what is no finite time
+    rows = df.select(*map(columns.column, read), clock.alias(CLOCK), window_of.alias(WINDOW))
     with any_pandas():
         parts = rows.groupBy(WINDOW).applyInArrow(run, f"{PART} binary").collect()
     windows = settled(reduce(added, map(unpickled, parts), NOTHING))

@@ -33,6 +33,7 @@ def score(df: DataFrame, model: Any, *, features: Sequence[str] | None = None, p
         record, by default all columns
     prefix : put before the names of the new columns
     """
+    columns.require_classic(df)
     scorer = _live_scorer(model, df, features) if isinstance(model, Live) else _fitted_scorer(model, features)
     columns.require(df, scorer.columns)
     names = [prefix + name for name in scorer.names]
