@@ -195,12 +195,12 @@ class Contexts:
         """Encode a few records that hold nothing new; None if they need the long way."""
         few = records if isinstance(records, list) else [records]
         n = len(few)
-        if self._products or not 1 <= n <= FEW or any(not isinstance(record, dict) for record in few):
+        if self._products or not 1 <= n <= FEW:
             return None
         parts = plain_rows(few, self._reading())
         if parts is None:
             return None
-        return self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.full(n, self.dim), True)
+        return self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.array([self.dim] * n), True)
 
     def _reading(self) -> Plan:
         if self._plan is None:

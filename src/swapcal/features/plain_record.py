@@ -33,7 +33,7 @@ def plan_for(columns: Mapping[str, Column], ignored: Set[str]) -> Plan:
     return Plan(looks, frozenset(columns) | ignored)
 
 
-def plain_rows(records: Sequence[Mapping[str, Any]], plan: Plan) -> Parts | None:
+def plain_rows(records: Sequence[Any], plan: Plan) -> Parts | None:
     """Return (numbers, symbols, places) of shape (n, K), or None if anything in the records is new or unusual."""
     numbers: list[float] = []
     symbols: list[int] = []
@@ -42,7 +42,7 @@ def plain_rows(records: Sequence[Mapping[str, Any]], plan: Plan) -> Parts | None
     if not columns:
         return None
     for record in records:
-        if not record.keys() <= names:
+        if not isinstance(record, dict) or not record.keys() <= names:
             return None
         for name, kind, codes, keys, at in columns:
             value = record.get(name)

@@ -64,6 +64,9 @@ class Learner:
             self._play_one(rows, labels)
             return
         issuing = np.isnan(labels)
+        if issuing.all() and np.array_equal(order, np.arange(len(rows))):
+            self._play_in_order(rows, labels)
+            return
         fresh = order[issuing]
         x = rows.x[fresh]
         put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
@@ -100,6 +103,10 @@ class Learner:
         labels[1::2] = y
         features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
         self.experts.play(*features, np.repeat(np.arange(n), 2), labels, rows.memory, rows.judged)
+        self._play_in_order(rows, y)
+
+    def _play_in_order(self, rows: Rows, y: Array) -> None:
+        """Let the engine forecast each row, and learn it at once if it has a label."""
         put_scores(rows.judged, self.contexts.reserved_weights, rows.x)
         rows.ticket[:, T_SLOT_LOW] = -1.0
         needed = np.maximum.accumulate(rows.dims)

@@ -63,7 +63,7 @@ class Live:
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
         in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
-        takes some 800 bytes, its id included.
+        takes some 600 bytes, its id included.
     expires : number of later forecasts after which an open one expires; by default never.
     lifetime : time after which an open one expires, in the unit of the times given (seconds, for dates); a forecast
         without a time does not. Both count from the forecast's maturity, if it has one; a label held does not expire.

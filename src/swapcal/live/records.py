@@ -56,7 +56,7 @@ def _labelled(series: Any) -> dict[Any, Any]:
 
 def fingerprint(record: Mapping[str, Any]) -> int:
     """Return 48 bits by which a record is known again."""
-    if not isinstance(record, Mapping):
+    if type(record) is not dict and not isinstance(record, Mapping):
         raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
     try:
         content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared

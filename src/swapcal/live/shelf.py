@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from swapcal.arrays import Integers
+from swapcal.arrays import Integers, Keys
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
 from swapcal.kernels.state import TICKET
 from swapcal.live.learner import Learner
 from swapcal.live.rows import Rows
 
-BITS = np.uint64
+BITS = np.dtype(np.uint64)
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
 
@@ -42,19 +42,25 @@ class Shelf:
     def put_one(self, row: Rows, slot: int, size: int) -> None:
         """Keep the only row of some rows in a slot, of which there are `size` in all."""
         self._slot[0] = slot
-        self.put(row, FIRST, self._slot, size)
+        _, bits = self._room_for_one()
+        same = bits[3].shape == row.values.shape and bits[5].shape == row.judged.shape
+        self.put(row, FIRST, self._slot, size, (bits[3], bits[5], bits[6]) if same else None)
 
-    def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
-        """Keep the chosen rows in slots, of which there are `size` in all."""
+    def put(
+        self, rows: Rows, chosen: Integers, slots: Integers, size: int, room: "tuple[Keys, Keys, Keys] | None" = None
+    ) -> None:
+        """Keep the chosen rows in slots, of which there are `size` in all; `room` may hold what is veiled."""
         if size > len(self._packed):
             self._resize(max(16, size * 33 // 32), self._packed.shape[1])
         numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
         if len(self._work) < longest(numbers, rows.keys.shape[1]):
             self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
         x, dims, keys, values, memory, judged, ticket = _bits(rows)
-        veiled = np.empty_like(values), np.empty_like(judged), ticket.copy()
-        veil(keys, values, rows.memory, judged, rows.ticket, *veiled, self._number)
-        parts = x, dims, keys, veiled[0], memory, *veiled[1:]
+        kept = (np.empty_like(values), np.empty_like(judged), np.empty_like(ticket)) if room is None else room
+        new_values, new_judged, new_ticket = kept
+        new_ticket[:] = ticket
+        veil(keys, values, rows.memory, judged, rows.ticket, new_values, new_judged, new_ticket, self._number)
+        parts = x, dims, keys, new_values, memory, new_judged, new_ticket
         while True:
             done = pack_rows(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
             if done == len(chosen):
@@ -117,5 +123,6 @@ class Shelf:
 
 def _bits(rows: Rows) -> tuple[Any, ...]:
     """Return the arrays that are packed, in that order, numbers as their bits."""
-    numbers = (each.view(BITS) for each in (rows.values, rows.memory, rows.judged, rows.ticket))
+    values, memory, judged, ticket = rows.values, rows.memory, rows.judged, rows.ticket
+    numbers = values.view(BITS), memory.view(BITS), judged.view(BITS), ticket.view(BITS)
     return rows.x.view(BITS), rows.dims, rows.keys, *numbers
