@@ -677,3 +677,12 @@ def test_sizes_tell_the_evidence_that_wealth_ends_with() -> None:
         told = whole.wealth(row["group"])
         assert row["change"] == pytest.approx(told["change"][-1])
         assert row["lifetime"] == pytest.approx(told["lifetime"][-1])
+
+
+def test_a_page_is_replaced_whole(tmp_path):
+    monitor, page, before = Monitor().add({}, [0.2, 0.4], [0, 1]), tmp_path / "page.html", tmp_path / "before.html"
+    monitor.to_html(page, title="First")
+    os.link(page, before)
+    monitor.to_html(page, title="Second")
+    assert "First" in before.read_text(encoding="utf-8")  # nobody who reads the page meets half of the next one
+    assert "Second" in page.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite  # noqa: E402
 from swapcal.cli.rates import rates  # noqa: E402
 from swapcal.datasets import Stream, played  # noqa: E402
 from swapcal.rates import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
-from swapcal.rates.figure import Curve, Panel, figure  # noqa: E402
+from swapcal.rates.figure import Panel, PlottedLine, figure  # noqa: E402
 from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
 from swapcal.rates.results import certified, chosen  # noqa: E402
 from swapcal.rates.statistics import LevelSums  # noqa: E402
@@ -199,7 +199,11 @@ def test_figures_are_well_formed_and_hold_every_curve(rows, tmp_path):
 
 
 def test_a_figure_without_points_still_draws():
-    svg = figure([Panel("empty", [Curve("a", "#000000", [])]), Panel("one", [Curve("b", "#000000", [(1, 2)])])], 2, "T")
+    svg = figure(
+        [Panel("empty", [PlottedLine("a", "#000000", [])]), Panel("one", [PlottedLine("b", "#000000", [(1, 2)])])],
+        2,
+        "T",
+    )
     ElementTree.fromstring(svg)
     assert svg.count("<circle") == 1
 

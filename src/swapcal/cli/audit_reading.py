@@ -22,7 +22,7 @@ from swapcal.tables.source import FilePart, Source, open_source
 from swapcal.tables.table import Table
 
 
-class Part(NamedTuple):
+class KnownRows(NamedTuple):
     """Rows that have an outcome, and where they were in the file."""
 
     table: pa.Table
@@ -64,14 +64,14 @@ class Reading:
             )
         return self._added(chain(ahead, parts), encoder, settings)
 
-    def _parts(self, source: Source) -> Iterator[Part]:
-        def checked(part: FilePart) -> Part:
+    def _parts(self, source: Source) -> Iterator[KnownRows]:
+        def checked(part: FilePart) -> KnownRows:
             table = _checked(part, self._names, self._positive, source.dialect)
-            return Part(table, part.first, len(part.table), part.share)
+            return KnownRows(table, part.first, len(part.table), part.share)
 
         return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
 
-    def _learned(self, parts: Iterator[Part]) -> Encoder:
+    def _learned(self, parts: Iterator[KnownRows]) -> Encoder:
         """Return the encoding of the features by all rows."""
         rows, scales = 0, Scales({name: Scale() for name in self._names["features"]})
         with bar(self._run.console, "learning scales") as shown:
@@ -82,15 +82,17 @@ class Reading:
                 shown.to(rows, part.share)
         return Encoder.of(scales)
 
-    def _scaled(self, part: Part) -> tuple[Scales, Part]:
+    def _scaled(self, part: KnownRows) -> tuple[Scales, KnownRows]:
         with _placed(part):
             return Scales.of(Table(part.table), self._names["features"]), part
 
-    def _added(self, parts: Iterator[Part], encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+    def _added(
+        self, parts: Iterator[KnownRows], encoder: Encoder | None, settings: dict[str, Any]
+    ) -> Audit | Comparison:
         begun: list[Audit | Comparison] = []
         rows = used = 0
 
-        def prepared(part: Part) -> tuple[Part, Any]:
+        def prepared(part: KnownRows) -> tuple[KnownRows, Any]:
             if not begun or not len(part.table):
                 return part, part.table
             with _placed(part):
@@ -118,7 +120,7 @@ class Reading:
 
 
 @contextmanager
-def _placed(part: Part) -> Iterator[None]:
+def _placed(part: KnownRows) -> Iterator[None]:
     """Say in which rows something went wrong."""
     try:
         yield

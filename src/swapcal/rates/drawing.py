@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from swapcal import bounds
-from swapcal.rates.figure import Curve, Panel, figure
+from swapcal.rates.figure import Panel, PlottedLine, figure
 from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
 from swapcal.rates.results import Result, chosen, common_horizon, label, medians, present, shown_dim, systems
 
@@ -41,21 +41,21 @@ def write_figures(rows: list[Result], folder: Path) -> list[str]:
     return list(drawn)
 
 
-def _curves(rows: list[Result], quantity: str, dim: int) -> list[Curve]:
+def _curves(rows: list[Result], quantity: str, dim: int) -> list[PlottedLine]:
     lines = [
-        Curve(label(name), COLOURS[name], medians(chosen(rows, system=name), quantity))
+        PlottedLine(label(name), COLOURS[name], medians(chosen(rows, system=name), quantity))
         for name in systems(rows)
         if quantity == "SReg" or name != "paper-sreg"
     ]
     if quantity in ("PSReg", "PSMCal_2"):
         for name in ("engine", "paper"):
             certificate = medians(chosen(rows, system=name), "certificate")
-            lines.append(Curve(f"certificate of the {name}", COLOURS[name], certificate, "2 3"))
+            lines.append(PlottedLine(f"certificate of the {name}", COLOURS[name], certificate, "2 3"))
     horizons = [T for T, _ in medians(rows, quantity)]
     for family, colour in (("ours", COLOURS["engine"]), ("paper", COLOURS["paper"])):
         theorem = bounds.THEOREMS[quantity, family]
         points = [(T, float(theorem(T, dim, DELTA))) for T in horizons]
-        lines.append(Curve(f"theorem, {family}", colour, points, "8 4"))
+        lines.append(PlottedLine(f"theorem, {family}", colour, points, "8 4"))
     return lines
 
 
@@ -65,7 +65,9 @@ def _batch_panels(rows: list[Result]) -> list[Panel]:
     for quantity in QUANTITIES[BATCH]:
         for stream in present(rows, "stream"):
             part = chosen(rows, stream=stream, dim=dim)
-            curves = [Curve(label(s), COLOURS[s], medians(chosen(part, system=s), quantity)) for s in systems(part)]
+            curves = [
+                PlottedLine(label(s), COLOURS[s], medians(chosen(part, system=s), quantity)) for s in systems(part)
+            ]
             panels.append(Panel(f"{quantity}, {stream}, d = {dim}", curves))
     return panels
 
@@ -76,7 +78,7 @@ def _dimension_panels(rows: list[Result]) -> list[Panel]:
         Panel(
             f"SMCal_2, {stream}, T = {longest:,}",
             [
-                Curve(
+                PlottedLine(
                     label(name),
                     COLOURS[name],
                     medians(chosen(rows, stream=stream, system=name, rounds=longest), "SMCal_2", "dim"),

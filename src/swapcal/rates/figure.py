@@ -11,7 +11,7 @@ INK, FAINT = "#222222", "#dddddd"
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlottedLine:
     """Points of one curve; `dash` is an SVG dash pattern, empty for a solid line with marks."""
 
     label: str
@@ -25,7 +25,7 @@ class Panel:
     """One plot."""
 
     title: str
-    lines: list[Curve] = field(default_factory=list)
+    lines: list[PlottedLine] = field(default_factory=list)
 
 
 def figure(panels: list[Panel], columns: int, x_label: str) -> str:
@@ -33,7 +33,7 @@ def figure(panels: list[Panel], columns: int, x_label: str) -> str:
 
     Examples
     --------
-    >>> drawing = figure([Panel("a", [Curve("one", "#000000", [(10, 1), (100, 10)])])], 1, "T")
+    >>> drawing = figure([Panel("a", [PlottedLine("one", "#000000", [(10, 1), (100, 10)])])], 1, "T")
     >>> drawing.startswith("<svg") and drawing.count("<circle")
     2
     """
@@ -53,11 +53,11 @@ def figure(panels: list[Panel], columns: int, x_label: str) -> str:
     return head + f'<rect width="{width}" height="{height}" fill="#ffffff"/>' + "".join(body) + "</svg>\n"
 
 
-def _legend(panels: list[Panel]) -> list[Curve]:
+def _legend(panels: list[Panel]) -> list[PlottedLine]:
     return list({line.label: line for panel in panels for line in panel.lines}.values())
 
 
-def _legend_entry(line: Curve, k: int, top: float, width: float) -> str:
+def _legend_entry(line: PlottedLine, k: int, top: float, width: float) -> str:
     x, y = LEFT + (k % 3) * (width - 10), top + 22 * (k // 3)
     return (
         f'<path d="M{x:.0f} {y:.0f}h28" stroke="{line.colour}" stroke-width="2" stroke-dasharray="{line.dash}"/>'
@@ -88,7 +88,7 @@ def _span(values: list[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _curve(line: Curve, points: list[tuple[float, float]]) -> str:
+def _curve(line: PlottedLine, points: list[tuple[float, float]]) -> str:
     if not points:
         return ""
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)

@@ -35,7 +35,7 @@ OPEN = (
 _MARKED = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
-class Part(NamedTuple):
+class CardPart(NamedTuple):
     """A heading, a paragraph, a list or a table; a table's first row is its head."""
 
     kind: Literal["heading", "text", "list", "table"]
@@ -74,24 +74,24 @@ def as_page(path: str | PathLike[str] | None) -> bool:
     return ending.startswith(".h")
 
 
-def blocks(findings: Findings) -> list[Part]:
+def blocks(findings: Findings) -> list[CardPart]:
     """Return the card's parts in order."""
     parts = (_verdict, _data, _metrics, _comparison, _groups, _errors, _decisions, _limitations, _method)
     return [block for part in parts for block in part(findings)]
 
 
-def _verdict(findings: Findings) -> list[Part]:
+def _verdict(findings: Findings) -> list[CardPart]:
     answer = findings["headline"]
     warnings = [f"Warning: {text}" for text in answer.get("warnings") or []]
     return [
-        Part("heading", "Verdict"),
-        Part("text", VERDICTS[answer["verdict"]]),
-        Part("text", " ".join(filter(None, (answer["sentence"], answer.get("detail"))))),
-        *([Part("list", items=warnings)] if warnings else []),
+        CardPart("heading", "Verdict"),
+        CardPart("text", VERDICTS[answer["verdict"]]),
+        CardPart("text", " ".join(filter(None, (answer["sentence"], answer.get("detail"))))),
+        *([CardPart("list", items=warnings)] if warnings else []),
     ]
 
 
-def _data(findings: Findings) -> list[Part]:
+def _data(findings: Findings) -> list[CardPart]:
     subject, scores = findings["identity"], findings.get("scores")
     weight = subject["total_weight"]
     rows = f"{plural(subject['n'], 'row')}{f', total weight {count(weight)}' if weight != subject['n'] else ''}"
@@ -109,7 +109,7 @@ def _data(findings: Findings) -> list[Part]:
             f"The outcome happened in {percent(scores.get('mean_y'), places)} of the rows; the mean forecast was "
             f"{percent(scores.get('mean_p'), places)}."
         )
-    return [Part("heading", "Data"), Part("list", items=items)]
+    return [CardPart("heading", "Data"), CardPart("list", items=items)]
 
 
 def _called(findings: Findings, name: str) -> str:
@@ -130,7 +130,7 @@ METRICS = (
 )
 
 
-def _metrics(findings: Findings) -> list[Part]:
+def _metrics(findings: Findings) -> list[CardPart]:
     scores = findings.get("scores")
     answer = findings["headline"]
     low, high = finite(answer.get("low")), finite(answer.get("high"))
@@ -147,7 +147,7 @@ def _metrics(findings: Findings) -> list[Part]:
         "forecasts."
     )
     head = ["Figure", "Value", "95 % interval", "What it means"]
-    return [Part("heading", "Figures"), Part("text", text), Part("table", rows=[head, *rows])]
+    return [CardPart("heading", "Figures"), CardPart("text", text), CardPart("table", rows=[head, *rows])]
 
 
 def _metric(scores: Scores, name: str, key: str, meaning: str) -> list[str]:
@@ -158,7 +158,7 @@ def _metric(scores: Scores, name: str, key: str, meaning: str) -> list[str]:
     return [name, figure(known[key]), ends, meaning]
 
 
-def _comparison(findings: Findings) -> list[Part]:
+def _comparison(findings: Findings) -> list[CardPart]:
     entry = findings.get("comparison")
     if not entry:
         return []
@@ -176,14 +176,14 @@ def _comparison(findings: Findings) -> list[Part]:
     ]
     words = [entry["sentence"], entry.get("groups_sentence") or ""]
     return [
-        Part("heading", f"Compared with {before}"),
-        *(Part("text", text) for text in words if text),
-        Part("table", rows=[head, *rows]),
-        Part("text", entry["method"]),
+        CardPart("heading", f"Compared with {before}"),
+        *(CardPart("text", text) for text in words if text),
+        CardPart("table", rows=[head, *rows]),
+        CardPart("text", entry["method"]),
     ]
 
 
-def _groups(findings: Findings) -> list[Part]:
+def _groups(findings: Findings) -> list[CardPart]:
     everyone = findings.get("groups") or []
     if not everyone:
         return []
@@ -198,7 +198,7 @@ def _groups(findings: Findings) -> list[Part]:
     )
     head = ["Group", "Rows", "Forecast", "Observed", "Gap", "95 % interval", "Verdict"]
     rows = [_group(group, rates, places) for group in shown]
-    return [Part("heading", "Groups"), Part("text", text), Part("table", rows=[head, *rows])]
+    return [CardPart("heading", "Groups"), CardPart("text", text), CardPart("table", rows=[head, *rows])]
 
 
 def _group(group: GroupEntry, rates: int, places: int) -> list[str]:
@@ -213,16 +213,16 @@ def _group(group: GroupEntry, rates: int, places: int) -> list[str]:
     ]
 
 
-def _errors(findings: Findings) -> list[Part]:
+def _errors(findings: Findings) -> list[CardPart]:
     tested = [one for one in findings.get("witnesses") or [] if finite(one.get("p_value")) is not None]
     if not tested:
         return []
     beyond = findings["headline"].get("beyond_chance", True)
     heading = "Where the errors sit" if beyond else "Nearest to an error, all within chance"
-    return [Part("heading", heading), Part("list", items=[one["sentence"] for one in tested[:MOST_FINDINGS]])]
+    return [CardPart("heading", heading), CardPart("list", items=[one["sentence"] for one in tested[:MOST_FINDINGS]])]
 
 
-def _decisions(findings: Findings) -> list[Part]:
+def _decisions(findings: Findings) -> list[CardPart]:
     entries = findings.get("decisions") or []
     if not entries:
         return []
@@ -231,19 +231,19 @@ def _decisions(findings: Findings) -> list[Part]:
         [clip(one["loss"], 60), figure(one["cost"]), figure(one["regret"]), clip(one["alternative"] or "–", 200)]
         for one in entries[:MOST_GROUPS]
     ]
-    return [Part("heading", "Decisions"), Part("table", rows=[head, *rows])]
+    return [CardPart("heading", "Decisions"), CardPart("table", rows=[head, *rows])]
 
 
-def _limitations(findings: Findings) -> list[Part]:
+def _limitations(findings: Findings) -> list[CardPart]:
     return [
-        Part("heading", "Limitations"),
-        Part("list", items=[*(findings.get("notes") or []), *ALWAYS]),
-        Part("heading", "What this card does not say"),
-        Part("list", items=OPEN),
+        CardPart("heading", "Limitations"),
+        CardPart("list", items=[*(findings.get("notes") or []), *ALWAYS]),
+        CardPart("heading", "What this card does not say"),
+        CardPart("list", items=OPEN),
     ]
 
 
-def _method(findings: Findings) -> list[Part]:
+def _method(findings: Findings) -> list[CardPart]:
     subject, answer = findings["identity"], findings["headline"]
     tolerance, alpha = finite(answer.get("tolerance")), finite(answer.get("alpha"))
     settings = subject.get("settings") or {}
@@ -256,10 +256,10 @@ def _method(findings: Findings) -> list[Part]:
         f"Made by swapcal {clip(subject['swapcal_version'], 40)}"
         + (f" on {clip(subject['created_at'], 60)}." if subject["created_at"] else "."),
     ]
-    return [Part("heading", "How it was computed"), Part("list", items=items)]
+    return [CardPart("heading", "How it was computed"), CardPart("list", items=items)]
 
 
-def _markdown(title: str, parts: Sequence[Part]) -> str:
+def _markdown(title: str, parts: Sequence[CardPart]) -> str:
     found = [f"# {_escaped(title)}"]
     for block in parts:
         if block.kind == "heading":
@@ -286,11 +286,11 @@ def _escaped(text: str) -> str:
     return _MARKED.sub(r"\\\1", " ".join(UNPRINTABLE.sub("\ufffd", text).split()))
 
 
-def _page(title: str, parts: Sequence[Part]) -> str:
+def _page(title: str, parts: Sequence[CardPart]) -> str:
     return document(title, tag("main", tag("h1", title), *(_element(block) for block in parts)))
 
 
-def _element(block: Part) -> Html:
+def _element(block: CardPart) -> Html:
     if block.kind == "heading":
         return tag("h2", block.text)
     if block.kind == "text":

@@ -25,7 +25,7 @@ class PastForecast(NamedTuple):
     groups: tuple[Any, ...]
 
 
-class Window(NamedTuple):
+class AuditedPeriod(NamedTuple):
     """Forecasts made from one time on and before another; either may be open."""
 
     since: float | None = None
@@ -36,7 +36,7 @@ class Window(NamedTuple):
         return (self.since is None or self.since <= time) and (self.until is None or time < self.until)
 
 
-def past(store: Store, settings: Settings, span: Window, most: int) -> list[PastForecast]:
+def past(store: Store, settings: Settings, span: AuditedPeriod, most: int) -> list[PastForecast]:
     """Return forecasts in a span whose outcomes are known, in order; corrected outcomes as corrected.
 
     The time of a forecast is the one given with it, or else when it was accepted.
@@ -60,7 +60,7 @@ def past(store: Store, settings: Settings, span: Window, most: int) -> list[Past
     return [row._replace(y=outcomes[id]) for id, row in made.items() if id in outcomes]
 
 
-def audit(store: Store, settings: Settings, span: Window, most: int = 1_000_000) -> Audit:
+def audit(store: Store, settings: Settings, span: AuditedPeriod, most: int = 1_000_000) -> Audit:
     """Return the audit of the issued levels in a span, by the forecaster's groups."""
     rows = past(store, settings, span, most)
     if not rows:

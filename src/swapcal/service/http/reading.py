@@ -207,7 +207,7 @@ async def report(call: Call) -> Reply:
 async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
     """Read the log and audit it in a thread of its own, one at a time."""
     query = call.request.query_params
-    span = history.Window(_moment(query, "since"), _moment(query, "until"))
+    span = history.AuditedPeriod(_moment(query, "since"), _moment(query, "until"))
     settings, office = await _settings(call), call.office
     try:
         async with asyncio.timeout(office.limits.answer):
