@@ -204,6 +204,7 @@ def test_what_is_kept_goes_on_from_memory_or_from_the_store(
     assert not always.rows, "what must be read anyway is written as a whole"
     monkeypatch.setattr(kept, "BESIDE", {})
     states = [keeper(store, 0, remember)._found().keyed.live.to_state() for store in memories]
+    assert (states[0].arrays["labelled.y"].size > 0) == remember
     for name, array in states[0].arrays.items():
         for other in states[1:]:
             np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
