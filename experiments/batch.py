@@ -24,7 +24,7 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from batch_measures import measure, worst_differences  # noqa: E402
+from batch_measures import measure, worst_by_chance, worst_differences  # noqa: E402
 from batch_methods import ALONE, AROUND, Method  # noqa: E402
 from batch_page import DIFFERENCES, NO_BASE, write_page  # noqa: E402
 from batch_scene import Scene  # noqa: E402
@@ -85,8 +85,10 @@ def differences(results: pd.DataFrame, folder: Path | None, done: set[Run]) -> I
         if ours not in p or len(p) < 2:
             continue
         scene = Scene(load(name, seed, folder), None, seed)
+        chance = {method: worst_by_chance(forecasts, scene) for method, forecasts in p.items()}
         for method, (low, high) in worst_differences(p.pop(ours), p, scene).items():
-            yield {"task": name, "base": base, "seed": seed, "other": method, "low": low, "high": high}
+            found = {"low": low, "high": high, "chance": chance[method], "our chance": chance[ours]}
+            yield {"task": name, "base": base, "seed": seed, "other": method} | found
 
 
 def _file(name: str, base: str, seed: int, method: str) -> Path:

@@ -69,6 +69,13 @@ def worst_differences(ours: Array, theirs: dict[str, Array], scene: Scene) -> di
     return {name: [float(a), float(b)] for name, a, b in zip(theirs, low, high, strict=True)}
 
 
+def worst_by_chance(p: Array, scene: Scene) -> float:
+    """Return the mean worst-group ECE that p would show if it were the truth: what chance alone makes of it."""
+    rng = np.random.default_rng(scene.seed)
+    draws = ((rng.random(len(p)) < p).astype(float) for _ in range(NULL_DRAWS))
+    return float(np.mean([group_eces(p, y, scene.cells[1]).max() for y in draws]))
+
+
 def swap_errors(p: Array, y: Array, scene: Scene) -> dict[str, float]:
     """Return SMCal_1, SMCal_2 and SOmni per row, and the means of the first two if p were the truth."""
     level, v, n = _levels(p)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from batch_tasks import ASIDE
@@ -60,6 +61,7 @@ def write_page(results: pd.DataFrame, differences: pd.DataFrame, speed: dict[str
         _verdict(around, differences),
         *(_pivot(around, name) for name in ("log loss", "worst-group ECE")),
         _intervals(differences, OURS),
+        _chance(differences),
         "**Seconds to fit**\n\n" + _pivot(around, "fit s", title=False),
         "**Microseconds per row to predict, in bulk**\n\n" + _pivot(around, "µs/row", title=False),
         "### Without a base model",
@@ -127,6 +129,18 @@ def _count(what: str, holds: "pd.Series[bool]") -> str:
     return f"- {what} on {int(holds.sum())}" + (f" (not on {', '.join(missed)})" if missed else "")
 
 
+def _chance(differences: pd.DataFrame) -> str:
+    """Return the table of what each method's worst group would show if its forecasts were the truth."""
+    block = differences[differences["base"] != NO_BASE]
+    mean = block.groupby(["task", "base", "other"], sort=False)[["chance", "our chance"]].mean()
+    rows = []
+    for (task, base), part in mean.groupby(level=["task", "base"], sort=False):
+        theirs = [part["chance"].get((task, base, other), np.nan) for other in ("MCGrad", PATCHING)]
+        rows.append([_task(task), base, *(f"{value:.3f}" for value in (*theirs, part["our chance"].iloc[0]))])
+    title = "**Worst-group ECE by chance: what the forecasts would show if they were the true probabilities**"
+    return f"{title}\n\n" + _table(["table", "base model's kind", "MCGrad", PATCHING, OURS], rows)
+
+
 def _intervals(differences: pd.DataFrame, ours: str) -> str:
     """Return the table of our worst-group ECE minus others', 5 % to 95 %."""
     block = differences[(differences["base"] == NO_BASE) == (ours == FRESH)]
@@ -148,7 +162,7 @@ def _interval(bounds: pd.DataFrame, index: tuple[str, str, str]) -> str:
 
 
 def _speed(speed: dict[str, float]) -> str:
-    size = f"{speed['rows']:,} rows, {speed['coordinates']} coordinates, 32 snapshots of up to {speed['levels']} levels"
+    size = f"{speed['rows']:,} rows, {speed['coordinates']} coordinates, 16 snapshots of up to {speed['levels']} levels"
     bulk, alone = f"{speed['µs/row']:.1f} µs per row in bulk", f"{speed['single µs']:.0f} µs for a row alone"
     return f"`SwapClassifier` on an array of {size}: fit {speed['fit s']:.2f} s, {bulk}, {alone}."
 

@@ -3,7 +3,8 @@ import pytest
 from scipy.special import expit
 
 from swapcal import archive
-from swapcal.batch.correction import Correction, left_out, logit, plan
+from swapcal.batch import correction as correction_module
+from swapcal.batch.correction import NONE, Correction, left_out, logit, plan
 from swapcal.batch.model import Model, Settings
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.features.category import Category
@@ -129,6 +130,21 @@ def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
     everything = refitted(design, width, given, rows, y, np.ones(1500, bool))
     assert np.abs(correction.logits(given, rows) - everything).max() < 0.02
     assert np.abs(honest - everything).max() > 0.05
+
+
+def test_more_regressors_than_rows_have_the_same_solution(monkeypatch):
+    monkeypatch.setattr(correction_module, "PENALTIES", (1.0,))
+    rng = np.random.default_rng(0)
+    X, folds = rng.normal(size=(90, 120)), np.arange(90) % 3
+    y = (rng.random(90) < expit(X[:, 0])).astype(float)
+    features = Frozen.learn(X)
+    rows, given = features.encode(X), logit(expit(0.5 * X[:, 0]))
+    design, width = plan(features, rows, given, scored=True)
+    correction, without = Correction.fit(design, width, given, rows, y, np.ones(90), folds, doubt=NONE)
+    assert width > 120 == X.shape[1]
+    everything = refitted(design, width, given, rows, y, np.ones(90, bool))
+    np.testing.assert_allclose(correction.logits(given, rows), everything, atol=0.02)
+    np.testing.assert_allclose(without[0], refitted(design, width, given, rows, y, folds != 0), atol=0.1)
 
 
 def test_planted_bias_is_removed_and_the_certificate_holds(fitted):

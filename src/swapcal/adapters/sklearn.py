@@ -55,8 +55,9 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         extra ``trees``), as many as lower the out-of-fold loss, none if none do. "auto": trees where LightGBM is
         installed and there are 500 rows.
     cv : folds for the estimator: an integer, a splitter, or "prefit".
-    ridge : of the engine's learners. "auto" streams with 256, with 16 and with 1 and keeps the one whose forecasts,
-        each made before its label was used, had the least squared error: how soon to leave the corrected score.
+    ridge : of the engine's learners. "auto" starts with 256, 16 and 1 side by side and goes on with the one whose
+        forecasts, each made before its label was used, had the least squared error: how soon to leave the corrected
+        score.
     kappa : of the self-refining levels; see `swapcal.Forecaster`.
     n_jobs : threads that predict, and processes that cross-fit the estimator; -1 for all there are.
     random_state : of the order of the rows, the folds, the rounds kept and the draws.

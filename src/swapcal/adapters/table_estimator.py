@@ -264,11 +264,12 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return [model.features.encode(source) for model in self.models_]
 
     def _jobs(self) -> int:
-        if self.n_jobs is None:
+        given: Any = self.n_jobs
+        if given is None:
             return 1
-        if isinstance(self.n_jobs, bool) or not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0:
-            raise ValueError(f"n_jobs: given {self.n_jobs!r}, expected None or an integer other than 0")
-        return int(effective_n_jobs(self.n_jobs))
+        if isinstance(given, bool) or not isinstance(given, int | np.integer) or given == 0:
+            raise ValueError(f"n_jobs: given {given!r}, expected None or an integer other than 0")
+        return int(effective_n_jobs(given))
 
     def _issued(self, X: Any) -> list[Issued]:
         source, scores = self._opened(X)

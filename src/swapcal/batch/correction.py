@@ -125,12 +125,14 @@ class Correction:
         moments = [problem.moments(part, b) for part in parts]
         penalty = _best_penalty(problem, parts, moments, b, doubt)
         if penalty is None:
-            return cls(design, problem.prior), np.tile(given, (len(parts), 1))
+            return cls(design, problem.turned_back(problem.prior)), np.tile(given, (len(parts), 1))
         problem.penalty = penalty
         b, moments = problem.solve(parts, b, EXACTLY, moments)
         total = _together(moments)
         final = _shifted(problem, total, b, problem.penalty)  # one more step, for free
-        return cls(design, final), _without(problem, parts, [total.without(own) for own in moments], b)
+        return cls(design, problem.turned_back(final)), _without(
+            problem, parts, [total.without(own) for own in moments], b
+        )
 
 
 def _best_penalty(
@@ -199,12 +201,24 @@ class Scorer:
 
 
 class _Problem:
+    """Rows, and the coefficients sought.
+
+    With more regressors than rows the solution, with or without some of the rows, is the prior plus a sum of the rows:
+    then coefficients are sought in an orthonormal basis of the rows, in which there are only as many.
+    """
+
     def __init__(self, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array) -> None:
         self.design, self.given, self.rows, self.y, self.weight = design, given, rows, y, weight
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
         self.penalty = FIRST_PENALTY
         self._room = np.empty((min(BLOCK, len(y)), width))
+        self._basis = self._turned = None
+        if width > len(y):
+            whole = np.vstack([F.copy() for _, F in self.blocks(np.arange(len(y)))])
+            self._basis, corner = np.linalg.qr(whole.T)
+            self._turned = corner.T
+            self.prior = self._basis.T @ self.prior
 
     def sample(self, size: int) -> Integers:
         return np.unique(np.linspace(0, len(self.y) - 1, size).astype(np.int64))
@@ -212,9 +226,20 @@ class _Problem:
     def blocks(self, index: Integers) -> Iterator[tuple[Integers, Array]]:
         for start in range(0, len(index), BLOCK):
             part = index[start : start + BLOCK]
+            if self._turned is not None:
+                yield part, self._turned[part]
+                continue
             F = self._room[: len(part)]
             fill_design(self.design, self.given, self.rows.Z, self.rows.codes, part, F)
             yield part, F
+
+    def turned_back(self, b: Array) -> Array:
+        """Return coefficients of the regressors themselves."""
+        if self._basis is None:
+            return b
+        plain = np.zeros(len(self._basis))
+        plain[1] = 1.0
+        return np.asarray(plain + self._basis @ (b - self.prior))
 
     def solve(
         self, parts: list[Integers], b: Array, close: float, moments: list[Moments] | None = None
