@@ -260,11 +260,12 @@ def _mcgrad(df: Any, small: pd.DataFrame, names: list[str]) -> Callable[[], None
 
     model = methods.MCGrad()
     model.fit(df_train=small, prediction_column_name="p", label_column_name="y", numerical_feature_column_names=names)
-    shared = df.sparkSession.sparkContext.broadcast(model)
+    shared = df.sparkSession.sparkContext.broadcast(model.serialize())  # it cannot be pickled
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        read = methods.MCGrad.deserialize(shared.value)
         for batch in batches:
-            p = shared.value.predict(batch.to_pandas(), "p", numerical_feature_column_names=names)
+            p = read.predict(batch.to_pandas(), "p", numerical_feature_column_names=names)
             yield pa.RecordBatch.from_pydict({"q": p})
 
     return lambda: df.mapInArrow(run, "q double").write.format("noop").mode("overwrite").save()
