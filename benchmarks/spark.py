@@ -240,6 +240,8 @@ def keyed(spark: Any, folder: Path, late: bool) -> None:
 def scores(spark: Any, folder: Path, rows: int, features: int) -> None:
     path = str(folder / "scored.parquet")
     data = table(rows, features)
+    biased = 1.0 / (1.0 + np.exp(-data["x0"].to_numpy()))  # knows nothing of x1: there is something to correct
+    data = data.set_column(0, "p", pa.array(biased))
     papq.write_table(data, path, row_group_size=rows // 4)
     df, names = spark.read.parquet(path), [f"x{j}" for j in range(features)]
     small = data.slice(0, 20_000)

@@ -41,7 +41,7 @@ CORRECTIONS = ("auto", "linear", "trees")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
-FEWER_FOLDS, MANY_ROWS = 3, 20_000
+FEWER_FOLDS, MANY_ROWS = 3, 40_000
 """Folds for the trees of so many rows and more: leaving out a third still leaves plenty, at half the work."""
 RIDGES = (256.0, 16.0, 1.0)
 """Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
