@@ -138,6 +138,18 @@ def test_a_mature_forecast_older_than_all_others_is_saved(tmp_path: Path) -> Non
         assert each.status().expired == 1
 
 
+@pytest.mark.parametrize("limit", [{"lifetime": 3.0}, {"expires": 2}])
+def test_forecasts_that_expire_together_do_so_in_the_same_order_after_loading(limit: Any, tmp_path: Path) -> None:
+    live = Live(**limit)
+    for id, time, matures in (("ripens", 0, 2), ("given then", 2, None), ("later", 3, None)):
+        live.forecast(RECORD, id=id, time=time, matures=matures)
+    live.save(tmp_path / "state")
+    for each in (live, Live.load(tmp_path / "state")):
+        each.forecast(RECORD, id="last", time=6)
+        each.forecast(RECORD, id="very last", time=6)
+        assert each.release()[:2] == ["given then", "ripens"]
+
+
 def test_in_order_of_issue_a_label_waits_for_earlier_ones() -> None:
     live = Live(order="issue", patience=3)
     for k in range(3):

@@ -145,7 +145,9 @@ def test_ranges_are_checked() -> None:
 
 def test_a_range_too_wide_for_a_number_is_refused() -> None:
     X, y = np.zeros((10, 1)), np.linspace(-1.0, 1.0, 10) * 1.7e308
-    with pytest.raises(ValueError, match=r"range: given -1.7e\+308 to 1.7e\+308, expected two numbers whose difference"):
+    with pytest.raises(
+        ValueError, match=r"range: given -1.7e\+308 to 1.7e\+308, expected two numbers whose difference"
+    ):
         SwapRegressor(**FAST).fit(X, y)
 
 
