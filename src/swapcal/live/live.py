@@ -500,7 +500,14 @@ class Live:
         many = batches_of(records)
         if many is None:
             return self.trace(records, **given).forecast
-        return Forecast.joined([self.trace(rows, **own).forecast for rows, own in many.split(given)])
+        parts, done = [], 0
+        for rows, own in many.split(given):
+            try:
+                parts.append(self.trace(rows, **own).forecast)
+            except (TypeError, ValueError) as error:
+                raise inputs.after_rows(done, error) from None
+            done += len(rows)
+        return Forecast.joined(parts)
 
     @guarded
     def trace(
