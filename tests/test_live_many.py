@@ -226,6 +226,7 @@ def test_records_and_late_labels_mixed_equal_one_by_one(settings: dict[str, Any]
     ("ids", "y", "times", "message"),
     [
         (["b", "a", "a"], [np.nan, 1, 0], [5, 6, 7], r"row 3: label: given 0 for id 'a', which was labelled 1"),
+        (["b", "b", "a"], [1, 0, 0], [5, 6, 7], r"row 2: label: given 0 for id 'b', which was labelled 1"),
         (["b", "x", "a"], [np.nan, 1, 0], [5, 6, 7], r"row 2: label: given id 'x'"),
         (["b", "b", "a"], [np.nan, 1, 0], [5, 4, 7], r"row 2: label time: given 4, before the forecast at 5"),
         (["a", "b", "a"], [np.nan, 1, 0], [5, 6, 7], r"ids: given 'a' again in row 1"),
@@ -249,10 +250,9 @@ def test_a_mixture_that_contradicts_a_label_on_its_way_is_refused_as_a_whole() -
     live = Live()
     live.run(records(2), [1, 0], ids=["a", "b"], time=[0, 1], label_time=[5, 6])
     before = copy.deepcopy(live)
-    for passing, asks in (("c", [True, False]), ("a", [False, False])):
-        said, asked = [np.nan if asks[0] else 1, 1], records(sum(asks))
+    for passing, y, asks, time in (("c", np.nan, True, 10), ("c", 1, True, 6), ("a", 1, False, 10)):
         with pytest.raises(ConflictingLabelError, match=r"^row 2: label: given 1 for id 'b', which was labelled 0"):
-            live.follow(asked, [passing, "b"], said, asks, time=[10, 10])
+            live.follow(records(int(asks)), [passing, "b"], [y, 1], [asks, False], time=[time, time])
         assert same(live, before)
 
 
