@@ -248,3 +248,11 @@ def test_before_the_first_label_forecasts_follow_the_score() -> None:
     live = Live(scores=["s"])
     p = live.run([{"s": float(s)} for s in rng.random(1000)], np.full(1000, math.nan)).p
     assert len(np.unique(p)) > 10
+
+
+def test_a_trace_with_late_labels_holds_the_contexts_that_were_forecast() -> None:
+    live, time = Live(), np.arange(40)
+    trace = live.trace(RECORDS[:40], Y[:40], time=time, label_time=time + 3.5)
+    said = live.contexts.reserved_weights[0] * (2.0 * trace.experts[:, 0] - 1.0)
+    assert np.abs(said).max() > 0.0
+    np.testing.assert_allclose(trace.x[:, 1], said)
