@@ -178,6 +178,15 @@ def test_ids_and_times_of_a_query_are_columns_by_name() -> None:
     assert found.p.tolist() == expected.p.tolist()
 
 
+def test_a_refusal_in_a_later_batch_says_how_many_rows_came_before() -> None:
+    y = np.arange(90) % 2
+    y[70] = 7
+    live = Live()
+    with pytest.raises(ValueError, match=r"^after 40 rows: y: given 7 in row 31, expected"):
+        live.run(pa.table({"x": np.arange(90), "y": y}).to_reader(max_chunksize=40), "y")
+    assert live.status().forecasts == 40
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_queries_are_fitted_and_scored_in_batches(files: Path, table: Any, library: str, small: None) -> None:
     adapters = pytest.importorskip("swapcal.adapters.sklearn")

@@ -138,6 +138,18 @@ def test_a_mature_forecast_older_than_all_others_is_saved(tmp_path: Path) -> Non
         assert each.status().expired == 1
 
 
+@pytest.mark.parametrize("limit", [{"lifetime": 3.0}, {"expires": 2}])
+def test_forecasts_that_expire_together_do_so_in_the_same_order_after_loading(limit: Any, tmp_path: Path) -> None:
+    live = Live(**limit)
+    for id, time, matures in (("ripens", 0, 2), ("given then", 2, None), ("later", 3, None)):
+        live.forecast(RECORD, id=id, time=time, matures=matures)
+    live.save(tmp_path / "state")
+    for each in (live, Live.load(tmp_path / "state")):
+        each.forecast(RECORD, id="last", time=6)
+        each.forecast(RECORD, id="very last", time=6)
+        assert each.release()[:2] == ["given then", "ripens"]
+
+
 def test_in_order_of_issue_a_label_waits_for_earlier_ones() -> None:
     live = Live(order="issue", patience=3)
     for k in range(3):
@@ -236,3 +248,11 @@ def test_before_the_first_label_forecasts_follow_the_score() -> None:
     live = Live(scores=["s"])
     p = live.run([{"s": float(s)} for s in rng.random(1000)], np.full(1000, math.nan)).p
     assert len(np.unique(p)) > 10
+
+
+def test_a_trace_with_late_labels_holds_the_contexts_that_were_forecast() -> None:
+    live, time = Live(), np.arange(40)
+    trace = live.trace(RECORDS[:40], Y[:40], time=time, label_time=time + 3.5)
+    said = live.contexts.reserved_weights[0] * (2.0 * trace.experts[:, 0] - 1.0)
+    assert np.abs(said).max() > 0.0
+    np.testing.assert_allclose(trace.x[:, 1], said)

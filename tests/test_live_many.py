@@ -226,6 +226,7 @@ def test_records_and_late_labels_mixed_equal_one_by_one(settings: dict[str, Any]
     ("ids", "y", "times", "message"),
     [
         (["b", "a", "a"], [np.nan, 1, 0], [5, 6, 7], r"row 3: label: given 0 for id 'a', which was labelled 1"),
+        (["b", "b", "a"], [1, 0, 0], [5, 6, 7], r"row 2: label: given 0 for id 'b', which was labelled 1"),
         (["b", "x", "a"], [np.nan, 1, 0], [5, 6, 7], r"row 2: label: given id 'x'"),
         (["b", "b", "a"], [np.nan, 1, 0], [5, 4, 7], r"row 2: label time: given 4, before the forecast at 5"),
         (["a", "b", "a"], [np.nan, 1, 0], [5, 6, 7], r"ids: given 'a' again in row 1"),
@@ -243,3 +244,72 @@ def test_a_mixture_is_refused_as_a_whole(ids: Any, y: Any, times: Any, message: 
     assert same(live, before)
     with pytest.raises(ValueError, match=r"^asks: given 1 of 1 rows, expected as many as the 2 records"):
         live.follow([{"price": 2.0}] * 2, ["b"], [np.nan], [True])
+
+
+def test_a_mixture_that_contradicts_a_label_on_its_way_is_refused_as_a_whole() -> None:
+    live = Live()
+    live.run(records(2), [1, 0], ids=["a", "b"], time=[0, 1], label_time=[5, 6])
+    before = copy.deepcopy(live)
+    for passing, y, asks, time in (("c", np.nan, True, 10), ("c", 1, True, 6), ("a", 1, False, 10)):
+        with pytest.raises(ConflictingLabelError, match=r"^row 2: label: given 1 for id 'b', which was labelled 0"):
+            live.follow(records(int(asks)), [passing, "b"], [y, 1], [asks, False], time=[time, time])
+        assert same(live, before)
+
+
+def test_a_mixture_may_correct_a_label_that_is_still_on_its_way() -> None:
+    one, mixed = Live(), Live()
+    for live in (one, mixed):
+        live.run(records(2), [1, 0], ids=["a", "b"], time=[0, 1], label_time=[5, 6])
+    one.forecast(records(1)[0], "c", 4)
+    assert one.label("b", 1, 4.5)
+    assert mixed.follow(records(1), ["c", "b"], [np.nan, 1], [True, False], time=[4, 4.5])[1] == [LEARNED]
+    assert same(one, mixed)
+
+
+@pytest.mark.parametrize("time", [3.0, [3.0, 3.0, 3.0]])
+def test_a_mixture_takes_one_time_for_all(time: Any) -> None:
+    one, mixed = Live(), Live()
+    for k in range(2):
+        one.forecast(records(2)[k], "ab"[k], 3.0, 3.0)
+    one.label("a", 1, 3.0)
+    asks, y = [True, True, False], [np.nan, np.nan, 1]
+    assert mixed.follow(records(2), ["a", "b", "a"], y, asks, time=time, matures=time)[1] == [LEARNED]
+    assert same(one, mixed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"time": [1, 2]}, r"^time: given shape \(2,\), expected \(3,\)"),
+        ({"matures": [4]}, r"^matures: given shape \(1,\), expected \(3,\)"),
+        ({"matures": [4, 5, 6, 7]}, r"^matures: given shape \(4,\), expected \(3,\)"),
+        ({"time": [5, 6, 3]}, r"^time: given 3 in row 3 after 5"),
+        ({"ids": ["a", "a", "a"]}, r"^ids: given 'a' again in row 3"),
+        ({"asks": ["True", "False", "True"]}, r"^asks: given what is neither true nor false"),
+        ({"asks": [True, False, np.nan]}, r"^asks: given what is neither true nor false"),
+    ],
+)
+def test_a_mixture_names_the_row_among_all(change: dict[str, Any], message: str) -> None:
+    live = Live()
+    given = {"ids": ["a", "a", "b"], "y": [np.nan, 1, np.nan], "asks": [True, False, True], "time": [1, 2, 3]} | change
+    before = copy.deepcopy(live)
+    with pytest.raises((TypeError, ValueError), match=message):
+        live.follow(records(2), **given)
+    assert same(live, before)
+
+
+def test_what_a_watcher_raises_teaches_nothing_twice() -> None:
+    def broken(_: Any) -> None:
+        raise RuntimeError("the watcher broke")
+
+    one, watched = Live(), Live()
+    for live in (one, watched):
+        live.forecast_many(records(2), ["a", "b"])
+    watched.watch(broken)
+    with pytest.raises(RuntimeError, match="the watcher broke"):
+        watched.label("a", 1)
+    watched.watch(None)
+    one.label("a", 1)
+    for live in (one, watched):
+        live.label("b", 0)
+    assert same(one, watched)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from swapcal import Monitor, bounds
 from swapcal.kernels.play import CUSUM, LANES, RESIDUAL, ROWS, SQUARE, START, SUM
-from swapcal.kernels.wealth import CHANGE_AT, VISITS, price
+from swapcal.kernels.wealth import CHANGE_AT, FIRST, LIFE_AT, LIFE_PEAK, VISITS, price
 from swapcal.monitor import evidence
 from swapcal.monitor.history import ENTRIES
 from swapcal.monitor.settings import DEFAULT_STAKES
@@ -324,6 +324,8 @@ def test_then_equals_one_pass():
     seen = one.notes[:, VISITS] > 0
     np.testing.assert_array_equal(one.bets[seen, START], two.bets[seen, START])
     np.testing.assert_allclose(one.notes[:, :4], two.notes[:, :4], atol=1e-9)
+    np.testing.assert_array_equal(one.notes[:, FIRST], two.notes[:, FIRST])
+    assert joined._bets.pooled_peak == first._bets.pooled_peak > 0.0
     assert joined.rows == whole.rows
     assert joined.test().log10_wealth == pytest.approx(whole.test().log10_wealth, abs=1e-9)
     assert {a.group for a in joined.alarms()} == {a.group for a in whole.alarms()}
@@ -354,6 +356,27 @@ def test_sum_multiplies_wealth_adds_detectors_and_keeps_the_budget():
     assert joined.test().log10_wealth == pytest.approx(swapped.test().log10_wealth, abs=1e-12)
     assert (joined.rows, joined._bets.shards) == (1200, 2)
     assert Monitor(["town", "late"], run_length=500).then(first).rows == 700
+
+
+def test_a_sum_gives_a_group_the_smaller_share_and_stays_a_sum_when_rows_follow():
+    one, other, later = (
+        Monitor(["town"]).add([{"town": name} for name in towns], np.full(len(towns), 0.5), np.ones(len(towns)))
+        for towns in (["Bari", "Pisa", "Rome"], ["Rome", "Bari"], ["Oslo"])
+    )
+    shares = [{"".join(g.category): g.share for g in m._bets.roster.groups} for m in (one, other, one + other)]
+    assert shares[0]["Rome"] < shares[1]["Rome"]
+    assert all(shares[2][name] == min(part.get(name, 1.0) for part in shares[:2]) for name in ("Bari", "Pisa", "Rome"))
+    assert (one + other).then(later)._bets.shards == 2
+
+
+def test_a_sum_raises_lifetime_alarms_at_its_own_end_only():
+    surprised = Monitor().add([{}] * 200, np.full(200, 0.1), np.ones(200))
+    calm = Monitor().add([{}] * 40, np.full(40, 0.5), np.arange(40) % 2)
+    raised = surprised._bets.live_book().notes[:, LIFE_AT:LIFE_PEAK]
+    assert np.nanmin(raised) < 200
+    for joined in (surprised + calm, calm + surprised):
+        at = joined._bets.live_book().notes[:, LIFE_AT:LIFE_PEAK]
+        assert set(at[~np.isnan(at)]) == {240.0}
 
 
 def test_joined_wealth_is_a_supermartingale_by_enumeration():

@@ -417,8 +417,8 @@ def test_a_snapshot_that_fails_is_tried_again_after_a_rest(monkeypatch: pytest.M
     desk = hand()
     desk.forecasts(*stream(5))
     monkeypatch.setattr(desk.store, "keep_snapshot", lambda *_: (_ for _ in ()).throw(OSError("no room")))
-    desk.desk._keeper.keep(Still(desk.ward), 1)
-    assert desk.desk._keeper.kept["shop"][0] == 1
+    desk.desk._keeper.keep(Still(desk.ward), 3)
+    assert desk.desk._keeper.kept["shop"][0] == 3
     assert desk.desk._keeper.rested > time.monotonic()
 
 

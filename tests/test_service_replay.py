@@ -15,11 +15,14 @@ import pyarrow.parquet as papq
 import typer
 from typer.testing import CliRunner
 
+from swapcal.archive import Kind, State
+from swapcal.archive.container import packed
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.export import export
 from swapcal.cli.replay import DIFFERENT, SAME, replay
 from swapcal.service import export as exporting
-from swapcal.service.store import open_store
+from swapcal.service.recovery import recover
+from swapcal.service.store import Unreadable, open_store
 from tests.service_log import outcome_of, record, write_log
 
 COUNT = 60
@@ -99,6 +102,17 @@ def test_a_pruned_log_is_replayed_from_its_oldest_snapshot(path):
     write_log(str(path), COUNT + 20, every=1000)
     result = run(replay, "--store", path)
     assert result.exit_code == SAME, result.output
+
+
+def test_a_pruned_log_without_a_readable_snapshot_says_why_it_cannot_be_read(path):
+    store = open_store(str(path))
+    assert sum(store.prune("shop", min(kept.seq for kept in store.snapshots("shop"))))
+    for kept in [*store.snapshots("shop")]:
+        store._write(("DELETE FROM snapshots WHERE seq = ?", (kept.seq,)))
+        store.keep_snapshot("shop", kept.seq, packed(Kind("ward", 0, {}, lambda _: {}, lambda *_: ()), State({}, {})))
+    with pytest.raises(Unreadable, match=r"\(that of event \d+: .*given ward format version 0, expected 1"):
+        recover(store, "shop")
+    store.close()
 
 
 def test_replay_of_nothing(tmp_path):

@@ -81,6 +81,11 @@ def in_row(row: int, error: Exception) -> Exception:
     return type(error)(f"row {row + 1}: {error}")
 
 
+def after_rows(done: int, error: Exception) -> Exception:
+    """Return the same error, saying how many rows came before those that its message counts."""
+    return type(error)(f"after {done:,} rows: {error}") if done else error
+
+
 def label(y: Any) -> float:
     """Return one label as a float in [0, 1]."""
     if type(y) is float and 0.0 <= y <= 1.0:  # what most are, many times a second

@@ -182,12 +182,14 @@ class Agenda:
         if not self._order:
             return
         rows, late = self._rows_at_hand(), len(self._late)
-        self._play(rows)
+        learned = self._play(rows)
         if self._fresh:
             self._keep(rows, late)
         for each in (self._order, self._labels, self._fresh, self._late):
             each.clear()
         self.ledger.reuse()
+        if learned is not None and self.watcher is not None:
+            self.watcher(learned)  # last: what it raises must not have the events played again
 
     def _rows_at_hand(self) -> Rows:
         """Return the rows of the events collected: those from the shelf, then those of the batch."""
@@ -206,27 +208,28 @@ class Agenda:
         assert self._batch is not None, "rows are opened from a batch"
         return self._batch.cut(self._first, self._first + n)
 
-    def _play(self, rows: Rows) -> None:
-        """Forecast and learn, and tell who watches what was learned."""
+    def _play(self, rows: Rows) -> Learned | None:
+        """Forecast and learn, and tell the monitor; return what was learned, if somebody watches."""
         order, labels = self._row_numbers(), np.array(self._labels)
         self.learner.play(rows, order, labels)
         watched = self.watcher is not None or self.watching is not None
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
                 self.chronicle.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
-            return
+            return None
         known = np.flatnonzero(~np.isnan(labels))
         own, y = order[known], labels[known]
         mean = rows.ticket[own, T_MEAN]
         self.chronicle.add(mean, y)
         if not known.size or not watched:
-            return
+            return None
         slots = [self._order[k] for k in known.tolist()]
         if self.watching is not None:
             self.watching.learn(slots, mean, y)
-        if self.watcher is not None:
-            ids = [self.ledger.ids[slot] for slot in slots]
-            self.watcher(Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own]))
+        if self.watcher is None:
+            return None
+        ids = [self.ledger.ids[slot] for slot in slots]
+        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own])
 
     def _row_numbers(self) -> Integers:
         """Return which of the rows at hand each event is about."""

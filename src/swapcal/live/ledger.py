@@ -261,7 +261,7 @@ class Ledger:
                     self.compare(id, y, said[id])
                     found.append(None)
                     continue
-                slot = self._find_after(passed, id, y, time)
+                slot = self.find_after(passed, id, y, time)
                 found.append(slot)
                 said[id] = y
                 if slot is not None and time == time:
@@ -270,7 +270,7 @@ class Ledger:
             raise in_row(len(found), error) from None
         return found
 
-    def _find_after(self, passed: tuple[float, int], id: Id, y: float, time: float) -> int | None:
+    def find_after(self, passed: tuple[float, int], id: Id, y: float, time: float) -> int | None:
         """Do as `find`, once all that was to arrive before `passed` has."""
         slot = self.opened.get(id)
         if slot is None or self.arrived[slot] or not (self.due[slot], self.issued[slot]) < passed:
@@ -439,5 +439,6 @@ class Ledger:
         for slot in sorted((slot for _, slot in in_order if self.since[slot] != FREE), key=self._age):
             self._start_aging(slot, self.since[slot])
 
-    def _age(self, slot: int) -> tuple[int, float]:
-        return self.since[slot], self._age_from(slot)
+    def _age(self, slot: int) -> tuple[int, bool, float]:
+        """Return what puts forecasts in the order in which they began to age: those that ripened came second."""
+        return self.since[slot], self.matures[slot] > self.time[slot], self._age_from(slot)

@@ -32,7 +32,7 @@ from swapcal.live.learner import BANK, Learner, equal_stretches
 from swapcal.live.ledger import ConflictingLabelError, Ledger, UnknownIdError, taken
 from swapcal.live.limits import ORDERS, REMEMBERED, read_limits, read_patience
 from swapcal.live.mixed import read_mixed
-from swapcal.live.moments import read_arrivals, read_moments
+from swapcal.live.moments import NEVER_SAID, Moments, read_arrivals, read_moments
 from swapcal.live.records import as_mappings, fingerprint, record_of
 from swapcal.live.status import Status
 from swapcal.live.trace import Trace
@@ -307,8 +307,7 @@ class Live:
     ) -> Array:
         """Open the rows `fresh` of a batch and return their tickets."""
         n = len(events)
-        given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
-        moments = read_moments(self._ledger, given[0], None, given[1], n)
+        moments = self._moments_of(fresh, n, time, matures)
         if len(fresh) < n:
             self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
         asked = events if len(fresh) == n else [events[row] for row in fresh]
@@ -316,9 +315,16 @@ class Live:
         seen = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
         asking = self._announced(records) if self._learner.models else None
-        unlabelled, moments = np.full(len(fresh), math.nan), moments.some(fresh)
+        unlabelled = np.full(len(fresh), math.nan)
         self._agenda.go_through(Batch(rows, unlabelled, names, moments, asking, seen, marks))
         return rows.ticket
+
+    def _moments_of(self, fresh: list[int], n: int, time: Any, matures: Any) -> Moments:
+        """Return the moments of the rows among n that are forecast, or say which cannot be."""
+        if not fresh:
+            return NEVER_SAID
+        given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
+        return read_moments(self._ledger, given[0], None, given[1], n).some(fresh)
 
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
         """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast.
@@ -437,7 +443,7 @@ class Live:
         y : (n,) labels in [0, 1]; NaN where there is none
         asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
             where it is the label of an earlier one
-        time, matures : as in `forecast`, one per row
+        time, matures : as in `forecast`, one for all rows or one per row
 
         Examples
         --------
@@ -449,9 +455,8 @@ class Live:
         """
         mixed = read_mixed(self._ledger, records, ids, y, asks, time)
         asked = mixed.asked.tolist()
-        given = [None if each is None else np.asarray(each)[asked] for each in (time, matures)]
-        moments = read_moments(self._ledger, given[0], None, given[1], len(asked))
-        names = self._new_ids([mixed.names[row] for row in asked], len(asked))
+        moments = self._moments_of(asked, len(mixed.names), time, matures)
+        names = self._new_ids([mixed.names[row] for row in asked], len(asked), asked)
         mixed.check(self._ledger)
         marks = [*map(fingerprint, as_mappings(records))]
         seen = self._watched(records)
@@ -495,7 +500,14 @@ class Live:
         many = batches_of(records)
         if many is None:
             return self.trace(records, **given).forecast
-        return Forecast.joined([self.trace(rows, **own).forecast for rows, own in many.split(given)])
+        parts, done = [], 0
+        for rows, own in many.split(given):
+            try:
+                parts.append(self.trace(rows, **own).forecast)
+            except (TypeError, ValueError) as error:
+                raise inputs.after_rows(done, error) from None
+            done += len(rows)
+        return Forecast.joined(parts)
 
     @guarded
     def trace(
@@ -573,12 +585,13 @@ class Live:
             raise taken(id)
         return slot
 
-    def _new_ids(self, ids: "Sequence[Id] | None", n: int) -> "list[Id] | None":
+    def _new_ids(self, ids: "Sequence[Id] | None", n: int, rows: Sequence[int] | None = None) -> "list[Id] | None":
+        """Return ids, or say which is taken; `rows` are their numbers among all that the caller gave."""
         if ids is None:
             return None
         names = listed_ids(ids, n)
         seen: set[Id] = set()
-        for row, id in enumerate(names):
+        for row, id in zip(range(n) if rows is None else rows, names, strict=True):
             if id in seen or self._ledger.knows(id):
                 raise ConflictingLabelError(f"ids: given {id!r} again in row {row + 1}, expected each id once")
             seen.add(id)
