@@ -38,7 +38,7 @@ from swapcal.live.status import Status
 from swapcal.live.trace import Trace
 from swapcal.live.watching import Values, Watching
 from swapcal.monitor import Monitor
-from swapcal.tables.batches import batches_of
+from swapcal.tables.batches import batches_of, counted_after
 
 __all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
@@ -495,7 +495,11 @@ class Live:
         many = batches_of(records)
         if many is None:
             return self.trace(records, **given).forecast
-        return Forecast.joined([self.trace(rows, **own).forecast for rows, own in many.split(given)])
+        found: list[Forecast] = []
+        for rows, own in many.split(given):
+            with counted_after(sum(map(len, found))):
+                found.append(self.trace(rows, **own).forecast)
+        return Forecast.joined(found)
 
     @guarded
     def trace(

@@ -1,6 +1,7 @@
 """Batches: a query or a data set that may be larger than memory, some rows at a time."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import narwhals as nw
@@ -38,6 +39,9 @@ class Batches:
                 if name not in frame.columns:
                     raise UnknownColumnError(name, frame.columns)
             rows = slice(done, done + len(frame))
+            for role, value in given.items():
+                if not isinstance(value, str | None) and len(value) < rows.stop:
+                    raise ValueError(f"{role}: given {len(value):,}, expected one for each row, of which there are more")
             own = {role: _own(value, frame, rows) for role, value in given.items()}
             done += len(frame)
             yield frame.drop(names).to_native(), own
@@ -50,8 +54,26 @@ class Batches:
 
 def _own(value: Any, frame: Any, rows: slice) -> Any:
     if isinstance(value, str):
-        return frame.get_column(value).to_numpy()
+        return _as_numbers(frame.get_column(value)).to_numpy()
     return None if value is None else value[rows]
+
+
+def _as_numbers(column: Any) -> Any:
+    """Return decimals, which 1.0 is in SQL, and truth values beside nothing as floats; NumPy has neither."""
+    if column.dtype.is_decimal() or (column.dtype == nw.Boolean and column.null_count()):
+        return column.cast(nw.Float64)
+    return column
+
+
+@contextmanager
+def counted_after(rows: int) -> Iterator[None]:
+    """Add to what is refused in a batch how many rows went before, because its own are counted from 1."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if rows:
+            error.add_note(f"rows are counted after the {rows:,} of the batches before")
+        raise
 
 
 def _as_table(batch: Any) -> Any:
