@@ -41,7 +41,9 @@ class Batches:
             rows = slice(done, done + len(frame))
             for role, value in given.items():
                 if not isinstance(value, str | None) and len(value) < rows.stop:
-                    raise ValueError(f"{role}: given {len(value):,}, expected one for each row, of which there are more")
+                    raise ValueError(
+                        f"{role}: given {len(value):,}, expected one for each row, of which there are more"
+                    )
             own = {role: _own(value, frame, rows) for role, value in given.items()}
             done += len(frame)
             yield frame.drop(names).to_native(), own
@@ -59,10 +61,8 @@ def _own(value: Any, frame: Any, rows: slice) -> Any:
 
 
 def _as_numbers(column: Any) -> Any:
-    """Return decimals, which 1.0 is in SQL, and truth values beside nothing as floats; NumPy has neither."""
-    if column.dtype.is_decimal() or (column.dtype == nw.Boolean and column.null_count()):
-        return column.cast(nw.Float64)
-    return column
+    """Return decimals, which 1.0 is in SQL and NumPy does not have, as floats."""
+    return column.cast(nw.Float64) if column.dtype.is_decimal() else column
 
 
 @contextmanager
