@@ -162,7 +162,7 @@ def test_queries_are_forecast_in_batches(files: Path, table: Any, library: str, 
     )
     with pytest.raises(ValueError, match="no column 'z2'; did you mean 'z'"):
         Live().run(lazy, "z2")
-    with pytest.raises(ValueError, match="y: given shape"):
+    with pytest.raises(ValueError, match="y: given 7, expected one for each row, of which there are more"):
         Live().run(lazy, np.zeros(7))
     with pytest.raises(ValueError, match="y: given 2,401, expected 2,400, one for each row"):
         Live().run(lazy, np.zeros(ROWS + 1))
@@ -185,6 +185,31 @@ def test_a_refusal_in_a_later_batch_says_how_many_rows_came_before() -> None:
     with pytest.raises(ValueError, match=r"^after 40 rows: y: given 7 in row 31, expected"):
         live.run(pa.table({"x": np.arange(90), "y": y}).to_reader(max_chunksize=40), "y")
     assert live.status().forecasts == 40
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(3, 1), pa.bool_()])
+def test_outcomes_of_a_query_may_be_decimals_or_truth_values_beside_nothing(kind: Any) -> None:
+    x, y = np.arange(90) % 7, [None if k % 5 == 0 else float(k % 3 % 2) for k in range(90)]
+    given = pa.table({"x": x, "y": pa.array(y).cast(kind)}).to_reader(max_chunksize=40)
+    found, expected = Live().run(given, "y"), Live().run(pa.table({"x": x}), np.array(y, float))
+    assert found.p.tolist() == expected.p.tolist()
+    adapters = pytest.importorskip("swapcal.adapters.sklearn")
+    given = pa.table({"x": x, "y": pa.array(y).fill_null(1.0).cast(kind)}).to_reader()
+    classes = adapters.SwapClassifier(snapshots=2, correction="linear").fit(given, "y").classes_
+    assert classes.tolist() == [0, 1]
+    assert (classes.dtype == bool) == (kind == pa.bool_())
+
+
+def test_a_query_without_rows_is_refused_by_whoever_reads_it() -> None:
+    adapters = pytest.importorskip("swapcal.adapters.sklearn")
+    some = pa.table({"x": np.arange(90.0), "y": np.arange(90) % 2})
+    model = adapters.SwapClassifier(snapshots=2, correction="linear").fit(some.to_reader(), "y")
+    for mode in ("mean", "hash", "sample"):
+        with pytest.raises(ValueError, match="rows: given none, expected at least one"):
+            model.set_params(mode=mode).predict_proba(some.select(["x"]).slice(0, 0).to_reader())
+    for read in (adapters.SwapClassifier().fit, Live().run):
+        with pytest.raises(ValueError, match="rows: given none, expected at least one"):
+            read(some.slice(0, 0).to_reader(), "y")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

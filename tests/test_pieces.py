@@ -247,3 +247,16 @@ def test_what_was_read_ahead_is_read_anew_once_its_column_is_decided(tmp_path: P
     with pieces(12, 80, 1):
         found = joined(parts_of(path, ["x"], jobs=3))["x"].to_pylist()
     assert found[30:] == words[30:]
+
+
+def test_rows_of_another_width_are_counted_once_whatever_else_is_wrong_around_them(tmp_path: Path) -> None:
+    path, short = tmp_path / "in.csv", (25, 65, 66)
+    lines = ["0" if k in short else f"{k % 2},{'much' if k % 10 == 4 and k > 20 else k}" for k in range(1, 91)]
+    path.write_text("y,x\n" + "\n".join(lines) + "\n")
+    with pieces(60, 80, 5), open_source(str(path)) as source:
+        found = [*source.stretches({})]
+    assert [*np.concatenate([each.rows for each in found])] == [k for k in range(1, 91) if k not in short]
+    assert sum(each.ragged for each in found) == len(short)
+    told = [each.complaint.partition(": ")[2].partition(":")[0] for each in found if each.complaint]
+    assert told == [f"row {k} (line {k + 1})" for k in short][: len(told)]
+    assert len(told) > 1

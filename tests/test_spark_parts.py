@@ -14,10 +14,11 @@ pytest.importorskip("sklearn")
 
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql import types
 
 from swapcal import Live
 from swapcal.adapters.spark import audit, fit, forecast, kept, monitor, score
-from swapcal.adapters.spark.events import MATURES, TIME, Roles, columns_of, packed, unpacked
+from swapcal.adapters.spark.events import MATURES, TIME, Manner, Roles, columns_of, packed, unpacked
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
@@ -74,6 +75,34 @@ def test_streams_and_spark_connect_are_refused_at_once() -> None:
         if call in (audit, monitor, fit):
             with pytest.raises(ValueError, match=r"^df: given a stream, expected a batch data frame"):
                 call(stream, **named)
+
+
+def typed(**features: types.DataType) -> Any:
+    """Stand in for a stream, of which only the columns are looked at."""
+    roles = {"shop": types.StringType(), "id": types.LongType(), "at": types.DoubleType(), "y": types.DoubleType()}
+    schema = types.StructType([types.StructField(name, kind) for name, kind in (roles | features).items()])
+    return type("DataFrame", (), {"schema": schema, "columns": schema.names})()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        types.ArrayType(types.StringType()),
+        types.MapType(types.StringType(), types.LongType()),
+        types.StructType([types.StructField("a", types.LongType())]),
+        types.BinaryType(),
+        types.DayTimeIntervalType(),
+    ],
+)
+def test_features_that_no_live_takes_are_refused_before_the_stream_begins(kind: types.DataType) -> None:
+    with pytest.raises(TypeError, match=r"^column 'tags': given .*, expected numbers, texts, truth values or times"):
+        forecast(typed(tags=kind), key="shop", id="id", target="y", time="at")
+
+
+@pytest.mark.parametrize("features", [["age", "age"], ["at", "y"]])
+def test_features_named_twice_and_the_target_are_refused(features: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"^features: given \[.*\], expected each once, and not the target 'y'"):
+        forecast(typed(age=types.DoubleType()), key="shop", id="id", target="y", time="at", features=features)
 
 
 def test_faults_of_parts_add_up() -> None:
@@ -247,7 +276,96 @@ def test_memory_holds_no_more_keys_than_it_may(no_memory: None) -> None:
 
 def test_rows_come_back_from_the_store_as_they_were() -> None:
     columns = {"x": [1.0, np.nan], "n": [1, 2], "t": ["a", None], "b": [True, None], "nothing": [None, None]}
-    np.testing.assert_equal(unpacked(packed(columns)), columns)
+    rows, manner = unpacked(packed(columns, Manner(KEPT, remember=False)))
+    np.testing.assert_equal(rows, columns)
+    assert manner == Manner(KEPT, remember=False)
+
+
+def answers_from(store: Store, memory: bool, batch: pd.DataFrame, **other: Any) -> pd.DataFrame:
+    """Answer a batch from a copy of the store and what is in memory, which is then used up, or from the copy alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "BESIDE", kept.BESIDE if memory else {})
+        how = {"roles": KEPT, "settings": spark_events.SETTINGS, "remember": True, "beside": 8} | other
+        return played(kept.Kept(copy.deepcopy(store), **how), batch)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"roles": KEPT._replace(features=("price", "colour", "size"))},
+        {"roles": KEPT._replace(features=("price",))},
+        {"roles": KEPT._replace(matures=False)},
+        {"remember": False},
+        {"settings": {"groups": ["price"], "seed": 9}},
+    ],
+)
+def test_a_query_started_again_with_other_columns_goes_on_from_memory_as_from_the_store(
+    other: dict[str, Any], no_memory: None
+) -> None:
+    store, batches = Store(), keyed_batches(3)
+    for batch in batches[:2]:
+        played(keeper(store, 8), batch)
+    assert store.rows, "nothing has to be played again"
+    batch = batches[2].assign(size=1.0)
+    expected = answers_from(store, True, batch, **other)
+    pd.testing.assert_frame_equal(answers_from(store, False, batch, **other), expected)
+    assert "forecast" in set(expected["event"])
+
+
+def test_what_an_earlier_version_kept_goes_on(no_memory: None) -> None:
+    """It kept an archive alone, and a key without the rest would begin anew."""
+    store, (first, second) = Store(), keyed_batches(2)
+    played(keeper(store, 8), first)
+    expected = answers_from(store, True, second)
+    del store.values["head"]
+    pd.testing.assert_frame_equal(answers_from(store, False, second), expected)
+
+
+def test_a_stamp_tells_the_clock(no_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated outcome moves the clock and nothing else; undone, it must be undone in memory too."""
+    monkeypatch.setattr(kept, "ROWS", 0)
+    store, batch = Store(), keyed_batches(2)[0]
+    played(keeper(store, 8), batch)
+    before = copy.deepcopy(store)
+    settled = batch[batch["y"].notna()].iloc[[0]].assign(price=np.nan, colour=None)
+    settled[TIME] = batch[TIME].max() + 1e6
+    played(keeper(store, 8), settled)
+    assert keeper(before, 8)._found().keyed.clock == before.values["live"][1] == batch[TIME].max()
+
+
+def test_keys_with_one_history_share_no_live(no_memory: None) -> None:
+    one, other, batches = Store(), Store(), keyed_batches(3)
+    for store in (one, other):
+        played(keeper(store, 8), batches[0])
+    other.values.update(one.values)  # as in a copy of the checkpoint
+    for batch in batches[1:]:
+        expected = answers_from(other, False, batch)
+        for store in (one, other):
+            pd.testing.assert_frame_equal(played(keeper(store, 8), batch), expected)
+
+
+def test_keys_that_saw_the_same_last_are_told_apart_by_what_they_saw_before(no_memory: None) -> None:
+    batches = keyed_batches(4)
+    stores = [Store(), Store()]
+    for store, first in zip(stores, batches, strict=False):
+        for batch in (first, batches[2]):
+            played(keeper(store, 8), batch)
+    expected = [answers_from(store, False, batches[3]) for store in stores]
+    for store, answers in zip(stores, expected, strict=True):
+        pd.testing.assert_frame_equal(played(keeper(store, 8), batches[3]), answers)
+
+
+def test_a_key_whose_rows_cannot_be_played_is_not_kept(no_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, batches = Store(), keyed_batches(3)
+    for batch in batches[:2]:
+        played(keeper(store, 8), batch)
+    before, expected = copy.deepcopy(store), answers_from(store, False, batches[2])
+    with monkeypatch.context() as patch:
+        patch.setattr(Keyed, "_tell", lambda *_: 1 / 0)  # when it has learned already
+        with pytest.raises(ZeroDivisionError):
+            played(keeper(store, 8), batches[2])
+    assert (store.values, store.rows) == (before.values, before.rows)
+    pd.testing.assert_frame_equal(played(keeper(store, 8), batches[2]), expected)
 
 
 def test_one_refused_row_among_many_is_the_only_one(no_memory: None) -> None:

@@ -240,7 +240,10 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Return (n, models) predictions in [0, 1], by `mode`; a lazy table's, batch by batch."""
         many = batches_of(X) if self.mode != "sample" else None  # whose draws follow the rows of one call
         if many is not None:
-            return np.concatenate([self._predicted(rows) for rows in many])
+            found = [self._predicted(rows) for rows in many]
+            if not found:
+                raise ValueError("rows: given none, expected at least one")
+            return np.concatenate(found)
         if self._mode() != "mean":
             return np.column_stack([issued.p for issued in self._issued(X)])
         source, scores = self._opened(X)

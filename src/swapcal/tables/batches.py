@@ -38,6 +38,11 @@ class Batches:
                 if name not in frame.columns:
                     raise UnknownColumnError(name, frame.columns)
             rows = slice(done, done + len(frame))
+            for role, value in given.items():
+                if not isinstance(value, str | None) and len(value) < rows.stop:
+                    raise ValueError(
+                        f"{role}: given {len(value):,}, expected one for each row, of which there are more"
+                    )
             own = {role: _own(value, frame, rows) for role, value in given.items()}
             done += len(frame)
             yield frame.drop(names).to_native(), own
@@ -50,8 +55,13 @@ class Batches:
 
 def _own(value: Any, frame: Any, rows: slice) -> Any:
     if isinstance(value, str):
-        return frame.get_column(value).to_numpy()
+        return _as_numbers(frame.get_column(value)).to_numpy()
     return None if value is None else value[rows]
+
+
+def _as_numbers(column: Any) -> Any:
+    """Return decimals, which 1.0 is in SQL and NumPy does not have, as floats."""
+    return column.cast(nw.Float64) if column.dtype.is_decimal() else column
 
 
 def _as_table(batch: Any) -> Any:

@@ -1,5 +1,6 @@
 """`Events`: the rows of one key in one micro-batch, in the order in which they are played."""
 
+import json
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,6 +25,9 @@ class Roles(NamedTuple):
     """whether ids are integers; they come as texts, because pandas would make floats of integers beside nothing"""
 
 
+MANNER = b"swapcal"
+"""Name in Arrow's metadata under which it is said how rows are played."""
+
 MANY = 1024
 """Rows that are sooner read as a table than one by one."""
 
@@ -36,10 +40,18 @@ def columns_of(rows: pd.DataFrame, names: list[str]) -> Columns:
     return {name: _values(column) for name, (_, column) in zip(names, rows.items(), strict=True)}
 
 
-def packed(columns: Columns) -> bytes:
-    """Return columns as bytes, which `unpacked` makes the same lists of."""
+class Manner(NamedTuple):
+    """How rows are played: a query that is started again may have other columns, but must not play old rows by them."""
+
+    roles: Roles
+    remember: bool
+    """whether settled ids are kept"""
+
+
+def packed(columns: Columns, manner: Manner) -> bytes:
+    """Return columns, and how they are played, as bytes, which `unpacked` makes the same of."""
     arrays = [*map(pa.array, columns.values())]
-    batch = pa.RecordBatch.from_arrays(arrays, names=[*columns])
+    batch = pa.RecordBatch.from_arrays(arrays, names=[*columns], metadata={MANNER: json.dumps(manner)})
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, batch.schema) as writer:
         writer.write_batch(batch)
@@ -47,10 +59,11 @@ def packed(columns: Columns) -> bytes:
     return content
 
 
-def unpacked(content: bytes) -> Columns:
+def unpacked(content: bytes) -> tuple[Columns, Manner]:
     """Return what `packed` packed."""
-    columns: Columns = pa.ipc.open_stream(content).read_all().to_pydict()
-    return columns
+    table = pa.ipc.open_stream(content).read_all()
+    (id, target, features, *others), remember = json.loads(table.schema.metadata[MANNER])
+    return table.to_pydict(), Manner(Roles(id, target, tuple(features), *others), remember)
 
 
 class Events:

@@ -15,6 +15,8 @@ from swapcal.live import Live
 
 STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+TIMES = types.TimestampType | types.TimestampNTZType | types.DateType
+FEATURES = types.NumericType | types.StringType | types.CharType | types.VarcharType | types.BooleanType | TIMES
 ANSWERS = "p double, mean double, y double, event string, note string"
 
 
@@ -74,7 +76,7 @@ def forecast(
     if settings.get("models"):
         raise ValueError("models: given some, expected none: they could not be kept with the state")
     Live(**settings)  # raises what is wrong with the settings here
-    rows = stream.select(*map(columns.column, keys), *_read(stream, roles, time, matures))
+    rows = stream.select(*map(columns.column, keys), *_read(stream, keys, roles, time, matures))
     schema = _schema(stream, [*keys, id])
     stream.sparkSession.conf.set(STORE, ROCKSDB)
     with any_pandas():
@@ -120,6 +122,12 @@ def _roles(
         raise ValueError(f"columns: given {named}, expected another for each role")
     records = [name for name in stream.columns if name not in named] if features is None else list(features)
     columns.require(stream, records)
+    if len({*records, target}) <= len(records):
+        raise ValueError(f"features: given {records}, expected each once, and not the target {target!r}")
+    for name in records:
+        if not isinstance(given := stream.schema[name].dataType, FEATURES):
+            expected = "numbers, texts, truth values or times: name the features, without it"
+            raise TypeError(f"column {name!r}: given {given.simpleString()}, expected {expected}")
     columns.require_numbers(stream, [target])
     kind = stream.schema[id].dataType
     if not isinstance(kind, types.IntegralType | types.StringType):
@@ -130,18 +138,17 @@ def _roles(
     return Roles(id, target, tuple(records), matures is not None, isinstance(kind, types.IntegralType))
 
 
-def _read(stream: DataFrame, roles: Roles, time: str, matures: str | None) -> list[Column]:
+def _read(stream: DataFrame, keys: list[str], roles: Roles, time: str, matures: str | None) -> list[Column]:
     """Return what the rows are read from; times as floats, which mean the same in every time zone."""
     cast = {roles.id: "string", roles.target: "double"}
     found = [columns.column(name).cast(kind).alias(name) for name, kind in cast.items()]
     found += [columns.seconds(stream, time).alias(TIME)]
     found += [] if matures is None else [columns.seconds(stream, matures).alias(MATURES)]
-    return found + [_feature(stream, name) for name in roles.features if name not in (roles.id, roles.target)]
+    return found + [_feature(stream, name) for name in roles.features if name not in (*keys, roles.id)]
 
 
 def _feature(stream: DataFrame, name: str) -> Column:
-    timed = types.TimestampType | types.TimestampNTZType | types.DateType
-    if isinstance(stream.schema[name].dataType, timed):
+    if isinstance(stream.schema[name].dataType, TIMES):
         return columns.seconds(stream, name).alias(name)
     return columns.column(name)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.adapters.spark import events
-from swapcal.adapters.spark.events import Columns, Roles
+from swapcal.adapters.spark.events import Columns, Manner, Roles
 from swapcal.adapters.spark.keyed import Answers, Keyed
 from swapcal.archive.container import packed, unpacked
 from swapcal.live import Live
@@ -44,49 +44,43 @@ class Kept:
     """
 
     def __init__(self, handle: Any, roles: Roles, settings: dict[str, Any], remember: bool, beside: int) -> None:
-        self._roles, self._settings = roles, settings
-        self._remember, self._beside = remember, beside
+        self._manner, self._settings, self._beside = Manner(roles, remember), settings, beside
         self._head = handle.getValueState("head", "stamp binary, since bigint")
         self._archive = handle.getValueState("live", "content binary, clock double")
         self._rows = handle.getListState("since", "rows binary")
 
     def play(self, rows: Columns) -> Answers:
         """Let the key at hand answer a micro-batch, and keep what it then is."""
-        found = self._found()
-        answers = self._played(found.keyed, rows)
-        entry, since = events.packed(rows), found.since + len(rows[self._roles.id])
+        found, manner = self._found(), self._manner
+        answers = _played(found.keyed, rows, manner)
+        entry, since = events.packed(rows, manner), found.since + len(rows[manner.roles.id])
         if found.fresh or since > ROWS:
             content = packed(FILE, found.keyed.live.to_state())
             self._archive.update((content, found.keyed.clock))
             self._rows.clear()
-            stamp, since = _stamp(content), 0
+            stamp, since = _stamp(content, str(found.keyed.clock).encode()), 0
         else:
             self._rows.appendValue((entry,))
-            stamp = _stamp(found.stamp + entry)
+            stamp = _stamp(found.stamp, entry)
         self._head.update((stamp, since))
         self._put(stamp, found.keyed)
         return answers
 
     def _found(self) -> Found:
         head = self._head.get()
-        if head is None:
-            return Found(Keyed(Live(**self._settings), -np.inf, self._roles), b"", 0, True)
+        if head is None:  # a new key, or one that an earlier version kept, as an archive alone
+            new = Keyed(Live(**self._settings), -np.inf, self._manner.roles) if self._archive.get() is None else None
+            return Found(new or self._read(), b"", 0, True)
         stamp, since = bytes(head[0]), int(head[1])
         keyed = BESIDE.pop(stamp, None)  # for good: should playing fail, it is no longer what the stamp says
         return Found(keyed or self._read(), stamp, since, keyed is None)
 
     def _read(self) -> Keyed:
         content, clock = self._archive.get()
-        keyed = Keyed(Live.from_state(unpacked(bytes(content), FILE)), float(clock), self._roles)
+        keyed = Keyed(Live.from_state(unpacked(bytes(content), FILE)), float(clock), self._manner.roles)
         for (entry,) in self._rows.get():
-            self._played(keyed, events.unpacked(bytes(entry)))
+            _played(keyed, *events.unpacked(bytes(entry)))
         return keyed
-
-    def _played(self, keyed: Keyed, rows: Columns) -> Answers:
-        answers = keyed.play(rows)
-        if not self._remember:
-            keyed.live.release()
-        return answers
 
     def _put(self, stamp: bytes, keyed: Keyed) -> None:
         """Keep a key in memory; another one, any, makes room: keys come in turns, so the oldest is wanted next."""
@@ -96,5 +90,13 @@ class Kept:
             BESIDE[stamp] = keyed
 
 
-def _stamp(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()
+def _played(keyed: Keyed, rows: Columns, manner: Manner) -> Answers:
+    keyed.roles = manner.roles
+    answers = keyed.play(rows)
+    if not manner.remember:
+        keyed.live.release()
+    return answers
+
+
+def _stamp(*contents: bytes) -> bytes:
+    return blake2b(b"".join(contents), digest_size=16).digest()
