@@ -53,13 +53,14 @@ class Kept:
         """Let the key at hand answer a micro-batch, and keep what it then is."""
         found, manner = self._found(), self._manner
         answers = _played(found.keyed, rows, manner)
-        entry, since = events.packed(rows, manner), found.since + len(rows[manner.roles.id])
+        since = found.since + len(rows[manner.roles.id])
         if found.fresh or since > ROWS:
             content = packed(FILE, found.keyed.live.to_state())
             self._archive.update((content, found.keyed.clock))
             self._rows.clear()
             stamp, since = _stamp(content, str(found.keyed.clock).encode()), 0
         else:
+            entry = events.packed(rows, manner)
             self._rows.appendValue((entry,))
             stamp = _stamp(found.stamp, entry)
         self._head.update((stamp, since))
