@@ -21,6 +21,7 @@ from swapcal.faces import face
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import all_known
 from swapcal.kernels.company import Company
+from swapcal.kernels.entry import Entry
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
 from swapcal.kernels.opponents import Opponent
@@ -64,6 +65,8 @@ RULES = {
 CHUNK = 8192
 SPARE_SLOTS = 6
 NO_LABEL = np.full(1, np.nan)
+NO_MIX = np.zeros((1, 0))
+advance_one = Entry(advance)
 
 
 def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
@@ -307,6 +310,12 @@ class Forecaster:
         """
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)))
 
+    @guarded
+    def play_one(self, x: Array, y: Array, event: NDArray[np.uint64], ticket: Array) -> None:
+        """Do as `play` with one row, when hedging; see `Entry` for what the arrays must be."""
+        while not advance_one(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None):
+            self._make_room()
+
     def behind(self, ticket: Array, x: Array) -> tuple[Array, float]:
         """Return (θ, c) with mean = ⟨θ, x⟩ + c as the ticket's two learners are now, c being what clipping adds.
 
@@ -376,7 +385,7 @@ class Forecaster:
     def from_state(cls, state: State) -> Self:
         """Rebuild from `to_state`; `faults` must have found nothing."""
         self, settings = cls.__new__(cls), state.manifest
-        self._state = Memory(**state.arrays)
+        self._state = Memory(**{name: np.require(array, requirements="CW") for name, array in state.arrays.items()})
         self._scratch = memory.scratch(self._state)
         self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
         self._uniform, self._owner = settings["uniform"], settings["owner"]
@@ -399,8 +408,12 @@ class Forecaster:
         """
         done = 0
         while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company)) < len(X):
-            roomier = int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS
-            self._state = memory.with_slots(self._state, roomier)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Make room for new levels."""
+        roomier = int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS
+        self._state = memory.with_slots(self._state, roomier)
 
     def _blank_mixes(self, rows: int) -> Array:
         """Return room for whole distributions, which only Blum-Mansour needs."""

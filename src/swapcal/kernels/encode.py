@@ -225,15 +225,18 @@ def encode_rows(
 ) -> None:
     """Encode n rows of K columns in order, each with the statistics of the rows before it.
 
-    numbers (n, K) holds NaN where a value is missing or the column is categorical; symbols (n, K) the key of
-    the category or of "missing". Written: keys and values (n, 3K) for the experts, z (n, K) in [-1, 1].
+    numbers (n, K) holds NaN where a value is missing, and anything where the column is categorical; symbols (n, K) the
+    key of the category or of "missing". Written: keys and values (n, 3K) for the experts, z (n, K) in [-1, 1].
     """
     n, columns = numbers.shape
     for t in range(n):
+        keys[t] = NO_SYMBOL
+        values[t] = 0.0
+        z[t] = 0.0
         for j in range(columns):
             v = numbers[t, j]
             first = ENTRIES * j
-            if np.isnan(v):
+            if kinds[j] == CATEGORICAL or np.isnan(v):
                 describe_symbol(symbols[t, j], j, past, keys[t, first:], values[t, first:])
                 if learn:
                     meet(symbols[t, j], j, past)
@@ -307,6 +310,7 @@ def place_rows(
     """
     n, columns = place.shape
     for t in range(n):
+        X[t] = 0.0
         X[t, 0] = 0.5
         for j in range(columns):
             at = place[t, j]

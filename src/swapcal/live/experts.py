@@ -43,6 +43,7 @@ from swapcal.kernels.experts import (
     run_experts,
     share_blend,
 )
+from swapcal.kernels.entry import Entry
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 
@@ -69,6 +70,8 @@ DENSE = ("weights", "covariance", "shares", "merits", "runs", "counts")
 NO_FEATURES = View(1, 1.0)
 SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
+ONLY = np.zeros(1, np.int64)
+run_one = Entry(run_experts)
 
 
 def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
@@ -227,6 +230,21 @@ class Experts:
         events = rows, labels, memory, probabilities
         run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
 
+    def play_one(
+        self,
+        keys: NDArray[np.uint64],
+        values: Array,
+        x: Array,
+        dims: Integers,
+        given: Array,
+        label: Array,
+        memory: Array,
+        probabilities: Array,
+    ) -> None:
+        """Do as `play` with one event about the only row; see `Entry` for what the arrays must be."""
+        self._reserve(keys.shape[1], int(dims[0]))
+        run_one(self._bank, keys, values, x, dims, self.view, given, ONLY, label, memory, probabilities, self._work)
+
     def _reserve(self, entries: int, dim: int) -> None:
         """Make room for rows of so many entries and coordinates."""
         coordinates = 1 + max(dim - self.view.first, 0)
@@ -273,7 +291,7 @@ class Experts:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
         for name in DENSE:
             getattr(experts._bank, name)[:] = arrays[name]
-        newton = Newton(*(np.array(arrays[f"newton.{name}"]) for name in Newton._fields))
+        newton = Newton(*(np.array(arrays[f"newton.{name}"], order="C") for name in Newton._fields))
         experts._bank = experts._bank._replace(newton=newton)
         return experts
 

@@ -14,20 +14,22 @@ from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.features.layout import features_norm
-from swapcal.inputs import event_keys
+from swapcal.inputs import event_key, event_keys
 from swapcal.kernels.checks import ROUNDING
 from swapcal.kernels.draw import counted
 from swapcal.kernels.encode import ENTRIES
+from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import Experts, Model, expert_names
-from swapcal.live.rows import Rows
+from swapcal.live.rows import Row, Rows
 
 BANK = len(expert_names())
 # The ticket before anything is known: one half, surely.
 NO_KNOWLEDGE = np.zeros(TICKET)
 NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
 FIRST = np.zeros(1, np.int64)
+put_scores_of_one = Entry(put_scores)
 
 
 class Learner:
@@ -39,6 +41,8 @@ class Learner:
         self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts))
         self.forecaster: Forecaster | None = None
         self._engine = engine
+        self._row: Row | None = None
+        """room for one record, as long as they are encoded in the same arrays"""
 
     @property
     def opinions(self) -> int:
@@ -53,16 +57,29 @@ class Learner:
         blank = np.zeros((n, self.experts.memory_width)), np.zeros((n, self.opinions)), np.zeros((n, TICKET))
         return Rows(encoded.x.copy(), encoded.dims, encoded.keys, encoded.values, scores, draws, *blank)
 
+    def row(self, record: Mapping[str, Any], name: object) -> Rows:
+        """Return one record encoded, yet to be forecast; a `Row` is valid until the next is asked for."""
+        encoded = None if self.models else self.contexts.encode_alone(record)
+        if encoded is None:
+            return self.rows(self.contexts.encode(record), [name], 0)
+        row = self._row
+        if row is None or row.x is not encoded.x:
+            blank = np.zeros((1, self.experts.memory_width)), np.zeros((1, self.opinions)), np.zeros((1, TICKET))
+            features = encoded.x, encoded.dims, encoded.keys, encoded.values, encoded.scores
+            self._row = row = Row(*features, np.zeros(1, np.uint64), *blank)
+        row.draws[0] = event_key(name)
+        return row
+
     def play(self, rows: Rows, order: Integers, labels: Array) -> None:
         """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
 
         A row that is forecast here may be learned here only as the next event.
         """
-        features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
-        self.experts.play(*features, order, labels, rows.memory, rows.judged)
-        if len(rows) == len(order) == 1:
+        if type(rows) is Row:
             self._play_one(rows, labels)
             return
+        features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
+        self.experts.play(*features, order, labels, rows.memory, rows.judged)
         issuing = np.isnan(labels)
         if issuing.all() and np.array_equal(order, np.arange(len(rows))):
             self._play_in_order(rows, labels)
@@ -85,16 +102,17 @@ class Learner:
             engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets)
             rows.ticket[part] = tickets
 
-    def _play_one(self, row: Rows, label: Array) -> None:
-        """Let the engine play one event of one row, without what it takes to play many."""
+    def _play_one(self, row: Row, label: Array) -> None:
+        """Play one event of one row, without what it takes to play many."""
+        self.experts.play_one(row.keys, row.values, row.x, row.dims, row.scores, label, row.memory, row.judged)
         needed = 0
         if label[0] != label[0]:
-            put_scores(row.judged, self.contexts.reserved_weights, row.x)
+            put_scores_of_one(row.judged, self.contexts.reserved_weights, row.x)
             row.ticket[0, T_SLOT_LOW] = -1.0
             needed = int(row.dims[0])
         engine = self._sized(needed)
         x = row.x if row.x.shape[1] == engine.dim else _padded(row.x, FIRST, engine.dim)
-        engine.play(x, label, row.draws, row.ticket)
+        engine.play_one(x, label, row.draws, row.ticket)
 
     def play_at_once(self, rows: Rows, y: Array) -> None:
         """Learn each row's label right after its forecast: as `play` with every row twice, and faster."""

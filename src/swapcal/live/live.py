@@ -258,13 +258,12 @@ class Live:
         if slot is None:
             moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
             seen = self._watched([record])
-            row = self._learner.rows(self.contexts.encode(record), [name], 0)
+            row = self._learner.row(record, name)
             asking = [record] if self._learner.models else None
             self._agenda.issue(Batch(row, NO_LABEL, [name], moments, asking, seen, [mark]))
-            x, ticket = row.x, row.ticket
         else:
             row = self._agenda.row(slot)
-            x, ticket = row.x[:, : row.dims[0]].copy(), row.ticket.copy()
+        x, ticket = row.x[:, : row.dims[0]].copy(), row.ticket.copy()
         return self._learner.forecast(ticket, x, single=True).explained_by(lambda _: self.explain(name))
 
     @guarded

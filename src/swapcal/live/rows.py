@@ -48,4 +48,8 @@ class Rows:
                 new[:, width:] = 0
 
 
+class Row(Rows):
+    """One row in C-ordered arrays of our own making, which are used again for the next."""
+
+
 NAMES = tuple(field.name for field in fields(Rows))

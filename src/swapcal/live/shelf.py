@@ -1,19 +1,22 @@
 """`Shelf`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from swapcal.arrays import Integers, Keys
+from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
 from swapcal.kernels.state import TICKET
 from swapcal.live.learner import Learner
-from swapcal.live.rows import Rows
+from swapcal.live.rows import NAMES, Row, Rows
 
 BITS = np.dtype(np.uint64)
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
+pack_one, unpack_one, veil_one, put_scores_of_one = map(Entry, (pack_rows, unpack_rows, veil, put_scores))
 
 
 class Shelf:
@@ -31,8 +34,10 @@ class Shelf:
         self._work = np.zeros(0, np.uint16)
         self._number = np.zeros(1)
         self._slot = np.zeros(1, np.int64)
-        self._one: tuple[Rows, tuple[Any, ...]] | None = None
+        self._one: tuple[Row, tuple[Any, ...]] | None = None
         """room for one row, and its arrays as they are unpacked to"""
+        self._issued: tuple[Row, tuple[Any, ...], tuple[Keys, Keys, Keys]] | None = None
+        """the row that was put alone last, its arrays as they are packed, and room for what is veiled"""
 
     @property
     def nbytes(self) -> int:
@@ -42,31 +47,55 @@ class Shelf:
     def put_one(self, row: Rows, slot: int, size: int) -> None:
         """Keep the only row of some rows in a slot, of which there are `size` in all."""
         self._slot[0] = slot
-        _, bits = self._room_for_one()
-        same = bits[3].shape == row.values.shape and bits[5].shape == row.judged.shape
-        self.put(row, FIRST, self._slot, size, (bits[3], bits[5], bits[6]) if same else None)
-
-    def put(
-        self, rows: Rows, chosen: Integers, slots: Integers, size: int, room: "tuple[Keys, Keys, Keys] | None" = None
-    ) -> None:
-        """Keep the chosen rows in slots, of which there are `size` in all; `room` may hold what is veiled."""
+        if type(row) is not Row:
+            self.put(row, FIRST, self._slot, size)
+            return
+        if self._issued is None or self._issued[0] is not row:
+            bits = _bits(row)
+            self._make_work(row)
+            self._issued = row, bits, _veiled(bits)
         if size > len(self._packed):
-            self._resize(max(16, size * 33 // 32), self._packed.shape[1])
-        numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
-        if len(self._work) < longest(numbers, rows.keys.shape[1]):
-            self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
-        x, dims, keys, values, memory, judged, ticket = _bits(rows)
-        kept = (np.empty_like(values), np.empty_like(judged), np.empty_like(ticket)) if room is None else room
-        new_values, new_judged, new_ticket = kept
+            self._make_slots(size)
+        _, bits, veiled = self._issued
+        self._put(row, bits, veiled, FIRST, self._slot, veil_one, pack_one)
+
+    def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
+        """Keep the chosen rows in slots, of which there are `size` in all."""
+        if size > len(self._packed):
+            self._make_slots(size)
+        self._make_work(rows)
+        bits = _bits(rows)
+        self._put(rows, bits, _veiled(bits), chosen, slots, veil, pack_rows)
+
+    def _put(
+        self,
+        rows: Rows,
+        bits: tuple[Any, ...],
+        veiled: tuple[Keys, Keys, Keys],
+        chosen: Integers,
+        slots: Integers,
+        veil: Callable[..., None],
+        pack: Callable[..., int],
+    ) -> None:
+        x, dims, keys, values, memory, judged, ticket = bits
+        new_values, new_judged, new_ticket = veiled
         new_ticket[:] = ticket
         veil(keys, values, rows.memory, judged, rows.ticket, new_values, new_judged, new_ticket, self._number)
         parts = x, dims, keys, new_values, memory, new_judged, new_ticket
         while True:
-            done = pack_rows(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
+            done = pack(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
             if done == len(chosen):
                 return
             self._resize(len(self._packed), self._packed.shape[1] + SPARE)
             chosen, slots = chosen[done:], slots[done:]
+
+    def _make_slots(self, size: int) -> None:
+        self._resize(max(16, size * 33 // 32), self._packed.shape[1])
+
+    def _make_work(self, rows: Rows) -> None:
+        numbers = rows.x.shape[1] + rows.values.shape[1] + rows.memory.shape[1] + rows.judged.shape[1] + TICKET
+        if len(self._work) < longest(numbers, rows.keys.shape[1]):
+            self._work = np.zeros(longest(numbers, rows.keys.shape[1]), np.uint16)
 
     def _resize(self, slots: int, depth: int) -> None:
         old = self._packed
@@ -77,7 +106,7 @@ class Shelf:
         """Return a row as it was put; it is valid until the next is asked for."""
         row, bits = self._room_for_one()
         self._slot[0] = slot
-        self._unpack(row, bits, self._slot)
+        self._unpack(row, bits, self._slot, unpack_one, veil_one, put_scores_of_one)
         return row
 
     def get(self, slots: Integers) -> Rows:
@@ -89,19 +118,28 @@ class Shelf:
     def fill(self, rows: Rows, slots: Integers) -> None:
         """Write the rows in slots over the first of some rows."""
         part = rows.cut(0, len(slots))
-        self._unpack(part, _bits(part), slots)
+        self._unpack(part, _bits(part), slots, unpack_rows, veil, put_scores)
 
-    def _unpack(self, rows: Rows, bits: tuple[Any, ...], slots: Integers) -> None:
-        unpack_rows(self._packed, slots, self._known, self._first, *bits)
+    def _unpack(
+        self,
+        rows: Rows,
+        bits: tuple[Any, ...],
+        slots: Integers,
+        unpack: Callable[..., None],
+        veil: Callable[..., None],
+        put_scores: Callable[..., None],
+    ) -> None:
+        unpack(self._packed, slots, self._known, self._first, *bits)
         _, _, keys, values, _, judged, ticket = bits
         veil(keys, values, rows.memory, judged, rows.ticket, values, judged, ticket, self._number)
         rows.x[:, 0] = 0.5
         put_scores(rows.judged, self.learner.contexts.reserved_weights, rows.x)
 
-    def _room_for_one(self) -> tuple[Rows, tuple[Any, ...]]:
+    def _room_for_one(self) -> tuple[Row, tuple[Any, ...]]:
         contexts, one = self.learner.contexts, self._one
         if one is None or one[0].x.shape[1] != contexts.dim or one[0].keys.shape[1] != contexts.entries:
-            row = self.blank(1)
+            blank = self.blank(1)
+            row = Row(*(getattr(blank, name) for name in NAMES))
             self._one = one = row, _bits(row)
         return one
 
@@ -126,3 +164,9 @@ def _bits(rows: Rows) -> tuple[Any, ...]:
     values, memory, judged, ticket = rows.values, rows.memory, rows.judged, rows.ticket
     numbers = values.view(BITS), memory.view(BITS), judged.view(BITS), ticket.view(BITS)
     return rows.x.view(BITS), rows.dims, rows.keys, *numbers
+
+
+def _veiled(bits: tuple[Any, ...]) -> tuple[Keys, Keys, Keys]:
+    """Return room for the values, probabilities and tickets of rows, veiled."""
+    _, _, _, values, _, judged, ticket = bits
+    return np.empty_like(values), np.empty_like(judged), np.empty_like(ticket)

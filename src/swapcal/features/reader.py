@@ -1,0 +1,109 @@
+"""`Reader`: plain records one at a time, into the same arrays again and again."""
+
+from collections.abc import Mapping, Sequence, Set
+from operator import itemgetter
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from swapcal.features.column import LARGEST, MISSING, SHARED, UNSEEN, Column
+from swapcal.features.layout import Layout
+from swapcal.features.plain_record import NAN, STRANGE
+from swapcal.kernels.encode import CATEGORICAL, PROBABILITY
+
+PLAIN = {float, int}
+
+
+class Reader:
+    """Looks up the values of a record that holds nothing new.
+
+    Good for as long as the layout is: until a column or a coordinate is new. A copy is None, for there are views here.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout) -> None:
+        each = [*enumerate(columns.values())]
+        self.layout = layout
+        self._names = frozenset(columns) | ignored
+        self._categories = [
+            (j, column.name, column.codes, column.keys, column.at) for j, column in each if column.kind == CATEGORICAL
+        ]
+        numbers = [(j, column) for j, column in each if column.kind != CATEGORICAL]
+        self._numbers = [column.name for _, column in numbers]
+        self._get = itemgetter(*self._numbers) if len(numbers) > 1 else self._get_any
+        self._number_at = [(j, column.at) for j, column in numbers]
+        self._probabilities = [i for i, (_, column) in enumerate(numbers) if column.kind == PROBABILITY]
+        self._pack = Struct("=" + "".join("8x" if column.kind == CATEGORICAL else "d" for _, column in each)).pack_into
+        self._complete = all(at[SHARED] != UNSEEN for _, at in self._number_at)
+        """whether every column has shown a number"""
+        width = len(each)
+        self.numbers = np.zeros((1, width))
+        self.symbols = layout.absent[None, :].copy()
+        self.places = np.zeros((1, width), np.int64)
+        self._symbols, self._places = memoryview(self.symbols.reshape(-1)), memoryview(self.places.reshape(-1))
+        self._gaps = True
+        self.crossed = np.zeros((1, 0), np.int64)
+        self.z = np.zeros((1, width))
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+    def read(self, record: Mapping[str, Any]) -> bool:
+        """Write a record's numbers, symbols and places; False if anything in it is new or unusual."""
+        if not record.keys() <= self._names:
+            return False
+        for j, name, codes, keys, at in self._categories:
+            value = record.get(name)
+            code = MISSING if value is None else codes.get(value, STRANGE) if type(value) is str else STRANGE
+            if code == STRANGE or at[code] == UNSEEN:
+                return False
+            self._symbols[j] = keys[code]
+            self._places[j] = at[code]
+        return not self._numbers or self._read_numbers(record)
+
+    def _read_numbers(self, record: Mapping[str, Any]) -> bool:
+        try:
+            values: Sequence[Any] = self._get(record)
+        except KeyError:
+            values = self._get_any(record)
+        if not self._complete or not _all_present(values):
+            found = self._with_gaps(values)
+            if found is None:
+                return False
+            values = found
+        elif self._gaps:
+            for j, at in self._number_at:
+                self._places[j] = at[SHARED]
+            self._gaps = False
+        for i in self._probabilities:
+            if values[i] < 0.0 or values[i] > 1.0:
+                return False
+        self._pack(self.numbers, 0, *values)
+        return True
+
+    def _get_any(self, record: Mapping[str, Any]) -> list[Any]:
+        return [record.get(name) for name in self._numbers]
+
+    def _with_gaps(self, values: Sequence[Any]) -> list[float] | None:
+        """Return numbers, NaN where there is none; None if any is not plain."""
+        self._gaps, found = True, []
+        for value, (j, at) in zip(values, self._number_at, strict=True):
+            if value is not None and type(value) not in PLAIN:
+                return None
+            code = MISSING if value is None or value != value else SHARED
+            if at[code] == UNSEEN or (code == SHARED and not -LARGEST <= value <= LARGEST):
+                return None
+            self._places[j] = at[code]
+            found.append(NAN if code == MISSING else value)
+        return found
+
+
+def _all_present(values: Sequence[Any]) -> bool:
+    """Tell whether values are numbers, none of them missing or too large.
+
+    A NaN makes the sum one, and the largest of numbers none of which is too large is found whatever the order.
+    """
+    if not {*map(type, values)} <= PLAIN or not (-LARGEST <= min(values) and max(values) <= LARGEST):
+        return False
+    total = sum(values)
+    return bool(total == total)
