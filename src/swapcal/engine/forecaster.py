@@ -313,7 +313,7 @@ class Forecaster:
     @guarded
     def play_one(self, x: Array, y: Array, event: NDArray[np.uint64], ticket: Array) -> None:
         """Do as `play` with one row, when hedging; see `Entry` for what the arrays must be."""
-        while not advance_one(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None):
+        while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None):
             self._make_room()
 
     def behind(self, ticket: Array, x: Array) -> tuple[Array, float]:

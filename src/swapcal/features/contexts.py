@@ -1,7 +1,6 @@
 """`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned as the stream goes, or frozen."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
 from swapcal.faces import counted, face, named
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
+from swapcal.features.encoded import Encoded, probabilities
 from swapcal.features.layout import Layout, lay_out, spread_over, unit
 from swapcal.features.plain_record import Plan, plain_rows, plan_for
 from swapcal.features.product import Product
@@ -18,31 +18,11 @@ from swapcal.features.reader import Reader
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
-from swapcal.kernels.entry import Entry
 from swapcal.tables.columns import Values, columns_of
 
 GROUP_CATEGORIES = 64
 FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
-
-encode_row, place_row = Entry(encode_rows), Entry(place_rows)
-
-
-@dataclass(eq=False)
-class Encoded:
-    """n encoded rows. `dims` says how many coordinates existed at each row; later ones are 0 there."""
-
-    x: Array
-    dims: Integers
-    keys: NDArray[np.uint64]
-    values: Array
-    scores: Array
-    """(n, number of declared scores) the users' own forecasts as probabilities, NaN where missing."""
-    marks: NDArray[np.uint64]
-    """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
-
-    def __len__(self) -> int:
-        return len(self.dims)
 
 
 class Contexts:
@@ -119,7 +99,6 @@ class Contexts:
         self.reserved_weights = unit(self.settings) * np.array([*self.settings["reserved"].values()])
         """what each reserved score in [-1, 1] is multiplied with to become its coordinate"""
         self._lay_out_fixed()
-        self._row = self._room_for_one()  # for what the reader reads
 
     def __call__(self, records: Any) -> Array:
         """Encode records and learn from them; the rows of the result are contexts of `dim` coordinates."""
@@ -199,25 +178,8 @@ class Contexts:
         if type(record) is not dict or self.frozen or self._products or not self._columns or self._layout is None:
             return None
         if self._reader is None or self._reader.layout is not self._layout:
-            self._reader = Reader(self._columns, self._ignored, self._layout)
-            self._row = self._room_for_one()
-        at, reader, row = self._layout, self._reader, self._row
-        if not reader.read(record):
-            return None
-        numbers = reader.numbers
-        encode_row(numbers, reader.symbols, at.kinds, at.salts, self._past, True, row.keys, row.values, reader.z)
-        place_row(
-            reader.z, reader.places, at.value_at, at.weights, at.shares, reader.crossed, at.factors, at.share,
-            at.frequency, at.phase, at.wave_scale, at.first, at.budget, row.dims, row.x,
-        )  # fmt: skip
-        if at.scores:
-            row.scores[:] = _probabilities(numbers[:, at.scores], at.kinds[at.scores])
-        return row
-
-    def _room_for_one(self) -> Encoded:
-        keys, values = np.zeros((1, self.entries), np.uint64), np.zeros((1, self.entries))
-        scores, dims = np.zeros((1, len(self.settings["scores"]))), np.array([self.dim], np.int64)
-        return Encoded(np.zeros((1, self.dim)), dims, keys, values, scores, np.zeros(1, np.uint64))
+            self._reader = Reader(self._columns, self._ignored, self._layout, self.dim)
+        return self._reader.encode(record, self._past)
 
     @guarded
     def check(self, records: Any) -> None:
@@ -359,7 +321,7 @@ class Contexts:
             at.wave_scale, at.first, at.budget, dims, x,
         )  # fmt: skip
         marks = row_marks(numbers, at.salts, symbols, at.absent)
-        scores = _probabilities(numbers[:, at.scores], at.kinds[at.scores]) if at.scores else np.zeros((n, 0))
+        scores = probabilities(numbers, at)
         return Encoded(x, dims, keys, values, scores, marks)
 
     def _open_budget(self) -> None:
@@ -446,14 +408,6 @@ def _unseen(column: Column, index: int, codes: Integers, present: list[int]) -> 
     """Return (first row, column, code) of codes that have no coordinate yet."""
     missing = [code for code in present if column.at[code] == UNSEEN]
     return [(int(np.argmax(codes == code)), index, code) for code in missing]
-
-
-def _probabilities(numbers: Array, kinds: Integers) -> Array:
-    logit = kinds == KINDS["logit"]
-    if not logit.any():
-        return np.ascontiguousarray(numbers)
-    with np.errstate(over="ignore"):  # the exponential of a very unlikely score is infinite, and its probability 0
-        return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
 
 
 def _joined(pieces: list[Encoded]) -> Encoded:

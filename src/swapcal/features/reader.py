@@ -8,20 +8,23 @@ from typing import Any
 import numpy as np
 
 from swapcal.features.column import LARGEST, MISSING, SHARED, UNSEEN, Column
+from swapcal.features.encoded import Encoded, probabilities
 from swapcal.features.layout import Layout
 from swapcal.features.plain_record import NAN, STRANGE
-from swapcal.kernels.encode import CATEGORICAL, PROBABILITY
+from swapcal.kernels.encode import CATEGORICAL, ENTRIES, PROBABILITY, Past, encode_rows, place_rows
+from swapcal.kernels.entry import Entry
 
 PLAIN = {float, int}
+encode_row, place_row = Entry(encode_rows), Entry(place_rows)
 
 
 class Reader:
-    """Looks up the values of a record that holds nothing new.
+    """Encodes a record that holds nothing new by looking its values up.
 
     Good for as long as the layout is: until a column or a coordinate is new. A copy is None, for there are views here.
     """
 
-    def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout) -> None:
+    def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout, dim: int) -> None:
         each = [*enumerate(columns.values())]
         self.layout = layout
         self._names = frozenset(columns) | ignored
@@ -36,29 +39,44 @@ class Reader:
         self._pack = Struct("=" + "".join("8x" if column.kind == CATEGORICAL else "d" for _, column in each)).pack_into
         self._complete = all(at[SHARED] != UNSEEN for _, at in self._number_at)
         """whether every column has shown a number"""
-        width = len(each)
-        self.numbers = np.zeros((1, width))
-        self.symbols = layout.absent[None, :].copy()
-        self.places = np.zeros((1, width), np.int64)
-        self._symbols, self._places = memoryview(self.symbols.reshape(-1)), memoryview(self.places.reshape(-1))
+        width, symbols, places = len(each), layout.absent[None, :].copy(), np.zeros((1, len(each)), np.int64)
+        self._given, z, crossed = np.zeros((1, width)), np.zeros((1, width)), np.zeros((1, 0), np.int64)
+        self._symbols, self._places = memoryview(symbols.reshape(-1)), memoryview(places.reshape(-1))
         self._gaps = True
-        self.crossed = np.zeros((1, 0), np.int64)
-        self.z = np.zeros((1, width))
+        """whether the last record had any"""
+        keys, values = np.zeros((1, ENTRIES * width), np.uint64), np.zeros((1, ENTRIES * width))
+        scores, dims, mark = probabilities(self._given, layout), np.array([dim], np.int64), np.zeros(1, np.uint64)
+        self._row = Encoded(np.zeros((1, dim)), dims, keys, values, scores, mark)
+        self._before = self._given, symbols, layout.kinds, layout.salts
+        self._after = True, keys, values, z
+        self._placing = (
+            z, places, layout.value_at, layout.weights, layout.shares, crossed, layout.factors, layout.share,
+            layout.frequency, layout.phase, layout.wave_scale, layout.first, layout.budget, dims, self._row.x,
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def read(self, record: Mapping[str, Any]) -> bool:
-        """Write a record's numbers, symbols and places; False if anything in it is new or unusual."""
-        if not record.keys() <= self._names:
-            return False
+    def encode(self, record: Mapping[str, Any], past: Past) -> Encoded | None:
+        """Return a record's row, valid until the next, having learned from it; None if it holds anything unusual."""
+        if not record.keys() <= self._names or not self._read(record):
+            return None
+        encode_row.call(*self._before, past, *self._after)
+        place_row.call(*self._placing)
+        if self.layout.scores:
+            self._row.scores[:] = probabilities(self._given, self.layout)
+        return self._row
+
+    def _read(self, record: Mapping[str, Any]) -> bool:
+        """Write a record's numbers, symbols and places; False if any is new or unusual."""
+        symbols, places = self._symbols, self._places
         for j, name, codes, keys, at in self._categories:
             value = record.get(name)
             code = MISSING if value is None else codes.get(value, STRANGE) if type(value) is str else STRANGE
             if code == STRANGE or at[code] == UNSEEN:
                 return False
-            self._symbols[j] = keys[code]
-            self._places[j] = at[code]
+            symbols[j] = keys[code]
+            places[j] = at[code]
         return not self._numbers or self._read_numbers(record)
 
     def _read_numbers(self, record: Mapping[str, Any]) -> bool:
@@ -78,7 +96,7 @@ class Reader:
         for i in self._probabilities:
             if values[i] < 0.0 or values[i] > 1.0:
                 return False
-        self._pack(self.numbers, 0, *values)
+        self._pack(self._given, 0, *values)
         return True
 
     def _get_any(self, record: Mapping[str, Any]) -> list[Any]:
@@ -103,7 +121,7 @@ def _all_present(values: Sequence[Any]) -> bool:
 
     A NaN makes the sum one, and the largest of numbers none of which is too large is found whatever the order.
     """
-    if not {*map(type, values)} <= PLAIN or not (-LARGEST <= min(values) and max(values) <= LARGEST):
+    if not {*map(type, values)} <= PLAIN or not (min(values) >= -LARGEST and max(values) <= LARGEST):
         return False
     total = sum(values)
     return bool(total == total)

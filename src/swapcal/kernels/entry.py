@@ -1,5 +1,6 @@
 """`Entry`: the way into a kernel that is called again and again with arguments of the same types."""
 
+from collections.abc import Callable
 from typing import Any
 
 from numba import config, typeof
@@ -17,22 +18,20 @@ class Entry:
     >>> import numpy as np
     >>> from swapcal.kernels.experts import put_scores
     >>> put, x = Entry(put_scores), np.zeros((1, 3))
-    >>> put(np.full((1, 2), 0.5), np.ones(2), x)
+    >>> put.call(np.full((1, 2), 0.5), np.ones(2), x)
     >>> x.tolist()
     [[0.0, 0.0, 0.0]]
     """
 
-    __slots__ = ("_call", "kernel", "types")
+    __slots__ = ("call", "kernel", "types")
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
-        self.types: tuple[Any, ...] | None = None
+        self.types: tuple[Any, ...] = ()
         """of the arguments, once they are known"""
-        self._call = kernel
+        self.call: Callable[..., Any] = self._first_call
 
-    def __call__(self, *arguments: object) -> Any:
-        """Call the kernel."""
-        if self.types is None:
-            self.types = tuple(map(typeof, arguments))
-            self._call = self.kernel if config.DISABLE_JIT else self.kernel.compile(self.types)
-        return self._call(*arguments)
+    def _first_call(self, *arguments: object) -> Any:
+        self.types = tuple(map(typeof, arguments))
+        self.call = self.kernel if config.DISABLE_JIT else self.kernel.compile(self.types)
+        return self.call(*arguments)

@@ -48,6 +48,7 @@ class Agenda:
         """the same of rows that were forecast before, and are learned"""
         self._batch: Rows | None = None
         self._first = 0
+        self._label = np.zeros(1)
 
     def issue(self, batch: Batch) -> None:
         """Forecast the only event of a batch, which has no label; as `go_through`, without what many need."""
@@ -137,6 +138,19 @@ class Agenda:
             outcome = LEARNED if due == slot else outcome
             self._learn(due)
         return outcome
+
+    def learn_alone(self, slot: int, y: float, time: float) -> None:
+        """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
+        watched = self.watcher is not None or self.watching is not None or self.learner.models
+        if watched or not self.ledger.labels or not self.ledger.deliver_alone(slot, y, time):
+            self.deliver(slot, y, time)
+            self.flush()
+            return
+        self._label[0] = self.ledger.close(slot)
+        row = self.row(slot)
+        self.learner.play(row, FIRST, self._label)
+        self.chronicle.add_one(float(row.ticket[0, T_MEAN]), y)
+        self.ledger.reuse()
 
     def _learn_due(self, before: float) -> None:
         for due in self.ledger.fall_due(before):

@@ -10,6 +10,7 @@ from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
 from swapcal.archive.state import State
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.encode import ENTRIES
+from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import (
     COUNTS,
     CROSSED,
@@ -43,7 +44,6 @@ from swapcal.kernels.experts import (
     run_experts,
     share_blend,
 )
-from swapcal.kernels.entry import Entry
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 
@@ -243,7 +243,9 @@ class Experts:
     ) -> None:
         """Do as `play` with one event about the only row; see `Entry` for what the arrays must be."""
         self._reserve(keys.shape[1], int(dims[0]))
-        run_one(self._bank, keys, values, x, dims, self.view, given, ONLY, label, memory, probabilities, self._work)
+        run_one.call(
+            self._bank, keys, values, x, dims, self.view, given, ONLY, label, memory, probabilities, self._work
+        )
 
     def _reserve(self, entries: int, dim: int) -> None:
         """Make room for rows of so many entries and coordinates."""

@@ -107,7 +107,7 @@ class Learner:
         self.experts.play_one(row.keys, row.values, row.x, row.dims, row.scores, label, row.memory, row.judged)
         needed = 0
         if label[0] != label[0]:
-            put_scores_of_one(row.judged, self.contexts.reserved_weights, row.x)
+            put_scores_of_one.call(row.judged, self.contexts.reserved_weights, row.x)
             row.ticket[0, T_SLOT_LOW] = -1.0
             needed = int(row.dims[0])
         engine = self._sized(needed)

@@ -288,6 +288,15 @@ class Ledger:
     def _is_late(self, slot: int, time: float) -> bool:
         return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
 
+    def deliver_alone(self, slot: int, y: float, time: float) -> bool:
+        """Let a label arrive that concerns no other and is to be learned now; False, and nothing happens, if not so."""
+        matures = self.matures[slot]
+        if self._ahead or self._ready or self.patience is not None or matures == matures:
+            return False
+        self.y[slot], self.due[slot], self.arrived[slot] = y, time, 1
+        self.held += 1
+        return True
+
     def deliver(self, slot: int, y: float, time: float) -> Iterator[int]:
         """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
         self.y[slot], self.due[slot] = y, time

@@ -399,8 +399,7 @@ class Live:
         slot = self._ledger.find(checked_id(id), value, when)
         if slot is None:
             return False
-        self._agenda.deliver(slot, value, when)
-        self._agenda.flush()
+        self._agenda.learn_alone(slot, value, when)
         return True
 
     @guarded

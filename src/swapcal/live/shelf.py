@@ -10,13 +10,13 @@ from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
 from swapcal.kernels.state import TICKET
-from swapcal.live.learner import Learner
+from swapcal.live.learner import Learner, put_scores_of_one
 from swapcal.live.rows import NAMES, Row, Rows
 
 BITS = np.dtype(np.uint64)
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
-pack_one, unpack_one, veil_one, put_scores_of_one = map(Entry, (pack_rows, unpack_rows, veil, put_scores))
+pack_one, unpack_one, veil_one = Entry(pack_rows), Entry(unpack_rows), Entry(veil)
 
 
 class Shelf:
@@ -57,7 +57,7 @@ class Shelf:
         if size > len(self._packed):
             self._make_slots(size)
         _, bits, veiled = self._issued
-        self._put(row, bits, veiled, FIRST, self._slot, veil_one, pack_one)
+        self._put(row, bits, veiled, FIRST, self._slot, veil_one.call, pack_one.call)
 
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots, of which there are `size` in all."""
@@ -106,7 +106,7 @@ class Shelf:
         """Return a row as it was put; it is valid until the next is asked for."""
         row, bits = self._room_for_one()
         self._slot[0] = slot
-        self._unpack(row, bits, self._slot, unpack_one, veil_one, put_scores_of_one)
+        self._unpack(row, bits, self._slot, unpack_one.call, veil_one.call, put_scores_of_one.call)
         return row
 
     def get(self, slots: Integers) -> Rows:
