@@ -88,8 +88,8 @@ def after_rows(done: int, error: Exception) -> Exception:
 
 def label(y: Any) -> float:
     """Return one label as a float in [0, 1]."""
-    if type(y) is float and 0.0 <= y <= 1.0:  # what most are, many times a second
-        return y
+    if (type(y) is float or type(y) is int) and 0 <= y <= 1:  # what most are, many times a second
+        return float(y)
     refuse_masked("label", y)
     try:
         if isinstance(y, (str, bytes)):

@@ -40,6 +40,9 @@ class Why:
         return Why, ()
 
 
+NOBODY = Why()
+
+
 class Forecast:
     """One forecast (attributes are floats) or many (attributes are arrays of shape (n,)).
 
@@ -74,7 +77,7 @@ class Forecast:
         self._owner = owner
         self._single = single
         self._mark = Mark(learned)
-        self._why = Why()
+        self._why = NOBODY
 
     @classmethod
     def joined(cls, parts: "Sequence[Forecast]") -> "Forecast":

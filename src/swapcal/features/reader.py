@@ -41,7 +41,7 @@ class Reader:
         """whether every column has shown a number"""
         width, symbols, places = len(each), layout.absent[None, :].copy(), np.zeros((1, len(each)), np.int64)
         self._given, z, crossed = np.zeros((1, width)), np.zeros((1, width)), np.zeros((1, 0), np.int64)
-        self._symbols, self._places = memoryview(symbols.reshape(-1)), memoryview(places.reshape(-1))
+        self._symbols, self._places = symbols.reshape(-1).data, places.reshape(-1).data
         self._gaps = True
         """whether the last record had any"""
         keys, values = np.zeros((1, ENTRIES * width), np.uint64), np.zeros((1, ENTRIES * width))
@@ -96,7 +96,7 @@ class Reader:
         for i in self._probabilities:
             if values[i] < 0.0 or values[i] > 1.0:
                 return False
-        self._pack(self._given, 0, *values)
+        self._pack(self._given.data, 0, *values)
         return True
 
     def _get_any(self, record: Mapping[str, Any]) -> list[Any]:
@@ -119,7 +119,7 @@ class Reader:
 def _all_present(values: Sequence[Any]) -> bool:
     """Tell whether values are numbers, none of them missing or too large.
 
-    A NaN makes the sum one, and the largest of numbers none of which is too large is found whatever the order.
+    The smallest and the largest overlook a NaN unless it comes first; the sum does not.
     """
     if not {*map(type, values)} <= PLAIN or not (min(values) >= -LARGEST and max(values) <= LARGEST):
         return False

@@ -11,6 +11,7 @@ from swapcal.arrays import Integers
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.batch import Batch
 from swapcal.live.chronicle import Chronicle
+from swapcal.live.ids import Id
 from swapcal.live.learned import Learned
 from swapcal.live.learner import FIRST, Learner
 from swapcal.live.ledger import FREE, Ledger
@@ -58,10 +59,19 @@ class Agenda:
         if self.ledger.is_due(now):
             self._learn_due(now)
             self.flush()
-        slot = self._admit(batch, 0, now, math.nan if matures is None else float(matures[0]))
-        self.learner.play(batch.rows, FIRST, NO_LABEL)
+        self._forecast(batch.rows, self._admit(batch, 0, now, math.nan if matures is None else float(matures[0])))
+
+    def issue_plain(self, row: Rows, name: Id, mark: int) -> None:
+        """Forecast an event of which no moment is known, and no record need be kept; as `issue`."""
+        if self.ledger.is_due(math.nan):
+            self._learn_due(math.nan)
+            self.flush()
+        self._forecast(row, self.ledger.admit(name, fingerprint=mark))
+
+    def _forecast(self, row: Rows, slot: int) -> None:
+        self.learner.play(row, FIRST, NO_LABEL)
         if self.ledger.issued[slot] != FREE:
-            self.shelf.put_one(batch.rows, slot, self.ledger.slots)
+            self.shelf.put_one(row, slot, self.ledger.slots)
         self.ledger.reuse()
 
     def go_through(self, batch: Batch, before: "Callable[[int], None] | None" = None) -> None:

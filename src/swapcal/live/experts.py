@@ -46,6 +46,7 @@ from swapcal.kernels.experts import (
 )
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
+from swapcal.live.rows import Row
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
@@ -230,21 +231,13 @@ class Experts:
         events = rows, labels, memory, probabilities
         run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
 
-    def play_one(
-        self,
-        keys: NDArray[np.uint64],
-        values: Array,
-        x: Array,
-        dims: Integers,
-        given: Array,
-        label: Array,
-        memory: Array,
-        probabilities: Array,
-    ) -> None:
-        """Do as `play` with one event about the only row; see `Entry` for what the arrays must be."""
-        self._reserve(keys.shape[1], int(dims[0]))
+    def play_one(self, row: Row, dim: int, label: Array) -> None:
+        """Do as `play` with one event about one row, of which so many coordinates exist."""
+        keys = row.keys
+        self._reserve(keys.shape[1], dim)
+        said = row.memory, row.judged
         run_one.call(
-            self._bank, keys, values, x, dims, self.view, given, ONLY, label, memory, probabilities, self._work
+            self._bank, keys, row.values, row.x, row.dims, self.view, row.scores, ONLY, label, *said, self._work
         )
 
     def _reserve(self, entries: int, dim: int) -> None:

@@ -11,7 +11,7 @@ from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
-from swapcal.engine.forecaster import Forecaster
+from swapcal.engine.forecaster import NO_MIX, Forecaster
 from swapcal.features import Contexts, Encoded
 from swapcal.features.layout import features_norm
 from swapcal.inputs import event_key, event_keys
@@ -104,14 +104,16 @@ class Learner:
 
     def _play_one(self, row: Row, label: Array) -> None:
         """Play one event of one row, without what it takes to play many."""
-        self.experts.play_one(row.keys, row.values, row.x, row.dims, row.scores, label, row.memory, row.judged)
-        needed = 0
+        x, dim, engine = row.x, int(row.dims[0]), self.forecaster
+        self.experts.play_one(row, dim, label)
         if label[0] != label[0]:
-            put_scores_of_one.call(row.judged, self.contexts.reserved_weights, row.x)
+            put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
-            needed = int(row.dims[0])
-        engine = self._sized(needed)
-        x = row.x if row.x.shape[1] == engine.dim else _padded(row.x, FIRST, engine.dim)
+            if engine is None or engine.dim < dim:
+                engine = self._sized(dim)
+        assert engine is not None, "a row is learned after it was forecast"
+        if x.shape[1] != engine.dim:
+            x = _padded(x, FIRST, engine.dim)
         engine.play_one(x, label, row.draws, row.ticket)
 
     def play_at_once(self, rows: Rows, y: Array) -> None:
@@ -166,7 +168,8 @@ class Learner:
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
         """Return tickets as the engine's forecasts; one that stands alone is open."""
         owner = "" if self.forecaster is None else self.forecaster.owner
-        return Forecast(tickets, x, np.zeros((len(tickets), 0)), owner, single=single, learned=not single)
+        mixes = NO_MIX if single else np.zeros((len(tickets), 0))
+        return Forecast(tickets, x, mixes, owner, single=single, learned=not single)
 
     def checked(self, encoded: Encoded) -> Encoded:
         """Refuse rows that these contexts did not make of records."""

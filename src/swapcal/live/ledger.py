@@ -131,14 +131,14 @@ class Ledger:
 
         The limits may make older ones expire.
         """
-        issued = self.forecasts
+        issued, opened = self.forecasts, self.opened
         slot = self._free.pop() if self._free else self._new_slot()
-        self.opened[id] = slot
+        opened[id] = slot
         self.ids[slot] = id
         self.issued[slot], self.arrived[slot], self.fingerprint[slot] = issued, 0, fingerprint
         self.time[slot], self.matures[slot], self.due[slot], self.y[slot] = time, matures, due, y
-        self.forecasts += 1
-        self._line.append(slot, self.issued, len(self.opened))
+        self.forecasts = issued + 1
+        self._line.append(slot, issued, len(opened), self.issued)
         if self.patience is not None:
             self._awaited.append((issued, slot))
             self._front()
@@ -164,9 +164,10 @@ class Ledger:
 
     def _start_aging(self, slot: int, since: int) -> None:
         self.since[slot] = since
-        if self.limits.expires is not None:
+        _, expires, lifetime = self.limits
+        if expires is not None:
             self._aging.append((since, self.issued[slot], slot))
-        if self.limits.lifetime is not None and self.time[slot] == self.time[slot]:
+        if lifetime is not None and self.time[slot] == self.time[slot]:
             self._timed.append((self._age_from(slot), self.issued[slot], slot))
 
     def _age_from(self, slot: int) -> float:
@@ -230,8 +231,9 @@ class Ledger:
 
     def reuse(self) -> None:
         """Let the slots of closed forecasts be taken again: nobody needs what they held."""
-        self._free += self._vacated
-        self._vacated.clear()
+        if self._vacated:
+            self._free += self._vacated
+            self._vacated.clear()
 
     def find(self, id: Id, y: float, time: float) -> int | None:
         """Return the slot a label is for; None for a repeated label; raise for one that cannot be right."""
@@ -356,14 +358,15 @@ class Ledger:
 
     def close(self, slot: int) -> float:
         """Record that a label is learned, and how long it took; return it."""
-        y, wait = self.y[slot], max(self.due[slot], self._age_from(slot)) - self.time[slot]
+        y, due, time = self.y[slot], self.due[slot], self.time[slot]
         self.labels += 1
         self.delay += self.forecasts - self.issued[slot] - 1
-        if self.due[slot] == self.due[slot] and wait == wait:
-            self.wait += wait
+        if due == due and time == time:
+            self.wait += max(due, self._age_from(slot)) - time
             self.waits += 1
         self.labelled[self.ids[slot]] = y
-        self._forget()
+        if len(self.labelled) > REMEMBERED:
+            self._forget()
         self._vacate(slot)
         return y
 
@@ -431,8 +434,8 @@ class Ledger:
         """Rebuild every queue from the open forecasts."""
         self.held = sum(self.arrived)
         in_order = [(issued, slot) for slot, issued in enumerate(self.issued)]
-        for _, slot in in_order:
-            self._line.append(slot, self.issued, len(in_order))
+        for issued, slot in in_order:
+            self._line.append(slot, issued, len(in_order), self.issued)
         if self.patience is not None:
             self._awaited.extend(in_order)
         for issued, slot in in_order:

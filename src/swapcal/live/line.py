@@ -20,9 +20,9 @@ class Line:
     def __len__(self) -> int:
         return len(self._slots) - self._head
 
-    def append(self, slot: int, issued: "array[int]", still_open: int) -> None:
+    def append(self, slot: int, number: int, still_open: int, issued: "array[int]") -> None:
         """Let a forecast join, of which so many are open now."""
-        self._issued.append(issued[slot] & LOW)
+        self._issued.append(number & LOW)
         self._slots.append(slot)
         if len(self._slots) > 2 * still_open + SLACK:
             self._drop_closed(issued)

@@ -34,6 +34,7 @@ from swapcal.live.limits import ORDERS, REMEMBERED, read_limits, read_patience
 from swapcal.live.mixed import read_mixed
 from swapcal.live.moments import NEVER_SAID, Moments, read_arrivals, read_moments
 from swapcal.live.records import as_mappings, fingerprint, record_of
+from swapcal.live.rows import Rows
 from swapcal.live.status import Status
 from swapcal.live.trace import Trace
 from swapcal.live.watching import Values, Watching
@@ -255,16 +256,22 @@ class Live:
             record = record_of(record)
         name, mark = checked_id(id), fingerprint(record)
         slot = self._issued_before(name, mark)
-        if slot is None:
-            moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
-            seen = self._watched([record])
-            row = self._learner.row(record, name)
-            asking = [record] if self._learner.models else None
-            self._agenda.issue(Batch(row, NO_LABEL, [name], moments, asking, seen, [mark]))
-        else:
-            row = self._agenda.row(slot)
+        row = self._agenda.row(slot) if slot is not None else self._issue_alone(record, name, mark, time, matures)
         x, ticket = row.x[:, : row.dims[0]].copy(), row.ticket.copy()
         return self._learner.forecast(ticket, x, single=True).explained_by(lambda _: self.explain(name))
+
+    def _issue_alone(self, record: Mapping[str, Any], name: Id, mark: int, time: Any, matures: Any) -> Rows:
+        """Open the forecast of one record; the row is valid until the next is asked for."""
+        agenda, learner = self._agenda, self._learner
+        if time is None and matures is None and agenda.watching is None and not learner.models:
+            row = learner.row(record, name)
+            agenda.issue_plain(row, name, mark)
+            return row
+        moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
+        seen = self._watched([record])
+        row = learner.row(record, name)
+        agenda.issue(Batch(row, NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark]))
+        return row
 
     @guarded
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:

@@ -1,0 +1,192 @@
+"""One record at a time: the quick way through `Live` is the long way, to the bit, and keeps hold of nothing."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import config, typeof
+
+import swapcal.engine.forecaster
+import swapcal.features.reader
+import swapcal.live.experts
+import swapcal.live.learner
+import swapcal.live.shelf
+from swapcal import Live
+from swapcal.archive.state import State
+from swapcal.features import Contexts
+from swapcal.kernels.entry import Entry
+
+ROOMS = (
+    swapcal.engine.forecaster,
+    swapcal.features.reader,
+    swapcal.live.experts,
+    swapcal.live.learner,
+    swapcal.live.shelf,
+)
+ENTRIES = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, Entry)}.values()
+SETTINGS = [
+    {"drop": ["note"]},
+    {"groups": ["shop"], "scores": {"theirs": "probability", "odds": "logit"}, "numeric": ["late"], "drop": ["note"]},
+    {"drop": ["note"], "fourier": 8, "window": 50.0, "max_dim": 40},
+]
+
+
+def records(n: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Return records that mostly hold nothing new, with all that can be unusual about the others."""
+    rng = np.random.default_rng(seed)
+    rows: list[dict[str, Any]] = []
+    for k in range(n):
+        row: dict[str, Any] = {
+            "shop": f"s{rng.integers(0, 3 + k // 20)}", "size": int(rng.integers(0, 5)), "price": float(rng.normal()),
+            "theirs": float(rng.random()), "odds": float(rng.normal()), "never": None,
+            "late": float(rng.normal()) if k > n // 2 else None, "note": f"{k}", "kind": "ab"[k % 2],
+        }  # fmt: skip
+        for name in ("shop", "size", "price", "theirs", "odds", "kind"):
+            if k and rng.random() < 0.05:
+                row[name] = None
+        if rng.random() < 0.05:
+            row["price"] = [math.nan, -0.0, 1e99, np.float64(2.5), np.int64(3), 10**30][int(rng.integers(0, 6))]
+        if k and rng.random() < 0.05:
+            del row["size"]
+        if k == n // 3:
+            row["new"] = "column"
+        rows.append(dict(reversed(row.items())) if k % 7 == 6 else row)
+    return rows
+
+
+def labels(n: int) -> list[int]:
+    return (np.random.default_rng(1).random(n) < 0.4).astype(int).tolist()
+
+
+def same(one: State, other: State) -> bool:
+    """Tell whether two states are equal to the bit, but for the name of the engine that issues forecasts."""
+    manifests = [copy.deepcopy(dict(state.manifest)) for state in (one, other)]
+    for manifest in manifests:
+        (manifest.get("forecaster") or {}).pop("owner", None)
+    arrays = all(one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays)
+    return arrays and [*one.arrays] == [*other.arrays] and manifests[0] == manifests[1]
+
+
+def go_on(live: Live, rows: list[dict[str, Any]], first: int = 0) -> list[float]:
+    """Forecast one by one and learn each label three forecasts later; return the means."""
+    means, y = [], labels(first + len(rows))
+    for k, row in enumerate(rows, first):
+        means.append(live.forecast(row, id=k).mean)
+        if k >= 3:
+            live.label(k - 3, y[k - 3])
+    return means
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Compare the types of all arguments that go through an entry with those that were looked at first."""
+    entered: set[str] = set()
+
+    def checked(entry: Entry) -> Callable[..., Any]:
+        def call(*arguments: object) -> Any:
+            kinds = tuple(map(typeof, arguments))
+            assert not entry.types or kinds == entry.types
+            entered.add(entry.kernel.__name__)
+            return entry.kernel(*arguments)
+
+        return call
+
+    for entry in ENTRIES:
+        monkeypatch.setattr(entry, "call", checked(entry))
+    return entered
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_alone_is_as_in_a_batch_to_the_bit(settings: dict[str, Any]) -> None:
+    alone, batch, rows = Live(**settings), Live(**settings), records(240)
+    means = go_on(alone, rows)
+    found, y = [], labels(len(rows))
+    for k, row in enumerate(rows):
+        found.append(float(batch.forecast_many([row], [k]).mean[0]))
+        if k >= 3:
+            batch.label_many([k - 3], [y[k - 3]])
+    assert means == found
+    assert same(alone.to_state(), batch.to_state())
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_quick_reading_is_the_long_one(settings: dict[str, Any]) -> None:
+    known = {name: value for name, value in settings.items() if name != "window"}
+    quick, long = Contexts(**known), Contexts(**known)
+    taken = 0
+    for row in records(240):
+        found, expected = quick.encode_alone(row), long.encode(row)
+        taken += found is not None
+        found = quick.encode(row) if found is None else found
+        for name in ("x", "dims", "keys", "values", "scores"):
+            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+    assert taken > 120
+    assert same(quick.to_state(), long.to_state())
+
+
+def test_what_is_refused_alone_changes_nothing() -> None:
+    live = Live(**SETTINGS[1])
+    go_on(live, records(60))
+    before = live.to_state()
+    good = records(1)[0]
+    for name, value in [("price", 1e101), ("price", 10**400), ("theirs", 1.5), ("odds", math.inf), ("price", "dear")]:
+        with pytest.raises((TypeError, ValueError), match=name):
+            live.forecast(good | {name: value}, id="next")
+        assert same(live.to_state(), before)
+
+
+def test_a_forecast_is_its_own_although_rows_are_used_again() -> None:
+    live, rows = Live(drop=["note"]), records(80)
+    go_on(live, rows)
+    first = live.forecast(rows[5], id="first")
+    kept = repr(first), first._tickets.copy(), first._contexts.copy()
+    for k, row in enumerate(rows[10:20]):
+        live.forecast(row, id=f"later {k}")
+    assert (repr(first), first._tickets.tobytes(), first._contexts.tobytes()) == (
+        kept[0], kept[1].tobytes(), kept[2].tobytes(),
+    )  # fmt: skip
+    assert live.forecast(rows[5], id="first") == first
+
+
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda live: pickle.loads(pickle.dumps(live))])
+def test_a_copy_goes_on_by_itself(twin: Callable[[Live], Live]) -> None:
+    live, rows = Live(drop=["note"]), records(90)
+    go_on(live, rows[:60])
+    other = twin(live)
+    means = go_on(live, rows[60:], 60)
+    assert go_on(other, rows[60:], 60) == means
+    assert same(live.to_state(), other.to_state())
+
+
+def test_a_state_in_another_order_of_memory_goes_on_alike() -> None:
+    live, rows = Live(drop=["note"]), records(90)
+    go_on(live, rows[:60])
+    arrays, manifest = live.to_state()
+    turned = {name: np.asfortranarray(array) for name, array in arrays.items()}
+    other = Live.from_state(State(turned, copy.deepcopy(manifest)))
+    assert go_on(other, rows[60:], 60) == go_on(live, rows[60:], 60)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_lone_rows_always_bring_the_types_that_were_looked_at(settings: dict[str, Any], watched: set[str]) -> None:
+    live, rows = Live(**settings), records(240)
+    go_on(live, rows[:120])
+    arrays, manifest = live.to_state()
+    turned = {name: np.asfortranarray(array) for name, array in arrays.items()}
+    for other in (live, copy.deepcopy(live), Live.from_state(State(turned, copy.deepcopy(manifest)))):
+        go_on(other, rows[120:], 120)
+    assert watched == {entry.kernel.__name__ for entry in ENTRIES}
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+def test_an_entry_runs_the_machine_code_that_many_rows_run() -> None:
+    live, rows = Live(drop=["note"]), records(60)
+    go_on(live, rows)
+    live.run(rows, labels(60))
+    for entry in ENTRIES:
+        assert entry.types in entry.kernel.overloads
+        assert entry.call is entry.kernel.overloads[entry.types].entry_point
