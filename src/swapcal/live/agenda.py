@@ -163,6 +163,10 @@ class Agenda:
         self.ledger.reuse()
 
     def _learn_due(self, before: float) -> None:
+        if self.ledger.patience is None:
+            while (slot := self.ledger.next_due(before)) != FREE:
+                self._learn(slot)
+            return
         for due in self.ledger.fall_due(before):
             self._learn(due)
 

@@ -304,7 +304,19 @@ class Ledger:
         self.y[slot], self.due[slot] = y, time
         if time == time and self._ahead:
             yield from self._until((time, self.issued[slot]))
-        yield from self._arrive(slot)
+        if self._arrives(slot):
+            yield slot
+        if self._ready:
+            yield from self._released()
+
+    def next_due(self, before: float) -> int:
+        """Return what is next to be learned before a forecast made at a time, FREE if nothing is; without patience."""
+        ahead = self._ahead
+        while ahead and ahead[0][0] < before:
+            slot = self._handed_on(heapq.heappop(ahead))
+            if slot != FREE:
+                return slot
+        return FREE
 
     def fall_due(self, before: float) -> Iterator[int]:
         """Yield what is to be learned before a forecast is made at a time (NaN if that is not known)."""
@@ -314,29 +326,40 @@ class Ledger:
 
     def _until(self, limit: tuple[float, int]) -> Iterator[int]:
         while self._ahead and self._ahead[0][:2] < limit:
-            when, issued, slot = heapq.heappop(self._ahead)
-            if self.issued[slot] != issued:
-                continue
-            if self.arrived[slot]:
-                if when == self.matures[slot]:  # else it was to arrive now, but came earlier by hand
-                    yield slot
-            elif when == self.due[slot] and self._is_late(slot, when):
-                self._give_up(slot)
-            elif when == self.due[slot]:
-                yield from self._arrive(slot)
+            held = self.held
+            slot = self._handed_on(heapq.heappop(self._ahead))
+            arrived = self.held > held
+            if slot != FREE:
+                yield slot
+            if arrived and self._ready:
+                yield from self._released()
 
-    def _arrive(self, slot: int) -> Iterator[int]:
+    def _handed_on(self, entry: tuple[float, int, int]) -> int:
+        """Let a label arrive or mature whose moment has come; return its slot if it is to be learned now."""
+        when, issued, slot = entry
+        if self.issued[slot] != issued:
+            return FREE
+        if self.arrived[slot]:
+            return slot if when == self.matures[slot] else FREE  # else it was to arrive now, but came earlier by hand
+        if when != self.due[slot]:
+            return FREE
+        if self._is_late(slot, when):
+            self._give_up(slot)
+            return FREE
+        return slot if self._arrives(slot) else FREE
+
+    def _arrives(self, slot: int) -> bool:
+        """Let a label arrive; tell whether it is to be learned now."""
         self.arrived[slot] = 1
         self.held += 1
-        matures, issued = self.matures[slot], self.issued[slot]
+        matures = self.matures[slot]
         if matures > self.clock and not matures <= self.due[slot]:
-            heapq.heappush(self._ahead, (matures, issued, slot))
-        elif self.patience is not None and matures != matures:
-            heapq.heappush(self._ready, (issued, slot))
-        else:
-            yield slot
-        if self._ready:
-            yield from self._released()
+            heapq.heappush(self._ahead, (matures, self.issued[slot], slot))
+            return False
+        if self.patience is not None and matures != matures:
+            heapq.heappush(self._ready, (self.issued[slot], slot))
+            return False
+        return True
 
     def _released(self) -> Iterator[int]:
         """Yield labels for which no earlier forecast need be waited for any longer."""

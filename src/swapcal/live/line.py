@@ -2,6 +2,8 @@
 
 from array import array
 
+import numpy as np
+
 SLACK = 1024  # closed forecasts that may stand in line before anybody looks
 LOW = 2**32 - 1
 
@@ -28,9 +30,10 @@ class Line:
             self._drop_closed(issued)
 
     def _drop_closed(self, issued: "array[int]") -> None:
-        line = zip(self._issued[self._head :], self._slots[self._head :], strict=True)
-        kept = [(number, slot) for number, slot in line if _stands(slot, number, issued)]
-        self._issued, self._slots = array("I", (pair[0] for pair in kept)), array("I", (pair[1] for pair in kept))
+        numbers, slots = (np.frombuffer(each, np.uint32)[self._head :] for each in (self._issued, self._slots))
+        now = np.frombuffer(issued, np.int64)[slots]
+        stand = (now >= 0) & (now & LOW == numbers)
+        self._issued, self._slots = array("I", numbers[stand].tobytes()), array("I", slots[stand].tobytes())
         self._head = 0
 
     def first(self, issued: "array[int]") -> int:
