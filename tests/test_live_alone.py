@@ -29,9 +29,9 @@ ROOMS = (
 )
 ENTRIES = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, Entry)}.values()
 SETTINGS = [
-    {"drop": ["note"]},
+    {},
     {"groups": ["shop"], "scores": {"theirs": "probability", "odds": "logit"}, "numeric": ["late"], "drop": ["note"]},
-    {"drop": ["note"], "fourier": 8, "window": 50.0, "max_dim": 40},
+    {"fourier": 8, "window": 50.0, "max_dim": 40, "categories": 3},
 ]
 
 
@@ -133,14 +133,21 @@ def test_what_is_refused_alone_changes_nothing() -> None:
     go_on(live, records(60))
     before = live.to_state()
     good = records(1)[0]
-    for name, value in [("price", 1e101), ("price", 10**400), ("theirs", 1.5), ("odds", math.inf), ("price", "dear")]:
+    for name, value in [
+        ("price", 1e101),
+        ("price", 10**400),
+        ("theirs", 1.5),
+        ("odds", math.inf),
+        ("price", "dear"),
+        ("kind", "\ud800"),
+    ]:
         with pytest.raises((TypeError, ValueError), match=name):
-            live.forecast(good | {name: value}, id="next")
+            live.forecast(good | {"shop": "new"} | {name: value}, id="next")
         assert same(live.to_state(), before)
 
 
 def test_a_forecast_is_its_own_although_rows_are_used_again() -> None:
-    live, rows = Live(drop=["note"]), records(80)
+    live, rows = Live(), records(80)
     go_on(live, rows)
     first = live.forecast(rows[5], id="first")
     kept = repr(first), first._tickets.copy(), first._contexts.copy()
@@ -154,7 +161,7 @@ def test_a_forecast_is_its_own_although_rows_are_used_again() -> None:
 
 @pytest.mark.parametrize("twin", [copy.deepcopy, lambda live: pickle.loads(pickle.dumps(live))])
 def test_a_copy_goes_on_by_itself(twin: Callable[[Live], Live]) -> None:
-    live, rows = Live(drop=["note"]), records(90)
+    live, rows = Live(), records(90)
     go_on(live, rows[:60])
     other = twin(live)
     means = go_on(live, rows[60:], 60)
@@ -163,7 +170,7 @@ def test_a_copy_goes_on_by_itself(twin: Callable[[Live], Live]) -> None:
 
 
 def test_a_state_in_another_order_of_memory_goes_on_alike() -> None:
-    live, rows = Live(drop=["note"]), records(90)
+    live, rows = Live(), records(90)
     go_on(live, rows[:60])
     arrays, manifest = live.to_state()
     turned = {name: np.asfortranarray(array) for name, array in arrays.items()}
@@ -173,18 +180,18 @@ def test_a_state_in_another_order_of_memory_goes_on_alike() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_lone_rows_always_bring_the_types_that_were_looked_at(settings: dict[str, Any], watched: set[str]) -> None:
-    live, rows = Live(**settings), records(240)
-    go_on(live, rows[:120])
+    live, rows = Live(**settings), records(150)
+    go_on(live, rows[:90])
     arrays, manifest = live.to_state()
     turned = {name: np.asfortranarray(array) for name, array in arrays.items()}
     for other in (live, copy.deepcopy(live), Live.from_state(State(turned, copy.deepcopy(manifest)))):
-        go_on(other, rows[120:], 120)
+        go_on(other, rows[90:], 90)
     assert watched == {entry.kernel.__name__ for entry in ENTRIES}
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 def test_an_entry_runs_the_machine_code_that_many_rows_run() -> None:
-    live, rows = Live(drop=["note"]), records(60)
+    live, rows = Live(), records(60)
     go_on(live, rows)
     live.run(rows, labels(60))
     for entry in ENTRIES:

@@ -171,7 +171,7 @@ class Contexts:
 
     @guarded
     def encode_alone(self, record: Mapping[str, Any]) -> Encoded | None:
-        """Encode one record that holds nothing new, and learn from it: as `encode`, only faster, and without a mark.
+        """Encode one record with nothing unusual about it, and learn from it: as `encode`, faster, and without a mark.
 
         The row is valid until the next one is asked for. None, and nothing is learned, if the record needs `encode`.
         """
@@ -179,7 +179,7 @@ class Contexts:
             return None
         if self._reader is None or self._reader.layout is not self._layout:
             self._reader = Reader(self._columns, self._ignored, self._layout, self.dim)
-        return self._reader.encode(record, self._past)
+        return self._reader.encode(record, self._past, self._allocate)
 
     @guarded
     def check(self, records: Any) -> None:

@@ -1,6 +1,6 @@
-"""`Reader`: plain records one at a time, into the same arrays again and again."""
+"""`Reader`: records one at a time, into the same arrays again and again."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from operator import itemgetter
 from struct import Struct
 from typing import Any
@@ -13,20 +13,22 @@ from swapcal.features.layout import Layout
 from swapcal.features.plain_record import NAN, STRANGE
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, PROBABILITY, Past, encode_rows, place_rows
 from swapcal.kernels.entry import Entry
+from swapcal.tables.values import has_bytes
 
 PLAIN = {float, int}
 encode_row, place_row = Entry(encode_rows), Entry(place_rows)
 
 
 class Reader:
-    """Encodes a record that holds nothing new by looking its values up.
+    """Encodes a record that holds nothing new, or new categories only, by looking its values up.
 
-    Good for as long as the layout is: until a column or a coordinate is new. A copy is None, for there are views here.
+    Good for as long as the layout is. A copy is None, for there are views here.
     """
 
     def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout, dim: int) -> None:
         each = [*enumerate(columns.values())]
         self.layout = layout
+        self._columns = [*columns.values()]
         self._names = frozenset(columns) | ignored
         self._categories = [
             (j, column.name, column.codes, column.keys, column.at) for j, column in each if column.kind == CATEGORICAL
@@ -44,39 +46,71 @@ class Reader:
         self._symbols, self._places = symbols.reshape(-1).data, places.reshape(-1).data
         self._gaps = True
         """whether the last record had any"""
+        self._new: list[tuple[int, str | None]] = []
+        """columns that show something for the first time, and what"""
         keys, values = np.zeros((1, ENTRIES * width), np.uint64), np.zeros((1, ENTRIES * width))
-        scores, dims, mark = probabilities(self._given, layout), np.array([dim], np.int64), np.zeros(1, np.uint64)
-        self._row = Encoded(np.zeros((1, dim)), dims, keys, values, scores, mark)
+        scores, mark = probabilities(self._given, layout), np.zeros(1, np.uint64)
+        self._row = Encoded(np.zeros((1, 0)), np.zeros(1, np.int64), keys, values, scores, mark)
         self._before = self._given, symbols, layout.kinds, layout.salts
         self._after = True, keys, values, z
-        self._placing = (
+        self._placing: tuple[Any, ...] = (
             z, places, layout.value_at, layout.weights, layout.shares, crossed, layout.factors, layout.share,
-            layout.frequency, layout.phase, layout.wave_scale, layout.first, layout.budget, dims, self._row.x,
+            layout.frequency, layout.phase, layout.wave_scale, layout.first, layout.budget, (), (),
         )  # fmt: skip
+        self._widen(dim)
+
+    def _widen(self, dim: int) -> None:
+        """Have room for so many coordinates."""
+        row = self._row
+        x, dims = np.zeros((1, dim)), np.array([dim], np.int64)
+        self._row = Encoded(x, dims, row.keys, row.values, row.scores, row.marks)
+        self._placing = (*self._placing[:-2], dims, x)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def encode(self, record: Mapping[str, Any], past: Past) -> Encoded | None:
+    def encode(self, record: Mapping[str, Any], past: Past, allocate: Callable[[str], int]) -> Encoded | None:
         """Return a record's row, valid until the next, having learned from it; None if it holds anything unusual."""
+        self._new.clear()
         if not record.keys() <= self._names or not self._read(record):
             return None
+        if self._new:
+            self._admit(allocate)
         encode_row.call(*self._before, past, *self._after)
         place_row.call(*self._placing)
         if self.layout.scores:
             self._row.scores[:] = probabilities(self._given, self.layout)
         return self._row
 
+    def _admit(self, allocate: Callable[[str], int]) -> None:
+        """Take in what is new, giving it coordinates."""
+        dim = self._row.x.shape[1]
+        for j, value in self._new:
+            column = self._columns[j]
+            code = column.code_of(value)
+            if column.at[code] == UNSEEN:
+                column.locate(code, allocate)
+            self._symbols[j] = column.keys[code]
+            self._places[j] = column.at[code]
+            dim = max(dim, column.at[code] + 1)  # a new coordinate is the last one
+        if dim > self._row.x.shape[1]:
+            self._widen(dim)
+
     def _read(self, record: Mapping[str, Any]) -> bool:
-        """Write a record's numbers, symbols and places; False if any is new or unusual."""
+        """Write a record's numbers, symbols and places; False if any is unusual."""
         symbols, places = self._symbols, self._places
         for j, name, codes, keys, at in self._categories:
             value = record.get(name)
-            code = MISSING if value is None else codes.get(value, STRANGE) if type(value) is str else STRANGE
-            if code == STRANGE or at[code] == UNSEEN:
+            if value is not None and type(value) is not str:
                 return False
-            symbols[j] = keys[code]
-            places[j] = at[code]
+            code = MISSING if value is None else codes.get(value, STRANGE)
+            if code != STRANGE and at[code] != UNSEEN:
+                symbols[j] = keys[code]
+                places[j] = at[code]
+            elif value is None or has_bytes(value):
+                self._new.append((j, value))
+            else:
+                return False
         return not self._numbers or self._read_numbers(record)
 
     def _read_numbers(self, record: Mapping[str, Any]) -> bool:
