@@ -17,10 +17,10 @@ class Entry:
     --------
     >>> import numpy as np
     >>> from swapcal.kernels.experts import put_scores
-    >>> put, x = Entry(put_scores), np.zeros((1, 3))
-    >>> put.call(np.full((1, 2), 0.5), np.ones(2), x)
+    >>> put, x = Entry(put_scores), np.zeros((1, 2))
+    >>> put.call(np.full((1, 1), 0.75), np.ones(1), x)
     >>> x.tolist()
-    [[0.0, 0.0, 0.0]]
+    [[0.0, 0.5]]
     """
 
     __slots__ = ("call", "kernel", "types")

@@ -191,6 +191,8 @@ class Experts:
             np.zeros(COUNTS),
         )
         self._work = _work(0, 1, self.memory_width)
+        self._reserved = 0, 0
+        """entries and coordinates for which there is room, of a row that came alone"""
 
     @property
     def memory_width(self) -> int:
@@ -233,11 +235,13 @@ class Experts:
 
     def play_one(self, row: Row, dim: int, label: Array) -> None:
         """Do as `play` with one event about one row, of which so many coordinates exist."""
-        keys = row.keys
-        self._reserve(keys.shape[1], dim)
+        entries = row.keys.shape[1]
+        if entries > self._reserved[0] or dim > self._reserved[1]:
+            self._reserve(entries, dim)
+            self._reserved = entries, dim
         said = row.memory, row.judged
         run_one.call(
-            self._bank, keys, row.values, row.x, row.dims, self.view, row.scores, ONLY, label, *said, self._work
+            self._bank, row.keys, row.values, row.x, row.dims, self.view, row.scores, ONLY, label, *said, self._work
         )
 
     def _reserve(self, entries: int, dim: int) -> None:
