@@ -160,13 +160,15 @@ def test_a_forecast_is_its_own_although_rows_are_used_again() -> None:
 
 
 @pytest.mark.parametrize("twin", [copy.deepcopy, lambda live: pickle.loads(pickle.dumps(live))])
-def test_a_copy_goes_on_by_itself(twin: Callable[[Live], Live]) -> None:
-    live, rows = Live(), records(90)
+@pytest.mark.parametrize("columns", [("price", "kind"), ("price", "kind", "shop", "note", "size")])
+def test_a_copy_goes_on_by_itself(columns: tuple[str, ...], twin: Callable[[Live], Live]) -> None:
+    live, rows = Live(), [{name: row.get(name) for name in columns} for row in records(90)]
     go_on(live, rows[:60])
-    other = twin(live)
-    means = go_on(live, rows[60:], 60)
-    assert go_on(other, rows[60:], 60) == means
+    other, loaded = twin(live), Live.from_state(live.to_state())
+    means = go_on(loaded, rows[60:], 60)
+    assert go_on(other, rows[60:], 60) == go_on(live, rows[60:], 60) == means
     assert same(live.to_state(), other.to_state())
+    assert same(live.to_state(), loaded.to_state())
 
 
 def test_a_state_in_another_order_of_memory_goes_on_alike() -> None:

@@ -385,9 +385,7 @@ class Forecaster:
     def from_state(cls, state: State) -> Self:
         """Rebuild from `to_state`; `faults` must have found nothing."""
         self, settings = cls.__new__(cls), state.manifest
-        self._state = Memory(
-            **{name: np.require(array, requirements=["C", "W"]) for name, array in state.arrays.items()}
-        )
+        self._state = Memory(**{name: np.array(array, order="C") for name, array in state.arrays.items()})
         self._scratch = memory.scratch(self._state)
         self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
         self._uniform, self._owner = settings["uniform"], settings["owner"]

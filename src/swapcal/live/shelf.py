@@ -39,6 +39,10 @@ class Shelf:
         self._issued: tuple[Row, tuple[Any, ...], tuple[Keys, Keys, Keys]] | None = None
         """the row that was put alone last, its arrays as they are packed, and room for what is veiled"""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the rooms for one row: a copy's arrays would no longer be views of each other."""
+        return self.__dict__ | {"_one": None, "_issued": None}
+
     @property
     def nbytes(self) -> int:
         """Bytes per slot."""
