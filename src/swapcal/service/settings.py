@@ -45,8 +45,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: Annotated[int, Meta(ge=1, le=1000)] = 12
     max_dim: Annotated[int, Meta(ge=1, le=2000)] = 160
     fourier: Annotated[int, Meta(ge=0, le=1000)] = 0
-    ridge: Positive = 1.0
-    kappa: Positive = 0.2
+    ridge: Positive = 2.0
+    kappa: Positive = 0.05
     window: Annotated[float, Meta(ge=1)] | None = None
     seed: Annotated[int, Meta(ge=0, lt=2**53)] = 0
     max_open: Count = 1_000_000
