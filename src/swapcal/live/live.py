@@ -59,7 +59,8 @@ class Live:
     groups, scores, products, numeric, categorical, drop, categories, max_dim, fourier : as in `Contexts`.
     models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
         each becomes a score.
-    ridge, kappa, seed : as in `Forecaster`.
+    ridge, kappa, seed : as in `Forecaster`; many coordinates ask for a larger penalty and levels that split sooner than
+        its own.
     window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
