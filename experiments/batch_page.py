@@ -65,12 +65,13 @@ def write_page(results: pd.DataFrame, differences: pd.DataFrame, times: pd.DataF
         _verdict(around, differences, chance),
         *(_pivot(around, name) for name in ("log loss", "worst-group ECE")),
         _intervals(differences, OURS),
-        _chance(around, chance),
+        _chance(around, chance, ("MCGrad", PATCHING, OURS)),
         *(_pivot(around, name) for name in TIMES),
         "### Without a base model",
         _alone_verdict(alone, chance),
         *(_pivot(alone, name) for name in ("log loss", "worst-group ECE", *TIMES)),
         _intervals(differences, FRESH),
+        _chance(alone, chance, ("LightGBM", FRESH)),
         _speed(speed),
         _everything(mean),
     ]
@@ -97,9 +98,11 @@ def _split(mean: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
 def _by_chance(differences: pd.DataFrame) -> pd.DataFrame:
     """Return mean and 95 % point of the worst-group ECE that each method's forecasts would show if they were true."""
     draws = {}
-    for (task, base, other), block in differences.groupby(["task", "base", "other"], sort=False):
-        for method, column in ((DIFFERENCES[base == NO_BASE][0], "our chance"), (other, "chance")):
-            means = np.mean(block[column].tolist(), axis=0)
+    for (task, base), block in differences.groupby(["task", "base"], sort=False):
+        found = {DIFFERENCES[base == NO_BASE][0]: block.drop_duplicates("seed")["our chance"]}
+        found |= {other: part["chance"] for other, part in block.groupby("other", sort=False)}
+        for method, lists in found.items():
+            means = np.mean(lists.tolist(), axis=0)
             draws[task, base, method] = (means.mean(), np.quantile(means, 0.95))
     return pd.DataFrame(draws, index=["mean", "top"]).T.rename_axis(KEYS)
 
@@ -159,11 +162,10 @@ def _count(what: str, holds: "pd.Series[bool]") -> str:
     return f"- {what} on {int(holds.sum())}" + (f" (not on {'; '.join(missed)})" if missed else "")
 
 
-def _chance(mean: pd.DataFrame, chance: pd.DataFrame) -> str:
+def _chance(mean: pd.DataFrame, chance: pd.DataFrame, methods: Sequence[str]) -> str:
     """Return the table of what each method's worst group would show if its forecasts were the truth."""
-    methods, rows = ("MCGrad", PATCHING, OURS), []
-    inside = {method: _within(mean, chance, method) for method in methods}
-    for task, base in inside[OURS].index:
+    inside, rows = {method: _within(mean, chance, method) for method in methods}, []
+    for task, base in inside[methods[-1]].index:
         shown = [chance.loc[(task, base, method)] for method in methods]
         cells = [
             _bold(f"{one['mean']:.3f} ({one['top']:.3f})", inside[method][task, base])
