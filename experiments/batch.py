@@ -5,7 +5,8 @@
 A base model is fitted on one part of each table, every method post-processes its probabilities on a second part, and
 everything is measured on a third; methods without a base model fit both parts. Results go to build/batch.jsonl and
 predictions to build/batch/ (finished runs are not repeated); the tables and the picture of docs/batch.md are written
-from them.
+from them. With --times, MCGrad and this package are fitted one right after the other, in the same process, and those
+times replace the ones of the runs above, which may have been made at different loads of the machine.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import pandas as pd  # noqa: E402
 
 from batch_measures import measure, worst_by_chance, worst_differences  # noqa: E402
 from batch_methods import ALONE, AROUND, Method  # noqa: E402
-from batch_page import DIFFERENCES, NO_BASE, write_page  # noqa: E402
+from batch_page import DIFFERENCES, NO_BASE, TIMES, write_page  # noqa: E402
 from batch_scene import Scene  # noqa: E402
 from batch_tasks import ASIDE, CHOSEN, base_models, load  # noqa: E402
 from swapcal import SwapClassifier  # noqa: E402
@@ -34,7 +35,10 @@ from swapcal.arrays import Array  # noqa: E402
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 RESULTS, INTERVALS, PREDICTIONS = BUILD / "batch.jsonl", BUILD / "batch-intervals.jsonl", BUILD / "batch"
+SIDE_BY_SIDE = BUILD / "batch-times.jsonl"
 METHODS: dict[str, dict[str, Method]] = {**dict.fromkeys(base_models(), AROUND), NO_BASE: ALONE}
+FEW = 2000
+"""Rows of each part for a first call, which loads and compiles."""
 Run = tuple[str, str, int, str]
 
 
@@ -74,6 +78,22 @@ def runs(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iter
             p, seconds = timed(METHODS[base][method], scene)
             np.save(_file(name, base, seed, method), p)
             yield {"task": name, "base": base, "seed": seed, "method": method} | measure(p, scene) | seconds
+
+
+def side_by_side(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iterator[dict[str, Any]]:
+    """Yield the times of MCGrad and of ours, each right after the other, once both have been called before."""
+    methods = DIFFERENCES[False][0], "MCGrad"
+    for name in given.tasks:
+        for base, model in base_models().items():
+            if (name, base, given.first_seed, methods[-1]) in done:
+                continue
+            scene = Scene(load(name, given.first_seed, folder), model, given.first_seed)
+            small = Scene(load(name, given.first_seed, folder).head(FEW), base_models()[base], given.first_seed)
+            for method in methods:
+                timed(AROUND[method], small)
+                seconds = timed(AROUND[method], scene)[1]
+                found = {kind: seconds[kind] for kind in TIMES}
+                yield {"task": name, "base": base, "seed": given.first_seed, "method": method} | found
 
 
 def differences(results: pd.DataFrame, folder: Path | None, done: set[Run]) -> Iterator[dict[str, Any]]:
@@ -128,6 +148,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--tasks", nargs="+", default=[*CHOSEN, *ASIDE], choices=[*CHOSEN, *ASIDE])
     parser.add_argument("--methods", nargs="+", choices=[*AROUND, *ALONE])
+    parser.add_argument("--times", action="store_true", help="time MCGrad and ours side by side, nothing else")
     parser.add_argument("--page-only", action="store_true", help="write the page from what is there")
     parser.add_argument("--no-page", action="store_true", help="measure, and leave the page alone")
     given = parser.parse_args()
@@ -135,6 +156,10 @@ def main() -> None:
     if folder is None and given.tasks != ["planted"]:
         sys.exit("SWAPCAL_DATA: not set, expected a directory with NAME.csv.gz; --tasks planted needs none")
     PREDICTIONS.mkdir(parents=True, exist_ok=True)
+    if given.times:
+        for row in _kept(SIDE_BY_SIDE, side_by_side(given, folder, _done(SIDE_BY_SIDE, "method"))):
+            print(row, flush=True)
+        return
     if not given.page_only:
         for row in _kept(RESULTS, runs(given, folder, _done(RESULTS, "method"))):
             _say(row)
@@ -142,7 +167,8 @@ def main() -> None:
         results = pd.read_json(RESULTS, lines=True)
         for _ in _kept(INTERVALS, differences(results, folder, _done(INTERVALS, "other"))):
             pass
-        write_page(results, pd.read_json(INTERVALS, lines=True), speed())
+        times = pd.read_json(SIDE_BY_SIDE, lines=True) if SIDE_BY_SIDE.exists() else pd.DataFrame()
+        write_page(results, pd.read_json(INTERVALS, lines=True), times, speed())
 
 
 def _done(path: Path, method: str) -> set[Run]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from batch_scene import Scene
 from batch_tasks import Cells
@@ -10,7 +11,7 @@ from swapcal.arrays import Array
 
 BINS = 10
 SMALLEST_GROUP = 200
-NULL_DRAWS = 10
+NULL_DRAWS, CHANCE_DRAWS = 10, 40
 TINY = 1e-6
 DRAWS = 100
 
@@ -57,23 +58,37 @@ def worst_differences(ours: Array, theirs: dict[str, Array], scene: Scene) -> di
     all methods alike; the difference is what can be read.
     """
     rng, y = np.random.default_rng(scene.seed), scene.y_test
-    weights = rng.poisson(1.0, (DRAWS, len(y))).astype(float)
-    worst = np.zeros((1 + len(theirs), DRAWS))
-    for k, p in enumerate((ours, *theirs.values())):
-        bins, residual = _bins(p), y - p
-        for column in scene.cells[1].codes.T:
-            if np.bincount(column).max() >= SMALLEST_GROUP:
-                found = [_eces(column, bins, residual, weight, SMALLEST_GROUP).max() for weight in weights]
-                worst[k] = np.maximum(worst[k], found)
+    weights = rng.poisson(1.0, (DRAWS, len(y))).astype(float).T
+    worst = np.array([_worst(p, weights * (y - p)[:, None], weights, scene.cells[1]) for p in (ours, *theirs.values())])
     low, high = np.quantile(worst[0] - worst[1:], [0.05, 0.95], axis=1)
     return {name: [float(a), float(b)] for name, a, b in zip(theirs, low, high, strict=True)}
 
 
-def worst_by_chance(p: Array, scene: Scene) -> float:
-    """Return the mean worst-group ECE that p would show if it were the truth: what chance alone makes of it."""
+def worst_by_chance(p: Array, scene: Scene) -> list[float]:
+    """Return worst-group ECEs that p would show if it were the truth, one for each draw: what chance makes of it."""
     rng = np.random.default_rng(scene.seed)
-    draws = ((rng.random(len(p)) < p).astype(float) for _ in range(NULL_DRAWS))
-    return float(np.mean([group_eces(p, y, scene.cells[1]).max() for y in draws]))
+    residuals = (rng.random((CHANCE_DRAWS, len(p))) < p).astype(float).T - p[:, None]
+    found: list[float] = _worst(p, residuals, np.ones_like(residuals), scene.cells[1]).tolist()
+    return found
+
+
+def _worst(p: Array, residuals: Array, weights: Array, cells: Cells) -> Array:
+    """Return the largest ECE of the cells of 200 rows or more, for each column of residuals and of weights."""
+    worst, bins = np.zeros(residuals.shape[1]), _bins(p)
+    for column in cells.codes.T:
+        rows = np.bincount(column)
+        kept = rows >= SMALLEST_GROUP
+        if kept.any():
+            gap = _summed(column * BINS + bins, len(rows) * BINS, residuals).reshape(len(rows), BINS, -1)[kept]
+            count = np.maximum(_summed(column, len(rows), weights)[kept], 1.0)
+            worst = np.maximum(worst, (np.abs(gap).sum(axis=1) / count).max(axis=0))
+    return worst
+
+
+def _summed(code: NDArray[np.int64], size: int, values: Array) -> Array:
+    """Return the sums of rows with the same code."""
+    rows = np.arange(len(code))
+    return np.asarray(csr_array((np.ones(len(code)), (code, rows)), shape=(size, len(code))) @ values)
 
 
 def swap_errors(p: Array, y: Array, scene: Scene) -> dict[str, float]:

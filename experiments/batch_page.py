@@ -36,6 +36,7 @@ DIGITS = {
     "µs/row": 1,
     "single µs": 0,
 }
+TIMES = {"fit s": "Seconds to fit", "µs/row": "Microseconds per row to predict, in bulk"}
 COLOURS = {
     BASE: "#9a9a9a",
     "isotonic": "#c9a227",
@@ -47,27 +48,30 @@ COLOURS = {
 }
 
 
-def write_page(results: pd.DataFrame, differences: pd.DataFrame, speed: dict[str, float]) -> None:
-    """Replace the measured part of the page and draw the picture."""
+def write_page(results: pd.DataFrame, differences: pd.DataFrame, times: pd.DataFrame, speed: dict[str, float]) -> None:
+    """Replace the measured part of the page and draw the picture; `times`, where there are any, were taken together."""
     results = _common(results)
     mean = results.groupby(KEYS, sort=False)[list(DIGITS)].mean()
-    around, alone = _split(mean, ROWS), _split(mean, ALONE)
+    if len(times):
+        together = times.groupby(KEYS)[list(TIMES)].mean()
+        mean.update(together)
+    around, alone, chance = _split(mean, ROWS), _split(mean, ALONE), _by_chance(differences)
     page = DOCS / "batch.md"
     before, rest = page.read_text().split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     parts = [
         _counts(results),
         "### Around a base model",
-        _verdict(around, differences),
+        _verdict(around, differences, chance),
         *(_pivot(around, name) for name in ("log loss", "worst-group ECE")),
         _intervals(differences, OURS),
-        _chance(differences),
-        "**Seconds to fit**\n\n" + _pivot(around, "fit s", title=False),
-        "**Microseconds per row to predict, in bulk**\n\n" + _pivot(around, "µs/row", title=False),
+        _chance(around, chance, ("MCGrad", PATCHING, OURS)),
+        *(_pivot(around, name) for name in TIMES),
         "### Without a base model",
-        _alone_verdict(alone),
-        *(_pivot(alone, name) for name in ("log loss", "worst-group ECE", "fit s", "µs/row")),
+        _alone_verdict(alone, chance),
+        *(_pivot(alone, name) for name in ("log loss", "worst-group ECE", *TIMES)),
         _intervals(differences, FRESH),
+        _chance(alone, chance, ("LightGBM", FRESH)),
         _speed(speed),
         _everything(mean),
     ]
@@ -91,7 +95,25 @@ def _split(mean: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     return mean[mean.index.get_level_values("method").isin(methods)]
 
 
-def _verdict(mean: pd.DataFrame, differences: pd.DataFrame) -> str:
+def _by_chance(differences: pd.DataFrame) -> pd.DataFrame:
+    """Return mean and 95 % point of the worst-group ECE that each method's forecasts would show if they were true."""
+    draws = {}
+    for (task, base), block in differences.groupby(["task", "base"], sort=False):
+        found = {DIFFERENCES[base == NO_BASE][0]: block.drop_duplicates("seed")["our chance"]}
+        found |= {other: part["chance"] for other, part in block.groupby("other", sort=False)}
+        for method, lists in found.items():
+            means = np.mean(lists.tolist(), axis=0)
+            draws[task, base, method] = (means.mean(), np.quantile(means, 0.95))
+    return pd.DataFrame(draws, index=["mean", "top"]).T.rename_axis(KEYS)
+
+
+def _within(mean: pd.DataFrame, chance: pd.DataFrame, method: str) -> "pd.Series[bool]":
+    """Tell where a method's worst group shows no more than chance would, in nineteen of twenty cases."""
+    worst, top = (frame.unstack("method")[method] for frame in (mean["worst-group ECE"], chance["top"]))
+    return worst <= top.reindex(worst.index)
+
+
+def _verdict(mean: pd.DataFrame, differences: pd.DataFrame, chance: pd.DataFrame) -> str:
     """Return what the numbers say: no harm, and log loss, worst group and times against the peers."""
     wide = mean.unstack("method")
     loss, worst, fit, bulk = (wide[name] for name in ("log loss", "worst-group ECE", "fit s", "µs/row"))
@@ -101,6 +123,10 @@ def _verdict(mean: pd.DataFrame, differences: pd.DataFrame) -> str:
     lines = [
         _count("a log loss at or below MCGrad's", loss[OURS] <= loss["MCGrad"]),
         _count("a worst-group ECE at or below the better of MCGrad and HKRR", worst[OURS] <= rival),
+        _count(
+            "a worst-group ECE at or below the better of them, or within what chance alone gives",
+            (worst[OURS] <= rival) | _within(mean, chance, OURS),
+        ),
         _count("a log loss at most 0.1 % above the base model's", loss[OURS] <= 1.001 * loss[BASE]),
         _count("a fit in at most a tenth of MCGrad's time", fit[OURS] <= 0.1 * fit["MCGrad"]),
         _count("predictions in at most 10 µs per row", bulk[OURS] <= 10.0),
@@ -109,36 +135,48 @@ def _verdict(mean: pd.DataFrame, differences: pd.DataFrame) -> str:
         f"Of {len(bounds)} differences of worst groups to MCGrad and HKRR, resampled, {(bounds['high'] < 0).sum()} are "
         f"clearly in our favour, {(bounds['low'] > 0).sum()} clearly against us, the others within noise."
     )
+    inside = ", ".join(f"{method} on {_within(mean, chance, method).sum()}" for method in (OURS, "MCGrad", PATCHING))
+    clear += f" Within what chance alone would show, in nineteen of twenty cases, is the worst group of {inside}."
     return f"Of {len(wide)} tables × base models, `{OURS}` has\n\n" + "\n".join(lines) + f"\n\n{clear}"
 
 
-def _alone_verdict(mean: pd.DataFrame) -> str:
+def _alone_verdict(mean: pd.DataFrame, chance: pd.DataFrame) -> str:
     wide = mean.unstack("method")
     loss, worst = wide["log loss"], wide["worst-group ECE"]
+    ahead = worst[FRESH] < worst["LightGBM"]
     lines = [
         _count("a log loss at most 0.2 % above LightGBM's", loss[FRESH] <= 1.002 * loss["LightGBM"]),
-        _count("a worst-group ECE below LightGBM's", worst[FRESH] < worst["LightGBM"]),
+        _count("a worst-group ECE below LightGBM's", ahead),
+        _count(
+            "a worst-group ECE below LightGBM's, or within what chance alone gives",
+            ahead | _within(mean, chance, FRESH),
+        ),
     ]
-    return f"Of {len(wide)} tables, `{FRESH}` (`SwapClassifier()`, nothing set but the groups) has\n\n" + "\n".join(
-        lines
-    )
+    what = f"`{FRESH}` (`SwapClassifier()`, nothing set but the groups)"
+    inside = f"LightGBM's worst group is within what chance alone gives on {_within(mean, chance, 'LightGBM').sum()}."
+    return f"Of {len(wide)} tables, {what} has\n\n" + "\n".join(lines) + f"\n\n{inside}"
 
 
 def _count(what: str, holds: "pd.Series[bool]") -> str:
     missed = [_where(index) for index in holds.index[~holds]]
-    return f"- {what} on {int(holds.sum())}" + (f" (not on {', '.join(missed)})" if missed else "")
+    return f"- {what} on {int(holds.sum())}" + (f" (not on {'; '.join(missed)})" if missed else "")
 
 
-def _chance(differences: pd.DataFrame) -> str:
+def _chance(mean: pd.DataFrame, chance: pd.DataFrame, methods: Sequence[str]) -> str:
     """Return the table of what each method's worst group would show if its forecasts were the truth."""
-    block = differences[differences["base"] != NO_BASE]
-    mean = block.groupby(["task", "base", "other"], sort=False)[["chance", "our chance"]].mean()
-    rows = []
-    for (task, base), part in mean.groupby(level=["task", "base"], sort=False):
-        theirs = [part["chance"].get((task, base, other), np.nan) for other in ("MCGrad", PATCHING)]
-        rows.append([_task(task), base, *(f"{value:.3f}" for value in (*theirs, part["our chance"].iloc[0]))])
-    title = "**Worst-group ECE by chance: what the forecasts would show if they were the true probabilities**"
-    return f"{title}\n\n" + _table(["table", "base model's kind", "MCGrad", PATCHING, OURS], rows)
+    inside, rows = {method: _within(mean, chance, method) for method in methods}, []
+    for task, base in inside[methods[-1]].index:
+        shown = [chance.loc[(task, base, method)] for method in methods]
+        cells = [
+            _bold(f"{one['mean']:.3f} ({one['top']:.3f})", inside[method][task, base])
+            for method, one in zip(methods, shown, strict=True)
+        ]
+        rows.append([_task(task), base, *cells])
+    title = (
+        "**Worst-group ECE by chance: what the forecasts would show, on average and (in brackets) in one of twenty "
+        "cases, if they were the true probabilities; bold where they show no more**"
+    )
+    return f"{title}\n\n" + _table(["table", "base model's kind", *methods], rows)
 
 
 def _intervals(differences: pd.DataFrame, ours: str) -> str:
@@ -185,7 +223,7 @@ def _counts(results: pd.DataFrame) -> str:
     return f"Means over {words} seed(s), those on which both sides of a comparison were run. * marks tables kept aside."
 
 
-def _pivot(mean: pd.DataFrame, name: str, title: bool = True) -> str:
+def _pivot(mean: pd.DataFrame, name: str) -> str:
     order = [m for m in (*ROWS, *ALONE) if m in set(mean.index.get_level_values("method"))]
     wide = mean[name].unstack("method")[order]
     heads = ["table", "base model's kind", *wide.columns]
@@ -194,7 +232,7 @@ def _pivot(mean: pd.DataFrame, name: str, title: bool = True) -> str:
         best = values.drop(labels=[BASE], errors="ignore").min()
         shown = ["–" if value != value else _bold(f"{value:.{DIGITS[name]}f}", value <= best) for value in values]
         rows.append([_task(task), base, *shown])
-    return (f"**{name[0].upper()}{name[1:]}**\n\n" if title else "") + _table(heads, rows)
+    return f"**{TIMES.get(name, name[0].upper() + name[1:])}**\n\n" + _table(heads, rows)
 
 
 def _everything(mean: pd.DataFrame) -> str:

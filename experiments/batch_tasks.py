@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -55,6 +55,11 @@ class Task:
         """Return rows and labels of one part."""
         rows = self.parts[number]
         return self.X.iloc[rows].reset_index(drop=True), self.y[rows]
+
+    def head(self, rows: int) -> "Task":
+        """Return the same task with the first rows of each part only."""
+        base, fit, test = (part[:rows] for part in self.parts)
+        return replace(self, parts=(base, fit, test))
 
 
 @lru_cache(maxsize=1)

@@ -175,6 +175,24 @@ def test_truth_values_of_one_row_take_the_short_way() -> None:
         np.testing.assert_array_equal(one[0], model.predict_proba(frame)[row])
 
 
+def test_dates_of_one_row_take_the_short_way() -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    rng, rows = np.random.default_rng(0), 420
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 6, rows), unit="D")
+    frame = pd.DataFrame({"x": rng.normal(size=rows), "day": days, "hour": days + pd.Timedelta("90min")})
+    frame["utc"] = frame["hour"].dt.tz_localize("Europe/Rome")
+    frame["rush"] = rng.choice(["(missing)", "no"], rows)
+    frame.loc[::5, ["day", "rush"]] = None
+    chance = 0.2 + 0.3 * frame["day"].isna() + 0.3 * (frame["rush"] == "(missing)")
+    model = SwapClassifier(groups=["day", "rush"], **FAST).fit(frame, rng.random(rows) < chance)
+    whole = model.predict_proba(frame)
+    for row in range(12):
+        one = frame.iloc[[row]]
+        for kind in (one, pl.from_pandas(one), pa.Table.from_pandas(one, preserve_index=False)):
+            assert model._one_row(kind) is not None
+            np.testing.assert_array_equal(model.predict_proba(kind), whole[row : row + 1])
+
+
 def test_wide_sparse_input_stays_sparse() -> None:
     rng = np.random.default_rng(0)
     words = scipy.sparse.random_array((400, 4000), density=0.01, format="csr", rng=rng)

@@ -37,7 +37,7 @@ from swapcal.tables.table import Table, is_table
 FEWEST_ROWS = 2
 FEW_ROWS = 64
 ROW_OF: dict[str, Callable[[Any], tuple[list[str], Sequence[Any]]]] = {
-    "pandas": lambda frame: (frame.columns.tolist(), frame.iloc[0].tolist()),
+    "pandas": lambda frame: (frame.columns.tolist(), [frame.iat[0, j] for j in range(frame.shape[1])]),
     "polars": lambda frame: (frame.columns, frame.row(0)),
     "pyarrow": lambda table: (table.column_names, [column[0].as_py() for column in table.columns]),
 }

@@ -41,8 +41,8 @@ CORRECTIONS = ("auto", "linear", "trees")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
-FEWER_FOLDS, MANY_ROWS = 3, 40_000
-"""Folds for the trees of so many rows and more: leaving out a third still leaves plenty, at half the work."""
+FEWER_FOLDS, MANY_ROWS = 3, 5000
+"""Folds of so many rows and more: leaving out a third still leaves plenty, at half the work."""
 RIDGES = (256.0, 16.0, 1.0)
 """Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
 
@@ -192,7 +192,7 @@ class Model:
         doubt = NONE if scores is None else DOUBT
         boosted = None
         if grow:
-            folds = _folds(len(y), rng, FOLDS if len(y) < MANY_ROWS else FEWER_FOLDS)
+            folds = _folds(len(y), rng)
             boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed, doubt)
         boost, better = (None, given) if boosted is None else boosted
         design, width = plan(features, rows, better, scored=True)
@@ -414,13 +414,13 @@ class Model:
         return X
 
 
-def _folds(rows: int, rng: np.random.Generator, folds: int = FOLDS) -> Integers:
+def _folds(rows: int, rng: np.random.Generator) -> Integers:
     """Return a fold for each row, anew for each stage.
 
     With the folds of the stage before, all rows outside a fold would come with log-odds that its labels have pushed up
     or down, and a stage would seem to do worse out of fold than it does.
     """
-    return rng.permutation(rows) % min(folds, rows)
+    return rng.permutation(rows) % min(FOLDS if rows < MANY_ROWS else FEWER_FOLDS, rows)
 
 
 def _to_state(correction: Correction) -> State:

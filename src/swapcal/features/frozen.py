@@ -1,5 +1,6 @@
 """Frozen: a table as standard scores and category codes, learned once and then the same for ever."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from swapcal.features.sparse import Sparse
 from swapcal.kernels.coding import Lookup, look_up, standardise
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.table import Table
-from swapcal.tables.values import MISSING, text_key
+from swapcal.tables.values import MISSING, group_name, text_key, text_of
 
 
 class Coded(NamedTuple):
@@ -240,9 +241,9 @@ def _plain_number(value: Any) -> float | None:
 
 
 def _plain_text(value: Any) -> str | None:
-    """Return a text, the word for a truth value or for a missing one; None if it would take a closer look."""
+    """Return what a text, truth value, date, time or missing value is called; None if it would take a closer look."""
     if type(value) is str:
-        return value
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    return MISSING if value is None or (isinstance(value, float) and value != value) else None
+        return group_name(value)
+    if value is None or (isinstance(value, float | datetime.date) and value != value):
+        return MISSING
+    return text_of(value) if isinstance(value, bool | np.bool_ | datetime.date) else None
