@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.kernels.checks import ROUNDING, first_bad_context
 
 NO_EVENT = np.zeros(1, np.uint64)
@@ -125,13 +125,13 @@ def event_key(event: object) -> int:
 class EventKeys:
     """Keys of events, made already: one per row, none of them 0."""
 
-    values: NDArray[np.uint64]
+    values: Keys
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-def event_keys(events: "list[object] | EventKeys | None", rows: int) -> NDArray[np.uint64]:
+def event_keys(events: "list[object] | EventKeys | None", rows: int) -> Keys:
     """Return the keys of one id per row, or `NO_EVENT` for all of them."""
     if events is None:
         return NO_EVENT

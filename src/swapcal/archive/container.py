@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive.files import Name, kind_of, replacing
 from swapcal.archive.kind import ArchiveError, Arrays, Kind, Settings, Shape
 from swapcal.archive.state import State
+from swapcal.arrays import AnyArray
 
 FORMAT = 2
 MANIFEST = "manifest"
@@ -156,21 +156,21 @@ def _read_header(box: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Shap
     return found[1], shape
 
 
-def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> NDArray[Any]:
+def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> AnyArray:
     size = math.prod(shape) * TYPES[dtype]
     data = box.read(info)  # to the end, where the zip archive's own checksum is compared
     array = np.frombuffer(data, dtype, offset=len(data) - size).reshape(shape)
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def _header(array: NDArray[Any]) -> bytes:
+def _header(array: AnyArray) -> bytes:
     out = io.BytesIO()
     described = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(out, described)
     return out.getvalue()
 
 
-def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _plain(name: str, array: AnyArray) -> AnyArray:
     """Return an array as it will lie in the file: C order, little-endian."""
     plain = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if plain.dtype.str not in TYPES:
@@ -178,7 +178,7 @@ def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return plain
 
 
-def _octets(array: NDArray[Any]) -> memoryview:
+def _octets(array: AnyArray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 

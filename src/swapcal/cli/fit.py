@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers
 from swapcal.batch.model import Model, Settings
 from swapcal.cli import options
 from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, plain, scores_of, types_of
@@ -136,7 +136,7 @@ def _fit(stream: StreamTable, roles: Roles, settings: Settings, run: Run) -> Mod
     return model
 
 
-def _scores(column: Any, name: str, kind: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _scores(column: Any, name: str, kind: str, rows: Integers) -> Array:
     missing = np.isnan(floats(column))
     if missing.any():
         raise InputError(f"row {rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")

@@ -15,13 +15,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 from scipy.special import expit
 
 from swapcal.archive import ArchiveError
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.cli import STOPPED, options
 from swapcal.cli.forecast_report import ForecastReport
 from swapcal.cli.options import OnBadRow, listed, scored
@@ -301,7 +300,7 @@ def traced(live: Live, stream: StreamTable, encoded: Any = None) -> Trace:
         raise _located(error, stream.rows) from None
 
 
-def _located(error: Exception, rows: NDArray[np.int64]) -> Exception:
+def _located(error: Exception, rows: Integers) -> Exception:
     """Return an error about some rows in which they have the numbers they have in the file."""
     text = re.sub(r"\brow (\d+)\b", lambda found: f"row {rows[min(int(found[1]), len(rows)) - 1]}", str(error))
     return InputError(text)

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
@@ -92,7 +91,7 @@ def _predict_part(
     return model.issue(table, scores, _drawn(part, seed) if mode is Mode.sample else None)._asdict()
 
 
-def _drawn(part: FilePart, seed: int) -> NDArray[np.uint64]:
+def _drawn(part: FilePart, seed: int) -> Keys:
     """Return a random key per row, whatever the parts are and in whichever order they are answered."""
     rng = np.random.PCG64(seed).advance(part.first - 1)
     return np.random.Generator(rng).integers(0, 2**64, len(part.table), dtype=np.uint64)

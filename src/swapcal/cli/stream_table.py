@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
@@ -55,12 +54,12 @@ class Roles:
 class Bad:
     """Rows that cannot be used, by reason; the first one decides the message."""
 
-    rows: NDArray[np.int64]
+    rows: Integers
     ragged: int
     complaint: str
     whole: bool = True
     """whether these are all rows of the file"""
-    keep: NDArray[np.bool_] = field(init=False)
+    keep: Flags = field(init=False)
     reasons: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,7 +67,7 @@ class Bad:
         if self.ragged:
             self.reasons["wrong number of fields"] = self.ragged
 
-    def mark(self, wrong: NDArray[np.bool_], reason: str, example: Callable[[int], str]) -> None:
+    def mark(self, wrong: Flags, reason: str, example: Callable[[int], str]) -> None:
         """Drop rows, remembering the first of them; `example` tells what a row gives, in the place of VALUE."""
         fresh = wrong & self.keep
         if not fresh.any():
@@ -92,7 +91,7 @@ class StreamTable:
     """Usable rows in order."""
 
     features: pa.Table
-    rows: NDArray[np.int64]
+    rows: Integers
     """1-based numbers of the rows in the file"""
     y: Array
     ids: list[Any] | None

@@ -5,10 +5,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import bounds, errors, plots
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.engine import certificate_words
 from swapcal.engine import state as memory
 from swapcal.faces import face
@@ -211,7 +210,7 @@ def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float
 
 
 def _terms(
-    v: float, G: Array, g: Array, excess: float, prior: Array, at: NDArray[np.int64], ridge: float
+    v: float, G: Array, g: Array, excess: float, prior: Array, at: Integers, ridge: float
 ) -> tuple[float, float, float, float]:
     """Return swap regret, realised excess, ‖θ_v - θ_0‖² and tight bound of sums over a learner's coordinates.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from swapcal import archive, bounds, inputs
 from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
@@ -300,7 +300,7 @@ class Forecaster:
         self._state = memory.with_ridge(self._state, inputs.positive("ridge", ridge))
 
     @guarded
-    def play(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array) -> None:
+    def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
         For callers that keep tickets in arrays of their own; nothing is checked.

@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import bounds
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
@@ -100,7 +99,7 @@ def _recent_prior(width: int, dim: int, start: Array | None, window: float) -> A
     return prior
 
 
-def places(dim: int, window: float) -> NDArray[np.int64]:
+def places(dim: int, window: float) -> Integers:
     """Return where the coordinates of a context are among those of the learners."""
     at = np.arange(dim)
     at[1:] += RECENT_COORDINATES if window else 0
@@ -126,7 +125,7 @@ def with_slots(state: State, slots: int) -> State:
     return state._replace(**grown)
 
 
-def _longer(array: NDArray[np.generic], extra: int, fill: float | Array) -> NDArray[np.generic]:
+def _longer(array: AnyArray, extra: int, fill: float | Array) -> AnyArray:
     tail = np.full((extra, *array.shape[1:]), fill, array.dtype)
     return np.concatenate([array, tail])
 
@@ -198,7 +197,7 @@ def blank_tickets(rows: int) -> Array:
     return tickets
 
 
-def slots_in_order(state: State) -> NDArray[np.int64]:
+def slots_in_order(state: State) -> Integers:
     """Return the slots in use, sorted by level."""
     return state.order[: state.counts[LEVELS]]
 

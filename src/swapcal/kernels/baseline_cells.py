@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
 
@@ -33,7 +30,7 @@ class BaselineState(NamedTuple):
     knobs: Array
     counts: Integers
     codes: Integers
-    seed: NDArray[np.uint64]
+    seed: Keys
 
 
 class BaselineScratch(NamedTuple):

@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 
 RIDGE_LEARNER, ONS_LEARNER, VAW_LEARNER = 0, 1, 2
 HEDGE, BLUM_MANSOUR = 0, 1
@@ -91,7 +88,7 @@ class State(NamedTuple):
     counts: Integers
     knobs: Array
     codes: Integers
-    seed: NDArray[np.uint64]
+    seed: Keys
 
 
 class Scratch(NamedTuple):

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive import ArchiveError, Kind, State
 from swapcal.archive.container import packed, unpacked
 from swapcal.archive.kind import OBJECT, Arrays, Field, below, floats, octets, one_of, optional, real, whole
 from swapcal.archive.kind import Settings as Manifest
 from swapcal.archive.state import nested, part
+from swapcal.arrays import AnyArray
 from swapcal.live import Live
 from swapcal.live.file import FILE as LIVE
 from swapcal.monitor import Monitor
@@ -148,5 +148,5 @@ def _packed(kind: Kind, state: State) -> bytes:
 
 
 def _bytes(state: State, name: str) -> bytes:
-    values: NDArray[Any] = state.arrays[name]
+    values: AnyArray = state.arrays[name]
     return values.tobytes()

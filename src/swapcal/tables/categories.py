@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import AnyArray, Index
 from swapcal.tables.values import MISSING, group_name, has_bytes, is_missing, text_of
 
 
@@ -15,7 +15,7 @@ from swapcal.tables.values import MISSING, group_name, has_bytes, is_missing, te
 class Categories:
     """A categorical column: values[codes[i]] is the value of row i; None among the values means missing."""
 
-    codes: NDArray[np.int32]
+    codes: Index
     values: list[Any]
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ def _by_text(name: str, values: Sequence[Any]) -> Categories:
     return Categories(found.codes, [first[text] for text in found.values])
 
 
-def from_array(array: NDArray[Any]) -> Categories:
+def from_array(array: AnyArray) -> Categories:
     """Return numbers, truth values or times of an array as categories, in their own order."""
     distinct, inverse = np.unique(array, return_inverse=True)
     values = distinct.tolist() if array.dtype.kind in "iub" else [None if is_missing(v) else v for v in distinct]

@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 from swapcal.tables.values import as_number, is_missing, unmasked
 
 # Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
@@ -84,7 +83,7 @@ def are_dates(name: str, values: Any) -> bool | None:
     return next(iter(kinds), None)
 
 
-def _as_numbers(name: str, array: NDArray[Any]) -> Array:
+def _as_numbers(name: str, array: AnyArray) -> Array:
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
     if array.dtype.kind == "M":

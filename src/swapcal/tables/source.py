@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from swapcal.arrays import Integers
 from swapcal.tables.delimited import Delimited
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.folder import Folder
@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
     """Some rows of a file, all columns, the number of each row (from 1), and what is wrong with those left out."""
 
     table: pa.Table
-    rows: NDArray[np.int64]
+    rows: Integers
     ragged: int
     complaint: str
     share: float | None

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags
 from swapcal.audit.batch import LEAST_WEIGHT, MOST_WEIGHT
 from swapcal.tables.clock import as_times
 from swapcal.tables.table import Table
@@ -18,7 +17,7 @@ class Rule(NamedTuple):
     """What every value of a column must be, and a way to read the column as numbers."""
 
     expected: str
-    holds: Callable[[Array], NDArray[np.bool_]]
+    holds: Callable[[Array], Flags]
     numbers: Callable[[Table, str], Array] = Table.numbers
 
 
@@ -26,19 +25,19 @@ def _times(table: Table, name: str) -> Array:
     return as_times(f"column {name!r}", table.raw(name))
 
 
-def _is_probability(values: Array) -> NDArray[np.bool_]:
+def _is_probability(values: Array) -> Flags:
     return np.asarray((values >= 0.0) & (values <= 1.0))
 
 
-def _is_weight(values: Array) -> NDArray[np.bool_]:
+def _is_weight(values: Array) -> Flags:
     return np.asarray((values >= LEAST_WEIGHT) & (values <= MOST_WEIGHT))
 
 
-def _is_known(values: Array) -> NDArray[np.bool_]:
+def _is_known(values: Array) -> Flags:
     return ~np.isnan(values)
 
 
-def _is_not_infinite(values: Array) -> NDArray[np.bool_]:
+def _is_not_infinite(values: Array) -> Flags:
     return ~np.isinf(values)
 
 
