@@ -14,12 +14,23 @@ from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine.forecast import Forecast
 from swapcal.faces import face
-from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, BaselineScratch, BaselineState
-from swapcal.kernels.baselines import advance_baseline
+from swapcal.kernels.baseline_cells import (
+    GARG_ITO,
+    GROUPS,
+    OKOROAFOR,
+    UPDATES,
+    Baseline,
+    BaselineScratch,
+    BaselineState,
+)
+from swapcal.kernels.company import Company
 from swapcal.kernels.linalg import factor_size, padded
-from swapcal.kernels.opponents import NOBODY, Opponent
+from swapcal.kernels.loop import advance
+from swapcal.kernels.opponents import Opponent
 from swapcal.kernels.state import T_SLOT_LOW, TICKET
 
+NO_ENGINE: Any = None
+"""Where a baseline plays, the loop has no use for the engine's state."""
 FIELDS = {
     "z": floats("levels"),
     "seen": floats("levels", "columns"),
@@ -150,7 +161,7 @@ class OnlineBaseline:
         """
         rows = inputs.context_rows(X, self._dim, copy=False)
         tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, opponent)
+        self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, Company(opponent=opponent))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
@@ -178,9 +189,10 @@ class OnlineBaseline:
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 
     def _advance(
-        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, opponent: Opponent = NOBODY
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
     ) -> None:
-        advance_baseline(self._cells, self._room, self._features(X), X, y, events, tickets, mixes, opponent)
+        playing = Baseline(self._cells, self._room, self._features(X))
+        advance(NO_ENGINE, NO_ENGINE, X, y, events, tickets, mixes, 0, company, playing)
 
     def _blank_mixes(self, rows: int) -> Array:
         return np.zeros((max(rows, 1), len(self._cells.z) if self.MIXES else 0))

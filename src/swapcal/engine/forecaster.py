@@ -398,7 +398,7 @@ class Forecaster:
         The worst-case theorem is not about weights other than 1: who brings such weights must not claim it.
         """
         done = 0
-        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company)) < len(X):
+        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company, None)) < len(X):
             roomier = int(self._state.counts[LEVELS]) * 3 // 2 + SPARE_SLOTS
             self._state = memory.with_slots(self._state, roomier)
 

@@ -44,6 +44,15 @@ class BaselineScratch(NamedTuple):
     matrix: Array
 
 
+class Baseline(NamedTuple):
+    """A system that plays in the engine's place."""
+
+    cells: BaselineState
+    room: BaselineScratch
+    features: Array
+    """(n, at most the width of its memory) what it reads of the rows: contexts, memberships or tests."""
+
+
 @inlined
 def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, weight: float, draw: float) -> None:
     """Fill in a ticket that plays p_high with the given probability and p_low otherwise."""
@@ -55,28 +64,3 @@ def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, 
     ticket[T_WEIGHT] = weight
     ticket[T_SLOT_LOW] = high if issued_high else low
     ticket[T_SLOT_HIGH] = high
-
-
-@inlined
-def write_mixture(ticket: Array, z: Array, p: Array, draw: float) -> None:
-    """Fill in a ticket that plays level i with probability p_i; the slot kept is the issued one."""
-    mean, below = 0.0, 0.0
-    lowest, highest, issued = -1, 0, -1
-    for i in range(z.shape[0]):
-        if p[i] > 0.0:
-            mean += p[i] * z[i]
-            below += p[i]
-            highest = i
-            if lowest < 0:
-                lowest = i
-            if issued < 0 and draw < below:
-                issued = i
-    if issued < 0:
-        issued = highest
-    ticket[T_P] = z[issued]
-    ticket[T_MEAN] = mean
-    ticket[T_LOW] = z[lowest]
-    ticket[T_HIGH] = z[highest]
-    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
-    ticket[T_SLOT_LOW] = issued
-    ticket[T_SLOT_HIGH] = highest

@@ -1,12 +1,14 @@
 """One loop for everything: a row without a ticket is issued one, a row with a label is learned.
 
 `run`, `predict` and `update`, weighted passes over a table, their log, and duels against an opponent all execute this
-same machine code, with many rows or one, so they agree bit for bit.
+same machine code, with many rows or one, so they agree bit for bit. The baselines go through it too.
 """
 
 import numpy as np
 
 from swapcal.arrays import Array, Keys
+from swapcal.kernels.baseline_cells import Baseline
+from swapcal.kernels.baselines import enter_baseline, issue_baseline, learn_baseline
 from swapcal.kernels.company import Company, Log
 from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
@@ -20,6 +22,7 @@ from swapcal.kernels.mixing import (
     self_consistent_weight,
     shrunk,
     stationary,
+    write_mixture,
 )
 from swapcal.kernels.opponents import answer
 from swapcal.kernels.recent import learn_recent
@@ -110,27 +113,14 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
         mix[n + slot] = w
         base[k], up[k] = round_to_levels(w, z)
     stationary(base, up, p, scratch.walk, scratch.matrix)
-    mean, gap, below = 0.0, 0.0, 0.0
-    lowest, highest, issued = n, 0, -1
+    lowest, highest = write_mixture(ticket, z, p, draw)
+    gap = 0.0
     for k in range(n):
         slot = state.order[k]
         mix[slot] = p[k]
         if p[k] > 0.0:
             w = mix[n + slot]
-            mean += p[k] * z[k]
             gap += p[k] * (w - z[base[k]]) * (z[base[k] + 1] - w)
-            below += p[k]
-            lowest = min(lowest, k)
-            highest = k
-            if issued < 0 and draw < below:
-                issued = k
-    if issued < 0:
-        issued = highest
-    ticket[T_P] = z[issued]
-    ticket[T_MEAN] = mean
-    ticket[T_LOW] = z[lowest]
-    ticket[T_HIGH] = z[highest]
-    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
     ticket[T_W_LOW] = mix[n + state.order[lowest]]
     ticket[T_W_HIGH] = mix[n + state.order[highest]]
     ticket[T_GAP] = gap
@@ -313,7 +303,7 @@ def note_changes(state: State, ticket: Array, row: int, levels: int, log: Log) -
 
 @lean
 def advance(
-    state: State,
+    state: State | None,
     scratch: Scratch,
     X: Array,
     y: Array,
@@ -322,38 +312,52 @@ def advance(
     mixes: Array,
     start: int,
     company: Company | None,
+    baseline: Baseline | None,
 ) -> int:
     """Process rows from `start`; return the first row not done, which is short of the end only if slots ran out.
 
     A ticket whose low slot is negative is issued first; a label that is not NaN is learned. The arrays come one by one,
-    because unpacking a structure takes a lone forecast longer than computing it.
+    because unpacking a structure takes a lone forecast longer than computing it. What is None is left out when this is
+    compiled.
 
     Parameters
     ----------
+    state, scratch : the engine's; None if a baseline plays
     X, y : (n, d) contexts and (n,) labels
     events : (n,) what determines the draws, or (1,) for all of them; 0 stands for "not named"
     tickets : (n, TICKET)
     mixes : whole distributions; with fewer rows than X rows share them in turn, as they are needed until the label
-    company : weights, a log or an opponent, if any of them
+    company : weights, a log or an opponent, if any of them; a baseline minds the opponent alone
+    baseline : another system that plays in the engine's place
     """
-    x = scratch.x
+    levels = 0
     for row in range(start, len(X)):
-        labelled, levels = not np.isnan(y[row]), state.counts[LEVELS]
+        labelled = not np.isnan(y[row])
         if company is not None:
             labelled |= len(company.opponent.labels) > 0
-        if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
-            return row
-        mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
-        enter(state, X, row, ticket, x)
-        if ticket[T_SLOT_LOW] < 0.0:
-            issue(state, x, events[row % events.shape[0]], ticket, mix, scratch)
-        elif labelled and outdated(state, x, ticket, mix):
-            state.counts[LATE] += 1
+        mix, ticket, event = mixes[row % mixes.shape[0]], tickets[row], events[row % events.shape[0]]
+        blank = ticket[T_SLOT_LOW] < 0.0
+        if state is not None:
+            levels = state.counts[LEVELS]
+            if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+                return row
+            enter(state, X, row, ticket, scratch.x)
+            if blank:
+                issue(state, scratch.x, event, ticket, mix, scratch)
+            elif labelled and outdated(state, scratch.x, ticket, mix):
+                state.counts[LATE] += 1
+        if baseline is not None:
+            enter_baseline(baseline, row)
+            if blank:
+                issue_baseline(baseline, event, ticket, mix)
         if labelled:
             label, count = y[row], 1.0
             if company is not None:
                 label, count = consulted(company, row, label, ticket, X[row])
-            learn(state, x, label, count, ticket, mix, scratch)
-            if company is not None and len(company.log.slot) > 0:
-                note_changes(state, ticket, row, levels, company.log)
+            if state is not None:
+                learn(state, scratch.x, label, count, ticket, mix, scratch)
+                if company is not None and len(company.log.slot) > 0:
+                    note_changes(state, ticket, row, levels, company.log)
+            if baseline is not None:
+                learn_baseline(baseline, label, ticket, mix)
     return len(X)
