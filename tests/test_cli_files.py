@@ -68,6 +68,21 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
+ARGUMENTS = {
+    "audit": AUDIT,
+    "decide": ("--prob", "p", "--loss", "squared"),
+    "fit": ("--target", "y", "--out", "m.swapcal"),
+    "forecast": ("--target", "y"),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_file_cannot_be_spelt_with_one_character_for_two_things(name: str, file: Path) -> None:
+    result = run(name, file, *ARGUMENTS[name], "--delimiter", ",", "--decimal", ",")
+    assert result.exit_code == 2
+    assert "--decimal: given ',', which is the delimiter too, expected another" in said(result)
+
+
 def jsonl_text() -> str:
     return "".join(json.dumps({"p": float(p), "y": int(y), "x": float(x)}) + "\n" for p, y, x in ROWS)
 

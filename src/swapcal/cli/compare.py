@@ -24,7 +24,6 @@ from swapcal.faces import changes, named, points
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats, is_text
 from swapcal.tables.output import protect
-from swapcal.tables.source import open_source
 
 MOST_CATEGORIES = 30
 """Text columns with at most so many values are groups where none are named."""
@@ -32,8 +31,10 @@ MOST_COLUMNS = 20
 """Column names listed."""
 
 
+@options.reads_text
 def compare(
     file: options.File,
+    text: options.DatedText,
     target: options.Target,
     score: Annotated[str, typer.Option(help="Column with your probabilities (name:logit for logits).")],
     groups: options.Groups = None,
@@ -47,21 +48,13 @@ def compare(
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
-    tolerance: Annotated[
-        float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
-    ] = TOLERANCE,
-    title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
+    out: options.Report = None,
+    json: options.Json = None,
+    tolerance: options.Tolerance = TOLERANCE,
+    title: options.Title = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated chance.")] = 0,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Say what you would gain: your score against isotonic, sigmoid and swapcal, on the same rows.
 
@@ -74,7 +67,7 @@ def compare(
 
     Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
     """
-    with running("compare") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("compare") as run, text.open(file) as source:
         protect([file], {"--out": out, "--json": json})
         if label_time and not time:
             raise ValueError("--label-time: given without --time, expected both")

@@ -20,15 +20,16 @@ from swapcal.cli.thinned import Thinned
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect
-from swapcal.tables.source import open_source
 from swapcal.tables.table import Table
 
 ROOM, FEWEST = 3_500_000, 50_000
 """Values of a file that are fitted in about a gigabyte; and rows that are fitted however many columns there are."""
 
 
+@options.reads_text
 def fit(
     file: options.File,
+    text: options.DatedText,
     target: options.Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     score: Annotated[
@@ -57,10 +58,6 @@ def fit(
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the sample, the order of rows, folds and draws.")] = 0,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Fit a model whose probabilities hold for every group, from a table alone or around another model's score.
 
@@ -69,7 +66,7 @@ def fit(
     are fitted whose numbers have the smallest hashes: a random sample, the same for ever. What a column holds is seen
     from the first 64 MiB. Exit code 0 on success, 2 on bad input.
     """
-    with running("fit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("fit") as run, text.open(file) as source:
         protect([file], {"--out": out})
         settings = Settings(
             target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed, correction=correction

@@ -34,15 +34,16 @@ from swapcal.live import Live, Refit, Status, Trace
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect, table_writer
-from swapcal.tables.source import open_source
 
 PIECE = 16_384
 CHECKPOINT = 60.0  # seconds after which a state is saved again
 TREES = "trees"
 
 
+@options.reads_text
 def forecast(
     file: options.File,
+    text: options.DatedText,
     target: options.Target,
     time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not go back.")] = None,
     id: Annotated[
@@ -75,10 +76,6 @@ def forecast(
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Forecast each row, then learn its outcome, in the order of the file.
 
@@ -100,11 +97,10 @@ def forecast(
             tick()
         return stopping()
 
-    dialect = options.dialect(delimiter, decimal, encoding, dates)
     with (
         running("forecast") as run,
         stoppable() as stopping,
-        open_source(file, dialect, until, follow=follow) as source,
+        text.open(file, until, follow=follow) as source,
     ):
         protect([file], {"--out": out, "--report": report, "--state": state}, tables=["--out"])
         for option, given in (("--label-time", label_time), ("--matures", matures)):
