@@ -239,7 +239,7 @@ def test_a_folder_whose_files_differ_names_the_file(files: Path, tmp_path: Path)
     (tmp_path / "set").mkdir()
     for k, text in enumerate(("p,y\n0.5,1\n", "p,z\n0.5,1\n")):
         (tmp_path / "set" / f"{k}.csv").write_text(text)
-    assert "1.csv: has no column 'y'" in said(run("audit", tmp_path / "set", *NAMED[:4]))
+    assert "1.csv: given no column 'y'" in said(run("audit", tmp_path / "set", *NAMED[:4]))
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.parquet", "texts"])

@@ -43,7 +43,7 @@ def read(path: Name, kind: Kind) -> State:
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):  # opening a fifo would wait for a writer
         refusal = f"given a {kind_of(mode)}, expected a regular file"
-        raise ArchiveError(f"{path}: not a readable swapcal state file ({refusal})")
+        raise ArchiveError(f"{path}: given what is not a readable swapcal state file ({refusal}), expected a saved one")
     with open(path, "rb") as file:
         try:
             return unpack(file, kind)
@@ -83,7 +83,9 @@ def unpack(file: BinaryIO, kind: Kind) -> State:
     except ArchiveError:
         raise
     except Exception as error:  # a damaged container fails in as many ways as there are decoders
-        raise ArchiveError(f"not a readable swapcal state file ({type(error).__name__}: {error})") from None
+        raise ArchiveError(
+            f"given what is not a readable swapcal state file ({type(error).__name__}: {error}), expected a saved one"
+        ) from None
 
 
 def _unpack(file: BinaryIO, kind: Kind) -> State:
@@ -97,7 +99,7 @@ def _unpack(file: BinaryIO, kind: Kind) -> State:
         kind.check_shapes(headers, settings)
         arrays = {name: _read_array(box, members[name], *header) for name, header in headers.items()}
     if manifest["digest"] != _digest(kind.name, kind.version, settings, arrays):
-        raise ArchiveError("contents do not match their checksum; the file is damaged")
+        raise ArchiveError("given contents that do not match their checksum, expected an undamaged file")
     kind.check_contents(arrays, settings)
     return State(arrays, dict(settings))
 
@@ -128,7 +130,7 @@ def _manifest(box: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> d
 
 def _check_identity(manifest: Mapping[str, Any], kind: Kind) -> None:
     if not {"kind", "version", "digest", "settings"} <= manifest.keys():
-        raise ArchiveError("manifest: missing a part, expected kind, version, digest and settings")
+        raise ArchiveError("manifest: given without a part, expected kind, version, digest and settings")
     if manifest["kind"] != kind.name:
         raise ArchiveError(f"given a state of kind {manifest['kind']!r}, expected {kind.name!r}")
     reads = "the only one this release reads"

@@ -174,7 +174,7 @@ class OnlineBaseline:
         """Return the baseline saved at `path` by the same class."""
         arrays, settings = archive.read(path, FILE)
         if settings["system"] != cls.__name__ or arrays["codes"][0] != cls.SYSTEM:
-            raise archive.ArchiveError(f"{path}: holds a {settings['system']}, expected a {cls.__name__}")
+            raise archive.ArchiveError(f"{path}: given a {settings['system']}, expected a {cls.__name__}")
         self = cls.__new__(cls)
         self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
         self._seed = int(arrays["seed"][0])

@@ -112,7 +112,7 @@ class Reading:
                 rows, used = rows + part.rows, used + len(part.table)
                 shown.to(rows, part.share)
         if not begun:
-            raise InputError(f"column {self._names['target']!r}: none of {rows:,} rows has an outcome")
+            raise InputError(f"column {self._names['target']!r}: given no outcome in {rows:,} rows, expected some")
         if used < rows:
             left_out = f"left out {rows - used:,} of {rows:,} rows ({(rows - used) / rows:.1%})"
             self._run.say(f"{left_out} without an outcome", "yellow")

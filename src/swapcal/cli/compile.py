@@ -119,7 +119,9 @@ def compile(  # the command's name
             pass
         lacking = [part for part in wanted if not is_ready(part)]
         if lacking:
-            raise OSError(f"machine code of {', '.join(lacking)} was not kept: is NUMBA_CACHE_DIR writable?")
+            raise OSError(
+                f"NUMBA_CACHE_DIR: given a folder that did not keep {', '.join(lacking)}, expected a writable one"
+            )
         console.print(f"Compiled and kept: {', '.join(wanted)}; {time.perf_counter() - began:.0f} s.", highlight=False)
 
 

@@ -105,7 +105,7 @@ def forecast(
         protect([file], {"--out": out, "--report": report, "--state": state}, tables=["--out"])
         for option, given in (("--label-time", label_time), ("--matures", matures)):
             if given and not time:
-                raise InputError(f"{option} needs --time")
+                raise InputError(f"{option}: given without --time, expected both")
         roles = Roles(
             target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
@@ -206,11 +206,15 @@ def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = Fals
         return fresh
     live = load_live(state)
     if trees != (TREES in live.models):
-        raise ArchiveError(f"{state}: saved {'without' if trees else 'with'} --trees, expected the same now")
+        raise ArchiveError(
+            f"{state}: given a state saved {'without' if trees else 'with'} --trees, expected the same now"
+        )
     ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, live))
     for name in ours:
         if ours[name] != theirs.get(name):
-            raise ArchiveError(f"{state}: saved with {name} = {theirs.get(name)}, but now {name} = {ours[name]}")
+            raise ArchiveError(
+                f"{state}: given a state with {name} = {theirs.get(name)}, expected {name} = {ours[name]}"
+            )
     return live
 
 

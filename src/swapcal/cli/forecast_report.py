@@ -55,7 +55,7 @@ class ForecastReport:
     def write(self) -> None:
         """Render the findings."""
         if self._audit is None:
-            raise InputError(f"{self._path}: a report needs labels, and {self._file} has none")
+            raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
         put_text(self._path, render(self._audit.to_dict(certificate=self._live.certificate().as_dict())))
 
     def _is_grouping(self, column: Any) -> bool:

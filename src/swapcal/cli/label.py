@@ -43,7 +43,7 @@ def label(
     """
     with running("label") as run, text.open(file) as source:
         if not state.exists():
-            raise InputError(f"{state}: no such state; `swapcal forecast --state` makes one")
+            raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
         with holding(state, "its labels"):
             live, counts = load_live(state), Counter[str]()
             for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):

@@ -121,7 +121,7 @@ def _parts(
             if len(kept):
                 yield kept
     if not used:
-        raise InputError(f"column {target!r}: none of {rows:,} rows has an outcome")
+        raise InputError(f"column {target!r}: given no outcome in {rows:,} rows, expected some")
     if used < rows:
         run.say(f"left out {rows - used:,} of {rows:,} rows without an outcome", "yellow")
 

@@ -163,7 +163,9 @@ class StreamReader:
                 yield found
         self.total = self.seen
         if not used and not self._source.follows:
-            raise InputError(f"{self._source.name}: none of {self.seen:,} rows can be used; {complaint}")
+            raise InputError(
+                f"{self._source.name}: given no usable row among {self.seen:,}, expected some; {complaint}"
+            )
 
     def _checked(self, stretch: Stretch) -> tuple[StreamTable, Bad]:
         roles, dialect, table = self.roles, self._source.dialect, stretch.table

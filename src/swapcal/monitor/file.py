@@ -103,7 +103,9 @@ def bets_of(state: archive.State) -> Bets:
         bets.book.notes[:cells] = arrays["notes"]
         bets.history = _history(arrays, plain["stride"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise archive.ArchiveError(f"the parts of this monitor do not fit together ({error})") from None
+        raise archive.ArchiveError(
+            f"given parts of a monitor that do not fit together ({error}), expected those saved together"
+        ) from None
     return bets
 
 

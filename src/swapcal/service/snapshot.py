@@ -128,7 +128,9 @@ def restored(content: bytes) -> Ward:
         ward.opened = _OPENED.decode(_bytes(state, "opened"))
         ward.parked = _PARKED.decode(_bytes(state, "parked"))
     except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
-        raise ArchiveError(f"the parts of this snapshot do not fit together ({error})") from None
+        raise ArchiveError(
+            f"given parts of a snapshot that do not fit together ({error}), expected those saved together"
+        ) from None
     for name in ("seq", "now", "clock", "lapsed", "corrections"):
         setattr(ward, name, manifest[name])
     ward.latest = -math.inf if manifest["latest"] is None else manifest["latest"]

@@ -77,7 +77,7 @@ class SqlStore(ABC):
             )
         )
         if not listed:
-            raise Conflict(f"store: given a snapshot of {forecaster!r} at event {seq}, which is not in the log")
+            raise Conflict(f"store: given a snapshot of {forecaster!r} at event {seq}, expected an event of the log")
 
     def snapshots(self, forecaster: str) -> list[Snapshot]:
         """Return the snapshots that are kept, newest first."""

@@ -123,14 +123,7 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
     _check_order(times, clock)
     if label_time is None:
         return times, None
-    due = sized(as_times("label_time", label_time), "label_time", n)
-    early = np.flatnonzero(due < times)
-    if early.size:
-        row = int(early[0])
-        raise ValueError(
-            f"label_time: given {due[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
-        )
-    return times, due
+    return times, _not_before(times, label_time, "label_time")
 
 
 def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
@@ -139,11 +132,16 @@ def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
         return None
     if times is None:
         raise ValueError("matures: given without time, expected both")
-    found = sized(as_times("matures", matures), "matures", n)
+    return _not_before(times, matures, "matures")
+
+
+def _not_before(times: Array, given: Any, name: str) -> Array:
+    found = sized(as_times(name, given), name, len(times))
     early = np.flatnonzero(found < times)
     if early.size:
         row = int(early[0])
-        raise ValueError(f"matures: given {found[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}")
+        before = f"{found[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
+        raise ValueError(f"{name}: given {before}, expected then or later")
     return found
 
 
