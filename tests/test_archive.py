@@ -19,7 +19,7 @@ from swapcal import Forecaster, archive
 from swapcal.archive.container import pack
 from swapcal.archive.kind import TEXT, Field, floats, whole
 from swapcal.engine.forecaster import FILE
-from swapcal.kernels.state import State
+from swapcal.kernels.state import Memory
 from tests.checks import snapshot, stream
 
 
@@ -346,7 +346,7 @@ def test_levels_that_refine_themselves_are_never_uniform(tmp_path):
 
 
 def test_the_schema_names_every_array_of_the_engine():
-    assert tuple(FILE.fields({})) == State._fields
+    assert tuple(FILE.fields({})) == Memory._fields
 
 
 @settings(max_examples=80)

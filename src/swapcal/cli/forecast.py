@@ -307,7 +307,7 @@ def _located(error: Exception, rows: Integers) -> Exception:
 
 
 @dataclass(frozen=True)
-class Piece:
+class StreamPiece:
     """Rows to forecast at once, and all rows that were read together with them."""
 
     stream: StreamTable
@@ -322,12 +322,12 @@ class Pieces:
         self._stopping, self._rest = stopping, self._cut(reader)
 
     @staticmethod
-    def _cut(reader: StreamReader) -> Iterator[Piece]:
+    def _cut(reader: StreamReader) -> Iterator[StreamPiece]:
         for read in reader:
             for first in range(0, len(read.y), PIECE):
-                yield Piece(read.cut(first, min(first + PIECE, len(read.y))), read)
+                yield StreamPiece(read.cut(first, min(first + PIECE, len(read.y))), read)
 
-    def next(self) -> Piece | None:
+    def next(self) -> StreamPiece | None:
         """Return the next rows; None at the end, or where a stop was asked for."""
         found = None if self.stopped else next(self._rest, None)
         if found is not None and self._stopping():
@@ -375,7 +375,7 @@ def _copied(path: Path) -> Path | None:
     return Path(shutil.copy2(path, path.with_name(f".{path.name}.before")))
 
 
-def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Iterator[tuple[Piece, Any, bool]]:
+def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Iterator[tuple[StreamPiece, Any, bool]]:
     """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
 
     Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
@@ -389,7 +389,7 @@ def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Itera
         return
     with ThreadPoolExecutor(1) as pool:
 
-        def begin(piece: Piece | None) -> Future[Encoded] | None:
+        def begin(piece: StreamPiece | None) -> Future[Encoded] | None:
             return None if piece is None else pool.submit(live.contexts.encode, piece.stream.features)
 
         ahead = begin(piece)

@@ -15,7 +15,7 @@ from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
-from swapcal.tables.source import Source, Stretch
+from swapcal.tables.source import Source, WholePart
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
@@ -167,7 +167,7 @@ class StreamReader:
                 f"{self._source.name}: given no usable row among {self.seen:,}, expected some; {complaint}"
             )
 
-    def _checked(self, stretch: Stretch) -> tuple[StreamTable, Bad]:
+    def _checked(self, stretch: WholePart) -> tuple[StreamTable, Bad]:
         roles, dialect, table = self.roles, self._source.dialect, stretch.table
         for name in dict.fromkeys([*roles.groups, *roles.categorical]):
             column = settled(table[name], name, ReadAs.text, 1)  # categories are text whatever the format of the file

@@ -24,7 +24,7 @@ from swapcal.kernels.state import (
     STEP,
     UPDATES,
     WINDOW,
-    State,
+    Memory,
 )
 
 NEWTON = ("ons", "ons-fast")
@@ -121,7 +121,7 @@ class Certificate:
         return face("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
 
 
-def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bool) -> Certificate:
+def certify(state: Memory, dim: int, learner: str, *, uniform: bool, adaptive: bool) -> Certificate:
     """Return the certificate of the present state.
 
     The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
@@ -164,7 +164,7 @@ def certify(state: State, dim: int, learner: str, *, uniform: bool, adaptive: bo
     )
 
 
-def certify_recent(state: State, dim: int) -> Certificate:
+def certify_recent(state: Memory, dim: int) -> Certificate:
     """Return the certificate of the sums with a short memory.
 
     With α_t γ^{T-t} for α_t, everything that `certify` says of the realised excess holds as it stands: no property of
@@ -199,7 +199,7 @@ def certify_recent(state: State, dim: int) -> Certificate:
     )
 
 
-def _level_terms(state: State, slot: int, dim: int, ridge: float) -> tuple[float, float, float, float]:
+def _level_terms(state: Memory, slot: int, dim: int, ridge: float) -> tuple[float, float, float, float]:
     """Return one level's swap regret, realised excess R_v, ‖θ_v - θ_0‖² and tight bound; θ_v attains the regret."""
     if state.mass[slot] == 0.0:
         return 0.0, 0.0, 0.0, 0.0
@@ -254,7 +254,7 @@ MOST_COMPARATOR = 4.0
 _REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3.0), 1.0)}
 
 
-def _distance2(state: State, dim: int, target: str) -> float:
+def _distance2(state: Memory, dim: int, target: str) -> float:
     """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
     first, rest, centred = _REACH[target]
     slots, at = memory.slots_in_order(state), memory.places(dim, float(state.knobs[WINDOW]))
@@ -267,7 +267,7 @@ def _distance2(state: State, dim: int, target: str) -> float:
     return float(np.max(farthest + elsewhere))
 
 
-def _theorem(state: State, dim: int, learner: str, target: str, *, uniform: bool, adaptive: bool) -> float:
+def _theorem(state: Memory, dim: int, learner: str, target: str, *, uniform: bool, adaptive: bool) -> float:
     """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on.
 
     Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior. With a window the

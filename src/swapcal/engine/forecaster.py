@@ -37,8 +37,8 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Memory,
 )
-from swapcal.kernels.state import State as Memory
 
 Levels = str | int | ArrayLike
 

@@ -59,8 +59,8 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Memory,
     Scratch,
-    State,
 )
 
 # Wishes this close are the same wish, rounded by other code or another processor. Taking one for the other adds at most
@@ -69,7 +69,7 @@ SAME_WISH = 5e-14
 
 
 @inlined
-def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
+def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
     k, w_low, w_high = crossing(ladder_of(state), x)
     low, high = state.order[k], state.order[k + 1]
@@ -98,7 +98,7 @@ def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
 
 
 @inlined
-def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def issue_stationary(state: Memory, x: Array, draw: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Play the stationary distribution of the levels' rounded wishes (Blum-Mansour; paper, Algorithm 1).
 
     `mix` receives each slot's probability in its first half and its wish in the second.
@@ -129,7 +129,7 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
 
 
 @inlined
-def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def issue(state: Memory, x: Array, event: np.uint64, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Fill in a ticket."""
     updates = state.counts[UPDATES]
     draw = event_draw(state.seed[0], event, x, updates)
@@ -148,7 +148,7 @@ def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, s
 
 
 @inlined
-def split(state: State, low: int, high: int) -> None:
+def split(state: Memory, low: int, high: int) -> None:
     """Put a new level half-way between two neighbours, its learner starting from their mean, or as near as it may."""
     middle = 0.5 * (state.z[low] + state.z[high])
     if not state.z[low] < middle < state.z[high]:
@@ -174,7 +174,7 @@ def split(state: State, low: int, high: int) -> None:
 
 
 @inlined
-def refine(state: State, low: int, high: int, charge: float) -> None:
+def refine(state: Memory, low: int, high: int, charge: float) -> None:
     """Charge an interval with its rounding loss, and split it once rounding costs more than learning."""
     if state.right[low] != high:
         return
@@ -185,13 +185,13 @@ def refine(state: State, low: int, high: int, charge: float) -> None:
 
 
 @inlined
-def differs(state: State, slot: int, x: Array, alpha: float, w: float) -> bool:
+def differs(state: Memory, slot: int, x: Array, alpha: float, w: float) -> bool:
     """Say whether a level that was issued with weight α and wish w would now wish something else."""
     return alpha > 0.0 and abs(wish(ladder_of(state), slot, x, alpha) - w) > SAME_WISH
 
 
 @inlined
-def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
+def outdated(state: Memory, x: Array, ticket: Array, mix: Array) -> bool:
     """Say whether labels were learned since the ticket was issued, here or by the copy that issued it.
 
     The worst-case bounds are about learners whose wish is the one that was issued, on levels that are still neighbours.
@@ -214,7 +214,7 @@ def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
 
 
 @inlined
-def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Learn a label with the weights that were issued, however long ago, as if it had come `count` times.
 
     The learners' regret bound holds for any weights α ≥ 0, so the certificate is that of the weighted sums.
@@ -256,7 +256,7 @@ def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Ar
 
 
 @inlined
-def enter(state: State, X: Array, row: int, ticket: Array, x: Array) -> None:
+def enter(state: Memory, X: Array, row: int, ticket: Array, x: Array) -> None:
     """Copy a context into working room, with what was said of it with short memory if it was issued before."""
     dim = X.shape[1]
     if state.knobs[WINDOW] > 0.0:
@@ -280,7 +280,7 @@ def consulted(company: Company, row: int, y: float, ticket: Array, x: Array) -> 
 
 
 @inlined
-def note(state: State, slot: int, row: int, log: Log) -> None:
+def note(state: Memory, slot: int, row: int, log: Log) -> None:
     """Write down a learner's new θ."""
     size = log.size[0]
     log.slot[size] = slot
@@ -291,7 +291,7 @@ def note(state: State, slot: int, row: int, log: Log) -> None:
 
 
 @inlined
-def note_changes(state: State, ticket: Array, row: int, levels: int, log: Log) -> None:
+def note_changes(state: Memory, ticket: Array, row: int, levels: int, log: Log) -> None:
     """Write down what learning a hedged ticket changed; there were so many levels before."""
     if ticket[T_WEIGHT] < 1.0:
         note(state, int(ticket[T_SLOT_LOW]), row, log)
@@ -303,7 +303,7 @@ def note_changes(state: State, ticket: Array, row: int, levels: int, log: Log) -
 
 @lean
 def advance(
-    state: State | None,
+    state: Memory | None,
     scratch: Scratch,
     X: Array,
     y: Array,

@@ -41,7 +41,7 @@ SPLIT_SHARE_OF_RIDGE, SPLIT_SHARE_OF_DIM = 0.1, 0.002
 NEWBORN_REACH = 3.0
 
 
-class State(NamedTuple):
+class Memory(NamedTuple):
     """One slot per level; slots never move, `order` sorts them. `width` is the dimension in whole blocks."""
 
     z: Array

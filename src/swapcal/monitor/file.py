@@ -12,7 +12,7 @@ from swapcal.kernels.play import FIELDS, GAIN, LANES
 from swapcal.kernels.wealth import NOTES
 from swapcal.monitor.bets import Bets
 from swapcal.monitor.history import History
-from swapcal.monitor.settings import Settings
+from swapcal.monitor.settings import MonitorSettings
 
 RULES = {
     "settings": OBJECT,
@@ -37,7 +37,7 @@ FIELDS_OF_FILE = {
 def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
     """Yield which parts of a monitor do not fit together."""
     try:
-        settings = Settings.from_dict(manifest["settings"])
+        settings = MonitorSettings.from_dict(manifest["settings"])
         groups = [(int(position), tuple(map(str, category))) for position, category in manifest["groups"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         yield f"settings: given what is no monitor's ({error})"
@@ -92,7 +92,7 @@ def bets_of(state: archive.State) -> Bets:
     """Return what `state_of` described, checking that its parts fit together."""
     arrays, plain = state
     try:
-        bets = Bets(Settings.from_dict(plain["settings"]))
+        bets = Bets(MonitorSettings.from_dict(plain["settings"]))
         for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
             bets.roster.admit([(position, tuple(category))], float(share))
         bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]

@@ -19,7 +19,7 @@ from swapcal.monitor.bets import LN10, Bets
 from swapcal.monitor.clock import ROWS, show
 from swapcal.monitor.lifetime import Lifetime
 from swapcal.monitor.rates import one_rate, rates
-from swapcal.monitor.settings import DEFAULT_STAKES, Settings, read_settings
+from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, read_settings
 from swapcal.monitor.size import since_change, since_first
 from swapcal.report.monitoring import render_monitoring
 
@@ -88,7 +88,7 @@ class Monitor:
         return monitor
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> MonitorSettings:
         """What is promised, fixed before the first row."""
         return self._bets.settings
 

@@ -29,7 +29,7 @@ class Unreadable(StoreError):  # noqa: N818
     """What is there is not a store of this version, or a snapshot is not what was written."""
 
 
-class Snapshot(NamedTuple):
+class KeptSnapshot(NamedTuple):
     """A snapshot that is kept: the state after the event `seq`."""
 
     seq: int
@@ -100,7 +100,7 @@ class Store(Protocol):
     def keep_snapshot(self, forecaster: str, seq: int, content: bytes) -> None:
         """Write a snapshot, read it again and compare; it is listed only when that went well."""
 
-    def snapshots(self, forecaster: str) -> list[Snapshot]:
+    def snapshots(self, forecaster: str) -> list[KeptSnapshot]:
         """Return the snapshots that are kept, newest first."""
 
     def snapshot(self, forecaster: str, seq: int) -> bytes:

@@ -30,7 +30,7 @@ class FilePart(NamedTuple):
     share: float | None
 
 
-class Stretch(NamedTuple):
+class WholePart(NamedTuple):
     """Some rows of a file, all columns, the number of each row (from 1), and what is wrong with those left out."""
 
     table: pa.Table
@@ -79,7 +79,7 @@ class Source:
         if first == 1:
             raise InputError(f"{self.name}: given no rows, expected some")
 
-    def stretches(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Stretch]:
+    def stretches(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[WholePart]:
         """Yield all columns, some rows at a time; those named as their kind, the others as what they look like.
 
         That is seen from the first stretch, 64 MiB of text; a later value that does not fit makes its column text
@@ -96,7 +96,7 @@ class Source:
             unseen = self._refuse_commas(piece.table, [name for name in wanted if name not in judged])
             judged.update(name for name in wanted if name not in unseen)
             whole = piece.last and not before
-            yield Stretch(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
+            yield WholePart(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
             before += count
         if not before and not self.follows:
             raise InputError(f"{self.name}: given no rows, expected some")

@@ -13,7 +13,7 @@ from swapcal.tables.clock import as_times
 from swapcal.tables.table import Table
 
 
-class Rule(NamedTuple):
+class ColumnRule(NamedTuple):
     """What every value of a column must be, and a way to read the column as numbers."""
 
     expected: str
@@ -41,10 +41,10 @@ def _is_not_infinite(values: Array) -> Flags:
     return ~np.isinf(values)
 
 
-PROBABILITY = Rule("a number in [0, 1]", _is_probability)
-WEIGHT = Rule(f"a positive number, from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", _is_weight)
-TIME = Rule("a number, date or time", _is_known, _times)
-NOT_INFINITE = Rule("a finite number, or nothing", _is_not_infinite)
+PROBABILITY = ColumnRule("a number in [0, 1]", _is_probability)
+WEIGHT = ColumnRule(f"a positive number, from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", _is_weight)
+TIME = ColumnRule("a number, date or time", _is_known, _times)
+NOT_INFINITE = ColumnRule("a finite number, or nothing", _is_not_infinite)
 
 
 class Fault(NamedTuple):
@@ -71,7 +71,7 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self.columns or self.refusals)
 
-    def look(self, table: Table, rules: Mapping[str, Rule]) -> None:
+    def look(self, table: Table, rules: Mapping[str, ColumnRule]) -> None:
         """Count the rows of a table that break the rules."""
         self.rows += len(table)
         for name, rule in rules.items():

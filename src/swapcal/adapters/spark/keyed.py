@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from swapcal.adapters.spark.events import Columns, Events, Roles
+from swapcal.adapters.spark.events import Columns, EventRoles, Events
 from swapcal.arrays import Array, Flags
 from swapcal.live import Live
 from swapcal.live.learned import Learned
@@ -58,7 +58,7 @@ class Keyed:
     it has any feature, it is forecast and then labelled. A row that is refused changes nothing, and says why.
     """
 
-    def __init__(self, live: Live, clock: float, roles: Roles) -> None:
+    def __init__(self, live: Live, clock: float, roles: EventRoles) -> None:
         self.live, self.clock, self.roles = live, clock, roles
         self._told: list[Learned] = []
         live.watch(self._told.append)
