@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from swapcal.service.event import MADE, Event
-from swapcal.service.store import Conflict, KeptSnapshot, TokenRow, Unavailable, Unreadable
+from swapcal.service.stored import Conflict, KeptSnapshot, TokenRow, Unavailable, Unreadable
 
 
 class MemoryStore:

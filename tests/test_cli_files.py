@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from swapcal.cli import forecast as forecasting  # noqa: E402
+from swapcal.cli import forecasting  # noqa: E402
 from swapcal.tables import delimited, jsonl, parquet  # noqa: E402
 
 NAMES = ("audit", "decide", "forecast", "fit", "predict")

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.forecast import labels_in_words, load_live, save_live
+from swapcal.cli.forecast import labels_in_words
+from swapcal.cli.live_state import load_live, save_live
 from swapcal.cli.options import OnBadRow
 from swapcal.cli.place import holding
 from swapcal.cli.running import Run, running

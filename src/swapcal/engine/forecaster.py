@@ -15,7 +15,8 @@ from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import schema as layout
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate, certify, certify_recent
+from swapcal.engine.certificate import Certificate
+from swapcal.engine.certify import certify, certify_recent
 from swapcal.engine.forecast import Forecast
 from swapcal.faces import face
 from swapcal.guard import Guard, guarded

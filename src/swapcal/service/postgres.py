@@ -15,7 +15,7 @@ from swapcal.service.event import Event
 from swapcal.service.pool import Pool
 from swapcal.service.schema import check_version, definitions
 from swapcal.service.sql import COLUMNS, SqlStore, Statement
-from swapcal.service.store import Conflict, Unavailable, Unreadable
+from swapcal.service.stored import Conflict, Unavailable, Unreadable
 
 TYPES = {"text": 'TEXT COLLATE "C"', "integer": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA", "strict": ""}
 INSERT = f"""INSERT INTO events ({COLUMNS})

@@ -9,7 +9,8 @@ from swapcal.service import bodies
 from swapcal.service.bodies import Issued
 from swapcal.service.event import FORECAST, Event
 from swapcal.service.snapshot import Still, restored
-from swapcal.service.store import Store, Unreadable
+from swapcal.service.store import Store
+from swapcal.service.stored import Unreadable
 from swapcal.service.ward import Ward, fresh_ward
 
 PAGE = 2048

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from swapcal.service.event import Event
-from swapcal.service.store import Conflict, KeptSnapshot, Removal, TokenRow, Unreadable
+from swapcal.service.stored import Conflict, KeptSnapshot, Removal, TokenRow, Unreadable
 
 COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500

@@ -13,7 +13,7 @@ from swapcal.service.occupancy import Occupancy
 from swapcal.service.pool import Pool
 from swapcal.service.schema import check_version, definitions
 from swapcal.service.sql import COLUMNS, SqlStore, Statement
-from swapcal.service.store import Conflict, Unavailable, Unreadable
+from swapcal.service.stored import Conflict, Unavailable, Unreadable
 
 TYPES = {"text": "TEXT", "integer": "INTEGER", "real": "REAL", "blob": "BLOB", "strict": " STRICT"}
 BUSY = 5_000
