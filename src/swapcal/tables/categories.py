@@ -10,6 +10,12 @@ import numpy as np
 from swapcal.arrays import AnyArray, Index
 from swapcal.tables.values import MISSING, group_name, has_bytes, is_missing, text_of
 
+# Categories of a column that count by themselves, the most frequent or the first first; the others share one place.
+FEATURE_CATEGORIES = 12  # of a feature, in a stream and in a fitted table: each costs a coordinate of every level
+AUDITED_CATEGORIES = 32  # of a feature that is audited, where coordinates cost one pass and are read by people
+FITTED_GROUP_CATEGORIES = 48  # of a group in a fitted table, whose rows are known and rare ones left out
+STREAM_GROUP_CATEGORIES = 64  # of a group in a stream, whose frequent ones may come late
+
 
 @dataclass(frozen=True)
 class Categories:
