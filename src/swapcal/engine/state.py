@@ -192,7 +192,7 @@ def scratch(state: Memory) -> Scratch:
 
 def blank_tickets(rows: int) -> Array:
     """Return tickets yet to be issued."""
-    tickets = np.empty((rows, TICKET))
+    tickets = np.zeros((rows, TICKET))
     tickets[:, T_SLOT_LOW] = -1.0
     return tickets
 
