@@ -18,6 +18,7 @@ from swapcal.kernels.baseline_cells import (
     GARG_ITO,
     GROUPS,
     OKOROAFOR,
+    SYSTEMS,
     UPDATES,
     Baseline,
     BaselineScratch,
@@ -49,7 +50,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     levels, width, system = len(arrays["z"]), arrays["theta"].shape[1], int(arrays["codes"][0])
     columns, regressions = arrays["seen"].shape[1], len(arrays["theta"])
     updates, last = arrays["counts"].tolist()
-    if system not in range(OKOROAFOR + 1):
+    if system not in SYSTEMS:
         yield f"codes: given {system}, expected the number of a system"
     if levels < 1 or updates < 0 or not 0 <= last < levels:
         yield f"counts: given {updates} updates and level {last} last, expected one of {levels} levels"

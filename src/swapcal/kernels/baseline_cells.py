@@ -6,7 +6,8 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
 
-FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = range(7)
+SYSTEMS = range(7)
+FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = SYSTEMS
 UPDATES, LAST = 0, 1
 # knobs: a system's step size, and how far below a bucket's end its highest forecast lies
 STEP, NUDGE = 0, 1
