@@ -113,9 +113,7 @@ class Reading:
                 shown.to(rows, part.share)
         if not begun:
             raise InputError(f"column {self._names['target']!r}: given no outcome in {rows:,} rows, expected some")
-        if used < rows:
-            left_out = f"left out {rows - used:,} of {rows:,} rows ({(rows - used) / rows:.1%})"
-            self._run.say(f"{left_out} without an outcome", "yellow")
+        self._run.say_unlabelled(rows, used)
         return begun[0]
 
 

@@ -1,11 +1,9 @@
 """`swapcal compare`: what would I gain? A file with a score of yours in, one table and one report out."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,15 +12,14 @@ from rich.table import Table
 from swapcal.arrays import Array
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
-from swapcal.cli.model_columns import plain, scores_of
+from swapcal.cli.model_columns import all_scores, plain
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.contest import Contest, Entry, cross_validated, in_time_order
 from swapcal.faces import changes, named, points
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import floats, is_text
+from swapcal.tables.kinds import is_text
 from swapcal.tables.output import protect
 
 MOST_CATEGORIES = 30
@@ -82,7 +79,7 @@ def compare(
             drop=tuple(listed(drop, source.columns)),
         )
         reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
-        stream = _labelled(reader.whole(), roles, run)
+        stream = reader.whole().labelled(target, run)
         reader.say_skipped(run)
         settings = {"tolerance": tolerance, "title": title or Path(file).name, "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)
@@ -95,32 +92,9 @@ def compare(
         _show(contest, Output())
 
 
-def _labelled(stream: StreamTable, roles: Roles, run: Run) -> StreamTable:
-    """Return the rows with an outcome; there must be both kinds."""
-    known = ~np.isnan(stream.y)
-    y = stream.y[known]
-    if len(y) < 2 or y.min() == y.max():
-        raise InputError(f"column {roles.target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
-    if known.all():
-        return stream
-    lost = len(known) - len(y)
-    run.say(f"left out {lost:,} of {len(known):,} rows ({lost / len(known):.1%}) without an outcome", "yellow")
-    return replace(
-        stream,
-        features=stream.features.filter(pa.array(known)),
-        rows=stream.rows[known],
-        y=y,
-        time=None if stream.time is None else stream.time[known],
-        label_time=None if stream.label_time is None else stream.label_time[known],
-    )
-
-
 def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Contest:
     (name, kind), table = next(iter(roles.scores.items())), stream.features
-    missing = np.isnan(floats(table[name]))
-    if missing.any():
-        raise InputError(f"row {stream.rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
-    mine = scores_of(table[name], name, kind, 1)
+    mine = all_scores(table[name], name, kind, stream.rows)
     groups = _groups(table, roles)
     others = [column for column in table.column_names if column != name]
     read = named(others, MOST_COLUMNS) or "nothing else"

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import expit
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
+from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities, within
 
 SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
@@ -57,3 +58,11 @@ def scores_of(column: Any, name: str, kind: str, first: int) -> Array:
     logits = floats(column)
     found: Array = expit(within(logits, name, first, "a logit", np.isfinite(logits)))
     return found
+
+
+def all_scores(column: Any, name: str, kind: str, rows: Integers) -> Array:
+    """Return a column of scores as probabilities, none of them missing; its rows have these numbers in the file."""
+    missing = np.isnan(floats(column))
+    if missing.any():
+        raise InputError(f"row {rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
+    return scores_of(column, name, kind, 1)

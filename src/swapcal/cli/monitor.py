@@ -122,8 +122,7 @@ def _parts(
                 yield kept
     if not used:
         raise InputError(f"column {target!r}: given no outcome in {rows:,} rows, expected some")
-    if used < rows:
-        run.say(f"left out {rows - used:,} of {rows:,} rows without an outcome", "yellow")
+    run.say_unlabelled(rows, used)
 
 
 def _sorted(parts: list[pa.Table], time: str) -> pa.Table:

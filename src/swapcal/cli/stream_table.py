@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,26 @@ class StreamTable:
             ids=None if self.ids is None else self.ids[rows], time=time, label_time=label_time, matures=matures,
             shown={name: column.slice(start, stop - start) for name, column in self.shown.items()},
         )  # fmt: skip
+
+    def where(self, some: Flags) -> "StreamTable":
+        """Return the rows that are marked, without what is copied to the output."""
+        time, label_time, matures = (
+            None if each is None else each[some] for each in (self.time, self.label_time, self.matures)
+        )
+        return replace(
+            self, features=self.features.filter(pa.array(some)), rows=self.rows[some], y=self.y[some],
+            ids=None if self.ids is None else list(compress(self.ids, some)), time=time, label_time=label_time,
+            matures=matures, shown={},
+        )  # fmt: skip
+
+    def labelled(self, target: str, run: Run) -> "StreamTable":
+        """Return the rows with an outcome, and say how many there are without; there must be both kinds."""
+        known = ~np.isnan(self.y)
+        y = self.y[known]
+        if len(y) < 2 or y.min() == y.max():
+            raise InputError(f"column {target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
+        run.say_unlabelled(len(known), len(y))
+        return self if known.all() else self.where(known)
 
     def after(self, row: int) -> "StreamTable":
         """Return the rows whose numbers are greater."""

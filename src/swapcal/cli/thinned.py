@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from swapcal.arrays import Flags, Integers, Keys
+from swapcal.arrays import Integers, Keys
 from swapcal.cli.stream_table import StreamTable
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.values import text_key
@@ -51,7 +51,7 @@ class Thinned:
         some = marks <= self._bound
         if some.any():
             whole = bool(some.all())
-            self._kept.append((stream if whole else _taken(stream, some), marks if whole else marks[some]))
+            self._kept.append((stream if whole else stream.where(some), marks if whole else marks[some]))
 
     def _prune(self) -> None:
         every = np.concatenate([marks for _, marks in self._kept])
@@ -60,8 +60,3 @@ class Thinned:
         kept, self._kept = self._kept, []
         for stream, marks in kept:
             self._keep(stream, marks)
-
-
-def _taken(stream: StreamTable, some: Flags) -> StreamTable:
-    features = stream.features.filter(pa.array(some))
-    return replace(stream, features=features, rows=stream.rows[some], y=stream.y[some], shown={})
