@@ -1,7 +1,6 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from swapcal.report import card as written_card
 from swapcal.report.card import as_page
 from swapcal.report.formats import p_value, points
 from swapcal.report.schema import ComparedGroup, ComparisonEntry
+from swapcal.tables.clock import created_at
 from swapcal.tables.output import protect
 
 FAILED, UNDECIDED = 1, 3
@@ -109,7 +109,7 @@ def audit(
             "weights": weights,
             "issued": _three(issued),
         }
-        settings: dict[str, Any] = {"levels": levels, "title": title or _name(file), "seed": seed}
+        settings: dict[str, Any] = {"levels": levels, "title": options.heading(title, file), "seed": seed}
         settings |= {"intersections": 2 if intersections else None}
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
@@ -152,7 +152,7 @@ def _labels(path: Path | None, columns: Sequence[str], read: Collection[str]) ->
 
 def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:
     """Compute the findings once, and write the files asked for."""
-    findings = found.to_dict(created_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **settings)
+    findings = found.to_dict(created_at=created_at(), **settings)
     if json is not None:
         put_text(json, json_text(findings))
     if out is not None:
@@ -261,7 +261,3 @@ def _three(issued: str | None) -> tuple[str, str, str] | None:
     if len(names) != 3:
         raise ValueError(f"--issued: given {issued!r}, expected three columns low,high,weight")
     return names[0], names[1], names[2]
-
-
-def _name(file: str) -> str:
-    return "standard input" if file == "-" else Path(file).name

@@ -1,7 +1,5 @@
 """`swapcal compare`: what would I gain? A file with a score of yours in, one table and one report out."""
 
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -19,6 +17,7 @@ from swapcal.cli.running import Output, Run, running
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.contest import Contest, Entry, cross_validated, in_time_order
 from swapcal.faces import changes, named, points
+from swapcal.tables.clock import created_at
 from swapcal.tables.kinds import is_text
 from swapcal.tables.output import protect
 
@@ -81,9 +80,9 @@ def compare(
         reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
         stream = reader.whole().labelled(target, run)
         reader.say_skipped(run)
-        settings = {"tolerance": tolerance, "title": title or Path(file).name, "seed": seed}
+        settings = {"tolerance": tolerance, "title": options.heading(title, file), "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)
-        created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        created = created_at()
         if json is not None:
             contest.to_json(json, created_at=created)
         if out is not None:

@@ -80,7 +80,7 @@ def monitor(
         if state is not None:
             watching.save(state)
             run.kept = f"{state} is written"
-        summary = watching.summary(title or Path(file).name)
+        summary = watching.summary(options.heading(title, file))
         _write(summary, json, out)
         if json != Path("-"):
             _show(summary, Output())

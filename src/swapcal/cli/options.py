@@ -126,6 +126,11 @@ def reads_text(command: Callable[..., None]) -> Callable[..., None]:
     return unfolded
 
 
+def heading(title: str | None, file: str) -> str:
+    """Return what a report is headed: what was asked for, or the file's name."""
+    return title or ("standard input" if file == "-" else Path(file).name)
+
+
 def threads(jobs: int | None) -> int:
     """Return how many threads to use: as many as asked for, or as there are processors that this process may use."""
     if jobs is not None:

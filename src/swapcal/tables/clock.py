@@ -162,3 +162,8 @@ def _check_order(times: Array, clock: float) -> None:
         row = int(back[0])
         given = f"given {times[row]:.12g} in row {row + 1} after {before[row]:.12g}"
         raise ValueError(f"time: {given}, expected order of time")
+
+
+def created_at() -> str:
+    """Return now as reports say it."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
