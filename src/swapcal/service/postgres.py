@@ -106,7 +106,9 @@ class PostgresStore(SqlStore):
             unclaimed = {event.forecaster for event in events} - self._claims
             if unclaimed:
                 names = ", ".join(sorted(unclaimed))
-                raise Unavailable(f"store: given events of {names}, not claimed or not any more, expected a claim")
+                raise Unavailable(
+                    f"store: given events of {names}, not claimed or not any more, expected to claim again"
+                )
             with self._writing() as writer:
                 writer.execute(INSERT, [list(column) for column in zip(*events, strict=True)])
 
