@@ -40,15 +40,15 @@ def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
         settings = MonitorSettings.from_dict(manifest["settings"])
         groups = [(int(position), tuple(map(str, category))) for position, category in manifest["groups"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        yield f"settings: given what is no monitor's ({error})"
+        yield f"settings: given what is refused ({error}), expected a monitor's"
         return
     cells = len(groups) * settings.ranges.nodes
     if len(arrays["bets"]) != cells or len(arrays["notes"]) != cells or len(arrays["shares"]) != len(groups):
         yield f"bets: given {len(arrays['bets'])} cells, expected {cells}: its parts do not fit together"
     if any(not 0 <= position < len(settings.columns) for position, _ in groups) or len(set(groups)) < len(groups):
-        yield "groups: given a column that is not watched, or a category twice"
+        yield "groups: given a column that is not watched, or a category twice, expected each watched one once"
     if ((arrays["history_known"] < 0) | (arrays["history_known"] > len(groups))).any():
-        yield "history_known: given more groups than there are"
+        yield "history_known: given more groups than there are, expected no more"
     if (arrays["shares"] <= 0.0).any() or (arrays["bets"][:, GAIN] <= 0.0).any():
         yield "bets: given a share or a gain that is not positive, expected positive ones"
 
