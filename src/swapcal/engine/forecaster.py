@@ -230,6 +230,11 @@ class Forecaster(Player):
         wishes = np.array([memory.wish(self._state, slot, x) for slot in slots])
         return shares @ theta, float(shares @ (wishes - theta @ x))
 
+    @property
+    def owner(self) -> str:
+        """What forecasts of this forecaster say they are from."""
+        return self._owner
+
     @guarded
     def certificate(self, window: float | None = None) -> Certificate:
         """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them.

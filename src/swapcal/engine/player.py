@@ -32,11 +32,6 @@ class Player(ABC):
         """Number of coordinates of a context."""
         return self._dim
 
-    @property
-    def owner(self) -> str:
-        """What forecasts of this forecaster say they are from."""
-        return self._owner
-
     @guarded
     def predict(self, x: ArrayLike, event: object = None) -> Forecast:
         """Return a forecast for one context; nothing changes, and asking again returns an equal ticket.
