@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from swapcal.service.event import MADE, Event
-from swapcal.service.store import Conflict, Snapshot, TokenRow, Unavailable, Unreadable
+from swapcal.service.stored import Conflict, KeptSnapshot, TokenRow, Unavailable, Unreadable
 
 
 class MemoryStore:
@@ -68,9 +68,9 @@ class MemoryStore:
         self._reach()
         self.kept[forecaster, seq] = content
 
-    def snapshots(self, forecaster: str) -> list[Snapshot]:
+    def snapshots(self, forecaster: str) -> list[KeptSnapshot]:
         found = sorted((seq for name, seq in self.kept if name == forecaster), reverse=True)
-        return [Snapshot(seq, hashlib.sha256(self.kept[forecaster, seq]).digest(), 0, 0.0) for seq in found]
+        return [KeptSnapshot(seq, hashlib.sha256(self.kept[forecaster, seq]).digest(), 0, 0.0) for seq in found]
 
     def snapshot(self, forecaster: str, seq: int) -> bytes:
         if (forecaster, seq) not in self.kept:

@@ -19,7 +19,7 @@ from swapcal import Forecaster, archive
 from swapcal.archive.container import pack
 from swapcal.archive.kind import TEXT, Field, floats, whole
 from swapcal.engine.forecaster import FILE
-from swapcal.kernels.state import State
+from swapcal.kernels.state import Memory
 from tests.checks import snapshot, stream
 
 
@@ -131,23 +131,17 @@ def test_a_file_of_an_older_container_format_is_named(saved):
             Forecaster.load(path)
 
 
-@pytest.mark.parametrize("missing", ["theta", "seed", "counts"])
-def test_a_state_with_an_array_missing_is_refused(saved, missing):
+@pytest.mark.parametrize(
+    "missing",
+    ["arrays: theta", "arrays: seed", "arrays: counts", "settings: dim", "settings: owner", "settings: learner"],
+)
+def test_a_state_with_a_part_missing_is_refused(saved, missing):
     _, path = saved
     manifest, arrays = parts(path)
-    del arrays[missing]
+    kept, name = missing.split(": ")
+    del {"arrays": arrays, "settings": manifest["settings"]}[kept][name]
     craft(path, arrays, manifest["settings"])
-    with pytest.raises(archive.ArchiveError, match=f"arrays: missing {missing}"):
-        Forecaster.load(path)
-
-
-@pytest.mark.parametrize("missing", ["dim", "owner", "learner"])
-def test_a_state_with_a_setting_missing_is_refused(saved, missing):
-    _, path = saved
-    manifest, arrays = parts(path)
-    del manifest["settings"][missing]
-    craft(path, arrays, manifest["settings"])
-    with pytest.raises(archive.ArchiveError, match=f"settings: missing {missing}"):
+    with pytest.raises(archive.ArchiveError, match=f"{kept}: missing {name}"):
         Forecaster.load(path)
 
 
@@ -346,7 +340,7 @@ def test_levels_that_refine_themselves_are_never_uniform(tmp_path):
 
 
 def test_the_schema_names_every_array_of_the_engine():
-    assert tuple(FILE.fields({})) == State._fields
+    assert tuple(FILE.fields({})) == Memory._fields
 
 
 @settings(max_examples=80)

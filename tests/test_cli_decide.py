@@ -131,7 +131,7 @@ def test_missing_and_empty_files(tmp_path):
     (tmp_path / "empty.csv").write_text("p\n")
     empty = run(tmp_path / "empty.csv", "--prob", "p", "--loss", "squared")
     assert empty.exit_code == 2
-    assert "has no rows" in empty.stderr
+    assert "given no rows" in empty.stderr
     parquet = tmp_path / "t.parquet"
     papq.write_table(pa.table({"p": [0.5]}), parquet)
     assert "no column 'q'" in run(parquet, "--prob", "q", "--loss", "squared").stderr

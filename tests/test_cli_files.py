@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from swapcal.cli import forecast as forecasting  # noqa: E402
+from swapcal.cli import forecasting  # noqa: E402
 from swapcal.tables import delimited, jsonl, parquet  # noqa: E402
 
 NAMES = ("audit", "decide", "forecast", "fit", "predict")
@@ -66,6 +66,21 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     path.write_text(CSV)
     result = run("decide", path, "--prob", "p", "--loss", "squared", "--target", "y")
     return result.stdout, result.stderr
+
+
+ARGUMENTS = {
+    "audit": AUDIT,
+    "decide": ("--prob", "p", "--loss", "squared"),
+    "fit": ("--target", "y", "--out", "m.swapcal"),
+    "forecast": ("--target", "y"),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_file_cannot_be_spelt_with_one_character_for_two_things(name: str, file: Path) -> None:
+    result = run(name, file, *ARGUMENTS[name], "--delimiter", ",", "--decimal", ",")
+    assert result.exit_code == 2
+    assert "--decimal: given ',', which is the delimiter too, expected another" in said(result)
 
 
 def jsonl_text() -> str:
@@ -145,27 +160,30 @@ def test_declared_categories_are_text_in_every_format(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[bytes, str]] = {
-    "empty.csv": (b"", "empty, expected a header and rows"),
-    "blank.csv": (b"\n\n", "empty, expected a header and rows"),
-    "header.csv": (b"p,y,x\n", "has no rows"),
-    "unended.csv": (b"p,y,x", "has no rows"),
-    "twice.csv": (b"p,y,p\n0.5,1,2\n", "two columns are called 'p'"),
+    "empty.csv": (b"", "given an empty file, expected a header and rows"),
+    "blank.csv": (b"\n\n", "given an empty file, expected a header and rows"),
+    "header.csv": (b"p,y,x\n", "given no rows, expected some"),
+    "unended.csv": (b"p,y,x", "given no rows, expected some"),
+    "twice.csv": (b"p,y,p\n0.5,1,2\n", "given two columns called 'p'"),
     "short.csv": (
         CSV.encode() + b"\n0.5,1\n",
         f"row {N + 1} (line {N + 3}): given 2 fields, expected 3 as in the header",
     ),
     "long.csv": (b'p,y,x\n0.5,1,"a\nb"\n0.5,0,1,1\n', "row 2 (line 4): given 4 fields, expected 3"),
     "open.csv": (b'p,y,x\n0.5,1,"a\n0.5,0,1\n', "line 2: given a quote that is never closed"),
-    "latin.csv": (CSV.encode() + "0.5,1,é\n".encode("latin-1"), f"line {N + 2} is not utf-8 (byte 0xe9); --encoding"),
+    "latin.csv": (
+        CSV.encode() + "0.5,1,é\n".encode("latin-1"),
+        f"line {N + 2}: given the byte 0xe9, expected utf-8; --encoding",
+    ),
     "utf16.csv": (CSV.encode("utf-16"), "--encoding utf-16"),
     "binary.csv": (b"p,y,x\n0.5,1,\0\n", "given a binary file (line 2)"),
     "book.xlsx": (b"PK\x03\x04rest", "save the sheet as CSV"),
-    "not.csv.gz": (CSV.encode(), "named .gz but is not gzip"),
+    "not.csv.gz": (CSV.encode(), "given the name of a gzip file and something else inside"),
     "cut.csv.gz": (gzip.compress(CSV.encode())[:-12], "damaged gzip"),
-    "not.parquet": (CSV.encode(), "named as Parquet but is not"),
+    "not.parquet": (CSV.encode(), "given the name of a Parquet file and something else inside"),
     "cut.parquet": (parquet_bytes()[:200], "cannot be read"),
     "bad.jsonl": (b'{"p": 0.5, "y": 1, "x": 2}\n\n{"p": \n', "line 3: given no JSON object"),
-    "twice.jsonl": (b'{"p": 0.5, "y": 1, "p": 2}\n', "line 1: two values are called 'p'"),
+    "twice.jsonl": (b'{"p": 0.5, "y": 1, "p": 2}\n', "line 1: given two values called 'p'"),
     "nested.jsonl": (b'{"p": [0.5], "y": 1, "x": 1}\n', "line 1: column 'p': given a nested value"),
     "list.json": (b'[{"p": 0.5, "y": 1, "x": 1}]', "given a JSON list, expected one object per line"),
     "european.csv": (CSV.replace(",", ";").replace(".", ",").encode(), "--decimal , reads decimal commas"),
@@ -186,7 +204,7 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, name: str, command:
 
 
 def test_no_file_a_folder_and_a_wrong_column(tmp_path: Path, file: Path) -> None:
-    assert "none.csv: no such file" in said(run("audit", tmp_path / "none.csv", *AUDIT))
+    assert "none.csv: given no such file" in said(run("audit", tmp_path / "none.csv", *AUDIT))
     (tmp_path / "folder").mkdir()
     assert "given a folder without tables, expected files" in said(run("audit", tmp_path / "folder", *AUDIT))
     assert "no column 'pp'; did you mean 'p'?" in said(run("decide", file, "--prob", "pp", "--loss", "squared"))
@@ -297,7 +315,7 @@ def test_rows_without_an_outcome_are_left_out_and_counted(tmp_path: Path) -> Non
     )
     assert "80 rows, 60 with an outcome" in said(run("decide", late, *AUDIT, "--loss", "squared"))
     late.write_text("p,y,x\n0.5,,1\n")
-    assert "none of 1 rows has an outcome" in said(run("audit", late, *AUDIT))
+    assert "given no outcome in 1 rows, expected some" in said(run("audit", late, *AUDIT))
 
 
 def test_fractions_are_outcomes(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_what_cannot_be_watched_is_named_by_its_row(tmp_path):
     for options in (["--time", "t"], ["--groups", "towns"], ["--tolerance", "2"]):
         assert run(path, *NAMED, *options).exit_code == BAD_INPUT
     path.write_text("p,y\n")
-    assert "has no rows" in said(path, *NAMED)
+    assert "given no rows" in said(path, *NAMED)
 
 
 def test_the_page_escapes_names_and_draws_what_is_listed():

@@ -143,7 +143,11 @@ def test_a_file_that_is_not_the_same_any_more_is_named(tmp_path: Path, change: s
             file.rename(tmp_path / "in.csv.1")
         if change == "replaced":
             file.write_text("another")
-        words = {"truncated": "truncated", "replaced": "another file took its place", "removed": "removed or renamed"}
+        words = {
+            "truncated": "truncated",
+            "replaced": "given another file in its place",
+            "removed": "given no such file any more",
+        }
         with pytest.raises(InputError, match=words[change]):
             list(pieces)
 
@@ -173,7 +177,7 @@ def test_another_file_in_its_place_is_not_gone_on_with(tmp_path: Path, change: s
     file.write_text(HEADER + "".join(LINES[20:60]))
     second = run(*command)
     assert second.exit_code == 2
-    assert "another file took its place" in " ".join(second.output.split())
+    assert "given other rows at its beginning" in " ".join(second.output.split())
     assert rows_of(out) == 20
 
 

@@ -1,10 +1,15 @@
 """Tables of every library give the same arrays."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 from swapcal import Audit
+from swapcal.audit.encode import Encoder
+from swapcal.features import Contexts
 from swapcal.features.frozen import Frozen
+from swapcal.tables import categories as limits
 from swapcal.tables.table import Table, UnknownColumnError, categories, is_table
 from swapcal.tables.values import MISSING
 
@@ -170,3 +175,13 @@ def test_texts_of_pandas_are_what_python_finds():
             np.testing.assert_array_equal(found.codes, expected.codes)
     with pytest.raises(ValueError, match=r"column 'c': given .* in row 181, a lone surrogate"):
         Table(pandas.DataFrame({"c": pandas.Series([*texts, "\ud800"], dtype=object)})).categories("c")
+
+
+def test_limits_of_categories_are_those_that_are_stated_in_one_place() -> None:
+    online, fitted = inspect.signature(Contexts).parameters, inspect.signature(Frozen.learn).parameters
+    assert {online["categories"].default, fitted["categories"].default} == {limits.FEATURE_CATEGORIES}
+    assert fitted["group_categories"].default == limits.FITTED_GROUP_CATEGORIES
+    many = [{"g": f"g{k:03}"} for k in range(2 * limits.STREAM_GROUP_CATEGORIES)]
+    assert Contexts(groups=["g"]).encode(many).x.shape[1] - 1 <= limits.STREAM_GROUP_CATEGORIES + 1
+    table = Table({"city": [f"c{k:03}" for k in range(2 * limits.AUDITED_CATEGORIES)]})
+    assert len(Encoder.learn(table, ["city"]).coordinates) == limits.AUDITED_CATEGORIES + 2

@@ -21,7 +21,7 @@ import pyarrow.parquet as papq  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
-from swapcal.cli import forecast as forecasting  # noqa: E402
+from swapcal.cli import forecasting, live_state  # noqa: E402
 from swapcal.cli.audit_reading import Reading  # noqa: E402
 from swapcal.cli.running import Run  # noqa: E402
 from swapcal.live import Live  # noqa: E402
@@ -239,7 +239,7 @@ def test_a_folder_whose_files_differ_names_the_file(files: Path, tmp_path: Path)
     (tmp_path / "set").mkdir()
     for k, text in enumerate(("p,y\n0.5,1\n", "p,z\n0.5,1\n")):
         (tmp_path / "set" / f"{k}.csv").write_text(text)
-    assert "1.csv: has no column 'y'" in said(run("audit", tmp_path / "set", *NAMED[:4]))
+    assert "1.csv: given no column 'y'" in said(run("audit", tmp_path / "set", *NAMED[:4]))
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.parquet", "texts"])
@@ -317,7 +317,7 @@ def test_a_broken_row_in_the_middle_is_named_and_leaves_nothing(
 def test_a_run_that_fails_leaves_the_state_as_it_was(
     files: Path, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecasting, "CHECKPOINT", 0.0)
+    monkeypatch.setattr(live_state, "CHECKPOINT", 0.0)
     monkeypatch.setattr(forecasting, "PIECE", 600)
     state, good, bad = tmp_path / "state", files / "in.csv", spoilt(files, tmp_path, 2200, "y", "maybe")
     assert run("forecast", bad, "--target", "y", "--state", state).exit_code == 2

@@ -548,7 +548,7 @@ def test_frames_of_every_kind_agree():
         ({"p": [0.1, 1.2]}, ValueError, "p: given 1.2 in row 2"),
         ({"p": [0.1, np.nan]}, ValueError, "p: given nan in row 2"),
         ({"y": [0.0, -1.0]}, ValueError, "y: given -1.0 in row 2"),
-        ({"y": ["0", "1"]}, TypeError, "y: given <U1"),
+        ({"y": ["0", "1"]}, TypeError, "y: given list that is not numeric"),
         ({"y": [1.0]}, ValueError, "y: given 1 outcomes, expected 2"),
         ({"records": {"town": ["x"]}}, ValueError, "records: given 1 rows, expected 2"),
         ({"records": {"city": ["x", "y"]}}, ValueError, "no column 'town'"),

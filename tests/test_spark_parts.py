@@ -18,7 +18,7 @@ from pyspark.sql import types
 
 from swapcal import Live
 from swapcal.adapters.spark import audit, fit, forecast, kept, monitor, score
-from swapcal.adapters.spark.events import MATURES, TIME, Manner, Roles, columns_of, packed, unpacked
+from swapcal.adapters.spark.events import MATURES, TIME, EventRoles, Manner, columns_of, packed, unpacked
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
@@ -119,7 +119,7 @@ def test_a_keyed_stream_is_one_live_whatever_its_batches(batches: int) -> None:
     given = rows[rows["shop"] == "a"].copy()
     given[TIME], given[MATURES] = (given[name].map(pd.Timestamp.timestamp) for name in ("at", "known"))
     given["id"] = given["id"].astype(str)
-    roles = Roles("id", "y", ("price", "colour"), matures=True, numbered=True)
+    roles = EventRoles("id", "y", ("price", "colour"), matures=True, numbered=True)
     keyed = Keyed(Live(**spark_events.SETTINGS), -np.inf, roles)
     parts = [given.iloc[part] for part in np.array_split(np.arange(len(given)), batches)]
     answers = pd.concat([played(keyed, part.sample(frac=1.0, random_state=0)) for part in parts])
@@ -135,7 +135,7 @@ def test_rows_with_their_outcomes_are_one_run_whatever_their_batches(batches: in
     n = 120
     columns = {"price": rng.normal(size=n), "colour": rng.choice(["red", "blue"], n), "y": rng.integers(0, 2, n) * 1.0}
     rows = pd.DataFrame({"id": np.arange(n).astype(str), TIME: np.arange(float(n)), **columns})
-    roles = Roles("id", "y", ("price", "colour"), matures=False, numbered=True)
+    roles = EventRoles("id", "y", ("price", "colour"), matures=False, numbered=True)
     keyed = Keyed(Live(), -np.inf, roles)
     parts = [rows.iloc[part] for part in np.array_split(np.arange(n), batches)]
     answers = pd.concat([played(keyed, part) for part in parts])
@@ -147,7 +147,7 @@ def test_rows_with_their_outcomes_are_one_run_whatever_their_batches(batches: in
 
 
 def test_a_late_record_counts_as_of_now() -> None:
-    keyed = Keyed(Live(), -np.inf, Roles("id", "y", ("price",), matures=False, numbered=False))
+    keyed = Keyed(Live(), -np.inf, EventRoles("id", "y", ("price",), matures=False, numbered=False))
     first = played(keyed, pd.DataFrame({"id": ["b"], TIME: [5.0], "price": [1.0], "y": [np.nan]}))
     late = played(keyed, pd.DataFrame({"id": ["a"], TIME: [3.0], "price": [1.0], "y": [np.nan]}))
     assert [*first["event"], *late["event"]] == ["forecast", "forecast"]
@@ -189,7 +189,7 @@ class Store:
         return Rows()
 
 
-KEPT = Roles("id", "y", ("price", "colour"), matures=True, numbered=True)
+KEPT = EventRoles("id", "y", ("price", "colour"), matures=True, numbered=True)
 
 
 def keyed_batches(parts: int) -> list[pd.DataFrame]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.kernels.checks import ROUNDING, first_bad_context
 
 NO_EVENT = np.zeros(1, np.uint64)
@@ -86,19 +86,19 @@ def after_rows(done: int, error: Exception) -> Exception:
     return type(error)(f"after {done:,} rows: {error}") if done else error
 
 
-def label(y: Any) -> float:
-    """Return one label as a float in [0, 1]."""
+def label(y: Any, name: str = "label") -> float:
+    """Return one label, or another number called `name`, as a float in [0, 1]."""
     if (type(y) is float or type(y) is int) and 0 <= y <= 1:  # what most are, many times a second
         return float(y)
-    refuse_masked("label", y)
+    refuse_masked(name, y)
     try:
         if isinstance(y, (str, bytes)):
             raise TypeError
         value = float(y)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"label: given {y!r}, expected a number in [0, 1]") from None
+        raise TypeError(f"{name}: given {y!r}, expected a number in [0, 1]") from None
     if not 0.0 <= value <= 1.0:
-        raise ValueError(f"label: given {y!r}, expected a number in [0, 1]")
+        raise ValueError(f"{name}: given {y!r}, expected a number in [0, 1]")
     return value
 
 
@@ -107,9 +107,27 @@ def label_rows(y: ArrayLike, rows: int) -> Array:
     values = _floats("labels", y, copy=False)
     if values.shape != (rows,):
         raise ValueError(f"labels: given shape {values.shape}, expected ({rows},), one per context")
+    return _all_rates("labels", values)
+
+
+def rates(name: str, values: ArrayLike) -> Array:
+    """Return numbers in [0, 1], one per row, or name the first row that holds something else.
+
+    Examples
+    --------
+    >>> rates("p", [0.25, 1])
+    array([0.25, 1.  ])
+    """
+    found = _floats(name, values, copy=False)
+    if found.ndim != 1:
+        raise ValueError(f"{name}: given shape {found.shape}, expected one number per row")
+    return _all_rates(name, found)
+
+
+def _all_rates(name: str, values: Array) -> Array:
     bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
     if bad.size:
-        raise ValueError(f"labels: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]")
+        raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]")
     return values
 
 
@@ -125,13 +143,13 @@ def event_key(event: object) -> int:
 class EventKeys:
     """Keys of events, made already: one per row, none of them 0."""
 
-    values: NDArray[np.uint64]
+    values: Keys
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-def event_keys(events: "list[object] | EventKeys | None", rows: int) -> NDArray[np.uint64]:
+def event_keys(events: "list[object] | EventKeys | None", rows: int) -> Keys:
     """Return the keys of one id per row, or `NO_EVENT` for all of them."""
     if events is None:
         return NO_EVENT

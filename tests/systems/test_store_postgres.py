@@ -52,7 +52,7 @@ def test_of_two_processes_one_is_the_learner_of_each_forecaster(learner, postgre
     assert other.claim("b")
     assert not learner.claim("b")
     assert learner.claim("a")
-    with pytest.raises(Unavailable, match="a not claimed"):
+    with pytest.raises(Unavailable, match="given events of a, not claimed"):
         other.append([forecast("a", 2, "x")])
     learner.close()
     soon(lambda: other.claim("a"))

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive.files import Name, kind_of, replacing
 from swapcal.archive.kind import ArchiveError, Arrays, Kind, Settings, Shape
 from swapcal.archive.state import State
+from swapcal.arrays import AnyArray
 
 FORMAT = 2
 MANIFEST = "manifest"
@@ -43,7 +43,7 @@ def read(path: Name, kind: Kind) -> State:
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):  # opening a fifo would wait for a writer
         refusal = f"given a {kind_of(mode)}, expected a regular file"
-        raise ArchiveError(f"{path}: not a readable swapcal state file ({refusal})")
+        raise ArchiveError(f"{path}: given what is not a readable swapcal state file ({refusal}), expected a saved one")
     with open(path, "rb") as file:
         try:
             return unpack(file, kind)
@@ -83,7 +83,9 @@ def unpack(file: BinaryIO, kind: Kind) -> State:
     except ArchiveError:
         raise
     except Exception as error:  # a damaged container fails in as many ways as there are decoders
-        raise ArchiveError(f"not a readable swapcal state file ({type(error).__name__}: {error})") from None
+        raise ArchiveError(
+            f"given what is not a readable swapcal state file ({type(error).__name__}: {error}), expected a saved one"
+        ) from None
 
 
 def _unpack(file: BinaryIO, kind: Kind) -> State:
@@ -97,7 +99,7 @@ def _unpack(file: BinaryIO, kind: Kind) -> State:
         kind.check_shapes(headers, settings)
         arrays = {name: _read_array(box, members[name], *header) for name, header in headers.items()}
     if manifest["digest"] != _digest(kind.name, kind.version, settings, arrays):
-        raise ArchiveError("contents do not match their checksum; the file is damaged")
+        raise ArchiveError("given contents that do not match their checksum, expected an undamaged file")
     kind.check_contents(arrays, settings)
     return State(arrays, dict(settings))
 
@@ -128,7 +130,7 @@ def _manifest(box: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> d
 
 def _check_identity(manifest: Mapping[str, Any], kind: Kind) -> None:
     if not {"kind", "version", "digest", "settings"} <= manifest.keys():
-        raise ArchiveError("manifest: missing a part, expected kind, version, digest and settings")
+        raise ArchiveError("manifest: given without a part, expected kind, version, digest and settings")
     if manifest["kind"] != kind.name:
         raise ArchiveError(f"given a state of kind {manifest['kind']!r}, expected {kind.name!r}")
     reads = "the only one this release reads"
@@ -156,21 +158,21 @@ def _read_header(box: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Shap
     return found[1], shape
 
 
-def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> NDArray[Any]:
+def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> AnyArray:
     size = math.prod(shape) * TYPES[dtype]
     data = box.read(info)  # to the end, where the zip archive's own checksum is compared
     array = np.frombuffer(data, dtype, offset=len(data) - size).reshape(shape)
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def _header(array: NDArray[Any]) -> bytes:
+def _header(array: AnyArray) -> bytes:
     out = io.BytesIO()
     described = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(out, described)
     return out.getvalue()
 
 
-def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _plain(name: str, array: AnyArray) -> AnyArray:
     """Return an array as it will lie in the file: C order, little-endian."""
     plain = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     if plain.dtype.str not in TYPES:
@@ -178,7 +180,7 @@ def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return plain
 
 
-def _octets(array: NDArray[Any]) -> memoryview:
+def _octets(array: AnyArray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 

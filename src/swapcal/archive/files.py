@@ -75,7 +75,9 @@ def _checked_mode(path: Name, target: Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise type(error)(error.errno, f"given a path that cannot be looked at ({error.strerror})", str(path)) from None
+        raise type(error)(
+            error.errno, f"given a path that cannot be looked at ({error.strerror}), expected one that can", str(path)
+        ) from None
     if not stat.S_ISREG(mode):
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(number, f"given a {kind_of(mode)}, expected a regular file", str(path))

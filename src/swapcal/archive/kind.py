@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Arrays = Mapping[str, NDArray[Any]]
+from swapcal.arrays import AnyArray
+
+Arrays = Mapping[str, AnyArray]
 Settings = Mapping[str, Any]
 Shape = tuple[int, ...]
 

@@ -2,13 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
+from swapcal.arrays import AnyArray
 
 
 class State(NamedTuple):
     """Arrays by name, and the rest as JSON."""
 
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, AnyArray]
     manifest: dict[str, Any]
 
 

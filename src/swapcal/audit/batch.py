@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Keys
+from swapcal.arrays import Array, Keys, Places
 from swapcal.tables.categories import Categories
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.table import Table, categories, is_table
@@ -192,6 +191,6 @@ def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
     )
 
 
-def _first(array: Array, bad: NDArray[np.intp]) -> str:
+def _first(array: Array, bad: Places) -> str:
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     return f"{array[bad[0]]} in row {bad[0] + 1}{more}"

@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.audit.sums import Sums
 from swapcal.audit.timeline import Timeline
 from swapcal.audit.words import points
@@ -99,7 +98,7 @@ def _constant(sums: Array) -> int | None:
     return 0 if ones <= 1e-12 * mass else 1 if ones >= (1.0 - 1e-12) * mass else None
 
 
-def _stretch(timeline: Timeline, sums: Array, bins: NDArray[np.intp], outcome: int) -> Standstill:
+def _stretch(timeline: Timeline, sums: Array, bins: Places, outcome: int) -> Standstill:
     inside = sums[bins].sum(axis=0)
     outside = sums.sum(axis=0) - inside
     return Standstill(

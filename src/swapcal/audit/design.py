@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Flags, Integers
 from swapcal.audit.tallies import Tally
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.binomial import fill_cdfs, shape
@@ -77,7 +76,7 @@ def dispersion(sums: Array) -> Array:
     return np.where(estimated, spread / np.where(variance > 0, variance, 1.0), 1.0)
 
 
-def cells(sums: Array, spread: Array, fractional: NDArray[np.bool_]) -> Cells:
+def cells(sums: Array, spread: Array, fractional: Flags) -> Cells:
     """Return the cells with these scalar sums (…, SCALARS), outcomes having `spread` times a coin's variance.
 
     With equal weights and predictions the binomial is exact. Else it has the sum's variance and, weights and
@@ -120,7 +119,7 @@ class FixedDesign(NamedTuple):
     group_variance: Array
     columns: tuple[tuple[str, tuple[str, ...], slice], ...]
     spread: Array
-    fractional: NDArray[np.bool_]
+    fractional: Flags
     whole: Cells
     groups: Cells
 

@@ -13,14 +13,12 @@ from swapcal.features.frozen import Frozen
 from swapcal.features.number import Number
 from swapcal.features.scales import Scales
 from swapcal.kernels.tally import fill
+from swapcal.tables.categories import AUDITED_CATEGORIES
 from swapcal.tables.table import Table
 from swapcal.tables.values import OTHER
 
 SPREAD = 3.0
 """Numeric features are clipped this many standard deviations from their mean: that bounds the norm."""
-
-MOST_CATEGORIES = 32
-"""Categories with a coordinate of their own per column, most frequent first; the others share one."""
 
 CHUNK = 8192
 
@@ -56,12 +54,12 @@ class Encoder:
         array([[ 0.5  , -0.204,  0.   ,  0.612],
                [ 0.5  ,  0.204,  0.612,  0.   ]])
         """
-        return cls(Frozen.learn(table, columns=names, categories=MOST_CATEGORIES, rare=0).columns)
+        return cls(Frozen.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns)
 
     @classmethod
     def of(cls, scales: Scales) -> "Encoder":
         """Return the encoder that `learn` would learn from all the tables whose scales these are, but for rounding."""
-        return cls(scales.columns(MOST_CATEGORIES))
+        return cls(scales.columns(AUDITED_CATEGORIES))
 
     @property
     def share(self) -> float:

@@ -3,9 +3,8 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.audit import measures
 from swapcal.audit.cautions import cautions
 from swapcal.audit.crossing import crossings
@@ -165,7 +164,7 @@ class Evidence:
         unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
         return ScanStatistic(self.design, self._scanned(), unit)
 
-    def _scanned(self) -> NDArray[np.intp]:
+    def _scanned(self) -> Places:
         """Coordinates examined one by one: all but the indicators that are groups as well."""
         prefixes = tuple(f"{name} = " for name in self.sums.tally.groups)
         names = [coordinate.name for coordinate in self.sums.coordinates]

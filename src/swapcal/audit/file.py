@@ -117,7 +117,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
         if not _agree(group.sum(axis=1), table):
             yield f"tally.groups.{k}: given other rows than all, expected every row in one category"
     if settings["issued"] is not None and not _near(arrays["issued.table"].sum(axis=0)[0], whole[0], whole[0]):
-        yield "issued.table: given another weight than of all rows"
+        yield "issued.table: given another weight than of all rows, expected that"
     yield from _sample_faults(arrays, settings, int(whole[kernel.ROWS]))
     yield from _histogram_faults(arrays["histogram.bins"], settings, whole)
     if settings["timeline"] is not None:
@@ -138,7 +138,7 @@ def _group_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
         yield from rule_faults(GROUP, group)
         names = group["categories"]
         if not names or len(set(names)) != len(names) or arrays[f"tally.groups.{k}"].shape[1] != len(names):
-            yield f"groups: given a category twice, or more or fewer than sums, in {group['name']!r:.60}"
+            yield f"groups: given a category twice, or without sums, in {group['name']!r:.60}, expected each once"
     names = [group["name"] for group in settings["groups"]]
     if len(set(names)) != len(names):
         yield "groups: given a column twice, expected each once"
@@ -154,7 +154,7 @@ def _reader_faults(settings: Settings) -> Iterator[str]:
     for column in state["encoder"]["columns"]:
         yield from rule_faults(CATEGORY if isinstance(column, dict) and "texts" in column else NUMBER, column)
         if "texts" in column and len(set(column["texts"])) != len(column["texts"]):
-            yield f"encoder: given a category twice, in {column['name']!r:.60}"
+            yield f"encoder: given a category twice, in {column['name']!r:.60}, expected each once"
     reader = reader_of(state)
     assert reader.encoder is not None
     if [column.name for column in reader.encoder.columns] != state["features"]:
@@ -179,7 +179,7 @@ def _tally_faults(arrays: Arrays, name: str, state: Settings) -> Iterator[str]:
     low, high = np.array([levels.bounds(k) for k in range(len(levels))]).reshape(-1, 2).T
     predicted = table[:, kernel.PREDICTED]
     if (predicted < low * mass - room).any() or (predicted > high * mass + room).any():
-        yield f"{name}.table: given predictions outside their level"
+        yield f"{name}.table: given predictions outside their level, expected them inside"
     g = arrays[f"{name}.g"]
     if not _near(2.0 * g[:, 0], table[:, kernel.RESIDUAL], mass) or (_lengths(g) > mass + room).any():
         yield f"{name}.g: given what no contexts add up to, expected x_1 = ½ and ‖x‖ ≤ 1"
@@ -191,14 +191,14 @@ def _level_faults(state: Settings, count: int) -> Iterator[str]:
     yield from rule_faults(LEVELS, state)
     edges, values = state["edges"], state["values"]
     if not all(map(is_number, [*edges, *(values or [])])):
-        yield "levels: given what is no number"
+        yield "levels: given what is no number, expected numbers"
     if len(edges) < 2 or edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
-        yield "levels: given edges that do not increase from 0 to 1"
+        yield "levels: given edges out of order, expected them to increase from 0 to 1"
     if values is not None:
         if levels_of(state).edges != Levels.declare(DEFAULT_LEVELS).edges or not 1 <= len(values) <= MOST_VALUES:
             yield f"levels: given {len(values)} values, expected 1 to {MOST_VALUES}, and the default intervals"
         if (np.diff(values) <= 0).any() or values[0] < 0 or values[-1] > 1:
-            yield "levels: given values that do not increase within 0 and 1"
+            yield "levels: given values out of order, expected them to increase within 0 and 1"
     if len(levels_of(state)) != count:
         yield f"levels: given {len(levels_of(state))}, expected one for each of {count} sums"
 
@@ -208,7 +208,7 @@ def _scalar_faults(name: str, table: Array) -> Iterator[str]:
     rows, fractional = column[kernel.ROWS], column[kernel.FRACTIONAL]
     signed = np.delete(table, kernel.RESIDUAL, axis=-1)
     if (signed < 0).any() or (table[rows == 0] != 0).any():
-        yield f"{name}: given a negative sum, or one without rows"
+        yield f"{name}: given a negative sum, or one without rows, expected sums of rows"
     if (rows != np.floor(rows)).any() or (fractional != np.floor(fractional)).any() or (fractional > rows).any():
         yield f"{name}: given parts of rows, expected whole ones"
     bounds = {
@@ -219,17 +219,17 @@ def _scalar_faults(name: str, table: Array) -> Iterator[str]:
         kernel.SPREAD: kernel.MASS2,
     }
     if any((column[part] > (1.0 + SLACK) * column[all_]).any() for part, all_ in bounds.items()):
-        yield f"{name}: given more than all rows can add up to"
+        yield f"{name}: given more than all rows can add up to, expected no more"
     difference = column[kernel.OBSERVED] - column[kernel.PREDICTED]
     if not _near(column[kernel.RESIDUAL], difference, column[kernel.MASS]):
-        yield f"{name}: given residuals that are not observed less predicted"
+        yield f"{name}: given other residuals, expected observed less predicted"
 
 
 def _moment_faults(name: str, lower: Array, size: Array) -> Iterator[str]:
     diagonal = np.einsum("ldd->ld", lower)
     most = diagonal[:, :, None] * diagonal[:, None, :]
     if (diagonal < 0).any() or np.triu(lower, 1).any() or (lower**2 > (1.0 + SLACK) * most + TINY).any():
-        yield f"{name}: given what is no sum of squares"
+        yield f"{name}: given something else, expected sums of squares"
     if not _near(4.0 * diagonal[:, 0], size, size) or (diagonal.sum(axis=1) > (1.0 + SLACK) * size + TINY).any():
         yield f"{name}: given what no contexts add up to, expected x_1 = ½ and ‖x‖ ≤ 1"
 
@@ -244,22 +244,22 @@ def _sample_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[st
     if settings["complete"] and copies.sum() != rows:
         yield f"sample.copies: given {copies.sum():g} rows, expected all {rows} of a complete sample"
     if min(p.min(initial=0), y.min(initial=0)) < 0 or max(p.max(initial=0), y.max(initial=0)) > 1:
-        yield "sample: given predictions or outcomes outside [0, 1]"
+        yield "sample: given predictions or outcomes outside, expected them in [0, 1]"
     if (weights < LEAST_WEIGHT).any() or (weights > MOST_WEIGHT).any():
-        yield "sample.weights: given a weight out of range"
+        yield f"sample.weights: given a weight out of range, expected {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
     if (X[:, 0] != 0.5).any() or (_lengths(X) > 1 + NORM_SLACK).any():
         yield "sample.X: given what is no context, expected x_1 = ½ and ‖x‖ ≤ 1"
     for k, group in enumerate(settings["groups"]):
         if not np.isin(arrays[f"sample.labels.{k}"], hash_names(group["categories"])).all():
-            yield f"sample.labels.{k}: given a category that has no sums"
+            yield f"sample.labels.{k}: given a category without sums, expected those that have them"
 
 
 def _histogram_faults(bins: Array, settings: Settings, whole: Array) -> Iterator[str]:
     mass = bins[:, 0]
     if (bins < 0).any() or (bins[:, 1:] > (1.0 + SLACK) * mass[:, None]).any():
-        yield "histogram.bins: given a negative sum, or more than all rows can add up to"
+        yield "histogram.bins: given a negative sum or too large a one, expected sums of rows"
     if not _near(bins.sum(axis=0), whole[[kernel.MASS, kernel.PREDICTED, kernel.OBSERVED]], whole[kernel.MASS]):
-        yield "histogram.bins: given other rows than the levels'"
+        yield "histogram.bins: given other rows, expected the levels'"
     if settings["impossible"] > whole[kernel.ROWS]:
         yield f"impossible: given {settings['impossible']}, expected no more than rows"
 
@@ -272,15 +272,15 @@ def _timeline_faults(arrays: Arrays, state: Settings, whole: Array) -> Iterator[
     if bins != len(table) or not 1 <= bins <= KEPT_BINS:
         yield f"timeline: given {bins} bins with {len(table)} sums, expected 1 to {KEPT_BINS}, with one each"
     if (state["low"] // width, state["high"] // width) != (state["first"], state["last"]):
-        yield "timeline: given bins that do not hold its times"
+        yield "timeline: given other bins, expected those that hold its times"
     yield from _scalar_faults("timeline.table", table)
     if not _agree(table.sum(axis=(0, 1)), whole):
-        yield "timeline.table: given other rows than the levels'"
+        yield "timeline.table: given other rows, expected the levels'"
     used = table[:, :, kernel.ROWS].sum(axis=1) > 0
     if not (first[used] <= last[used]).all() or not (np.isposinf(first[~used]) & np.isneginf(last[~used])).all():
-        yield "timeline: given a time in an empty bin, or none in another"
+        yield "timeline: given a time in an empty bin, or none in another, expected one in each that has rows"
     if first.min(initial=np.inf) != state["low"] or last.max(initial=-np.inf) != state["high"]:
-        yield "timeline: given other ends than of its bins"
+        yield "timeline: given other ends, expected those of its bins"
 
 
 def _agree(sums: Array, table: Array) -> bool:

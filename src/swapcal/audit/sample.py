@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Keys
+from swapcal.arrays import Array, Keys, Places
 from swapcal.audit.batch import Batch
 from swapcal.kernels.tally import finish_hashes, hash_rows
 
@@ -27,7 +26,7 @@ class KeptRows(NamedTuple):
     X: Array
     labels: Mapping[str, Keys]
 
-    def take(self, index: NDArray[np.intp]) -> "KeptRows":
+    def take(self, index: Places) -> "KeptRows":
         """Return some of the rows."""
         labels = {name: found[index] for name, found in self.labels.items()}
         return KeptRows._make([*(part[index] for part in self[:-1]), labels])

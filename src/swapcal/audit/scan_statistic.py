@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags, Places
 from swapcal.audit.design import FixedDesign, Residuals
 from swapcal.kernels.tally import scan_maxima
 
@@ -39,7 +38,7 @@ class ScanStatistic:
     groups.
     """
 
-    def __init__(self, design: FixedDesign, coordinates: NDArray[np.intp], unit: float = 1.0) -> None:
+    def __init__(self, design: FixedDesign, coordinates: Places, unit: float = 1.0) -> None:
         self.coordinates = coordinates
         self.windows = _windows(len(design.n))
         constant = self._sum(design.G[None, :, 0][:, :, coordinates])[0]
@@ -109,7 +108,7 @@ class ScanStatistic:
         return sorted(found, key=lambda cell: (-cell.score, cell.function))
 
 
-def _prices(variance: Array, usable: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _prices(variance: Array, usable: Flags) -> tuple[Array, Array]:
     """Return every cell's standard deviation (infinite if it is not usable) and penalty."""
     usable = usable & (variance > 0)
     root = np.sqrt(variance, where=usable, out=np.full_like(variance, np.inf))
@@ -117,7 +116,7 @@ def _prices(variance: Array, usable: NDArray[np.bool_]) -> tuple[Array, Array]:
     return root, np.sqrt(-2.0 * np.log(np.minimum(part, 1.0)))
 
 
-def _windows(levels: int) -> NDArray[np.intp]:
+def _windows(levels: int) -> Places:
     """Aligned windows of 1, 2, 4, … levels, and the whole range last."""
     found, size = [], 1
     while size < levels:

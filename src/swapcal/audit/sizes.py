@@ -10,15 +10,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags
 from swapcal.audit.design import Residuals
 from swapcal.audit.scan_statistic import ScanStatistic
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels import tally as kernel
-
-Flags = NDArray[np.bool_]
 
 TELLING = 4.0
 """Standard deviations by which squared residuals must exceed a constant shift's before they replace it."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Index
+from swapcal.arrays import Array, Index, Places
 from swapcal.audit.batch import contexts, memberships, positive, probabilities
 from swapcal.audit.encode import Coordinate
 from swapcal.audit.levels import Levels
@@ -127,7 +126,7 @@ class Witness:
 
     def rows(
         self, p: Any, y: Any, X: Any = None, groups: Any = None, weights: Any = None, level: int | None = None
-    ) -> NDArray[np.intp]:
+    ) -> Places:
         """Rows of the level (default: the worst) that carry its error, heaviest first."""
         level = self.worst if level is None else level
         carried = self.carried(p, y, X, groups, weights)

@@ -3,9 +3,8 @@
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Keys
+from swapcal.arrays import Array, Flags, Keys
 from swapcal.audit import curves, words
 from swapcal.audit.crossing import bases
 from swapcal.audit.design import FixedDesign
@@ -103,7 +102,7 @@ def _parts(evidence: Evidence, name: str) -> tuple[str, str]:
     )
 
 
-def _members(evidence: Evidence, name: str) -> NDArray[np.bool_]:
+def _members(evidence: Evidence, name: str) -> Flags:
     """Tell which of the rows that are kept are in a group."""
     column, category = _parts(evidence, name)
     return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])

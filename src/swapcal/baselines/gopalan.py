@@ -3,9 +3,9 @@
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.baselines.table_rows import checked, row_products
 from swapcal.faces import counted, face
 
@@ -95,7 +95,7 @@ class SwapAgnostic:
         rows = np.flatnonzero(self._level(p) == step.level)
         p[rows] = np.clip(p[rows] + row_products(C[rows], step.theta), 0.0, 1.0)
 
-    def _level(self, p: Array) -> NDArray[np.intp]:
+    def _level(self, p: Array) -> Places:
         return np.minimum((p * self.levels).astype(np.intp), self.levels - 1)
 
     def _contexts(self, rows: Array) -> Array:

@@ -3,13 +3,11 @@
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.baselines.table_rows import checked
 from swapcal.faces import face
-
-Buckets = NDArray[np.intp]
 
 
 class Patch(NamedTuple):
@@ -87,10 +85,10 @@ class HKRR:
             p[rows] = np.clip(p[rows] + shift, 0.0, 1.0)
         return p
 
-    def _bucket(self, p: Array) -> Buckets:
+    def _bucket(self, p: Array) -> Places:
         return np.minimum((p * self.buckets).astype(np.intp), self.buckets - 1)
 
-    def _count(self, mass: Array, gap: Array, G: Array, b: Buckets, residual: Array, sign: float) -> None:
+    def _count(self, mass: Array, gap: Array, G: Array, b: Places, residual: Array, sign: float) -> None:
         """Add rows to, or take them from, the number and the summed residual of every cell."""
         for bucket in np.unique(b):
             here = b == bucket

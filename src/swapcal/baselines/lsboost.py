@@ -3,9 +3,9 @@
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.baselines.table_rows import checked, row_products
 from swapcal.faces import counted, face
 
@@ -119,7 +119,7 @@ class LSBoost:
             f = self._apply(round_, f, rows)
         return f / self.levels
 
-    def _learn(self, f: NDArray[np.intp], X: Array, y: Array) -> dict[int, Regression]:
+    def _learn(self, f: Places, X: Array, y: Array) -> dict[int, Regression]:
         found: dict[int, Regression] = {}
         for level in np.unique(f):
             here = f == level
@@ -128,7 +128,7 @@ class LSBoost:
                 found[int(level)] = blank.fit(X[here], y[here])
         return found
 
-    def _apply(self, round_: dict[int, Regression], f: NDArray[np.intp], X: Array) -> NDArray[np.intp]:
+    def _apply(self, round_: dict[int, Regression], f: Places, X: Array) -> Places:
         moved = f.copy()
         for level, regression in round_.items():
             here = np.flatnonzero(f == level)
@@ -136,5 +136,5 @@ class LSBoost:
                 moved[here] = self._round(np.clip(regression.predict(X[here]), 0.0, 1.0))
         return moved
 
-    def _round(self, p: Array) -> NDArray[np.intp]:
+    def _round(self, p: Array) -> Places:
         return np.rint(p * self.levels).astype(np.intp)

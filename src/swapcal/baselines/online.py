@@ -2,24 +2,34 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from swapcal import archive, inputs
 from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
-from swapcal.engine.forecast import Forecast
+from swapcal.engine.player import Player
 from swapcal.faces import face
-from swapcal.kernels.baseline_cells import GARG_ITO, GROUPS, OKOROAFOR, UPDATES, BaselineScratch, BaselineState
-from swapcal.kernels.baselines import advance_baseline
+from swapcal.guard import Guard
+from swapcal.kernels.baseline_cells import (
+    GARG_ITO,
+    GROUPS,
+    OKOROAFOR,
+    SYSTEMS,
+    UPDATES,
+    Baseline,
+    BaselineScratch,
+    BaselineState,
+)
+from swapcal.kernels.company import Company
 from swapcal.kernels.linalg import factor_size, padded
-from swapcal.kernels.opponents import NOBODY, Opponent
-from swapcal.kernels.state import T_SLOT_LOW, TICKET
+from swapcal.kernels.loop import advance
 
+NO_ENGINE: Any = None
+"""Where a baseline plays, the loop has no use for the engine's state."""
 FIELDS = {
     "z": floats("levels"),
     "seen": floats("levels", "columns"),
@@ -40,7 +50,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     levels, width, system = len(arrays["z"]), arrays["theta"].shape[1], int(arrays["codes"][0])
     columns, regressions = arrays["seen"].shape[1], len(arrays["theta"])
     updates, last = arrays["counts"].tolist()
-    if system not in range(OKOROAFOR + 1):
+    if system not in SYSTEMS:
         yield f"codes: given {system}, expected the number of a system"
     if levels < 1 or updates < 0 or not 0 <= last < levels:
         yield f"counts: given {updates} updates and level {last} last, expected one of {levels} levels"
@@ -57,7 +67,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
 FILE = archive.Kind("baseline", 1, RULES, lambda settings: FIELDS, faults)
 
 
-class OnlineBaseline:
+class OnlineBaseline(Player):
     """A forecaster with the engine's interface and another system's rule.
 
     Subclasses set `SYSTEM` and `MIXES`, and say how many levels the system's own theorem asks for.
@@ -80,6 +90,7 @@ class OnlineBaseline:
         n = self._ideal_levels() if levels is None else _interval_count(levels)
         self._seed = inputs.event_key(inputs.seed(seed))
         self._owner = secrets.token_hex(8)
+        self._guard = Guard()
         self._cells = self._allocate(n)
         self._room = _room(self._cells)
 
@@ -96,11 +107,6 @@ class OnlineBaseline:
         return X
 
     @property
-    def dim(self) -> int:
-        """Number of coordinates of a context."""
-        return self._dim
-
-    @property
     def levels(self) -> Array:
         """The values a forecast may take, increasing."""
         return self._cells.z.copy()
@@ -109,49 +115,6 @@ class OnlineBaseline:
     def rounds(self) -> int:
         """Number of labels learned."""
         return int(self._cells.counts[UPDATES])
-
-    def predict(self, x: ArrayLike, event: object = None) -> Forecast:
-        """Return a forecast for one context, shape (dim,); nothing changes."""
-        row = inputs.context_rows(x, self._dim, single=True)
-        return self._issue(row, None if event is None else [event], single=True)
-
-    def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
-        """Return forecasts for many contexts from the present state."""
-        return self._issue(inputs.context_rows(X, self._dim), events, single=False)
-
-    def update(self, forecast: Forecast, y: Any) -> None:
-        """Learn the label of a forecast, in [0, 1]; of many, an array."""
-        Forecast.check_open(forecast, self._owner)
-        labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast))
-        assert forecast._contexts is not None, "only learned forecasts drop their contexts"
-        self._advance(forecast._contexts, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
-        forecast.settle()
-
-    def run(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        events: "list[object] | None" = None,
-        progress: "Callable[[int], object] | None" = None,
-    ) -> Forecast:
-        """Forecast, then learn, row by row: the loop of predict and update, bit for bit, at kernel speed."""
-        rows = inputs.context_rows(X, self._dim, copy=False)
-        labels = inputs.label_rows(y, len(rows))
-        tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(1)
-        self._advance(rows, labels, inputs.event_keys(events, len(rows)), tickets, mixes)
-        if progress is not None:
-            progress(len(rows))
-        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
-
-    def duel(self, X: ArrayLike, opponent: Opponent) -> Forecast:
-        """Play against an opponent of `swapcal.kernels.opponents`, whose labels are written.
-
-        The forecast keeps the distributions of all rounds, shape (n, levels), for systems that mix many levels.
-        """
-        rows = inputs.context_rows(X, self._dim, copy=False)
-        tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, opponent)
-        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state to one file, atomically; `load` continues bit for bit."""
@@ -163,24 +126,23 @@ class OnlineBaseline:
         """Return the baseline saved at `path` by the same class."""
         arrays, settings = archive.read(path, FILE)
         if settings["system"] != cls.__name__ or arrays["codes"][0] != cls.SYSTEM:
-            raise archive.ArchiveError(f"{path}: holds a {settings['system']}, expected a {cls.__name__}")
+            raise archive.ArchiveError(f"{path}: given a {settings['system']}, expected a {cls.__name__}")
         self = cls.__new__(cls)
         self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
         self._seed = int(arrays["seed"][0])
         self._cells = BaselineState(**arrays)
         self._room = _room(self._cells)
+        self._guard = Guard()
         return self
 
-    def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
-        tickets, mixes = _blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        unlabelled = np.full(len(rows), np.nan)
-        self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
-        return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
-
     def _advance(
-        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, opponent: Opponent = NOBODY
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
     ) -> None:
-        advance_baseline(self._cells, self._room, self._features(X), X, y, events, tickets, mixes, opponent)
+        playing = Baseline(self._cells, self._room, self._features(X))
+        advance(NO_ENGINE, NO_ENGINE, X, y, events, tickets, mixes, 0, company, playing)
+
+    def _distributions(self, rows: int) -> int:
+        return rows
 
     def _blank_mixes(self, rows: int) -> Array:
         return np.zeros((max(rows, 1), len(self._cells.z) if self.MIXES else 0))
@@ -248,9 +210,3 @@ def _room(state: BaselineState) -> BaselineScratch:
         walk=np.zeros((5, n), np.int64),
         matrix=np.zeros((n, n)),
     )
-
-
-def _blank_tickets(rows: int) -> Array:
-    tickets = np.zeros((rows, TICKET))
-    tickets[:, T_SLOT_LOW] = -1.0
-    return tickets

@@ -15,210 +15,54 @@ True
 (0.6, True)
 """
 
-from swapcal.bounds.adaptive import (
-    adaptive_distance2,
-    adaptive_gap,
-    adaptive_levels,
-    adaptive_psreg,
-    adaptive_smcal2,
-    adaptive_sreg,
-    split_floor,
+from swapcal.bounds import (
+    adaptive,
+    ball,
+    batch,
+    bound,
+    concentration,
+    discounted,
+    learners,
+    levels,
+    monitoring,
+    online,
+    pseudo,
+    rates,
+    realised,
+    rounding,
+    shards,
 )
-from swapcal.bounds.ball import (
-    ball_regret,
-)
-from swapcal.bounds.batch import (
-    action_deviation,
-    dsmcal1,
-    dsmcal2,
-    dsomni,
-    paper_action_deviation,
-    paper_comparator_deviation,
-    paper_comparator_deviation_linear,
-    paper_dsmcal1,
-    paper_dsmcal2,
-    paper_dsomni,
-    paper_saerr,
-    paper_squared_deviation,
-    paper_squared_deviation_linear,
-    population_from_psreg,
-    saerr,
-)
-from swapcal.bounds.bound import (
-    Bound,
-)
-from swapcal.bounds.concentration import (
-    convex_basis_size,
-    freedman,
-    freedman_uniform,
-    log_cover_size,
-    paper_convex_basis_size,
-    variance_scales,
-)
-from swapcal.bounds.discounted import (
-    discounted_mass,
-    discounted_psreg,
-    discounted_ridge_regret,
-)
-from swapcal.bounds.learners import (
-    FAST_BETA,
-    FAST_OMEGA,
-    LEARNERS,
-    PAPER_BETA,
-    PAPER_OMEGA,
-    exp_concavity,
-    learner_regret,
-    lipschitz,
-    ons_regret,
-    prior_distance2,
-    ridge_regret,
-    vaw_regret,
-)
-from swapcal.bounds.levels import (
-    TARGETS,
-    default_levels,
-)
-from swapcal.bounds.monitoring import (
-    appearance_share,
-    detection_delay,
-    deviation_radius,
-    false_alarm_spacing,
-    stake_regret,
-    start_share,
-    ville,
-)
-from swapcal.bounds.online import (
-    l1_lower_bound,
-    paper_smcal1,
-    paper_smcal2,
-    paper_somni,
-    paper_sreg,
-    smcal1,
-    smcal2,
-    somni,
-    sreg,
-)
-from swapcal.bounds.pseudo import (
-    blum_mansour,
-    certificate,
-    paper_psreg,
-    psmcal2_from_psreg,
-    psreg,
-    psreg_grid,
-    psreg_realised,
-    swap_gain,
-)
-from swapcal.bounds.rates import (
-    RATES,
-    SYSTEMS,
-    THEOREMS,
-    sample_complexity,
-)
-from swapcal.bounds.realised import (
-    paper_smcal2_from_psmcal2,
-    paper_smcal2_linear,
-    paper_somni_from_smcal1,
-    paper_sreg_from_psreg,
-    smcal1_from_smcal2,
-    smcal2_from_psreg,
-    somni_from_smcal1,
-    sreg_from_psreg,
-)
-from swapcal.bounds.rounding import (
-    hedge_gap,
-    proper_hedge_gap,
-    rounding_error,
-    sharp_rounding_error,
-)
-from swapcal.bounds.shards import union_of_shards
+from swapcal.bounds.adaptive import *
+from swapcal.bounds.ball import *
+from swapcal.bounds.batch import *
+from swapcal.bounds.bound import *
+from swapcal.bounds.concentration import *
+from swapcal.bounds.discounted import *
+from swapcal.bounds.learners import *
+from swapcal.bounds.levels import *
+from swapcal.bounds.monitoring import *
+from swapcal.bounds.online import *
+from swapcal.bounds.pseudo import *
+from swapcal.bounds.rates import *
+from swapcal.bounds.realised import *
+from swapcal.bounds.rounding import *
+from swapcal.bounds.shards import *
 
 __all__ = [
-    "FAST_BETA",
-    "FAST_OMEGA",
-    "LEARNERS",
-    "PAPER_BETA",
-    "PAPER_OMEGA",
-    "RATES",
-    "SYSTEMS",
-    "TARGETS",
-    "THEOREMS",
-    "Bound",
-    "action_deviation",
-    "adaptive_distance2",
-    "adaptive_gap",
-    "adaptive_levels",
-    "adaptive_psreg",
-    "adaptive_smcal2",
-    "adaptive_sreg",
-    "appearance_share",
-    "ball_regret",
-    "blum_mansour",
-    "certificate",
-    "convex_basis_size",
-    "default_levels",
-    "detection_delay",
-    "deviation_radius",
-    "discounted_mass",
-    "discounted_psreg",
-    "discounted_ridge_regret",
-    "dsmcal1",
-    "dsmcal2",
-    "dsomni",
-    "exp_concavity",
-    "false_alarm_spacing",
-    "freedman",
-    "freedman_uniform",
-    "hedge_gap",
-    "l1_lower_bound",
-    "learner_regret",
-    "lipschitz",
-    "log_cover_size",
-    "ons_regret",
-    "paper_action_deviation",
-    "paper_comparator_deviation",
-    "paper_comparator_deviation_linear",
-    "paper_convex_basis_size",
-    "paper_dsmcal1",
-    "paper_dsmcal2",
-    "paper_dsomni",
-    "paper_psreg",
-    "paper_saerr",
-    "paper_smcal1",
-    "paper_smcal2",
-    "paper_smcal2_from_psmcal2",
-    "paper_smcal2_linear",
-    "paper_somni",
-    "paper_somni_from_smcal1",
-    "paper_squared_deviation",
-    "paper_squared_deviation_linear",
-    "paper_sreg",
-    "paper_sreg_from_psreg",
-    "population_from_psreg",
-    "prior_distance2",
-    "proper_hedge_gap",
-    "psmcal2_from_psreg",
-    "psreg",
-    "psreg_grid",
-    "psreg_realised",
-    "ridge_regret",
-    "rounding_error",
-    "saerr",
-    "sample_complexity",
-    "sharp_rounding_error",
-    "smcal1",
-    "smcal1_from_smcal2",
-    "smcal2",
-    "smcal2_from_psreg",
-    "somni",
-    "somni_from_smcal1",
-    "split_floor",
-    "sreg",
-    "sreg_from_psreg",
-    "stake_regret",
-    "start_share",
-    "swap_gain",
-    "union_of_shards",
-    "variance_scales",
-    "vaw_regret",
-    "ville",
+    *adaptive.__all__,
+    *ball.__all__,
+    *batch.__all__,
+    *bound.__all__,
+    *concentration.__all__,
+    *discounted.__all__,
+    *learners.__all__,
+    *levels.__all__,
+    *monitoring.__all__,
+    *online.__all__,
+    *pseudo.__all__,
+    *rates.__all__,
+    *realised.__all__,
+    *rounding.__all__,
+    *shards.__all__,
 ]
+"""What each file exports."""

@@ -1,7 +1,6 @@
 """`swapcal audit`: a file of predictions and outcomes in, a verdict, a report and an exit code out."""
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,16 +24,18 @@ from swapcal.report import card as written_card
 from swapcal.report.card import as_page
 from swapcal.report.formats import p_value, points
 from swapcal.report.schema import ComparedGroup, ComparisonEntry
+from swapcal.tables.clock import created_at
 from swapcal.tables.output import protect
-from swapcal.tables.source import open_source
 
 FAILED, UNDECIDED = 1, 3
 MOST_COMPARED = 12
 """Groups of a comparison shown in the terminal."""
 
 
+@options.reads_text
 def audit(
     file: options.File,
+    text: options.DatedText,
     prob: options.Probs,
     target: options.Target,
     features: Annotated[list[str] | None, typer.Option(help="Feature columns, comma-separated; repeatable.")] = None,
@@ -46,10 +47,8 @@ def audit(
         str | None, typer.Option(help="Columns low,high,weight between which forecasts were drawn.")
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Judge forecasts in so many equal ranges.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
+    out: options.Report = None,
+    json: options.Json = None,
     card: Annotated[
         Path | None, typer.Option(help="Write a model card here, as Markdown (.md) or one HTML file (.html).")
     ] = None,
@@ -68,9 +67,7 @@ def audit(
     intersections: Annotated[
         bool, typer.Option("--intersections", help="Examine the intersections of every two --groups columns too.")
     ] = False,
-    tolerance: Annotated[
-        float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
-    ] = TOLERANCE,
+    tolerance: options.Tolerance = TOLERANCE,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if miscalibrated, with 3 if undecided.")
     ] = False,
@@ -82,14 +79,10 @@ def audit(
         bool,
         typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
     ] = False,
-    title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
+    title: options.Title = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulated chance.")] = 0,
     jobs: options.Jobs = None,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Audit forecasts against what happened: where they are wrong, by how much, and whether chance explains it.
 
@@ -102,8 +95,7 @@ def audit(
     2: could not run; 3: undecided, under --strict.
     With two --prob, before and after, the differences are tested, and the report and exit code are about the second.
     """
-    dialect = options.dialect(delimiter, decimal, encoding, dates)
-    with running("audit") as run, open_source(file, dialect) as source:
+    with running("audit") as run, text.open(file) as source:
         protect(
             [file, *(str(path) for path in (like, labels) if path is not None)],
             {"--out": out, "--json": json, "--card": card, "--state": state},
@@ -117,7 +109,7 @@ def audit(
             "weights": weights,
             "issued": _three(issued),
         }
-        settings: dict[str, Any] = {"levels": levels, "title": title or _name(file), "seed": seed}
+        settings: dict[str, Any] = {"levels": levels, "title": options.heading(title, file), "seed": seed}
         settings |= {"intersections": 2 if intersections else None}
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
@@ -160,7 +152,7 @@ def _labels(path: Path | None, columns: Sequence[str], read: Collection[str]) ->
 
 def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:
     """Compute the findings once, and write the files asked for."""
-    findings = found.to_dict(created_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **settings)
+    findings = found.to_dict(created_at=created_at(), **settings)
     if json is not None:
         put_text(json, json_text(findings))
     if out is not None:
@@ -269,7 +261,3 @@ def _three(issued: str | None) -> tuple[str, str, str] | None:
     if len(names) != 3:
         raise ValueError(f"--issued: given {issued!r}, expected three columns low,high,weight")
     return names[0], names[1], names[2]
-
-
-def _name(file: str) -> str:
-    return "standard input" if file == "-" else Path(file).name

@@ -112,10 +112,8 @@ class Reading:
                 rows, used = rows + part.rows, used + len(part.table)
                 shown.to(rows, part.share)
         if not begun:
-            raise InputError(f"column {self._names['target']!r}: none of {rows:,} rows has an outcome")
-        if used < rows:
-            left_out = f"left out {rows - used:,} of {rows:,} rows ({(rows - used) / rows:.1%})"
-            self._run.say(f"{left_out} without an outcome", "yellow")
+            raise InputError(f"column {self._names['target']!r}: given no outcome in {rows:,} rows, expected some")
+        self._run.say_unlabelled(rows, used)
         return begun[0]
 
 

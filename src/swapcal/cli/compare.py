@@ -1,11 +1,7 @@
 """`swapcal compare`: what would I gain? A file with a score of yours in, one table and one report out."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,17 +10,16 @@ from rich.table import Table
 from swapcal.arrays import Array
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
-from swapcal.cli.model_columns import plain, scores_of
+from swapcal.cli.model_columns import all_scores, plain
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.contest import Contest, Entry, cross_validated, in_time_order
 from swapcal.faces import changes, named, points
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import floats, is_text
+from swapcal.tables.clock import created_at
+from swapcal.tables.kinds import is_text
 from swapcal.tables.output import protect
-from swapcal.tables.source import open_source
 
 MOST_CATEGORIES = 30
 """Text columns with at most so many values are groups where none are named."""
@@ -32,8 +27,10 @@ MOST_COLUMNS = 20
 """Column names listed."""
 
 
+@options.reads_text
 def compare(
     file: options.File,
+    text: options.DatedText,
     target: options.Target,
     score: Annotated[str, typer.Option(help="Column with your probabilities (name:logit for logits).")],
     groups: options.Groups = None,
@@ -47,21 +44,13 @@ def compare(
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
-    ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")] = None,
-    tolerance: Annotated[
-        float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
-    ] = TOLERANCE,
-    title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
+    out: options.Report = None,
+    json: options.Json = None,
+    tolerance: options.Tolerance = TOLERANCE,
+    title: options.Title = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated chance.")] = 0,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Say what you would gain: your score against isotonic, sigmoid and swapcal, on the same rows.
 
@@ -74,7 +63,7 @@ def compare(
 
     Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
     """
-    with running("compare") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("compare") as run, text.open(file) as source:
         protect([file], {"--out": out, "--json": json})
         if label_time and not time:
             raise ValueError("--label-time: given without --time, expected both")
@@ -89,11 +78,11 @@ def compare(
             drop=tuple(listed(drop, source.columns)),
         )
         reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
-        stream = _labelled(reader.whole(), roles, run)
+        stream = reader.whole().labelled(target, run)
         reader.say_skipped(run)
-        settings = {"tolerance": tolerance, "title": title or Path(file).name, "seed": seed}
+        settings = {"tolerance": tolerance, "title": options.heading(title, file), "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)
-        created = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        created = created_at()
         if json is not None:
             contest.to_json(json, created_at=created)
         if out is not None:
@@ -102,32 +91,9 @@ def compare(
         _show(contest, Output())
 
 
-def _labelled(stream: StreamTable, roles: Roles, run: Run) -> StreamTable:
-    """Return the rows with an outcome; there must be both kinds."""
-    known = ~np.isnan(stream.y)
-    y = stream.y[known]
-    if len(y) < 2 or y.min() == y.max():
-        raise InputError(f"column {roles.target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
-    if known.all():
-        return stream
-    lost = len(known) - len(y)
-    run.say(f"left out {lost:,} of {len(known):,} rows ({lost / len(known):.1%}) without an outcome", "yellow")
-    return replace(
-        stream,
-        features=stream.features.filter(pa.array(known)),
-        rows=stream.rows[known],
-        y=y,
-        time=None if stream.time is None else stream.time[known],
-        label_time=None if stream.label_time is None else stream.label_time[known],
-    )
-
-
 def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Contest:
     (name, kind), table = next(iter(roles.scores.items())), stream.features
-    missing = np.isnan(floats(table[name]))
-    if missing.any():
-        raise InputError(f"row {stream.rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
-    mine = scores_of(table[name], name, kind, 1)
+    mine = all_scores(table[name], name, kind, stream.rows)
     groups = _groups(table, roles)
     others = [column for column in table.column_names if column != name]
     read = named(others, MOST_COLUMNS) or "nothing else"

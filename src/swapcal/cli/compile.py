@@ -1,6 +1,5 @@
 """`swapcal compile`: the machine code for this processor, made once, on every core, before anybody waits for it."""
 
-import os
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from swapcal.cli.options import threads
 from swapcal.cli.running import Output, running
 from swapcal.kernels import loop, wealth
 from swapcal.kernels.encode import encode_rows
@@ -119,7 +119,9 @@ def compile(  # the command's name
             pass
         lacking = [part for part in wanted if not is_ready(part)]
         if lacking:
-            raise OSError(f"machine code of {', '.join(lacking)} was not kept: is NUMBA_CACHE_DIR writable?")
+            raise OSError(
+                f"NUMBA_CACHE_DIR: given a folder that did not keep {', '.join(lacking)}, expected a writable one"
+            )
         console.print(f"Compiled and kept: {', '.join(wanted)}; {time.perf_counter() - began:.0f} s.", highlight=False)
 
 
@@ -139,7 +141,7 @@ def compiling(console: Console, parts: Sequence[str]) -> Iterator[None]:
     if not wanted:
         yield
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = threads(None)
     with ThreadPoolExecutor(cores) as pool:
         running = [pool.submit(_apart, part) for part in wanted]
         yield

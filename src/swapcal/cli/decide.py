@@ -20,11 +20,13 @@ from swapcal.losses.parse import Specification, read_toml, specify
 from swapcal.tables.kinds import ReadAs, floats, probabilities
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
-from swapcal.tables.source import FilePart, Source, open_source
+from swapcal.tables.source import FilePart, Source
 
 
+@options.reads_text
 def decide(
     file: options.File,
+    text: options.Text,
     prob: options.Prob,
     loss: Annotated[
         list[str] | None, typer.Option(help="Such as pinball:0.9 or newsvendor:under=3,over=@cost; repeatable.")
@@ -34,9 +36,6 @@ def decide(
     keep: options.Keep = None,
     out: options.Rows = "-",
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
     label: Annotated[str | None, typer.Option(hidden=True)] = None,
     output: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -46,7 +45,7 @@ def decide(
     that column's value row by row. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
     input.
     """
-    with running("decide") as run, open_source(file, options.dialect(delimiter, decimal, encoding)) as source:
+    with running("decide") as run, text.open(file) as source:
         target, out = target or label, output or out
         protect([file, loss_file], {"--out": out}, tables=["--out"])
         specifications = [specify(text) for text in loss or []]

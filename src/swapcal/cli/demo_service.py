@@ -27,7 +27,7 @@ START = 300.0
 """Seconds a service may take to become ready: the first start on a machine compiles."""
 
 
-class Process:
+class ServiceProcess:
     """A service in a process of its own, on a port that a restart finds again."""
 
     def __init__(self, store: Path) -> None:
@@ -101,7 +101,7 @@ def _demo(rows: int, store: Path, stay: bool, console: Console, run: Run) -> Non
     with console.status("reading flights and weather"):
         hours = list(_by_hour(flights(arrivals=True).slice(0, rows)))
     with console.status("starting the service; the first time it compiles"):
-        service = Process(store)
+        service = ServiceProcess(store)
     try:
         restart, seconds, issued = _played(hours, service, console)
         with console.status("asking for every forecast again"):
@@ -147,7 +147,7 @@ def _by_hour(table: Any) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, 
         yield forecasts, outcomes
 
 
-def _played(hours: list[Any], service: Process, console: Console) -> tuple[float, float, dict[str, Issued]]:
+def _played(hours: list[Any], service: ServiceProcess, console: Console) -> tuple[float, float, dict[str, Issued]]:
     """Play all hours, with a kill in the middle of one; returns what the restart took, all took, and all answers."""
     issued: dict[str, Issued] = {}
     restarts: list[float] = []

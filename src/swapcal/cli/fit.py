@@ -2,33 +2,29 @@
 
 import time as clock
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 
 from swapcal.batch.model import Model, Settings
 from swapcal.cli import options
-from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, plain, scores_of, types_of
+from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, all_scores, plain, types_of
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.cli.thinned import Thinned
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import floats
 from swapcal.tables.output import protect
-from swapcal.tables.source import open_source
 from swapcal.tables.table import Table
 
 ROOM, FEWEST = 3_500_000, 50_000
 """Values of a file that are fitted in about a gigabyte; and rows that are fitted however many columns there are."""
 
 
+@options.reads_text
 def fit(
     file: options.File,
+    text: options.DatedText,
     target: options.Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     score: Annotated[
@@ -57,10 +53,6 @@ def fit(
     on_bad_row: options.BadRow = OnBadRow.stop,
     seed: Annotated[int, typer.Option(help="Seed of the sample, the order of rows, folds and draws.")] = 0,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Fit a model whose probabilities hold for every group, from a table alone or around another model's score.
 
@@ -69,7 +61,7 @@ def fit(
     are fitted whose numbers have the smallest hashes: a random sample, the same for ever. What a column holds is seen
     from the first 64 MiB. Exit code 0 on success, 2 on bad input.
     """
-    with running("fit") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("fit") as run, text.open(file) as source:
         protect([file], {"--out": out})
         settings = Settings(
             target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed, correction=correction
@@ -86,7 +78,7 @@ def fit(
         reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=options.threads(jobs))
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
-        model = _fit(stream, roles, settings, run)
+        model = _fit(stream.labelled(target, run), roles, settings, run)
         model.save(out)
         run.kept = f"{out} is written"
         run.say(f"{model.rows:,} rows, {model.dim} coordinates in {clock.perf_counter() - start:.1f} s → {out}")
@@ -107,18 +99,9 @@ def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable
 
 
 def _fit(stream: StreamTable, roles: Roles, settings: Settings, run: Run) -> Model:
-    labelled = ~np.isnan(stream.y)
-    y = stream.y[labelled]
-    if len(y) < 2 or y.min() == y.max():
-        raise InputError(f"column {roles.target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
-    if len(y) < len(stream.y):
-        left_out = len(stream.y) - len(y)
-        run.say(f"left out {left_out:,} of {len(stream.y):,} rows ({left_out / len(stream.y):.1%}) without an outcome",
-                "yellow")  # fmt: skip
-    features = stream.features.filter(pa.array(labelled))
-    scores = None
+    features, y, scores = stream.features, stream.y, None
     for name, kind in roles.scores.items():
-        scores = _scores(features[name], name, kind, stream.rows[labelled])
+        scores = all_scores(features[name], name, kind, stream.rows)
         features = features.drop_columns([name])
     with bar(run.console, "fitting") as shown:
         done, total = 0, len(y) * settings.passes
@@ -134,10 +117,3 @@ def _fit(stream: StreamTable, roles: Roles, settings: Settings, run: Run) -> Mod
     scored_by, meaning = next(iter(roles.scores.items()), (None, "probability"))
     model.notes = {SCORE: scored_by, SCORE_KIND: meaning, TYPES: types_of(features), TARGET: roles.target}
     return model
-
-
-def _scores(column: Any, name: str, kind: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    missing = np.isnan(floats(column))
-    if missing.any():
-        raise InputError(f"row {rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
-    return scores_of(column, name, kind, 1)

@@ -9,9 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from swapcal.cli import forecast as plain
-from swapcal.cli.forecast import RunningScores, output_rows, save_live, traced
+from swapcal.cli import forecasting, live_state
 from swapcal.cli.forecast_report import ForecastReport
+from swapcal.cli.forecasting import RunningScores, output_rows, traced
+from swapcal.cli.live_state import save_live
 from swapcal.cli.place import Place, beginning, find_place, keep_place
 from swapcal.cli.progress import Bar, bar
 from swapcal.cli.running import Run
@@ -71,10 +72,10 @@ class Follower:
         return self._tally
 
     def _go_through(self, read: StreamTable, shown: Bar) -> None:
-        for first in range(0, len(read.y), plain.PIECE):
+        for first in range(0, len(read.y), forecasting.PIECE):
             if self._file != "-" and self._stopping():  # what came through a pipe cannot be read again
                 return
-            for some, late in self._runs(read.cut(first, min(first + plain.PIECE, len(read.y)))):
+            for some, late in self._runs(read.cut(first, min(first + forecasting.PIECE, len(read.y)))):
                 if late:
                     self._label(some)
                 else:
@@ -136,7 +137,7 @@ class Follower:
             return
 
     def _save_when_due(self) -> None:
-        if clock.monotonic() - self._since >= plain.CHECKPOINT:
+        if clock.monotonic() - self._since >= live_state.CHECKPOINT:
             self._save()
 
     def _save(self) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from swapcal.archive import put_text
+from swapcal.arrays import Flags
 from swapcal.cli.stream_table import Roles, StreamTable
 from swapcal.live import Live, Trace
 from swapcal.report import render
@@ -55,13 +55,13 @@ class ForecastReport:
     def write(self) -> None:
         """Render the findings."""
         if self._audit is None:
-            raise InputError(f"{self._path}: a report needs labels, and {self._file} has none")
+            raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
         put_text(self._path, render(self._audit.to_dict(certificate=self._live.certificate().as_dict())))
 
     def _is_grouping(self, column: Any) -> bool:
         return len(pc.unique(column)) <= GROUPS_SHOWN
 
-    def _times(self, stream: StreamTable, known: NDArray[np.bool_]) -> Any:
+    def _times(self, stream: StreamTable, known: Flags) -> Any:
         """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
         if stream.time is None or self._roles.time is None:
             return None
@@ -70,5 +70,5 @@ class ForecastReport:
         return times if numbers else np.round(times * 1e6).astype("datetime64[us]")
 
 
-def _labels(column: Any, known: NDArray[np.bool_]) -> Any:
+def _labels(column: Any, known: Flags) -> Any:
     return column.filter(pa.array(known)).cast(pa.string()).to_pylist()

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.forecast import labels_in_words, load_live, save_live
+from swapcal.cli.forecast import labels_in_words
+from swapcal.cli.live_state import load_live, save_live
 from swapcal.cli.options import OnBadRow
 from swapcal.cli.place import holding
 from swapcal.cli.running import Run, running
@@ -16,7 +17,7 @@ from swapcal.live.ids import Id
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs
 from swapcal.tables.outcomes import checked_outcomes
-from swapcal.tables.source import FilePart, open_source
+from swapcal.tables.source import FilePart
 
 REASONS = {
     ExpiredIdError: "whose forecast has expired",
@@ -25,27 +26,25 @@ REASONS = {
 }
 
 
+@options.reads_text
 def label(
     state: Annotated[Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.")],
     file: options.File,
+    text: options.DatedText,
     target: options.Target,
     id: Annotated[str, typer.Option(help="Column with the ids that the forecasts were given.")],
     time: Annotated[str | None, typer.Option(help="Column with the time each outcome came.")] = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Learn outcomes of earlier forecasts, by id, any time later; the state file is replaced when all are learned.
 
     Rows without an outcome are left open. An outcome that came before is ignored, so the same file may be given again.
     Exit code 0 on success, 2 on bad input, and then the state is as it was.
     """
-    with running("label") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("label") as run, text.open(file) as source:
         if not state.exists():
-            raise InputError(f"{state}: no such state; `swapcal forecast --state` makes one")
+            raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
         with holding(state, "its labels"):
             live, counts = load_live(state), Counter[str]()
             for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):

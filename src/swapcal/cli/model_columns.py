@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from swapcal.arrays import Array, Integers
+from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities, within
 
 SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
@@ -50,10 +51,18 @@ def kind_of(noted: str) -> ReadAs:
     return {"double": ReadAs.number, "bool": ReadAs.truth}.get(noted, ReadAs.text)
 
 
-def scores_of(column: Any, name: str, kind: str, first: int) -> NDArray[np.float64]:
+def scores_of(column: Any, name: str, kind: str, first: int) -> Array:
     """Return a column of probabilities, or of logits, as probabilities."""
     if kind == "probability":
         return probabilities(column, name, first)
     logits = floats(column)
-    found: NDArray[np.float64] = expit(within(logits, name, first, "a logit", np.isfinite(logits)))
+    found: Array = expit(within(logits, name, first, "a logit", np.isfinite(logits)))
     return found
+
+
+def all_scores(column: Any, name: str, kind: str, rows: Integers) -> Array:
+    """Return a column of scores as probabilities, none of them missing; its rows have these numbers in the file."""
+    missing = np.isnan(floats(column))
+    if missing.any():
+        raise InputError(f"row {rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
+    return scores_of(column, name, kind, 1)

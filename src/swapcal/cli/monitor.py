@@ -21,7 +21,7 @@ from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs, probabilities, timed
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
-from swapcal.tables.source import Source, open_source
+from swapcal.tables.source import Source
 from swapcal.tables.table import Table
 
 BATCH_ROWS = 1 << 17
@@ -29,8 +29,10 @@ MOST_SHOWN = 10
 QUIET, ALARM = 0, 1
 
 
+@options.reads_text
 def monitor(
     file: options.File,
+    text: options.DatedText,
     prob: Annotated[str, typer.Option(help="Column of mean forecasts, issued before the outcomes were known.")],
     target: options.Target,
     groups: options.Groups = None,
@@ -47,15 +49,9 @@ def monitor(
         Path | None, typer.Option(help="Go on from this state if it exists, and write the new state to it.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here, as JSON; - for standard output.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")] = None,
+    out: options.Report = None,
+    title: options.Title = None,
     positive: options.Positive = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Watch forecasts over time, for everybody and each group, with alarms that stay valid however often one looks.
 
@@ -65,7 +61,7 @@ def monitor(
     Rows in messages count from 1, without the header.
     Exit code 0: no alarm; 1: alarm; 2: could not run.
     """
-    with running("monitor") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("monitor") as run, text.open(file) as source:
         protect([file], {"--out": out, "--json": None if json == Path("-") else json, "--state": state})
         fresh = Monitor(
             groups=listed(groups, source.columns),
@@ -84,7 +80,7 @@ def monitor(
         if state is not None:
             watching.save(state)
             run.kept = f"{state} is written"
-        summary = watching.summary(title or Path(file).name)
+        summary = watching.summary(options.heading(title, file))
         _write(summary, json, out)
         if json != Path("-"):
             _show(summary, Output())
@@ -125,9 +121,8 @@ def _parts(
             if len(kept):
                 yield kept
     if not used:
-        raise InputError(f"column {target!r}: none of {rows:,} rows has an outcome")
-    if used < rows:
-        run.say(f"left out {rows - used:,} of {rows:,} rows without an outcome", "yellow")
+        raise InputError(f"column {target!r}: given no outcome in {rows:,} rows, expected some")
+    run.say_unlabelled(rows, used)
 
 
 def _sorted(parts: list[pa.Table], time: str) -> pa.Table:

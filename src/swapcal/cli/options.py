@@ -1,13 +1,19 @@
 """Options: those that mean the same in every command, once."""
 
+import functools
+import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from swapcal.tables.dialect import Dialect
+from swapcal.tables.source import Source, open_source
 
 
 class Order(StrEnum):
@@ -69,17 +75,60 @@ Forecaster = Annotated[
 Positive = Annotated[
     str | None, typer.Option(help="Value of the target that counts as 1, all others as 0.", rich_help_panel=READING)
 ]
-Delimiter = Annotated[
-    str | None, typer.Option(help="Between fields: a character, or tab; default: found.", rich_help_panel=READING)
+Report = Annotated[
+    Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
 ]
-Decimal = Annotated[str, typer.Option(help="Decimal point: . or ,", rich_help_panel=READING)]
-Encoding = Annotated[str, typer.Option(help="Of text files, such as latin-1 or cp1252.", rich_help_panel=READING)]
-Dates = Annotated[Order, typer.Option(help="Order of dates that are not ISO.", rich_help_panel=READING)]
+Json = Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")]
+Title = Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")]
+Tolerance = Annotated[
+    float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
+]
 
 
-def dialect(delimiter: str | None, decimal: str, encoding: str, dates: Order = Order.iso) -> Dialect:
-    """Return the dialect given by the options."""
-    return Dialect(delimiter, decimal, encoding, dates.value)
+@dataclass(frozen=True)
+class Text:
+    """How a text file is spelt: options of every command that reads one."""
+
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between fields: a character, or tab; default: found.", rich_help_panel=READING)
+    ] = None
+    decimal: Annotated[str, typer.Option(help="Decimal point: . or ,", rich_help_panel=READING)] = "."
+    encoding: Annotated[
+        str, typer.Option(help="Of text files, such as latin-1 or cp1252.", rich_help_panel=READING)
+    ] = "utf-8"
+
+    def open(
+        self, file: str, until: Callable[[], bool] | None = None, *, follow: bool = False
+    ) -> AbstractContextManager[Source]:
+        """Open a file that is spelt so."""
+        return open_source(file, Dialect(**vars(self)), until, follow=follow)
+
+
+@dataclass(frozen=True)
+class DatedText(Text):
+    """The same where dates are read."""
+
+    dates: Annotated[Order, typer.Option(help="Order of dates that are not ISO.", rich_help_panel=READING)] = Order.iso
+
+
+def reads_text(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of its parameter `text`, the options that make one."""
+    own = dict(inspect.signature(command).parameters)
+    text = own.pop("text").annotation
+    spelling = inspect.signature(text).parameters
+
+    @functools.wraps(command)
+    def unfolded(**given: Any) -> None:
+        command(text=text(**{name: given.pop(name) for name in spelling}), **given)
+
+    options = inspect.Signature([*own.values(), *spelling.values()])
+    unfolded.__signature__ = options  # type: ignore[attr-defined]
+    return unfolded
+
+
+def heading(title: str | None, file: str) -> str:
+    """Return what a report is headed: what was asked for, or the file's name."""
+    return title or ("standard input" if file == "-" else Path(file).name)
 
 
 def threads(jobs: int | None) -> int:

@@ -88,7 +88,7 @@ def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: 
         )
     if found.begins and beginning(file, found.size) != found.begins:
         raise InputError(
-            f"{file}: begins with other rows than when the state was saved: another file took its place; delete "
+            f"{file}: given other rows at its beginning, expected those it had when the state was saved; delete "
             f"{place_file(state)} to begin with its first row"
         )
     return found if found.out == target else Place(**{**asdict(found), "out": target, "bytes": end})
@@ -101,7 +101,9 @@ def _places(state: Path) -> list[Place]:
     try:
         return [Place(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError) as error:
-        raise ArchiveError(f"{path}: not a readable place ({error})") from None
+        raise ArchiveError(
+            f"{path}: given what is not a readable place ({error}), expected one that --follow saved"
+        ) from None
 
 
 def _size(out: str | None) -> int:
@@ -132,6 +134,6 @@ def _lock(held: Any, state: Path, doing: str) -> None:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise InputError(
-            f"{state}: another command is at work on it, expected {doing} when it has ended; labels of a stream that "
-            "is followed can come through the stream itself"
+            f"{state}: given while another command is at work on it, expected {doing} when it has ended; labels of a "
+            "stream that is followed can come through the stream itself"
         ) from None

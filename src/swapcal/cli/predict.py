@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Keys
 from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
@@ -18,7 +17,7 @@ from swapcal.cli.parts import answer_parts
 from swapcal.cli.running import Run, running
 from swapcal.tables.kinds import ReadAs, timed
 from swapcal.tables.output import protect
-from swapcal.tables.source import FilePart, Source, open_source
+from swapcal.tables.source import FilePart, Source
 from swapcal.tables.table import Table
 
 
@@ -30,9 +29,11 @@ class Mode(StrEnum):
     sample = "sample"
 
 
+@options.reads_text
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file made by swapcal fit.", metavar="MODEL")],
     file: options.File,
+    text: options.DatedText,
     out: options.Rows = "-",
     mode: Annotated[
         Mode,
@@ -43,10 +44,6 @@ def predict(
     keep: options.Keep = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws of --mode sample.")] = 0,
     jobs: options.Jobs = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = ".",
-    encoding: options.Encoding = "utf-8",
-    dates: options.Dates = options.Order.iso,
 ) -> None:
     """Predict a probability for each row, with a model made by `swapcal fit`.
 
@@ -54,7 +51,7 @@ def predict(
     is read in batches and may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on
     success, 2 on bad input.
     """
-    with running("predict") as run, open_source(file, options.dialect(delimiter, decimal, encoding, dates)) as source:
+    with running("predict") as run, text.open(file) as source:
         protect([model, file], {"--out": out}, tables=["--out"])
         fitted = Model.load(model)
         rows = _run(fitted, source, out, mode, listed(keep, source.columns), seed, options.threads(jobs), run)
@@ -92,7 +89,7 @@ def _predict_part(
     return model.issue(table, scores, _drawn(part, seed) if mode is Mode.sample else None)._asdict()
 
 
-def _drawn(part: FilePart, seed: int) -> NDArray[np.uint64]:
+def _drawn(part: FilePart, seed: int) -> Keys:
     """Return a random key per row, whatever the parts are and in whichever order they are answered."""
     rng = np.random.PCG64(seed).advance(part.first - 1)
     return np.random.Generator(rng).integers(0, 2**64, len(part.table), dtype=np.uint64)

@@ -10,7 +10,7 @@ import typer
 from swapcal.cli import options
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
-from swapcal.service.retention import Plan, all_but, plan, seconds
+from swapcal.service.retention import Pruning, all_but, plan, seconds
 from swapcal.service.retention import older_than as first_since
 from swapcal.service.store import Store, open_store
 
@@ -68,7 +68,7 @@ def _boundary(store: Store, name: str, older_than: str | None, keep: int | None)
     return all_but(store, name, keep or 0)
 
 
-def _said(plan: Plan) -> str:
+def _said(plan: Pruning) -> str:
     loss, name = plan.loss, plan.forecaster
     limit = f" No more than that: there is no other snapshot after event {plan.before}." if plan.limited else ""
     if loss.oldest is None or loss.newest is None:
@@ -82,7 +82,7 @@ def _day(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
 
 
-def _pruned(store: Store, plan: Plan, waiting: bool, run: Run) -> int:
+def _pruned(store: Store, plan: Pruning, waiting: bool, run: Run) -> int:
     removed = 0
     with bar(run.console, f"pruning {plan.forecaster}", "events") as shown:
         started = time.monotonic()

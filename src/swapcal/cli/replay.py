@@ -12,7 +12,7 @@ from swapcal.cli.running import Run, running
 from swapcal.service.store import Store, open_store
 
 if TYPE_CHECKING:
-    from swapcal.service.replay import Difference
+    from swapcal.service.replay import Mismatch
 
 SAME, DIFFERENT = 0, 1
 MOST_SHOWN = 5
@@ -40,7 +40,7 @@ def _replayed(store: Store, name: str, run: Run) -> int:
     from swapcal.service.replay import first_replayed, replay
 
     began, first, last = time.perf_counter(), first_replayed(store, name), store.last(name)
-    found: list[Difference] = []
+    found: list[Mismatch] = []
     count = forecasts = snapshots = 0
     with bar(run.console, f"replaying {name}", "events") as shown:
         for progress in replay(store, name):
@@ -60,7 +60,7 @@ def _replayed(store: Store, name: str, run: Run) -> int:
     return count
 
 
-def _said(difference: "Difference") -> str:
+def _said(difference: "Mismatch") -> str:
     if difference.issued is None or difference.computed is None:
         return f"event {difference.seq}: the snapshot is not the state computed"
     issued, computed = difference.issued, difference.computed

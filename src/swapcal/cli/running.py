@@ -37,6 +37,12 @@ class Run:
         """Print a line on standard error as it is."""
         self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
+    def say_unlabelled(self, rows: int, used: int) -> None:
+        """Say how many rows were left out because they have no outcome, if any were."""
+        if used < rows:
+            lost = rows - used
+            self.say(f"left out {lost:,} of {rows:,} rows ({lost / rows:.1%}) without an outcome", "yellow")
+
 
 @contextmanager
 def running(command: str) -> Iterator[Run]:

@@ -131,7 +131,5 @@ def _limits(given: dict[str, Any]) -> Limits:
     try:
         return msgspec.convert(given, Limits, strict=False)
     except msgspec.ValidationError as error:
-        known = ", ".join(Limits.__struct_fields__)
-        raise ValueError(
-            f"limits: {str(error).replace('`', '')}; expected positive numbers for some of {known}"
-        ) from None
+        known, words = ", ".join(Limits.__struct_fields__), str(error).replace("`", "")
+        raise ValueError(f"limits: given {given} ({words}), expected positive numbers for some of {known}") from None

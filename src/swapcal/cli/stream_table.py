@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
-from swapcal.tables.source import Source, Stretch
+from swapcal.tables.source import Source, WholePart
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
@@ -55,12 +55,12 @@ class Roles:
 class Bad:
     """Rows that cannot be used, by reason; the first one decides the message."""
 
-    rows: NDArray[np.int64]
+    rows: Integers
     ragged: int
     complaint: str
     whole: bool = True
     """whether these are all rows of the file"""
-    keep: NDArray[np.bool_] = field(init=False)
+    keep: Flags = field(init=False)
     reasons: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Bad:
         if self.ragged:
             self.reasons["wrong number of fields"] = self.ragged
 
-    def mark(self, wrong: NDArray[np.bool_], reason: str, example: Callable[[int], str]) -> None:
+    def mark(self, wrong: Flags, reason: str, example: Callable[[int], str]) -> None:
         """Drop rows, remembering the first of them; `example` tells what a row gives, in the place of VALUE."""
         fresh = wrong & self.keep
         if not fresh.any():
@@ -92,7 +92,7 @@ class StreamTable:
     """Usable rows in order."""
 
     features: pa.Table
-    rows: NDArray[np.int64]
+    rows: Integers
     """1-based numbers of the rows in the file"""
     y: Array
     ids: list[Any] | None
@@ -124,6 +124,26 @@ class StreamTable:
             ids=None if self.ids is None else self.ids[rows], time=time, label_time=label_time, matures=matures,
             shown={name: column.slice(start, stop - start) for name, column in self.shown.items()},
         )  # fmt: skip
+
+    def where(self, some: Flags) -> "StreamTable":
+        """Return the rows that are marked, without what is copied to the output."""
+        time, label_time, matures = (
+            None if each is None else each[some] for each in (self.time, self.label_time, self.matures)
+        )
+        return replace(
+            self, features=self.features.filter(pa.array(some)), rows=self.rows[some], y=self.y[some],
+            ids=None if self.ids is None else list(compress(self.ids, some)), time=time, label_time=label_time,
+            matures=matures, shown={},
+        )  # fmt: skip
+
+    def labelled(self, target: str, run: Run) -> "StreamTable":
+        """Return the rows with an outcome, and say how many there are without; there must be both kinds."""
+        known = ~np.isnan(self.y)
+        y = self.y[known]
+        if len(y) < 2 or y.min() == y.max():
+            raise InputError(f"column {target!r}: given {len(y):,} outcomes of one kind, expected both 0 and 1")
+        run.say_unlabelled(len(known), len(y))
+        return self if known.all() else self.where(known)
 
     def after(self, row: int) -> "StreamTable":
         """Return the rows whose numbers are greater."""
@@ -164,9 +184,11 @@ class StreamReader:
                 yield found
         self.total = self.seen
         if not used and not self._source.follows:
-            raise InputError(f"{self._source.name}: none of {self.seen:,} rows can be used; {complaint}")
+            raise InputError(
+                f"{self._source.name}: given no usable row among {self.seen:,}, expected some; {complaint}"
+            )
 
-    def _checked(self, stretch: Stretch) -> tuple[StreamTable, Bad]:
+    def _checked(self, stretch: WholePart) -> tuple[StreamTable, Bad]:
         roles, dialect, table = self.roles, self._source.dialect, stretch.table
         for name in dict.fromkeys([*roles.groups, *roles.categorical]):
             column = settled(table[name], name, ReadAs.text, 1)  # categories are text whatever the format of the file

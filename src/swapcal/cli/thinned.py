@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from swapcal.arrays import Integers, Keys
 from swapcal.cli.stream_table import StreamTable
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.values import text_key
@@ -17,7 +17,7 @@ class Thinned:
     def __init__(self, most: int, seed: int) -> None:
         self.seen = 0
         self._most, self._salt = most, np.array([text_key("sample", str(seed))], np.uint64)
-        self._kept: list[tuple[StreamTable, NDArray[np.uint64]]] = []
+        self._kept: list[tuple[StreamTable, Keys]] = []
         self._bound = np.uint64(2**64 - 1)
 
     def add(self, stream: StreamTable) -> None:
@@ -43,15 +43,15 @@ class Thinned:
             shown={},
         )
 
-    def _marks(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def _marks(self, rows: Integers) -> Keys:
         nothing = np.zeros(1, np.uint64)
         return row_marks(rows.astype(np.float64)[:, None], self._salt, np.zeros((len(rows), 1), np.uint64), nothing)
 
-    def _keep(self, stream: StreamTable, marks: NDArray[np.uint64]) -> None:
+    def _keep(self, stream: StreamTable, marks: Keys) -> None:
         some = marks <= self._bound
         if some.any():
             whole = bool(some.all())
-            self._kept.append((stream if whole else _taken(stream, some), marks if whole else marks[some]))
+            self._kept.append((stream if whole else stream.where(some), marks if whole else marks[some]))
 
     def _prune(self) -> None:
         every = np.concatenate([marks for _, marks in self._kept])
@@ -60,8 +60,3 @@ class Thinned:
         kept, self._kept = self._kept, []
         for stream, marks in kept:
             self._keep(stream, marks)
-
-
-def _taken(stream: StreamTable, some: NDArray[np.bool_]) -> StreamTable:
-    features = stream.features.filter(pa.array(some))
-    return replace(stream, features=features, rows=stream.rows[some], y=stream.y[some], shown={})

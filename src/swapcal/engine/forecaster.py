@@ -2,11 +2,11 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from swapcal import archive, bounds, inputs
 from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
@@ -15,8 +15,11 @@ from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import schema as layout
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate, certify, certify_recent
+from swapcal.engine.certificate import Certificate
+from swapcal.engine.certify import certify, certify_recent
 from swapcal.engine.forecast import Forecast
+from swapcal.engine.player import CHUNK as CHUNK
+from swapcal.engine.player import Player
 from swapcal.faces import face
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.checks import all_known
@@ -24,7 +27,6 @@ from swapcal.kernels.company import Company
 from swapcal.kernels.entry import Entry
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
-from swapcal.kernels.opponents import Opponent
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
     CODES_ADAPTIVE,
@@ -38,8 +40,8 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Memory,
 )
-from swapcal.kernels.state import State as Memory
 
 Levels = str | int | ArrayLike
 
@@ -61,8 +63,6 @@ RULES = {
     "owner": TEXT,
 }
 
-# Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
-CHUNK = 8192
 SPARE_SLOTS = 6
 NO_LABEL = np.full(1, np.nan)
 NO_MIX = np.zeros((1, 0))
@@ -78,7 +78,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
 FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: layout.FIELDS, faults)
 
 
-class Forecaster:
+class Forecaster(Player):
     """Issue probabilities that are swap multicalibrated against linear functions, whatever the labels do.
 
     Each level keeps a regression of the outcome on the context over the rounds that played it. A forecast plays two
@@ -178,11 +178,6 @@ class Forecaster:
         return cls(dim, levels=n, learner="ons", mixing="blum-mansour", seed=seed)
 
     @property
-    def dim(self) -> int:
-        """Number of coordinates of a context."""
-        return self._dim
-
-    @property
     def levels(self) -> Array:
         """The levels in use, increasing from 0 to 1."""
         return self._state.z[memory.slots_in_order(self._state)]
@@ -191,88 +186,6 @@ class Forecaster:
     def rounds(self) -> int:
         """Number of labels learned."""
         return int(self._state.counts[UPDATES])
-
-    @guarded
-    def predict(self, x: ArrayLike, event: object = None) -> Forecast:
-        """Return a forecast for one context; nothing changes, and asking again returns an equal ticket.
-
-        Parameters
-        ----------
-        x : (dim,)
-        event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
-            the context and the number of labels learned so far.
-        """
-        row = inputs.context_rows(x, self._dim, single=True)
-        return self._issue(row, None if event is None else [event], single=True)
-
-    @guarded
-    def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
-        """Return forecasts for many contexts from the present, frozen state; they may be learned from later."""
-        return self._issue(inputs.context_rows(X, self._dim), events, single=False)
-
-    @guarded
-    def update(self, forecast: Forecast, y: Any) -> None:
-        """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
-        Forecast.check_open(forecast, self._owner)
-        labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
-        X = forecast._contexts
-        assert X is not None, "only learned forecasts drop their contexts"
-        if X.shape[1] > self._dim or not all_known(forecast._tickets, self._state.z, self._state.counts[LEVELS]):
-            raise ValueError(
-                "forecast: given one issued after the saved state that this forecaster was loaded from, for levels or "
-                "coordinates that are not the same here; expected one whose levels and coordinates exist here"
-            )
-        if X.shape[1] < self._dim:
-            X = np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))])
-        self._advance(X, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
-        forecast.settle()
-
-    @guarded
-    def run(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        events: "list[object] | None" = None,
-        progress: "Callable[[int], object] | None" = None,
-    ) -> Forecast:
-        """Forecast, then learn, row by row: the loop of predict and update, bit for bit, at kernel speed.
-
-        Parameters
-        ----------
-        X : (n, dim)
-        y : (n,) labels in [0, 1]
-        events : ids of the rows, as in `predict`
-        progress : called with the number of rows done since the last call
-
-        Returns
-        -------
-        A Forecast of arrays. Running in pieces gives the same as running at once.
-        """
-        rows = inputs.context_rows(X, self._dim, copy=False)
-        labels = inputs.label_rows(y, len(rows))
-        keys = inputs.event_keys(events, len(rows))
-        tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
-        for start in range(0, len(rows), CHUNK):
-            part = slice(start, start + CHUNK)
-            named = keys if events is None else keys[part]
-            self._advance(rows[part], labels[part], named, tickets[part], mixes)
-            if progress is not None:
-                progress(len(rows[part]))
-        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
-
-    @guarded
-    def duel(self, X: ArrayLike, opponent: Opponent) -> Forecast:
-        """Play against an opponent that chooses each label when it has seen the distribution; see `datasets.play`.
-
-        Parameters
-        ----------
-        X : (n, dim)
-        opponent : of `swapcal.kernels.opponents`; its labels are written
-        """
-        rows = inputs.context_rows(X, self._dim, copy=False)
-        tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
-        self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, Company(opponent=opponent))
-        return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
     @guarded
     def grow(self, dim: int) -> None:
@@ -303,7 +216,7 @@ class Forecaster:
         self._state = memory.with_ridge(self._state, inputs.positive("ridge", ridge))
 
     @guarded
-    def play(self, X: Array, y: Array, events: NDArray[np.uint64], tickets: Array) -> None:
+    def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
         For callers that keep tickets in arrays of their own; nothing is checked.
@@ -311,9 +224,9 @@ class Forecaster:
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)))
 
     @guarded
-    def play_one(self, x: Array, y: Array, event: NDArray[np.uint64], ticket: Array) -> None:
+    def play_one(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
         """Do as `play` with one row, when hedging; see `Entry` for what the arrays must be."""
-        while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None):
+        while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None):
             self._make_room()
 
     def behind(self, ticket: Array, x: Array) -> tuple[Array, float]:
@@ -393,11 +306,13 @@ class Forecaster:
         self._guard = Guard()
         return self
 
-    def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
-        tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        unlabelled = NO_LABEL if single else np.full(len(rows), np.nan)
-        self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
-        return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
+    def _placed(self, forecast: Forecast, X: Array) -> Array:
+        if X.shape[1] > self._dim or not all_known(forecast._tickets, self._state.z, self._state.counts[LEVELS]):
+            raise ValueError(
+                "forecast: given one issued after the saved state that this forecaster was loaded from, for levels or "
+                "coordinates that are not the same here; expected one whose levels and coordinates exist here"
+            )
+        return np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))]) if X.shape[1] < self._dim else X
 
     def _advance(
         self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
@@ -407,7 +322,7 @@ class Forecaster:
         The worst-case theorem is not about weights other than 1: who brings such weights must not claim it.
         """
         done = 0
-        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company)) < len(X):
+        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company, None)) < len(X):
             self._make_room()
 
     def _make_room(self) -> None:

@@ -69,9 +69,9 @@ def _code_faults(arrays: Arrays, learner: int, mixing: int) -> Iterator[str]:
     if codes[CODES_LEARNER] != learner or codes[CODES_MIXING] != mixing or codes[CODES_ADAPTIVE] not in (0, 1):
         yield f"codes: given {codes}, expected [{learner}, {mixing}, 0 or 1] as the settings say"
     if mixing == BLUM_MANSOUR and (codes[CODES_ADAPTIVE] or learner == VAW_LEARNER):
-        yield f"codes: given {codes}, a combination that no forecaster has"
+        yield f"codes: given {codes}, expected a combination that a forecaster has"
     if arrays["knobs"][WINDOW] != 0.0 and (mixing == BLUM_MANSOUR or learner != RIDGE_LEARNER):
-        yield f"codes: given {codes} with a window, a combination that no forecaster has"
+        yield f"codes: given {codes} with a window, expected a combination that a forecaster has"
 
 
 def _size_faults(arrays: Arrays, dim: int) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _number_faults(arrays: Arrays) -> Iterator[str]:
         yield f"window: given {knobs[WINDOW]}, expected 0 for none or at least 1"
     pull = arrays["recent_pull"]
     if (arrays["recent_scale"] <= 0.0).any() or (pull <= 0.0).any() or (pull > knobs[RIDGE]).any():
-        yield "recent: given a scale or pull that is not positive, or a pull above the ridge"
+        yield "recent: given a scale or pull that is not positive, or a pull above the ridge, expected them within"
     clock = arrays["recent_clock"]
     if (clock < 0).any() or (clock > arrays["counts"][UPDATES]).any():
         yield "recent_clock: given a time that has not come, expected numbers of labels learned"

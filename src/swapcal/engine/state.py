@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal import bounds
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
@@ -24,12 +23,12 @@ from swapcal.kernels.state import (
     TICKET,
     UPDATES,
     WINDOW,
+    Memory,
     Scratch,
-    State,
 )
 
-PER_SLOT = State._fields[: State._fields.index("recent")]
-PER_MEMORY = State._fields[State._fields.index("recent") : State._fields.index("recent_prior")]
+PER_SLOT = Memory._fields[: Memory._fields.index("recent")]
+PER_MEMORY = Memory._fields[Memory._fields.index("recent") : Memory._fields.index("recent_prior")]
 
 
 def allocate(
@@ -41,7 +40,7 @@ def allocate(
     seed: int,
     start: Array | None = None,
     window: float = 0.0,
-) -> State:
+) -> Memory:
     """Return the memory of a forecaster that has seen nothing; learners start from `start`, or the constant z.
 
     `knobs` are the first four; the others follow from λ, the dimension, the prior and the window. With a window,
@@ -59,7 +58,7 @@ def allocate(
     elif start is not None:
         prior[:n, :dim] = start
     recents, recent_prior = (1 + slots if window else 0), _recent_prior(width, dim, start, window)
-    return State(
+    return Memory(
         z=z,
         order=np.arange(slots),
         right=np.where(np.arange(slots) < n - 1, np.arange(slots) + 1, -1),
@@ -100,7 +99,7 @@ def _recent_prior(width: int, dim: int, start: Array | None, window: float) -> A
     return prior
 
 
-def places(dim: int, window: float) -> NDArray[np.int64]:
+def places(dim: int, window: float) -> Integers:
     """Return where the coordinates of a context are among those of the learners."""
     at = np.arange(dim)
     at[1:] += RECENT_COORDINATES if window else 0
@@ -114,7 +113,7 @@ def _newborn_reach(start: Array | None) -> float:
     return max(NEWBORN_REACH, float(np.hypot(start[0] - 1.0, np.linalg.norm(start[1:]))))
 
 
-def with_slots(state: State, slots: int) -> State:
+def with_slots(state: Memory, slots: int) -> Memory:
     """Return the same memory with room for `slots` levels."""
     extra = slots - len(state.z)
     fill = {"scale": 1.0 / state.knobs[START], "right": -1}
@@ -126,12 +125,12 @@ def with_slots(state: State, slots: int) -> State:
     return state._replace(**grown)
 
 
-def _longer(array: NDArray[np.generic], extra: int, fill: float | Array) -> NDArray[np.generic]:
+def _longer(array: AnyArray, extra: int, fill: float | Array) -> AnyArray:
     tail = np.full((extra, *array.shape[1:]), fill, array.dtype)
     return np.concatenate([array, tail])
 
 
-def with_width(state: State, dim: int) -> State:
+def with_width(state: Memory, dim: int) -> Memory:
     """Return the same memory with `dim` coordinates; earlier ones keep their places, new ones start from nothing."""
     inner = dim + (RECENT_COORDINATES if state.knobs[WINDOW] else 0)
     width = padded(inner)
@@ -153,7 +152,7 @@ def with_width(state: State, dim: int) -> State:
     return state._replace(scale=_wider(state.scale, extra, 1.0 / state.knobs[START]), **wide)
 
 
-def with_ridge(state: State, ridge: float) -> State:
+def with_ridge(state: Memory, ridge: float) -> Memory:
     """Return memory that has learned nothing as if allocated with another λ; levels refine as before.
 
     A larger λ must not hold the levels back too: rounding costs what it costs, however slowly the learners move.
@@ -174,7 +173,7 @@ def _wider(array: Array, extra: int, fill: float) -> Array:
     return np.hstack([array, np.full((len(array), extra), fill)])
 
 
-def scratch(state: State) -> Scratch:
+def scratch(state: Memory) -> Scratch:
     """Return working room for the kernels on this state."""
     width = state.theta.shape[1]
     side = width if state.codes[CODES_LEARNER] == ONS_LEARNER else 0
@@ -193,24 +192,24 @@ def scratch(state: State) -> Scratch:
 
 def blank_tickets(rows: int) -> Array:
     """Return tickets yet to be issued."""
-    tickets = np.empty((rows, TICKET))
+    tickets = np.zeros((rows, TICKET))
     tickets[:, T_SLOT_LOW] = -1.0
     return tickets
 
 
-def slots_in_order(state: State) -> NDArray[np.int64]:
+def slots_in_order(state: Memory) -> Integers:
     """Return the slots in use, sorted by level."""
     return state.order[: state.counts[LEVELS]]
 
 
-def inverse(state: State, slot: int, dim: int) -> Array:
+def inverse(state: Memory, slot: int, dim: int) -> Array:
     """Return P = U D Uᵀ of one learner, shape (dim, dim)."""
     U = unpack(state.factor[slot], state.scale.shape[1])
     P: Array = (U * state.scale[slot]) @ U.T
     return P[:dim, :dim]
 
 
-def linear_weights(state: State, slot: int, dim: int) -> Array:
+def linear_weights(state: Memory, slot: int, dim: int) -> Array:
     """Return θ with ⟨θ, x⟩ = the level's wish for a context x, where nothing it consists of had to be clipped."""
     window = float(state.knobs[WINDOW])
     at = places(dim, window)
@@ -224,7 +223,7 @@ def linear_weights(state: State, slot: int, dim: int) -> Array:
     return theta
 
 
-def wish(state: State, slot: int, x: Array) -> float:
+def wish(state: Memory, slot: int, x: Array) -> float:
     """Return what a level wishes for a context now; it and what it consists of held between 0 and 1."""
     window = float(state.knobs[WINDOW])
     at = places(len(x), window)
@@ -240,7 +239,7 @@ def _held(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def gram(state: State, slot: int, dim: int) -> Array:
+def gram(state: Memory, slot: int, dim: int) -> Array:
     """Return G = Σ α x xᵀ of one level: kept explicitly for ONS, implied by P⁻¹ = λI + G otherwise."""
     width = state.scale.shape[1]
     if state.gram.shape[1]:
@@ -271,7 +270,7 @@ class Recent(NamedTuple):
         return float(4.0 * self.gram[0, 0])
 
 
-def recent_sums(state: State, slot: int, dim: int) -> Recent:
+def recent_sums(state: Memory, slot: int, dim: int) -> Recent:
     """Return what a level's short memory knows, as of the last label: A = G + diag f and Aθ = Σαxy + fθ_0 imply it."""
     row, v = 1 + slot, state.z[slot]
     age = int(state.counts[UPDATES]) - 1 - int(state.recent_clock[row])

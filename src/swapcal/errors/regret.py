@@ -10,9 +10,8 @@ hence Σ α [(v − y)² − (⟨θ,x⟩ − y)²] = 2gᵀδ − δᵀGδ. This 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.errors.swap import norms
 
 ROOT3 = float(np.sqrt(3.0))
@@ -99,7 +98,7 @@ class _Level(NamedTuple):
     cross: Array
     values: Array
 
-    def take(self, index: NDArray[np.intp]) -> "_Level":
+    def take(self, index: Places) -> "_Level":
         return self._replace(g1=self.g1[index], tail=self.tail[index])
 
 

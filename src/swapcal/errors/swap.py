@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 
 Total = Any
 """A float for one set of statistics, (…) for stacked ones."""
@@ -130,7 +129,7 @@ def smcal_groups(n: Array, S: Array, q: float) -> Total:
     return power_sum(n, np.abs(S).max(axis=-1), q)
 
 
-def witness_groups(S: Array) -> NDArray[np.intp]:
+def witness_groups(S: Array) -> Places:
     """Per level, the index of the function that attains the maximum.
 
     Examples
@@ -138,7 +137,7 @@ def witness_groups(S: Array) -> NDArray[np.intp]:
     >>> witness_groups(np.array([[1.0, -3.0]]))
     array([1])
     """
-    worst: NDArray[np.intp] = np.abs(S).argmax(axis=-1)
+    worst: Places = np.abs(S).argmax(axis=-1)
     return worst
 
 

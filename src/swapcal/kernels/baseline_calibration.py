@@ -1,9 +1,9 @@
 """Forecasters that look only at past forecasts and labels: Foster-Vohra, Foster-Hart, Fishelson et al., Luo et al."""
 
 from swapcal.arrays import Array
-from swapcal.kernels.baseline_cells import FISHELSON, BaselineScratch, BaselineState, write_mixture, write_pair
+from swapcal.kernels.baseline_cells import FISHELSON, BaselineScratch, BaselineState, write_pair
 from swapcal.kernels.jit import inlined, shared
-from swapcal.kernels.mixing import hedge_weight, round_to_levels, stationary
+from swapcal.kernels.mixing import hedge_weight, round_to_levels, stationary, write_mixture
 
 
 @inlined

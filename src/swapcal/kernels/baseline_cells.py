@@ -2,14 +2,12 @@
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
 
-FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = range(7)
+SYSTEMS = range(7)
+FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = SYSTEMS
 UPDATES, LAST = 0, 1
 # knobs: a system's step size, and how far below a bucket's end its highest forecast lies
 STEP, NUDGE = 0, 1
@@ -33,7 +31,7 @@ class BaselineState(NamedTuple):
     knobs: Array
     counts: Integers
     codes: Integers
-    seed: NDArray[np.uint64]
+    seed: Keys
 
 
 class BaselineScratch(NamedTuple):
@@ -47,6 +45,15 @@ class BaselineScratch(NamedTuple):
     matrix: Array
 
 
+class Baseline(NamedTuple):
+    """A system that plays in the engine's place."""
+
+    cells: BaselineState
+    room: BaselineScratch
+    features: Array
+    """(n, at most the width of its memory) what it reads of the rows: contexts, memberships or tests."""
+
+
 @inlined
 def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, weight: float, draw: float) -> None:
     """Fill in a ticket that plays p_high with the given probability and p_low otherwise."""
@@ -58,28 +65,3 @@ def write_pair(ticket: Array, low: int, high: int, p_low: float, p_high: float, 
     ticket[T_WEIGHT] = weight
     ticket[T_SLOT_LOW] = high if issued_high else low
     ticket[T_SLOT_HIGH] = high
-
-
-@inlined
-def write_mixture(ticket: Array, z: Array, p: Array, draw: float) -> None:
-    """Fill in a ticket that plays level i with probability p_i; the slot kept is the issued one."""
-    mean, below = 0.0, 0.0
-    lowest, highest, issued = -1, 0, -1
-    for i in range(z.shape[0]):
-        if p[i] > 0.0:
-            mean += p[i] * z[i]
-            below += p[i]
-            highest = i
-            if lowest < 0:
-                lowest = i
-            if issued < 0 and draw < below:
-                issued = i
-    if issued < 0:
-        issued = highest
-    ticket[T_P] = z[issued]
-    ticket[T_MEAN] = mean
-    ticket[T_LOW] = z[lowest]
-    ticket[T_HIGH] = z[highest]
-    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
-    ticket[T_SLOT_LOW] = issued
-    ticket[T_SLOT_HIGH] = highest

@@ -3,10 +3,11 @@
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.kernels.baseline_cells import LAST, NUDGE, STEP, BaselineScratch, BaselineState, write_mixture, write_pair
+from swapcal.kernels.baseline_cells import LAST, NUDGE, STEP, BaselineScratch, BaselineState, write_pair
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import absorb, dot
+from swapcal.kernels.mixing import write_mixture
 from swapcal.kernels.state import T_P, T_SLOT_HIGH, T_SLOT_LOW
 
 # Exponents stay of the order of a logarithm by the theorem; this far out only overflow is at stake.

@@ -1,11 +1,8 @@
-"""One loop for all online baselines: as the engine's, a row without a ticket is issued one, a labelled row is learned.
-
-`run`, `predict`, `update` and duels against an opponent execute this same machine code.
-"""
+"""What a baseline does in a round of the engine's loop: each system's own way to issue a forecast and learn a label."""
 
 import numpy as np
 
-from swapcal.arrays import Array, Keys
+from swapcal.arrays import Array
 from swapcal.kernels.baseline_calibration import (
     issue_foster_hart,
     issue_foster_vohra,
@@ -21,8 +18,7 @@ from swapcal.kernels.baseline_cells import (
     GROUPS,
     LUO_KL,
     UPDATES,
-    BaselineScratch,
-    BaselineState,
+    Baseline,
 )
 from swapcal.kernels.baseline_contextual import (
     issue_garg_ito,
@@ -33,17 +29,24 @@ from swapcal.kernels.baseline_contextual import (
     learn_okoroafor,
 )
 from swapcal.kernels.draw import event_draw
-from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.opponents import Opponent, answer
-from swapcal.kernels.state import T_ISSUED, T_MEAN, T_P, T_SLOT_LOW
+from swapcal.kernels.jit import inlined
+from swapcal.kernels.state import T_ISSUED, T_P, T_SLOT_LOW
 
 
 @inlined
-def issue_baseline(
-    cells: BaselineState, x: Array, draw: float, ticket: Array, mix: Array, room: BaselineScratch
-) -> None:
-    """Fill in a ticket by the system's own rule."""
-    system = cells.codes[0]
+def enter_baseline(baseline: Baseline, row: int) -> None:
+    """Copy what the system reads of a row into working room."""
+    for i in range(baseline.features.shape[1]):
+        baseline.room.x[i] = baseline.features[row, i]
+
+
+@inlined
+def issue_baseline(baseline: Baseline, event: np.uint64, ticket: Array, mix: Array) -> None:
+    """Fill in the ticket of the row that was entered by the system's own rule."""
+    cells, room, x = baseline.cells, baseline.room, baseline.room.x
+    updates, system = cells.counts[UPDATES], cells.codes[0]
+    draw = event_draw(cells.seed[0], event, x, updates)
+    ticket[T_ISSUED] = updates
     if system == FOSTER_VOHRA:
         issue_foster_vohra(cells, draw, ticket)
     elif system == FOSTER_HART:
@@ -59,8 +62,9 @@ def issue_baseline(
 
 
 @inlined
-def learn_baseline(cells: BaselineState, x: Array, y: float, ticket: Array, mix: Array, room: BaselineScratch) -> None:
-    """Learn a label by the system's own rule."""
+def learn_baseline(baseline: Baseline, y: float, ticket: Array, mix: Array) -> None:
+    """Learn the label of the row that was entered by the system's own rule."""
+    cells, room, x = baseline.cells, baseline.room, baseline.room.x
     system = cells.codes[0]
     if system in (FOSTER_VOHRA, FOSTER_HART):
         learn_gap(cells, int(ticket[T_SLOT_LOW]), ticket[T_P], y)
@@ -73,34 +77,3 @@ def learn_baseline(cells: BaselineState, x: Array, y: float, ticket: Array, mix:
     else:
         learn_okoroafor(cells, x, y, ticket)
     cells.counts[UPDATES] += 1
-
-
-@lean
-def advance_baseline(
-    cells: BaselineState,
-    room: BaselineScratch,
-    features: Array,
-    X: Array,
-    y: Array,
-    events: Keys,
-    tickets: Array,
-    mixes: Array,
-    opponent: Opponent,
-) -> None:
-    """Process all rows as the engine's loop does; their labels are y unless an opponent chooses them.
-
-    `features` are what the system reads (contexts, memberships or tests, padded to its width); X are the contexts that
-    the opponent reads.
-    """
-    x, opposed = room.x, len(opponent.labels) > 0
-    for row in range(len(features)):
-        for i in range(features.shape[1]):
-            x[i] = features[row, i]
-        mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
-        if ticket[T_SLOT_LOW] < 0.0:
-            updates, event = cells.counts[UPDATES], events[row % events.shape[0]]
-            ticket[T_ISSUED] = updates
-            issue_baseline(cells, x, event_draw(cells.seed[0], event, x, updates), ticket, mix, room)
-        label = answer(opponent, row, ticket[T_MEAN], X[row]) if opposed else y[row]
-        if not np.isnan(label):
-            learn_baseline(cells, x, label, ticket, mix, room)

@@ -1,16 +1,13 @@
 """Centred binomial variables, made from standard normal ones."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import jit
-
-Places = NDArray[np.int64]
 
 
 @jit
-def fill_cdfs(count: Array, chance: Array, start: Places, out: Array) -> None:
+def fill_cdfs(count: Array, chance: Array, start: Integers, out: Array) -> None:
     """Write the distribution function of Bin(count_c, chance_c) at 0, 1, … into out[start_c : start_{c+1}].
 
     Parameters
@@ -30,7 +27,7 @@ def fill_cdfs(count: Array, chance: Array, start: Places, out: Array) -> None:
 
 
 @jit
-def shape(z: Array, start: Places, thresholds: Array, count: Array, chance: Array, jump: Array) -> None:
+def shape(z: Array, start: Integers, thresholds: Array, count: Array, chance: Array, jump: Array) -> None:
     """Turn standard normal numbers into jump·(Bin(count, chance) − count·chance), in place.
 
     Few expected events: the binomial quantile, by comparing z with the thresholds Φ⁻¹(P(Bin ≤ k)) of its cell.

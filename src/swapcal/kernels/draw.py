@@ -6,9 +6,8 @@ bit is another one on another machine.
 
 import numpy as np
 from numba import config
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Keys
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.jit import inlined, lean, shared
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -94,7 +93,7 @@ def row_marks(numbers: Array, salts: Keys, symbols: Keys, absent: Keys) -> Keys:
     return marks
 
 
-def counted(marks: Keys, counts: NDArray[np.int64] | int) -> Keys:
+def counted(marks: Keys, counts: Integers | int) -> Keys:
     """Return the keys of events known by a mark and a count; never 0, which stands for "not named"."""
     keys = marks + MIX_1 * np.atleast_1d(counts).astype(np.uint64)
     return np.where(keys == ZERO, ONE, keys)

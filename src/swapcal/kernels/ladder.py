@@ -8,7 +8,7 @@ from swapcal.kernels.learners import clip
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import shrunk
 from swapcal.kernels.simd import row_dot
-from swapcal.kernels.state import CODES_LEARNER, LEVELS, OWN, VAW_LEARNER, WINDOW, State
+from swapcal.kernels.state import CODES_LEARNER, LEVELS, OWN, VAW_LEARNER, WINDOW, Memory
 
 
 class Ladder(NamedTuple):
@@ -30,7 +30,7 @@ class Ladder(NamedTuple):
 
 
 @inlined
-def ladder_of(state: State) -> Ladder:
+def ladder_of(state: Memory) -> Ladder:
     """Return a forecaster's levels as they are now."""
     shrinks = state.codes[CODES_LEARNER] == VAW_LEARNER
     return Ladder(

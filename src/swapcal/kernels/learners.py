@@ -6,7 +6,7 @@ from swapcal.arrays import Array
 from swapcal.kernels.jit import inlined, shared
 from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
 from swapcal.kernels.simd import row_axpy, row_dot
-from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Scratch, State
+from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Memory, Scratch
 
 # F_4^lin lies inside the ball of this radius (paper, Section 2.3).
 ONS_RADIUS = 4.0
@@ -31,7 +31,7 @@ def pull_to_half(theta: Array, reach: float) -> None:
 
 
 @inlined
-def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
+def step_ridge(state: Memory, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
     """Move θ to the new ridge solution; return αq/(1 + αq), the share of the loss that the bound charges."""
     r = row_dot(state.theta, slot, x)
     g = absorb(state.factor[slot], state.scale[slot], x, alpha, scratch.u)
@@ -40,7 +40,7 @@ def step_ridge(state: State, slot: int, x: Array, y: float, alpha: float, scratc
 
 
 @inlined
-def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
+def step_ons(state: Memory, slot: int, x: Array, y: float, alpha: float, scratch: Scratch) -> float:
     """Take one Online Newton Step on α(⟨θ,x⟩ - y)²; return ∇ᵀA⁻¹∇/(2β), the term of its regret bound.
 
     A ← A + ∇∇ᵀ and θ ← Π^A(θ - A⁻¹∇/β), with ∇ = 2α(⟨θ,x⟩ - y)x.
@@ -57,7 +57,7 @@ def step_ons(state: State, slot: int, x: Array, y: float, alpha: float, scratch:
 
 
 @inlined
-def learn_level(state: State, slot: int, x: Array, y: float, alpha: float, w: float, scratch: Scratch) -> None:
+def learn_level(state: Memory, slot: int, x: Array, y: float, alpha: float, w: float, scratch: Scratch) -> None:
     """Enter (x, y) with weight α into a level's statistics and its learner; w is the wish issued at prediction."""
     if alpha <= 0.0:
         return

@@ -1,12 +1,14 @@
 """One loop for everything: a row without a ticket is issued one, a row with a label is learned.
 
 `run`, `predict` and `update`, weighted passes over a table, their log, and duels against an opponent all execute this
-same machine code, with many rows or one, so they agree bit for bit.
+same machine code, with many rows or one, so they agree bit for bit. The baselines go through it too.
 """
 
 import numpy as np
 
 from swapcal.arrays import Array, Keys
+from swapcal.kernels.baseline_cells import Baseline
+from swapcal.kernels.baselines import enter_baseline, issue_baseline, learn_baseline
 from swapcal.kernels.company import Company, Log
 from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
@@ -20,6 +22,7 @@ from swapcal.kernels.mixing import (
     self_consistent_weight,
     shrunk,
     stationary,
+    write_mixture,
 )
 from swapcal.kernels.opponents import answer
 from swapcal.kernels.recent import learn_recent
@@ -56,8 +59,8 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Memory,
     Scratch,
-    State,
 )
 
 # Wishes this close are the same wish, rounded by other code or another processor. Taking one for the other adds at most
@@ -66,7 +69,7 @@ SAME_WISH = 5e-14
 
 
 @inlined
-def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
+def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
     k, w_low, w_high = crossing(ladder_of(state), x)
     low, high = state.order[k], state.order[k + 1]
@@ -95,7 +98,7 @@ def issue_hedge(state: State, x: Array, draw: float, ticket: Array) -> None:
 
 
 @inlined
-def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def issue_stationary(state: Memory, x: Array, draw: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Play the stationary distribution of the levels' rounded wishes (Blum-Mansour; paper, Algorithm 1).
 
     `mix` receives each slot's probability in its first half and its wish in the second.
@@ -110,27 +113,14 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
         mix[n + slot] = w
         base[k], up[k] = round_to_levels(w, z)
     stationary(base, up, p, scratch.walk, scratch.matrix)
-    mean, gap, below = 0.0, 0.0, 0.0
-    lowest, highest, issued = n, 0, -1
+    lowest, highest = write_mixture(ticket, z, p, draw)
+    gap = 0.0
     for k in range(n):
         slot = state.order[k]
         mix[slot] = p[k]
         if p[k] > 0.0:
             w = mix[n + slot]
-            mean += p[k] * z[k]
             gap += p[k] * (w - z[base[k]]) * (z[base[k] + 1] - w)
-            below += p[k]
-            lowest = min(lowest, k)
-            highest = k
-            if issued < 0 and draw < below:
-                issued = k
-    if issued < 0:
-        issued = highest
-    ticket[T_P] = z[issued]
-    ticket[T_MEAN] = mean
-    ticket[T_LOW] = z[lowest]
-    ticket[T_HIGH] = z[highest]
-    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
     ticket[T_W_LOW] = mix[n + state.order[lowest]]
     ticket[T_W_HIGH] = mix[n + state.order[highest]]
     ticket[T_GAP] = gap
@@ -139,7 +129,7 @@ def issue_stationary(state: State, x: Array, draw: float, ticket: Array, mix: Ar
 
 
 @inlined
-def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def issue(state: Memory, x: Array, event: np.uint64, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Fill in a ticket."""
     updates = state.counts[UPDATES]
     draw = event_draw(state.seed[0], event, x, updates)
@@ -158,7 +148,7 @@ def issue(state: State, x: Array, event: np.uint64, ticket: Array, mix: Array, s
 
 
 @inlined
-def split(state: State, low: int, high: int) -> None:
+def split(state: Memory, low: int, high: int) -> None:
     """Put a new level half-way between two neighbours, its learner starting from their mean, or as near as it may."""
     middle = 0.5 * (state.z[low] + state.z[high])
     if not state.z[low] < middle < state.z[high]:
@@ -184,7 +174,7 @@ def split(state: State, low: int, high: int) -> None:
 
 
 @inlined
-def refine(state: State, low: int, high: int, charge: float) -> None:
+def refine(state: Memory, low: int, high: int, charge: float) -> None:
     """Charge an interval with its rounding loss, and split it once rounding costs more than learning."""
     if state.right[low] != high:
         return
@@ -195,13 +185,13 @@ def refine(state: State, low: int, high: int, charge: float) -> None:
 
 
 @inlined
-def differs(state: State, slot: int, x: Array, alpha: float, w: float) -> bool:
+def differs(state: Memory, slot: int, x: Array, alpha: float, w: float) -> bool:
     """Say whether a level that was issued with weight α and wish w would now wish something else."""
     return alpha > 0.0 and abs(wish(ladder_of(state), slot, x, alpha) - w) > SAME_WISH
 
 
 @inlined
-def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
+def outdated(state: Memory, x: Array, ticket: Array, mix: Array) -> bool:
     """Say whether labels were learned since the ticket was issued, here or by the copy that issued it.
 
     The worst-case bounds are about learners whose wish is the one that was issued, on levels that are still neighbours.
@@ -224,7 +214,7 @@ def outdated(state: State, x: Array, ticket: Array, mix: Array) -> bool:
 
 
 @inlined
-def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
+def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Learn a label with the weights that were issued, however long ago, as if it had come `count` times.
 
     The learners' regret bound holds for any weights α ≥ 0, so the certificate is that of the weighted sums.
@@ -266,7 +256,7 @@ def learn(state: State, x: Array, y: float, count: float, ticket: Array, mix: Ar
 
 
 @inlined
-def enter(state: State, X: Array, row: int, ticket: Array, x: Array) -> None:
+def enter(state: Memory, X: Array, row: int, ticket: Array, x: Array) -> None:
     """Copy a context into working room, with what was said of it with short memory if it was issued before."""
     dim = X.shape[1]
     if state.knobs[WINDOW] > 0.0:
@@ -290,7 +280,7 @@ def consulted(company: Company, row: int, y: float, ticket: Array, x: Array) -> 
 
 
 @inlined
-def note(state: State, slot: int, row: int, log: Log) -> None:
+def note(state: Memory, slot: int, row: int, log: Log) -> None:
     """Write down a learner's new θ."""
     size = log.size[0]
     log.slot[size] = slot
@@ -301,7 +291,7 @@ def note(state: State, slot: int, row: int, log: Log) -> None:
 
 
 @inlined
-def note_changes(state: State, ticket: Array, row: int, levels: int, log: Log) -> None:
+def note_changes(state: Memory, ticket: Array, row: int, levels: int, log: Log) -> None:
     """Write down what learning a hedged ticket changed; there were so many levels before."""
     if ticket[T_WEIGHT] < 1.0:
         note(state, int(ticket[T_SLOT_LOW]), row, log)
@@ -313,7 +303,7 @@ def note_changes(state: State, ticket: Array, row: int, levels: int, log: Log) -
 
 @lean
 def advance(
-    state: State,
+    state: Memory | None,
     scratch: Scratch,
     X: Array,
     y: Array,
@@ -322,38 +312,52 @@ def advance(
     mixes: Array,
     start: int,
     company: Company | None,
+    baseline: Baseline | None,
 ) -> int:
     """Process rows from `start`; return the first row not done, which is short of the end only if slots ran out.
 
     A ticket whose low slot is negative is issued first; a label that is not NaN is learned. The arrays come one by one,
-    because unpacking a structure takes a lone forecast longer than computing it.
+    because unpacking a structure takes a lone forecast longer than computing it. What is None is left out when this is
+    compiled.
 
     Parameters
     ----------
+    state, scratch : the engine's; None if a baseline plays
     X, y : (n, d) contexts and (n,) labels
     events : (n,) what determines the draws, or (1,) for all of them; 0 stands for "not named"
     tickets : (n, TICKET)
     mixes : whole distributions; with fewer rows than X rows share them in turn, as they are needed until the label
-    company : weights, a log or an opponent, if any of them
+    company : weights, a log or an opponent, if any of them; a baseline minds the opponent alone
+    baseline : another system that plays in the engine's place
     """
-    x = scratch.x
+    levels = 0
     for row in range(start, len(X)):
-        labelled, levels = not np.isnan(y[row]), state.counts[LEVELS]
+        labelled = not np.isnan(y[row])
         if company is not None:
             labelled |= len(company.opponent.labels) > 0
-        if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
-            return row
-        mix, ticket = mixes[row % mixes.shape[0]], tickets[row]
-        enter(state, X, row, ticket, x)
-        if ticket[T_SLOT_LOW] < 0.0:
-            issue(state, x, events[row % events.shape[0]], ticket, mix, scratch)
-        elif labelled and outdated(state, x, ticket, mix):
-            state.counts[LATE] += 1
+        mix, ticket, event = mixes[row % mixes.shape[0]], tickets[row], events[row % events.shape[0]]
+        blank = ticket[T_SLOT_LOW] < 0.0
+        if state is not None:
+            levels = state.counts[LEVELS]
+            if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+                return row
+            enter(state, X, row, ticket, scratch.x)
+            if blank:
+                issue(state, scratch.x, event, ticket, mix, scratch)
+            elif labelled and outdated(state, scratch.x, ticket, mix):
+                state.counts[LATE] += 1
+        if baseline is not None:
+            enter_baseline(baseline, row)
+            if blank:
+                issue_baseline(baseline, event, ticket, mix)
         if labelled:
             label, count = y[row], 1.0
             if company is not None:
                 label, count = consulted(company, row, label, ticket, X[row])
-            learn(state, x, label, count, ticket, mix, scratch)
-            if company is not None and len(company.log.slot) > 0:
-                note_changes(state, ticket, row, levels, company.log)
+            if state is not None:
+                learn(state, scratch.x, label, count, ticket, mix, scratch)
+                if company is not None and len(company.log.slot) > 0:
+                    note_changes(state, ticket, row, levels, company.log)
+            if baseline is not None:
+                learn_baseline(baseline, label, ticket, mix)
     return len(X)

@@ -2,6 +2,7 @@
 
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, shared
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
 
 # A rounding probability below this is rounding noise of the division that made it; as an edge of the chain it
 # could only make two classes look like one.
@@ -162,3 +163,29 @@ def reduce_states(M: Array) -> int:
                 for j in range(n):
                     M[i, j] += M[i, n] * M[n, j]
     return 0
+
+
+@inlined
+def write_mixture(ticket: Array, z: Array, p: Array, draw: float) -> tuple[int, int]:
+    """Fill in a ticket that plays level i with probability p_i, its slot the issued one; return both ends in play."""
+    mean, below = 0.0, 0.0
+    lowest, highest, issued = -1, 0, -1
+    for i in range(z.shape[0]):
+        if p[i] > 0.0:
+            mean += p[i] * z[i]
+            below += p[i]
+            highest = i
+            if lowest < 0:
+                lowest = i
+            if issued < 0 and draw < below:
+                issued = i
+    if issued < 0:
+        issued = highest
+    ticket[T_P] = z[issued]
+    ticket[T_MEAN] = mean
+    ticket[T_LOW] = z[lowest]
+    ticket[T_HIGH] = z[highest]
+    ticket[T_WEIGHT] = p[highest] if highest > lowest else 0.0
+    ticket[T_SLOT_LOW] = issued
+    ticket[T_SLOT_HIGH] = highest
+    return lowest, highest

@@ -12,14 +12,14 @@ from swapcal.arrays import Array
 from swapcal.kernels.jit import inlined
 from swapcal.kernels.linalg import absorb
 from swapcal.kernels.simd import row_axpy, row_dot
-from swapcal.kernels.state import RIDGE, UPDATES, WINDOW, Scratch, State
+from swapcal.kernels.state import RIDGE, UPDATES, WINDOW, Memory, Scratch
 
 # After so many windows without a label nothing is left that double precision could tell from nothing.
 FORGOTTEN = 36.0
 
 
 @inlined
-def observe(state: State, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
+def observe(state: Memory, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
     """Move a learner to its new solution with one more observation."""
     r = row_dot(state.recent, row, x)
     g = absorb(state.recent_factor[row], state.recent_scale[row], x, alpha, scratch.u)
@@ -27,7 +27,7 @@ def observe(state: State, row: int, x: Array, y: float, alpha: float, scratch: S
 
 
 @inlined
-def restart(state: State, row: int) -> None:
+def restart(state: Memory, row: int) -> None:
     """Let a learner start again."""
     prior, ridge = min(row, 1), state.knobs[RIDGE]
     for i in range(state.recent_factor.shape[1]):
@@ -40,7 +40,7 @@ def restart(state: State, row: int) -> None:
 
 
 @inlined
-def refill(state: State, row: int, coordinate: int, scratch: Scratch) -> None:
+def refill(state: Memory, row: int, coordinate: int, scratch: Scratch) -> None:
     """Pull a coordinate towards the learner's start with all of λ again."""
     scratch.unit[coordinate] = 1.0
     lacking = state.knobs[RIDGE] - state.recent_pull[row, coordinate]
@@ -50,7 +50,7 @@ def refill(state: State, row: int, coordinate: int, scratch: Scratch) -> None:
 
 
 @inlined
-def fade(state: State, row: int, scratch: Scratch) -> None:
+def fade(state: Memory, row: int, scratch: Scratch) -> None:
     """Bring a learner up to date: let its past fade, and refill the coordinates whose turn has come meanwhile."""
     window, now, width = state.knobs[WINDOW], state.counts[UPDATES], state.recent.shape[1]
     before = state.recent_clock[row]
@@ -69,7 +69,7 @@ def fade(state: State, row: int, scratch: Scratch) -> None:
 
 
 @inlined
-def learn_recent(state: State, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
+def learn_recent(state: Memory, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
     """Enter (x, y) with weight α into a learner with a short memory."""
     if alpha > 0.0:
         fade(state, row, scratch)

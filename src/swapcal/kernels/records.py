@@ -1,15 +1,13 @@
 """Where records of delimited text end."""
 
-import numpy as np
-from numpy.typing import NDArray
-
+from swapcal.arrays import Bytes
 from swapcal.kernels.jit import jit
 
 QUOTE, NEWLINE = 34, 10
 
 
 @jit
-def record_ends(text: NDArray[np.uint8], delimiter: int) -> tuple[int, int]:
+def record_ends(text: Bytes, delimiter: int) -> tuple[int, int]:
     """Return (where the last whole record ends, where a quote opens that is not closed, -1 if none does).
 
     A quote opens only where a field begins, and closes at the next one that is not doubled; elsewhere it is a letter.

@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 
 RIDGE_LEARNER, ONS_LEARNER, VAW_LEARNER = 0, 1, 2
 HEDGE, BLUM_MANSOUR = 0, 1
@@ -44,7 +41,7 @@ SPLIT_SHARE_OF_RIDGE, SPLIT_SHARE_OF_DIM = 0.1, 0.002
 NEWBORN_REACH = 3.0
 
 
-class State(NamedTuple):
+class Memory(NamedTuple):
     """One slot per level; slots never move, `order` sorts them. `width` is the dimension in whole blocks."""
 
     z: Array
@@ -91,7 +88,7 @@ class State(NamedTuple):
     counts: Integers
     knobs: Array
     codes: Integers
-    seed: NDArray[np.uint64]
+    seed: Keys
 
 
 class Scratch(NamedTuple):

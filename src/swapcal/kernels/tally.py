@@ -5,9 +5,8 @@ level are added at a time: each entry of the d × d matrices is then loaded and 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Index
+from swapcal.arrays import Array, Index, Keys, Places
 from swapcal.kernels.draw import plain_bits
 from swapcal.kernels.jit import inlined, jit
 from swapcal.kernels.logloss import log_loss
@@ -160,7 +159,7 @@ def mix(h: np.uint64) -> np.uint64:
 
 
 @jit
-def hash_rows(bits: NDArray[np.uint64], key: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
+def hash_rows(bits: Keys, key: Keys, out: Keys) -> None:
     """Add to `out` a multilinear hash of each row of `bits` (rows, columns), with one odd key per column; -0 is 0."""
     for t in range(len(bits)):
         h = out[t]
@@ -171,7 +170,7 @@ def hash_rows(bits: NDArray[np.uint64], key: NDArray[np.uint64], out: NDArray[np
 
 
 @jit
-def finish_hashes(hashes: NDArray[np.uint64]) -> tuple[np.uint64, np.uint64]:
+def finish_hashes(hashes: Keys) -> tuple[np.uint64, np.uint64]:
     """Scramble every hash in place; return two independent sums of the row hashes, modulo 2^64."""
     first, second = np.uint64(0), np.uint64(0)
     for t in range(len(hashes)):
@@ -190,9 +189,7 @@ def fill(column: Array, centre: float, factor: float, bound: float, out: Array) 
 
 
 @jit
-def scan_maxima(
-    values: Array, windows: NDArray[np.intp], centre: Array, root: Array, penalty: Array, maxima: Array
-) -> None:
+def scan_maxima(values: Array, windows: Places, centre: Array, root: Array, penalty: Array, maxima: Array) -> None:
     """Write the largest |Σ_window (values_f − centre·values_0)| / root − penalty of every draw.
 
     Parameters

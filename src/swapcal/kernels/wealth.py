@@ -7,9 +7,8 @@ first, the children of node i being 2i and 2i + 1 when counted from 1.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, lean, shared
 from swapcal.kernels.play import FIELDS, GAIN, LANES, LOG, SUM, play
 
@@ -115,7 +114,7 @@ def fold(bets: Array, note: Array, shares: Array, limit: float, clock: float) ->
 def advance(
     book: Book,
     terms: Terms,
-    members: NDArray[np.int64],
+    members: Integers,
     life_limits: Array,
     p: Array,
     y: Array,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Places
 from swapcal.losses.loss import LossError
 
 
@@ -22,8 +22,8 @@ class LevelRows:
     y: Array
     X: Array
     weight: Array
-    order: NDArray[np.intp]
-    starts: NDArray[np.intp]
+    order: Places
+    starts: Places
 
     @staticmethod
     def of(p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None) -> "LevelRows":

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags
 from swapcal.faces import face
 from swapcal.losses.scalar import minimise
 
@@ -205,7 +205,7 @@ def _probabilities(p: ArrayLike, what: str) -> Array:
     return array
 
 
-def _offending(name: str, array: Array, wrong: NDArray[np.bool_], expected: str) -> LossError:
+def _offending(name: str, array: Array, wrong: Flags, expected: str) -> LossError:
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     place = f" at {tuple(i + 1 for i in where)}" if len(where) > 1 else ""
     return LossError.of(name, f"{array[where]}{place}", expected, row=where[0] + 1 if len(where) == 1 else None)

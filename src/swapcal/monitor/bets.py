@@ -11,7 +11,7 @@ from swapcal.monitor import evidence
 from swapcal.monitor.clock import ROWS, read_clock, show
 from swapcal.monitor.history import History
 from swapcal.monitor.roster import Placed, Roster
-from swapcal.monitor.settings import Settings
+from swapcal.monitor.settings import MonitorSettings
 
 LN10 = float(np.log(10.0))
 
@@ -19,7 +19,7 @@ LN10 = float(np.log(10.0))
 class Bets:
     """The state of a monitor. A cell is a range of forecasts of a group; cells of one group stand together."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MonitorSettings) -> None:
         self.settings = settings
         self.rows = 0
         self.clock_kind: str | None = None

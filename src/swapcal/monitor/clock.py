@@ -4,9 +4,8 @@ from datetime import UTC
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 
 ROWS, NUMBERS, DATES = "rows", "numbers", "dates"
 """Kinds of clock."""
@@ -37,7 +36,7 @@ def read_clock(time: Any, rows: int) -> tuple[Array, str]:
     return clock, kind
 
 
-def _floats(raw: NDArray[Any]) -> tuple[Array, str]:
+def _floats(raw: AnyArray) -> tuple[Array, str]:
     if raw.dtype.kind in "biuf":
         return raw.astype(np.float64), NUMBERS
     try:
@@ -48,7 +47,7 @@ def _floats(raw: NDArray[Any]) -> tuple[Array, str]:
     return np.where(np.isnat(dates), np.nan, seconds), DATES
 
 
-def _without_zones(raw: NDArray[Any]) -> NDArray[Any]:
+def _without_zones(raw: AnyArray) -> AnyArray:
     """Return times of day in UTC where they carry a zone, which numpy's dates cannot."""
     if raw.dtype.kind != "O" or not any(getattr(value, "tzinfo", None) for value in raw):
         return raw

@@ -12,7 +12,7 @@ from swapcal.kernels.play import FIELDS, GAIN, LANES
 from swapcal.kernels.wealth import NOTES
 from swapcal.monitor.bets import Bets
 from swapcal.monitor.history import History
-from swapcal.monitor.settings import Settings
+from swapcal.monitor.settings import MonitorSettings
 
 RULES = {
     "settings": OBJECT,
@@ -37,18 +37,18 @@ FIELDS_OF_FILE = {
 def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
     """Yield which parts of a monitor do not fit together."""
     try:
-        settings = Settings.from_dict(manifest["settings"])
+        settings = MonitorSettings.from_dict(manifest["settings"])
         groups = [(int(position), tuple(map(str, category))) for position, category in manifest["groups"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        yield f"settings: given what is no monitor's ({error})"
+        yield f"settings: given what is refused ({error}), expected a monitor's"
         return
     cells = len(groups) * settings.ranges.nodes
     if len(arrays["bets"]) != cells or len(arrays["notes"]) != cells or len(arrays["shares"]) != len(groups):
         yield f"bets: given {len(arrays['bets'])} cells, expected {cells}: its parts do not fit together"
     if any(not 0 <= position < len(settings.columns) for position, _ in groups) or len(set(groups)) < len(groups):
-        yield "groups: given a column that is not watched, or a category twice"
+        yield "groups: given a column that is not watched, or a category twice, expected each watched one once"
     if ((arrays["history_known"] < 0) | (arrays["history_known"] > len(groups))).any():
-        yield "history_known: given more groups than there are"
+        yield "history_known: given more groups than there are, expected no more"
     if (arrays["shares"] <= 0.0).any() or (arrays["bets"][:, GAIN] <= 0.0).any():
         yield "bets: given a share or a gain that is not positive, expected positive ones"
 
@@ -92,7 +92,7 @@ def bets_of(state: archive.State) -> Bets:
     """Return what `state_of` described, checking that its parts fit together."""
     arrays, plain = state
     try:
-        bets = Bets(Settings.from_dict(plain["settings"]))
+        bets = Bets(MonitorSettings.from_dict(plain["settings"]))
         for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
             bets.roster.admit([(position, tuple(category))], float(share))
         bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
@@ -103,7 +103,9 @@ def bets_of(state: archive.State) -> Bets:
         bets.book.notes[:cells] = arrays["notes"]
         bets.history = _history(arrays, plain["stride"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise archive.ArchiveError(f"the parts of this monitor do not fit together ({error})") from None
+        raise archive.ArchiveError(
+            f"given parts of a monitor that do not fit together ({error}), expected those saved together"
+        ) from None
     return bets
 
 

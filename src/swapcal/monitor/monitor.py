@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import archive, plots
+from swapcal import archive, inputs, plots
 from swapcal.archive import State, written
 from swapcal.arrays import Array
 from swapcal.faces import counted, face, named
@@ -18,8 +18,7 @@ from swapcal.monitor.alarm import CHANGE, HIGH, LIFETIME, LOW, Alarm, sentence
 from swapcal.monitor.bets import LN10, Bets
 from swapcal.monitor.clock import ROWS, show
 from swapcal.monitor.lifetime import Lifetime
-from swapcal.monitor.rates import one_rate, rates
-from swapcal.monitor.settings import DEFAULT_STAKES, Settings, read_settings
+from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, read_settings
 from swapcal.monitor.size import since_change, since_first
 from swapcal.report.monitoring import render_monitoring
 
@@ -88,7 +87,7 @@ class Monitor:
         return monitor
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> MonitorSettings:
         """What is promised, fixed before the first row."""
         return self._bets.settings
 
@@ -115,11 +114,13 @@ class Monitor:
         if weights is not None:
             raise ValueError("weights: given, expected none: a bet is one row, whatever it stands for")
         if isinstance(p, (int, float)) or np.ndim(p) == 0:
-            forecasts, outcomes = one_rate("p", p), one_rate("y", y)
+            if np.ndim(y) != 0:
+                raise TypeError(f"y: given {y!r}, expected one number in [0, 1]")
+            forecasts, outcomes = np.array([inputs.label(p, "p")]), np.array([inputs.label(y, "y")])
             clock, kind = self._bets.clock(None if time is None else [time], 1)
             placed = self._bets.roster.place_one(_one_record(records))
         else:
-            forecasts, outcomes = rates("p", p), rates("y", y)
+            forecasts, outcomes = inputs.rates("p", p), inputs.rates("y", y)
             if forecasts.shape != outcomes.shape:
                 raise ValueError(f"y: given {len(outcomes)} outcomes, expected {len(forecasts)}, one per forecast")
             clock, kind = self._bets.clock(time, len(forecasts))

@@ -18,7 +18,7 @@ DEFAULT_STAKES = (0.02, 0.05, 0.13, 0.33, 0.8, 2.0)
 
 
 @dataclass(frozen=True)
-class Settings:
+class MonitorSettings:
     """Checked settings of a monitor and what follows from them."""
 
     columns: tuple[Column, ...]
@@ -66,7 +66,7 @@ class Settings:
         }
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "Settings":
+    def from_dict(cls, plain: dict[str, Any]) -> "MonitorSettings":
         """Return the settings that `to_dict` wrote."""
         return cls(
             tuple(tuple(column) for column in plain["columns"]),
@@ -88,7 +88,7 @@ def read_settings(
     level_ranges: "bool | Sequence[float]",
     stakes: Sequence[float],
     most: int,
-) -> Settings:
+) -> MonitorSettings:
     """Return checked settings, or say which one is wrong."""
     if not 0 <= _number("tolerance", tolerance) < 1:
         raise ValueError(f"tolerance: given {tolerance!r}, expected a number of at least 0 and below 1, such as 0.01")
@@ -98,7 +98,7 @@ def read_settings(
         raise ValueError(f"run_length: given {run_length!r}, expected at least one row")
     if int(_number("most", most)) != most or most < 1:
         raise ValueError(f"most: given {most!r}, expected a number of categories of at least 1")
-    return Settings(
+    return MonitorSettings(
         ((), *_columns(groups), *_pairs(products)),
         float(tolerance),
         float(run_length),

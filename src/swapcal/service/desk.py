@@ -17,7 +17,8 @@ from swapcal.service.limits import Limits
 from swapcal.service.recovery import recover
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.settings import Settings, from_body, to_body
-from swapcal.service.store import Conflict, Store, StoreError
+from swapcal.service.store import Store
+from swapcal.service.stored import Conflict, StoreError
 from swapcal.service.ward import Draft, Label, Ward, fresh_ward
 
 PATIENCE = 1.0

@@ -1,6 +1,5 @@
 """History: forecasts and their outcomes from the log, for audits."""
 
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,8 +78,3 @@ def _times(times: tuple[float, ...]) -> Any:
     if min(times) < 1e8 or max(times) > 1e10:
         return np.array(times)
     return (np.array(times) * 1e6).astype("datetime64[us]")
-
-
-def created_at() -> str:
-    """Return now as reports say it."""
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

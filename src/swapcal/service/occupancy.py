@@ -3,7 +3,7 @@
 import os
 import sys
 
-from swapcal.service.store import Occupied
+from swapcal.service.stored import Occupied
 
 
 class Occupancy:

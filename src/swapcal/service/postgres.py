@@ -15,7 +15,7 @@ from swapcal.service.event import Event
 from swapcal.service.pool import Pool
 from swapcal.service.schema import check_version, definitions
 from swapcal.service.sql import COLUMNS, SqlStore, Statement
-from swapcal.service.store import Conflict, Unavailable, Unreadable
+from swapcal.service.stored import Conflict, Unavailable, Unreadable
 
 TYPES = {"text": 'TEXT COLLATE "C"', "integer": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA", "strict": ""}
 INSERT = f"""INSERT INTO events ({COLUMNS})
@@ -99,13 +99,16 @@ class PostgresStore(SqlStore):
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or none, durably; their forecasters must be claimed."""
         if not self._learner:
-            raise Conflict("store: the database was opened for reading, expected learner=True to append events")
+            raise Conflict("store: given a database opened for reading, expected learner=True to append events")
         if not events:
             return
         with self._turn:
             unclaimed = {event.forecaster for event in events} - self._claims
             if unclaimed:
-                raise Unavailable(f"store: {', '.join(sorted(unclaimed))} not claimed, or not any more; claim again")
+                names = ", ".join(sorted(unclaimed))
+                raise Unavailable(
+                    f"store: given events of {names}, not claimed or not any more, expected to claim again"
+                )
             with self._writing() as writer:
                 writer.execute(INSERT, [list(column) for column in zip(*events, strict=True)])
 
@@ -127,7 +130,7 @@ class PostgresStore(SqlStore):
     def ping(self) -> None:
         """Return if the database can be reached and written to, also by the connection that has the claims."""
         if self._read("SELECT pg_is_in_recovery()") != [(False,)]:
-            raise Unavailable("store: the database is a standby that cannot be written to")
+            raise Unavailable("store: given a standby database, expected one that can be written to")
         with self._turn:
             if self._claims:
                 with self._writing() as writer:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from swapcal.archive import ArchiveError
 from swapcal.service.snapshot import restored
-from swapcal.service.store import Store, Unreadable
+from swapcal.service.store import Store
+from swapcal.service.stored import Unreadable
 from swapcal.service.ward import Ward, fresh_ward
 
 PAGE = 4096

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 
-class Kind(NamedTuple):
+class RefusalKind(NamedTuple):
     """One kind of refusal: its status code and its title."""
 
     status: int
@@ -11,21 +11,21 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "malformed": Kind(400, "The request cannot be read"),
-    "unauthorized": Kind(401, "A token is needed"),
-    "forbidden": Kind(403, "The token does not allow this"),
-    "unknown": Kind(404, "There is no such thing"),
-    "method": Kind(405, "This cannot be done here"),
-    "slow": Kind(408, "The request took too long to arrive"),
-    "conflict": Kind(409, "Something else is known already"),
-    "expired": Kind(410, "The forecast has expired"),
-    "large": Kind(413, "The request is too large"),
-    "media": Kind(415, "The request is in another format"),
-    "host": Kind(421, "The request is for another host"),
-    "invalid": Kind(422, "The request does not make sense"),
-    "many": Kind(429, "Too many wait already"),
-    "internal": Kind(500, "A fault of the service"),
-    "unavailable": Kind(503, "Not now"),
+    "malformed": RefusalKind(400, "The request cannot be read"),
+    "unauthorized": RefusalKind(401, "A token is needed"),
+    "forbidden": RefusalKind(403, "The token does not allow this"),
+    "unknown": RefusalKind(404, "There is no such thing"),
+    "method": RefusalKind(405, "This cannot be done here"),
+    "slow": RefusalKind(408, "The request took too long to arrive"),
+    "conflict": RefusalKind(409, "Something else is known already"),
+    "expired": RefusalKind(410, "The forecast has expired"),
+    "large": RefusalKind(413, "The request is too large"),
+    "media": RefusalKind(415, "The request is in another format"),
+    "host": RefusalKind(421, "The request is for another host"),
+    "invalid": RefusalKind(422, "The request does not make sense"),
+    "many": RefusalKind(429, "Too many wait already"),
+    "internal": RefusalKind(500, "A fault of the service"),
+    "unavailable": RefusalKind(503, "Not now"),
 }
 
 

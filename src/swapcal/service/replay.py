@@ -9,14 +9,15 @@ from swapcal.service import bodies
 from swapcal.service.bodies import Issued
 from swapcal.service.event import FORECAST, Event
 from swapcal.service.snapshot import Still, restored
-from swapcal.service.store import Store, Unreadable
+from swapcal.service.store import Store
+from swapcal.service.stored import Unreadable
 from swapcal.service.ward import Ward, fresh_ward
 
 PAGE = 2048
 """Events applied at a time."""
 
 
-class Difference(NamedTuple):
+class Mismatch(NamedTuple):
     """A forecast that is not what was issued, or a snapshot (`id` is empty) that is not what the log says."""
 
     seq: int
@@ -33,7 +34,7 @@ class Progress(NamedTuple):
     """compared so far"""
     snapshots: int
     """compared so far"""
-    differences: list[Difference]
+    differences: list[Mismatch]
     """found since the last word"""
 
 
@@ -75,7 +76,7 @@ def replay(store: Store, name: str) -> Iterator[Progress]:
             if same is None:
                 continue
             snapshots += 1
-            yield Progress(stop, forecasts, snapshots, [] if same else [Difference(stop, "")])
+            yield Progress(stop, forecasts, snapshots, [] if same else [Mismatch(stop, "")])
 
 
 def _is_state(store: Store, name: str, ward: Ward) -> bool | None:
@@ -111,13 +112,13 @@ def _pages(store: Store, name: str, after: int, until: int) -> Iterator[list[Eve
         yield page
 
 
-def _compared(ward: Ward, events: Sequence[Event]) -> list[Difference]:
+def _compared(ward: Ward, events: Sequence[Event]) -> list[Mismatch]:
     made = [event for event in events if event.kind == FORECAST]
     different = []
     for event, computed in zip(made, ward.apply(events), strict=True):
         issued = bodies.forecast_body(event.body).issued
         if _bits(issued) != _bits(computed):
-            different.append(Difference(event.seq, event.id, issued, computed))
+            different.append(Mismatch(event.seq, event.id, issued, computed))
     return different
 
 

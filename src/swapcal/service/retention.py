@@ -3,14 +3,15 @@
 import re
 from typing import NamedTuple
 
-from swapcal.service.store import Removal, Store
+from swapcal.service.store import Store
+from swapcal.service.stored import Removal
 
 UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SPARE = 2
 """Snapshots from which the state can still be had afterwards, if there are so many: one may turn out damaged."""
 
 
-class Plan(NamedTuple):
+class Pruning(NamedTuple):
     """What would be removed of one forecaster's log: everything settled before an event."""
 
     forecaster: str
@@ -34,11 +35,11 @@ def seconds(age: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -> Plan:
+def plan(store: Store, forecaster: str, wanted: int, *, waiting: bool = False) -> Pruning:
     """Return what may be removed before an event: never more than the snapshots can make up for."""
     usable = [kept.seq for kept in store.snapshots(forecaster)][:SPARE]
     before = min(wanted, min(usable, default=1))
-    return Plan(forecaster, before, before < wanted, store.loss(forecaster, before, waiting=waiting))
+    return Pruning(forecaster, before, before < wanted, store.loss(forecaster, before, waiting=waiting))
 
 
 def older_than(store: Store, forecaster: str, moment: float) -> int:

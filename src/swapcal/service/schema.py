@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
-from swapcal.service.store import SCHEMA_VERSION, Unreadable
+from swapcal.service.stored import Unreadable
+
+SCHEMA_VERSION = 1
+"""Of the tables; kept in `meta`."""
 
 DEFINITIONS = (
     """CREATE TABLE meta (name {text} PRIMARY KEY, value {text} NOT NULL){strict}""",

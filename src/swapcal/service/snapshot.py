@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive import ArchiveError, Kind, State
 from swapcal.archive.container import packed, unpacked
 from swapcal.archive.kind import OBJECT, Arrays, Field, below, floats, octets, one_of, optional, real, whole
 from swapcal.archive.kind import Settings as Manifest
 from swapcal.archive.state import nested, part
+from swapcal.arrays import AnyArray
 from swapcal.live import Live
 from swapcal.live.file import FILE as LIVE
 from swapcal.monitor import Monitor
@@ -128,7 +128,9 @@ def restored(content: bytes) -> Ward:
         ward.opened = _OPENED.decode(_bytes(state, "opened"))
         ward.parked = _PARKED.decode(_bytes(state, "parked"))
     except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
-        raise ArchiveError(f"the parts of this snapshot do not fit together ({error})") from None
+        raise ArchiveError(
+            f"given parts of a snapshot that do not fit together ({error}), expected those saved together"
+        ) from None
     for name in ("seq", "now", "clock", "lapsed", "corrections"):
         setattr(ward, name, manifest[name])
     ward.latest = -math.inf if manifest["latest"] is None else manifest["latest"]
@@ -148,5 +150,5 @@ def _packed(kind: Kind, state: State) -> bytes:
 
 
 def _bytes(state: State, name: str) -> bytes:
-    values: NDArray[Any] = state.arrays[name]
+    values: AnyArray = state.arrays[name]
     return values.tobytes()

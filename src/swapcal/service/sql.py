@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from swapcal.service.event import Event
-from swapcal.service.store import Conflict, Removal, Snapshot, TokenRow, Unreadable
+from swapcal.service.stored import Conflict, KeptSnapshot, Removal, TokenRow, Unreadable
 
 COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500
@@ -77,12 +77,12 @@ class SqlStore(ABC):
             )
         )
         if not listed:
-            raise Conflict(f"store: given a snapshot of {forecaster!r} at event {seq}, which is not in the log")
+            raise Conflict(f"store: given a snapshot of {forecaster!r} at event {seq}, expected an event of the log")
 
-    def snapshots(self, forecaster: str) -> list[Snapshot]:
+    def snapshots(self, forecaster: str) -> list[KeptSnapshot]:
         """Return the snapshots that are kept, newest first."""
         query = "SELECT seq, digest, size, made_at FROM snapshots WHERE forecaster = ? ORDER BY seq DESC"
-        return [Snapshot._make(row) for row in self._read(query, (forecaster,))]
+        return [KeptSnapshot._make(row) for row in self._read(query, (forecaster,))]
 
     def snapshot(self, forecaster: str, seq: int) -> bytes:
         """Return a snapshot; raises `Unreadable` unless it is what was written."""

@@ -13,7 +13,7 @@ from swapcal.service.occupancy import Occupancy
 from swapcal.service.pool import Pool
 from swapcal.service.schema import check_version, definitions
 from swapcal.service.sql import COLUMNS, SqlStore, Statement
-from swapcal.service.store import Conflict, Unavailable, Unreadable
+from swapcal.service.stored import Conflict, Unavailable, Unreadable
 
 TYPES = {"text": "TEXT", "integer": "INTEGER", "real": "REAL", "blob": "BLOB", "strict": " STRICT"}
 BUSY = 5_000
@@ -60,7 +60,7 @@ class SQLiteStore(SqlStore):
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or none, durably."""
         if self._occupancy is None:
-            raise Conflict(f"store: {self._path} was opened for reading, expected learner=True to append events")
+            raise Conflict(f"store: given {self._path} opened for reading, expected learner=True to append events")
         self._transaction(lambda writer: writer.executemany(INSERT, events))
 
     def about(self, forecaster: str, ids: Sequence[str]) -> list[Event]:
@@ -135,7 +135,9 @@ class SQLiteStore(SqlStore):
     def _check_file(self) -> None:
         """Refuse a file that was removed or replaced: what is written to it would be gone with this process."""
         if _identity(self._path) != self._file:
-            raise Unavailable(f"store: {self._path} is no longer the file that was opened, expected it in its place")
+            raise Unavailable(
+                f"store: given {self._path}, no longer the file that was opened, expected it in its place"
+            )
 
     def _transaction(self, work: Callable[[apsw.Connection], Result]) -> Result:
         self._check_file()

@@ -1,61 +1,21 @@
 """The store: where the log, the snapshots and the tokens are kept."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from swapcal.service.event import Event
+from swapcal.service.stored import (
+    Conflict,
+    KeptSnapshot,
+    Occupied,
+    Removal,
+    StoreError,
+    TokenRow,
+    Unavailable,
+    Unreadable,
+)
 
-SCHEMA_VERSION = 1
-"""Of the tables; kept in `meta`."""
-
-
-class StoreError(OSError):
-    """The store could not do what was asked."""
-
-
-class Unavailable(StoreError):  # noqa: N818
-    """Nothing was written, or it is not known: read again what the store holds before going on."""
-
-
-class Conflict(StoreError):  # noqa: N818
-    """Nothing was written: another learner was there first, or what is unique was given twice."""
-
-
-class Occupied(StoreError):  # noqa: N818
-    """Another process is the learner of this store."""
-
-
-class Unreadable(StoreError):  # noqa: N818
-    """What is there is not a store of this version, or a snapshot is not what was written."""
-
-
-class Snapshot(NamedTuple):
-    """A snapshot that is kept: the state after the event `seq`."""
-
-    seq: int
-    digest: bytes
-    size: int
-    made_at: float
-
-
-class TokenRow(NamedTuple):
-    """A token that was created; `digest` is all that is known of its secret."""
-
-    name: str
-    digest: bytes
-    scopes: str
-    created: float
-    revoked: float | None
-
-
-class Removal(NamedTuple):
-    """What pruning would remove, and what it would leave before the boundary because no outcome has come."""
-
-    events: int
-    forecasts: int
-    oldest: float | None
-    newest: float | None
-    waiting: int
+__all__ = ["Conflict", "Occupied", "Store", "StoreError", "TokenRow", "Unavailable", "Unreadable", "open_store"]
 
 
 class Store(Protocol):
@@ -100,7 +60,7 @@ class Store(Protocol):
     def keep_snapshot(self, forecaster: str, seq: int, content: bytes) -> None:
         """Write a snapshot, read it again and compare; it is listed only when that went well."""
 
-    def snapshots(self, forecaster: str) -> list[Snapshot]:
+    def snapshots(self, forecaster: str) -> list[KeptSnapshot]:
         """Return the snapshots that are kept, newest first."""
 
     def snapshot(self, forecaster: str, seq: int) -> bytes:

@@ -7,7 +7,8 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 
-from swapcal.service.store import Conflict, Store, TokenRow
+from swapcal.service.store import Store
+from swapcal.service.stored import Conflict, TokenRow
 
 SCOPES = ("forecast", "outcome", "read", "admin")
 PREFIX = "swapcal_"

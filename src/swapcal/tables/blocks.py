@@ -101,7 +101,7 @@ class Cutter:
 
     def _refuse(self, place: int) -> None:
         line = self._line + self._held[:place].count(b"\n")
-        raise InputError(f"{self._name}: line {line}: given a quote that is never closed")
+        raise InputError(f"{self._name}: line {line}: given a quote that is never closed, expected its end")
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:

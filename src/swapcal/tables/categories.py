@@ -6,16 +6,22 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import AnyArray, Index
 from swapcal.tables.values import MISSING, group_name, has_bytes, is_missing, text_of
+
+# Categories of a column that count by themselves, the most frequent or the first first; the others share one place.
+FEATURE_CATEGORIES = 12  # of a feature, in a stream and in a fitted table: each costs a coordinate of every level
+AUDITED_CATEGORIES = 32  # of a feature that is audited, where coordinates cost one pass and are read by people
+FITTED_GROUP_CATEGORIES = 48  # of a group in a fitted table, whose rows are known and rare ones left out
+STREAM_GROUP_CATEGORIES = 64  # of a group in a stream, whose frequent ones may come late
 
 
 @dataclass(frozen=True)
 class Categories:
     """A categorical column: values[codes[i]] is the value of row i; None among the values means missing."""
 
-    codes: NDArray[np.int32]
+    codes: Index
     values: list[Any]
 
     def __len__(self) -> int:
@@ -64,7 +70,7 @@ def _by_text(name: str, values: Sequence[Any]) -> Categories:
     return Categories(found.codes, [first[text] for text in found.values])
 
 
-def from_array(array: NDArray[Any]) -> Categories:
+def from_array(array: AnyArray) -> Categories:
     """Return numbers, truth values or times of an array as categories, in their own order."""
     distinct, inverse = np.unique(array, return_inverse=True)
     values = distinct.tolist() if array.dtype.kind in "iub" else [None if is_missing(v) else v for v in distinct]

@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 from swapcal.tables.values import as_number, is_missing, unmasked
 
 # Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
@@ -84,7 +83,7 @@ def are_dates(name: str, values: Any) -> bool | None:
     return next(iter(kinds), None)
 
 
-def _as_numbers(name: str, array: NDArray[Any]) -> Array:
+def _as_numbers(name: str, array: AnyArray) -> Array:
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
     if array.dtype.kind == "M":
@@ -124,14 +123,7 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
     _check_order(times, clock)
     if label_time is None:
         return times, None
-    due = sized(as_times("label_time", label_time), "label_time", n)
-    early = np.flatnonzero(due < times)
-    if early.size:
-        row = int(early[0])
-        raise ValueError(
-            f"label_time: given {due[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
-        )
-    return times, due
+    return times, _not_before(times, label_time, "label_time")
 
 
 def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
@@ -140,11 +132,16 @@ def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
         return None
     if times is None:
         raise ValueError("matures: given without time, expected both")
-    found = sized(as_times("matures", matures), "matures", n)
+    return _not_before(times, matures, "matures")
+
+
+def _not_before(times: Array, given: Any, name: str) -> Array:
+    found = sized(as_times(name, given), name, len(times))
     early = np.flatnonzero(found < times)
     if early.size:
         row = int(early[0])
-        raise ValueError(f"matures: given {found[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}")
+        before = f"{found[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
+        raise ValueError(f"{name}: given {before}, expected then or later")
     return found
 
 
@@ -165,3 +162,8 @@ def _check_order(times: Array, clock: float) -> None:
         row = int(back[0])
         given = f"given {times[row]:.12g} in row {row + 1} after {before[row]:.12g}"
         raise ValueError(f"time: {given}, expected order of time")
+
+
+def created_at() -> str:
+    """Return now as reports say it."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

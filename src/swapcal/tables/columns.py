@@ -8,14 +8,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 from swapcal.tables.categories import Categories, factorise, from_array, from_arrow
 from swapcal.tables.values import as_number, has_bytes, is_missing, unmasked
 
 Values = Array | Categories
-Raw = NDArray[Any] | nw.Series[Any]
+Raw = AnyArray | nw.Series[Any]
 """A column as its library holds it."""
 
 
@@ -106,7 +105,7 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
     return categories_of(name, series)
 
 
-def raw_column(values: Any) -> NDArray[Any]:
+def raw_column(values: Any) -> AnyArray:
     """Return a sequence as an array that holds each value as it is: numpy alone would make NaN beside text a word."""
     array = np.asarray(unmasked(values))
     spoilt = array.dtype.kind in "US" and not isinstance(values, np.ndarray)

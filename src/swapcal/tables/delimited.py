@@ -58,7 +58,9 @@ class Delimited:
         tabbed = opened.name.removesuffix(".gz").endswith((".tsv", ".tab"))
         self.delimiter = dialect.delimiter or detected(text, "\t" if tabbed else ",")
         if self.delimiter == dialect.decimal:
-            raise InputError(f"--decimal: given {dialect.decimal!r}, but {opened.name} is separated by it too")
+            raise InputError(
+                f"--decimal: given {dialect.decimal!r}, which separates {opened.name} too, expected another"
+            )
         self.columns, self._header = _header(text, self.delimiter)
 
     def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:

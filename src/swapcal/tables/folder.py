@@ -59,7 +59,7 @@ class Folder:
         needed = [name for name in self.columns if name not in self._keys]
         missing = [name for name in needed if name not in columns]
         if missing:
-            raise InputError(f"{file}: has no column {missing[0]!r}, expected those of {self._files[0]}")
+            raise InputError(f"{file}: given no column {missing[0]!r}, expected those of {self._files[0]}")
 
     def _completed(self, k: int, table: pa.Table, names: list[str]) -> pa.Table:
         values = {name: pa.array([each[k]] * len(table), _type(each)) for name, each in self._keys.items()}
@@ -88,7 +88,7 @@ def _keys(path: Path, files: list[Path]) -> dict[str, list[Any]]:
             found.setdefault(unquote(key), []).append(None if value == NOTHING else unquote(value))
     for key, values in found.items():
         if len(values) != len(files):
-            raise InputError(f"{path}: {len(values)} of {len(files)} files are below a folder {key}=…, expected all")
+            raise InputError(f"{path}: given {len(values)} of {len(files)} files below a folder {key}=…, expected all")
     return {key: _numbers(values) for key, values in found.items()}
 
 

@@ -36,9 +36,9 @@ def _check_same(handle: Any, file: str) -> None:
     try:
         theirs = os.stat(file)
     except FileNotFoundError:
-        raise InputError(f"{file}: was removed or renamed while it was followed; all its rows were read") from None
+        raise InputError(f"{file}: given no such file any more, expected it to grow; all its rows were read") from None
     if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino) and ours.st_size == handle.tell():
-        raise InputError(f"{file}: another file took its place while it was followed; all rows of the old were read")
+        raise InputError(f"{file}: given another file in its place, expected it to grow; all rows of the old were read")
 
 
 def piped(handle: Any, until: Callable[[], bool], *, idle: bool) -> Iterator[bytes]:

@@ -74,7 +74,9 @@ class JsonLines:
         except InputError as error:
             raise InputError(f"{self._opened.name}: line {number}: {error}") from None
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self._opened.name}: line {number}: given no JSON object ({error})") from None
+            raise InputError(
+                f"{self._opened.name}: line {number}: given no JSON object ({error}), expected one per line"
+            ) from None
         if not isinstance(found, dict):
             raise InputError(
                 f"{self._opened.name}: line {number}: given a JSON {type(found).__name__}, expected one object per line"
@@ -106,7 +108,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two values are called {twice!r}, expected different names")
+        raise InputError(f"given two values called {twice!r}, expected different names")
     return found
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags, Index
 from swapcal.tables.categories import from_arrow
 from swapcal.tables.clock import formats, seconds_of
 from swapcal.tables.dialect import InputError
@@ -70,7 +69,7 @@ _EXPECTED = {
 }
 
 
-def parsed(column: Any, decimal: str = ".") -> tuple[Array, NDArray[np.bool_]]:
+def parsed(column: Any, decimal: str = ".") -> tuple[Array, Flags]:
     """Return (numbers, which values are no numbers) of a text column, parsing each distinct text once."""
     values, indices = distinct(column)
     found = [_float(text.replace(decimal, ".")) for text in values]
@@ -79,7 +78,7 @@ def parsed(column: Any, decimal: str = ".") -> tuple[Array, NDArray[np.bool_]]:
     return numbers[indices], failed[indices]
 
 
-def moments(column: Any, order: str = "iso") -> tuple[Array, NDArray[np.bool_], bool]:
+def moments(column: Any, order: str = "iso") -> tuple[Array, Flags, bool]:
     """Return (numbers, or seconds since 1970; which values are no times; whether they are dates).
 
     Missing values become NaN.
@@ -116,13 +115,13 @@ def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
     return pa.array(micros, pa.int64(), mask=np.isnan(times)).cast(pa.timestamp("us"))
 
 
-def distinct(column: Any) -> tuple[list[Any], NDArray[np.int32]]:
+def distinct(column: Any) -> tuple[list[Any], Index]:
     """Return (the distinct values that are present, for each row its position among them, their number if missing)."""
     found = from_arrow(column)
     return found.values[:-1], found.codes
 
 
-def within(values: Array, name: str, first: int, expected: str, fits: NDArray[np.bool_]) -> Array:
+def within(values: Array, name: str, first: int, expected: str, fits: Flags) -> Array:
     """Return values that all fit, or name the first row (numbered from `first`) that does not."""
     if not fits.all():
         row = int(np.flatnonzero(~fits)[0])

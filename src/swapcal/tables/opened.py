@@ -69,7 +69,7 @@ class Opened:
             raw = as_utf8(chain([first], raw), encoding, self.name)
         self.head, self._rest = self._started(raw), raw
         if not self.head.strip():
-            raise InputError(f"{self.name}: empty, expected a header and rows")
+            raise InputError(f"{self.name}: given an empty file, expected a header and rows")
 
     def _started(self, raw: Iterator[bytes]) -> bytes:
         """Return the first mebibyte; of what grows, what is there, but a line at least."""
@@ -84,7 +84,7 @@ class Opened:
     def _unpacked(self, raw: Iterator[bytes], first: bytes) -> Iterator[bytes]:
         if not first.startswith(GZIP):
             if self.name.endswith(".gz") and first:
-                raise InputError(f"{self.name}: cannot be read, it is named .gz but is not gzip")
+                raise InputError(f"{self.name}: given the name of a gzip file and something else inside, expected gzip")
             return raw
         packed = gzip.GzipFile(fileobj=io.BufferedReader(Chunks(raw)))
         return _checked(iter(lambda: packed.read(CHUNK), b""), self.name)
@@ -94,18 +94,16 @@ class Opened:
             return
         for magic, what in STRANGERS.items():
             if first.startswith(magic):
-                raise InputError(f"{self.name}: cannot be read, given {what}")
+                raise InputError(f"{self.name}: given {what}")
         if first.startswith(PARQUET):
-            raise InputError(
-                f"{self.name}: cannot be read, given Parquet in gzip; Parquet compresses itself, unpack it"
-            )
+            raise InputError(f"{self.name}: given Parquet in gzip, expected Parquet alone, which compresses itself")
         if self.name.endswith((".parquet", ".pq")):
-            raise InputError(f"{self.name}: cannot be read, it is named as Parquet but is not")
+            raise InputError(
+                f"{self.name}: given the name of a Parquet file and something else inside, expected Parquet"
+            )
         if b"\0" in first:
             line = 1 + first[: first.index(b"\0")].count(b"\n")
-            raise InputError(
-                f"{self.name}: cannot be read, given a binary file (line {line}), expected CSV, JSONL or Parquet"
-            )
+            raise InputError(f"{self.name}: given a binary file (line {line}), expected CSV, JSONL or Parquet")
 
     @property
     def is_whole(self) -> bool:
@@ -185,7 +183,7 @@ def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterato
             line += error.object[: error.start].count(b"\n")
             hint = "; --encoding latin-1 or cp1252 may read it" if encoding == "utf-8" else ""
             raise InputError(
-                f"{name}: cannot be read, line {line} is not {encoding} (byte 0x{error.object[error.start]:02x}){hint}"
+                f"{name}: line {line}: given the byte 0x{error.object[error.start]:02x}, expected {encoding}{hint}"
             ) from None
         line += piece.count(b"\n")
         out = piece if encoding == "utf-8" else text.encode()
@@ -199,11 +197,13 @@ def _open(file: str) -> Any:
     try:
         handle = open(file, "rb")  # noqa: SIM115 - closed by `Opened`
     except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
+        raise InputError(f"{file}: given no such file, expected one to read") from None
     except IsADirectoryError:
         raise InputError(f"{file}: given a folder, expected a file") from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+        raise InputError(
+            f"{file}: given a file that cannot be read ({error.strerror}), expected one that can"
+        ) from None
     if stat.S_ISDIR(os.fstat(handle.fileno()).st_mode):
         handle.close()
         raise InputError(f"{file}: given a folder, expected a file")
@@ -214,4 +214,4 @@ def _checked(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     try:
         yield from pieces
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{name}: cannot be read, damaged gzip ({error})") from None
+        raise InputError(f"{name}: given damaged gzip ({error}), expected it whole") from None

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import distinct, floats
 
@@ -14,7 +13,7 @@ TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
 EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"
 
 
-def outcomes(column: Any, positive: str | None = None) -> tuple[Array, NDArray[np.bool_]]:
+def outcomes(column: Any, positive: str | None = None) -> tuple[Array, Flags]:
     """Return (outcomes in [0, 1], NaN where there is none; which values are no outcomes).
 
     With `positive`, that value is 1 and every other one 0.

@@ -60,7 +60,7 @@ def _refuse_ending(option: str, place: str) -> None:
     if not place.lower().removesuffix(".gz").endswith(ENDINGS):
         raise InputError(f"{option}: given {place}, expected a name that ends in one of {', '.join(ENDINGS)}, or -")
     if place.lower().endswith(tuple(f"{ending}.gz" for ending in PARQUET)):
-        raise InputError(f"{option}: given {place}; Parquet compresses itself, expected a name without .gz")
+        raise InputError(f"{option}: given {place}, though Parquet compresses itself, expected a name without .gz")
 
 
 def _refuse_strange(option: str, place: Path) -> None:
@@ -69,10 +69,12 @@ def _refuse_strange(option: str, place: Path) -> None:
     except FileNotFoundError:
         folder = Path(os.path.realpath(place)).parent
         if not folder.is_dir():
-            raise InputError(f"{option}: given {place}, but there is no folder {folder}") from None
+            raise InputError(f"{option}: given {place}, expected it in a folder that exists, unlike {folder}") from None
         return
     except OSError as error:
-        raise InputError(f"{option}: given {place}, which cannot be written ({error.strerror})") from None
+        raise InputError(
+            f"{option}: given {place}, which cannot be written ({error.strerror}), expected a file that can"
+        ) from None
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
         raise InputError(f"{option}: given {place}, which is {what}; expected a file")

@@ -23,7 +23,7 @@ class Parquet:
             # Buffering ahead would keep every column read so far; a small buffer bounds memory by the batch.
             self._file = papq.ParquetFile(opened.seekable(), buffer_size=BUFFER, pre_buffer=False)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{opened.name}: cannot be read ({error})") from None
+            raise InputError(f"{opened.name}: given Parquet that cannot be read ({error}), expected it whole") from None
         self.columns = list(self._file.schema_arrow.names)
 
     def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
@@ -34,7 +34,7 @@ class Parquet:
                 seen += len(batch)
                 yield pa.Table.from_batches([batch]).select(list(kinds)), seen / total
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self._name}: cannot be read ({error})") from None
+            raise InputError(f"{self._name}: given Parquet that cannot be read ({error}), expected it whole") from None
 
     def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
         """Yield tables of all columns; each has the type it is stored as."""

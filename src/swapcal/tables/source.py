@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from swapcal.arrays import Integers
 from swapcal.tables.delimited import Delimited
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.folder import Folder
@@ -30,11 +30,11 @@ class FilePart(NamedTuple):
     share: float | None
 
 
-class Stretch(NamedTuple):
+class WholePart(NamedTuple):
     """Some rows of a file, all columns, the number of each row (from 1), and what is wrong with those left out."""
 
     table: pa.Table
-    rows: NDArray[np.int64]
+    rows: Integers
     ragged: int
     complaint: str
     share: float | None
@@ -59,7 +59,7 @@ class Source:
             if name not in self.columns:
                 raise UnknownColumnError(name, self.columns)
             if self.columns.count(name) > 1:
-                raise InputError(f"{self.name}: two columns are called {name!r}, expected different names")
+                raise InputError(f"{self.name}: given two columns called {name!r}, expected different names")
 
     def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[FilePart]:
         """Yield the named columns, each as its kind, some rows at a time: the file may be larger than memory.
@@ -77,9 +77,9 @@ class Source:
             yield part
             first += len(table)
         if first == 1:
-            raise InputError(f"{self.name} has no rows")
+            raise InputError(f"{self.name}: given no rows, expected some")
 
-    def stretches(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Stretch]:
+    def stretches(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[WholePart]:
         """Yield all columns, some rows at a time; those named as their kind, the others as what they look like.
 
         That is seen from the first stretch, 64 MiB of text; a later value that does not fit makes its column text
@@ -96,10 +96,10 @@ class Source:
             unseen = self._refuse_commas(piece.table, [name for name in wanted if name not in judged])
             judged.update(name for name in wanted if name not in unseen)
             whole = piece.last and not before
-            yield Stretch(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
+            yield WholePart(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
             before += count
         if not before and not self.follows:
-            raise InputError(f"{self.name} has no rows")
+            raise InputError(f"{self.name}: given no rows, expected some")
 
     def _refuse_commas(self, table: pa.Table, names: Sequence[str]) -> list[str]:
         """Refuse text that begins mostly with numbers with commas: as categories they would mean nothing.
@@ -154,5 +154,5 @@ def _format(opened: Opened, dialect: Dialect, before: int = 0) -> Any:
     if start.startswith(b"{"):
         return JsonLines(opened)
     if start in (b"[{", b"[\n", b"[\r", b"[ "):
-        raise InputError(f"{opened.name}: cannot be read, given a JSON list, expected one object per line")
+        raise InputError(f"{opened.name}: given a JSON list, expected one object per line")
     return Delimited(opened, dialect, before)

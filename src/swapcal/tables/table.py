@@ -6,8 +6,8 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import AnyArray, Array, Keys
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.categories import Categories
 from swapcal.tables.columns import categories_of, is_numeric, numbers_of, raw_column
@@ -54,7 +54,7 @@ class Table:
         """Say whether the column holds numbers (booleans are categories)."""
         return is_numeric(self._column(name))
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
+    def numbers(self, name: str) -> Array:
         """Return the column as floats; missing values become NaN."""
         return numbers_of(name, self._column(name))
 
@@ -64,7 +64,7 @@ class Table:
             self._categories[name] = categories_of(name, self._column(name)).in_order()
         return self._categories[name]
 
-    def marks(self, numeric: Sequence[str], texts: Sequence[str] = ()) -> NDArray[np.uint64]:
+    def marks(self, numeric: Sequence[str], texts: Sequence[str] = ()) -> Keys:
         """Return a 64-bit hash of every row's values in some columns, whatever library holds them.
 
         The order of the columns does not matter. A missing value is like no value, 1 like 1.0, and -0 like 0.
@@ -86,7 +86,7 @@ class Table:
         salts = np.array([text_key(name) for name in names], np.uint64)
         return row_marks(numbers, salts, symbols, np.zeros(len(names), np.uint64))
 
-    def raw(self, name: str) -> NDArray[Any]:
+    def raw(self, name: str) -> AnyArray:
         """Return the column as numpy sees it (used for times)."""
         column = self._column(name)
         return column if isinstance(column, np.ndarray) else np.asarray(column.to_numpy())

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from swapcal.adapters.spark import columns
-from swapcal.adapters.spark.faults import NOT_INFINITE, PROBABILITY, TIME, WEIGHT, Rule
+from swapcal.adapters.spark.faults import NOT_INFINITE, PROBABILITY, TIME, WEIGHT, ColumnRule
 from swapcal.adapters.spark.parts import add_up
 from swapcal.audit import Audit
 from swapcal.audit.encode import Encoder
@@ -67,7 +67,7 @@ def audit(
     return found
 
 
-def _encoder(df: DataFrame, reader: Reader, rules: dict[str, Rule]) -> Encoder:
+def _encoder(df: DataFrame, reader: Reader, rules: dict[str, ColumnRule]) -> Encoder:
     """Return the encoding of the features, from one pass over them; the other columns are checked on the way."""
     if not reader.features:
         return Encoder(())
@@ -81,7 +81,7 @@ def _encoder(df: DataFrame, reader: Reader, rules: dict[str, Rule]) -> Encoder:
     return Encoder.of(found)
 
 
-def _rules(df: DataFrame, reader: Reader) -> dict[str, Rule]:
+def _rules(df: DataFrame, reader: Reader) -> dict[str, ColumnRule]:
     rules = {name: NOT_INFINITE for name in reader.features if columns.is_numeric(df, name)}
     rules |= dict.fromkeys((reader.prob, reader.target, *(reader.issued or ())), PROBABILITY)
     rules |= {} if reader.weights is None else {reader.weights: WEIGHT}

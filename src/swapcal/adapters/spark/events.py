@@ -14,7 +14,7 @@ TIME, MATURES = "__time", "__matures"
 """Columns: when a row happens, and when its label would be known whatever it is."""
 
 
-class Roles(NamedTuple):
+class EventRoles(NamedTuple):
     """Which column holds what."""
 
     id: str
@@ -43,7 +43,7 @@ def columns_of(rows: pd.DataFrame, names: list[str]) -> Columns:
 class Manner(NamedTuple):
     """How rows are played: a query that is started again may have other columns, but must not play old rows by them."""
 
-    roles: Roles
+    roles: EventRoles
     remember: bool
     """whether settled ids are kept"""
 
@@ -63,13 +63,13 @@ def unpacked(content: bytes) -> tuple[Columns, Manner]:
     """Return what `packed` packed."""
     table = pa.ipc.open_stream(content).read_all()
     (id, target, features, *others), remember = json.loads(table.schema.metadata[MANNER])
-    return table.to_pydict(), Manner(Roles(id, target, tuple(features), *others), remember)
+    return table.to_pydict(), Manner(EventRoles(id, target, tuple(features), *others), remember)
 
 
 class Events:
     """The rows in order of time, at one time those without an outcome first, then by id."""
 
-    def __init__(self, columns: Columns, roles: Roles) -> None:
+    def __init__(self, columns: Columns, roles: EventRoles) -> None:
         times, y = columns[TIME], columns[roles.target]
         ids = [id if id is None or not roles.numbered else int(id) for id in columns[roles.id]]
         named = [*zip(times, (label == label for label in y), ids, range(len(ids)), strict=True)]

@@ -6,19 +6,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags
 from swapcal.audit.batch import LEAST_WEIGHT, MOST_WEIGHT
 from swapcal.tables.clock import as_times
 from swapcal.tables.table import Table
 
 
-class Rule(NamedTuple):
+class ColumnRule(NamedTuple):
     """What every value of a column must be, and a way to read the column as numbers."""
 
     expected: str
-    holds: Callable[[Array], NDArray[np.bool_]]
+    holds: Callable[[Array], Flags]
     numbers: Callable[[Table, str], Array] = Table.numbers
 
 
@@ -26,26 +25,26 @@ def _times(table: Table, name: str) -> Array:
     return as_times(f"column {name!r}", table.raw(name))
 
 
-def _is_probability(values: Array) -> NDArray[np.bool_]:
+def _is_probability(values: Array) -> Flags:
     return np.asarray((values >= 0.0) & (values <= 1.0))
 
 
-def _is_weight(values: Array) -> NDArray[np.bool_]:
+def _is_weight(values: Array) -> Flags:
     return np.asarray((values >= LEAST_WEIGHT) & (values <= MOST_WEIGHT))
 
 
-def _is_known(values: Array) -> NDArray[np.bool_]:
+def _is_known(values: Array) -> Flags:
     return ~np.isnan(values)
 
 
-def _is_not_infinite(values: Array) -> NDArray[np.bool_]:
+def _is_not_infinite(values: Array) -> Flags:
     return ~np.isinf(values)
 
 
-PROBABILITY = Rule("a number in [0, 1]", _is_probability)
-WEIGHT = Rule(f"a positive number, from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", _is_weight)
-TIME = Rule("a number, date or time", _is_known, _times)
-NOT_INFINITE = Rule("a finite number, or nothing", _is_not_infinite)
+PROBABILITY = ColumnRule("a number in [0, 1]", _is_probability)
+WEIGHT = ColumnRule(f"a positive number, from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", _is_weight)
+TIME = ColumnRule("a number, date or time", _is_known, _times)
+NOT_INFINITE = ColumnRule("a finite number, or nothing", _is_not_infinite)
 
 
 class Fault(NamedTuple):
@@ -72,7 +71,7 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self.columns or self.refusals)
 
-    def look(self, table: Table, rules: Mapping[str, Rule]) -> None:
+    def look(self, table: Table, rules: Mapping[str, ColumnRule]) -> None:
         """Count the rows of a table that break the rules."""
         self.rows += len(table)
         for name, rule in rules.items():

@@ -9,7 +9,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.arrow import any_pandas
-from swapcal.adapters.spark.events import MATURES, TIME, Roles, columns_of
+from swapcal.adapters.spark.events import MATURES, TIME, EventRoles, columns_of
 from swapcal.adapters.spark.kept import Kept
 from swapcal.live import Live
 
@@ -91,7 +91,7 @@ def forecast(
 class _Forecasts(StatefulProcessor):  # type: ignore[misc]
     """Hands the rows of each key to what is kept of it."""
 
-    def __init__(self, keys: list[str], names: list[str], roles: Roles, *how: Any) -> None:
+    def __init__(self, keys: list[str], names: list[str], roles: EventRoles, *how: Any) -> None:
         self._keys, self._names, self._roles, self._how = keys, names, roles, how
 
     def init(self, handle: Any) -> None:
@@ -115,7 +115,7 @@ def _roles(
     time: str,
     matures: str | None,
     features: Sequence[str] | None,
-) -> Roles:
+) -> EventRoles:
     named = [*keys, id, target, time, *([] if matures is None else [matures])]
     columns.require(stream, named)
     if len(set(named)) < len(named):
@@ -135,10 +135,10 @@ def _roles(
     taken = {*keys, id, time} & {*types.StructType.fromDDL(ANSWERS).names}
     if taken:
         raise ValueError(f"column {min(taken)!r}: given, expected another name: the answers have a column of that name")
-    return Roles(id, target, tuple(records), matures is not None, isinstance(kind, types.IntegralType))
+    return EventRoles(id, target, tuple(records), matures is not None, isinstance(kind, types.IntegralType))
 
 
-def _read(stream: DataFrame, keys: list[str], roles: Roles, time: str, matures: str | None) -> list[Column]:
+def _read(stream: DataFrame, keys: list[str], roles: EventRoles, time: str, matures: str | None) -> list[Column]:
     """Return what the rows are read from; times as floats, which mean the same in every time zone."""
     cast = {roles.id: "string", roles.target: "double"}
     found = [columns.column(name).cast(kind).alias(name) for name, kind in cast.items()]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.adapters.spark import events
-from swapcal.adapters.spark.events import Columns, Manner, Roles
+from swapcal.adapters.spark.events import Columns, EventRoles, Manner
 from swapcal.adapters.spark.keyed import Answers, Keyed
 from swapcal.archive.container import packed, unpacked
 from swapcal.live import Live
@@ -43,7 +43,7 @@ class Kept:
     beside : keys to keep in the memory of this process
     """
 
-    def __init__(self, handle: Any, roles: Roles, settings: dict[str, Any], remember: bool, beside: int) -> None:
+    def __init__(self, handle: Any, roles: EventRoles, settings: dict[str, Any], remember: bool, beside: int) -> None:
         self._manner, self._settings, self._beside = Manner(roles, remember), settings, beside
         self._head = handle.getValueState("head", "stamp binary, since bigint")
         self._archive = handle.getValueState("live", "content binary, clock double")

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from swapcal.adapters.spark.events import Columns, Events, Roles
-from swapcal.arrays import Array
+from swapcal.adapters.spark.events import Columns, EventRoles, Events
+from swapcal.arrays import Array, Flags
 from swapcal.live import Live
 from swapcal.live.learned import Learned
 
@@ -59,7 +58,7 @@ class Keyed:
     it has any feature, it is forecast and then labelled. A row that is refused changes nothing, and says why.
     """
 
-    def __init__(self, live: Live, clock: float, roles: Roles) -> None:
+    def __init__(self, live: Live, clock: float, roles: EventRoles) -> None:
         self.live, self.clock, self.roles = live, clock, roles
         self._told: list[Learned] = []
         live.watch(self._told.append)
@@ -124,7 +123,7 @@ class Keyed:
         self.live.label_many(ids, events.y[rows], time=clock)
         self._tell(answers, dict(zip(ids, times, strict=True)))
 
-    def _follow(self, answers: Answers, events: Events, rows: slice, clock: Array, asks: NDArray[np.bool_]) -> None:
+    def _follow(self, answers: Answers, events: Events, rows: slice, clock: Array, asks: Flags) -> None:
         ids, times, y = np.array(events.ids[rows], object), events.times[rows], events.y[rows]
         records = [events.mappings[k] for k in (rows.start + np.flatnonzero(asks)).tolist()]
         found, outcomes = self.live.follow(

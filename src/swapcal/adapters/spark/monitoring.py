@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
@@ -17,6 +16,7 @@ from swapcal.adapters.spark.arrow import any_pandas
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.parts import NOTHING, PART, added, settled, unpickled
 from swapcal.archive.container import packed, unpacked
+from swapcal.arrays import Places
 from swapcal.inputs import positive
 from swapcal.monitor import Monitor
 from swapcal.monitor.file import FILE
@@ -83,7 +83,7 @@ def monitor(
     return reduce(Monitor.then, (Monitor.from_state(unpacked(content, FILE)) for _, content in sorted(windows)))
 
 
-def _order(rows: Table, prob: str, target: str, seed: int) -> NDArray[np.intp]:
+def _order(rows: Table, prob: str, target: str, seed: int) -> Places:
     """Return the rows in order of time; those of one time as the seed draws, whatever order they came in.
 
     They are first sorted by all they hold, which forgets that order; the draw then forgets the sorting, so that

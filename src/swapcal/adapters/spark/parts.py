@@ -11,7 +11,7 @@ from pyspark.sql import functions as sql
 
 from swapcal.adapters.spark.arrow import Batches, map_in_arrow
 from swapcal.adapters.spark.columns import some_columns
-from swapcal.adapters.spark.faults import Faults, Rule
+from swapcal.adapters.spark.faults import ColumnRule, Faults
 from swapcal.tables.table import Table
 
 LOT = 1 << 17
@@ -27,7 +27,10 @@ NOTHING: Found = (Faults(), None)
 
 
 def add_up(
-    df: DataFrame, columns: Sequence[str], rules: Mapping[str, Rule], work: "Callable[[Part | None, pa.Table], Part]"
+    df: DataFrame,
+    columns: Sequence[str],
+    rules: Mapping[str, ColumnRule],
+    work: "Callable[[Part | None, pa.Table], Part]",
 ) -> Any:
     """Return the sum over all rows of what `work` makes of tables of them.
 

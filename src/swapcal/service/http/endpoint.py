@@ -14,7 +14,7 @@ from swapcal.service.http.office import Office
 from swapcal.service.http.problems import problem_reply
 from swapcal.service.http.reply import PLAIN, Reply
 from swapcal.service.refusal import Refusal, unavailable
-from swapcal.service.store import StoreError
+from swapcal.service.stored import StoreError
 
 NOTABLE = (401, 403)
 

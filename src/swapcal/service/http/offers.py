@@ -10,7 +10,8 @@ from swapcal.service.settings import Settings
 from swapcal.service.status import Status
 
 FORECAST, OUTCOME, READ, ADMIN = "forecast", "outcome", "read", "admin"
-OWN = "/v1/forecasters/{name}"
+ALL = "/v1/forecasters"
+OWN = f"{ALL}/{{name}}"
 WRITE_REFUSALS = (400, 404, 408, 413, 415, 422, 503)
 READ_REFUSALS = (404, 422, 503)
 
@@ -43,7 +44,7 @@ class Offer:
     takes: tuple[Any, ...] = ()
     gives: tuple[Any, ...] = ()
     refusals: tuple[int, ...] = READ_REFUSALS
-    parameters: tuple[Parameter, ...] = ()
+    query: tuple[Parameter, ...] = ()
     statuses: tuple[int, ...] = (200,)
     lines: bool = False
     media: str | None = None
@@ -54,91 +55,45 @@ class Offer:
         return self.handler.__name__
 
     @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the address and the query hold."""
+        return (*(each for each in (NAME, ID) if f"{{{each.name}" in self.path), *self.query)
+
+    @property
     def shown_path(self) -> str:
         """The path as OpenAPI writes it."""
         return self.path.replace(":path", "")
 
 
+def _write(
+    method: str, path: str, handler: Handler, needed: str, takes: Any, gives: tuple[Any, ...], *more: int, **how: Any
+) -> Offer:
+    """Return an offer that changes something of one forecaster, and may be refused for more reasons than most."""
+    return Offer(method, OWN + path, handler, needed, (takes,), gives, (*WRITE_REFUSALS, *more), **how)
+
+
+def _read(path: str, handler: Handler, *gives: Any, **how: Any) -> Offer:
+    """Return an offer that shows something of one forecaster."""
+    return Offer("GET", OWN + path, handler, READ, (), gives, **how)
+
+
+AUDITED: dict[str, Any] = {"refusals": (*READ_REFUSALS, 413), "query": (SINCE, UNTIL)}
+MADE = (*(status for status in WRITE_REFUSALS if status != 404), 409, 429)
+MANY = (m.ForecastOut, m.ForecastsOut)
 OFFERS = (
-    Offer(
-        "POST",
-        f"{OWN}/forecasts",
-        writing.forecasts,
-        FORECAST,
-        (m.ForecastBodyIn,),
-        (m.ForecastOut, m.ForecastsOut),
-        (*WRITE_REFUSALS, 409, 429),
-        (NAME,),
-        lines=True,
-    ),
-    Offer(
-        "PUT",
-        f"{OWN}/outcomes/{{id:path}}",
-        writing.outcome,
-        OUTCOME,
-        (m.OutcomeIn,),
-        (m.OutcomeOut,),
-        (*WRITE_REFUSALS, 409, 410, 429),
-        (NAME, ID),
-    ),
-    Offer(
-        "POST",
-        f"{OWN}/outcomes",
-        writing.outcomes,
-        OUTCOME,
-        (m.OutcomesIn,),
-        (m.OutcomesOut,),
-        WRITE_REFUSALS,
-        (NAME,),
-        lines=True,
-    ),
-    Offer(
-        "POST",
-        f"{OWN}/preview",
-        reading.preview,
-        FORECAST,
-        (m.PreviewIn,),
-        (m.PreviewOut, m.ForecastsOut),
-        WRITE_REFUSALS,
-        (NAME,),
-    ),
-    Offer(
-        "POST",
-        f"{OWN}/corrections/{{id:path}}",
-        writing.correction,
-        ADMIN,
-        (m.CorrectionIn,),
-        (m.CorrectionOut,),
-        (*WRITE_REFUSALS, 409),
-        (NAME, ID),
-    ),
-    Offer("GET", f"{OWN}/forecasts/{{id:path}}", reading.forecast, READ, (), (m.ForecastShown,), parameters=(NAME, ID)),
-    Offer(
-        "GET", f"{OWN}/decide/{{id:path}}", reading.decision, READ, (), (m.DecisionOut,), parameters=(NAME, ID, LOSS)
-    ),
-    Offer("GET", f"{OWN}/status", reading.show_status, READ, (), (Status,), parameters=(NAME,)),
-    Offer("GET", f"{OWN}/certificate", reading.certificate, READ, parameters=(NAME,)),
-    Offer("GET", f"{OWN}/alarms", reading.alarms, READ, parameters=(NAME,)),
-    Offer("GET", f"{OWN}/audit", reading.audit, READ, refusals=(*READ_REFUSALS, 413), parameters=(NAME, SINCE, UNTIL)),
-    Offer(
-        "GET",
-        f"{OWN}/report",
-        reading.report,
-        READ,
-        refusals=(*READ_REFUSALS, 413),
-        parameters=(NAME, SINCE, UNTIL),
-        media="text/html",
-    ),
-    Offer("GET", OWN, reading.forecaster, READ, (), (m.ForecasterOut,), parameters=(NAME,)),
-    Offer(
-        "POST",
-        "/v1/forecasters",
-        reading.make,
-        ADMIN,
-        (Settings,),
-        (m.ForecasterOut,),
-        (*(status for status in WRITE_REFUSALS if status != 404), 409, 429),
-        statuses=(200, 201),
-    ),
-    Offer("GET", "/v1/forecasters", reading.forecasters, READ, (), (m.ForecastersOut,), (503,)),
+    _write("POST", "/forecasts", writing.forecasts, FORECAST, m.ForecastBodyIn, MANY, 409, 429, lines=True),
+    _write("PUT", "/outcomes/{id:path}", writing.outcome, OUTCOME, m.OutcomeIn, (m.OutcomeOut,), 409, 410, 429),
+    _write("POST", "/outcomes", writing.outcomes, OUTCOME, m.OutcomesIn, (m.OutcomesOut,), lines=True),
+    _write("POST", "/preview", reading.preview, FORECAST, m.PreviewIn, (m.PreviewOut, m.ForecastsOut)),
+    _write("POST", "/corrections/{id:path}", writing.correction, ADMIN, m.CorrectionIn, (m.CorrectionOut,), 409),
+    _read("/forecasts/{id:path}", reading.forecast, m.ForecastShown),
+    _read("/decide/{id:path}", reading.decision, m.DecisionOut, query=(LOSS,)),
+    _read("/status", reading.show_status, Status),
+    _read("/certificate", reading.certificate),
+    _read("/alarms", reading.alarms),
+    _read("/audit", reading.audit, **AUDITED),
+    _read("/report", reading.report, **AUDITED, media="text/html"),
+    _read("", reading.forecaster, m.ForecasterOut),
+    Offer("POST", ALL, reading.make, ADMIN, (Settings,), (m.ForecasterOut,), MADE, statuses=(200, 201)),
+    Offer("GET", ALL, reading.forecasters, READ, (), (m.ForecastersOut,), (503,)),
 )

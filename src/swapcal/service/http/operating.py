@@ -13,7 +13,7 @@ from swapcal.service.http.reading import json_response
 from swapcal.service.http.reply import Reply
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.status import Status, describe
-from swapcal.service.store import StoreError
+from swapcal.service.stored import StoreError
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LONGEST = 2.0

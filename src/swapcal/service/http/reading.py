@@ -35,6 +35,7 @@ from swapcal.service.http.writing import record_of
 from swapcal.service.refusal import Refusal, unavailable
 from swapcal.service.settings import Settings
 from swapcal.service.ward import Ward
+from swapcal.tables.clock import created_at
 
 _PREVIEW = msgspec.json.Decoder(PreviewIn)
 _SETTINGS = msgspec.json.Decoder(Settings)
@@ -195,12 +196,12 @@ async def alarms(call: Call) -> Reply:
 
 async def audit(call: Call) -> Reply:
     """Audit the issued forecasts against the outcomes as they are known now."""
-    return json_response(await _audited(call, lambda found: found.to_dict(created_at=history.created_at())))
+    return json_response(await _audited(call, lambda found: found.to_dict(created_at=created_at())))
 
 
 async def report(call: Call) -> Reply:
     """Show the same as a page."""
-    page = await _audited(call, lambda found: found.to_html(created_at=history.created_at()))
+    page = await _audited(call, lambda found: found.to_html(created_at=created_at()))
     return Reply(page.encode(), media="text/html; charset=utf-8", more={"content-security-policy": CONTENT})
 
 

@@ -7,7 +7,8 @@ from starlette.concurrency import run_in_threadpool
 
 from swapcal.service.http.incoming import Headers
 from swapcal.service.refusal import Refusal
-from swapcal.service.store import Store, TokenRow
+from swapcal.service.store import Store
+from swapcal.service.stored import TokenRow
 from swapcal.service.tokens import scopes_of
 
 FRESH = 2.0

@@ -13,7 +13,7 @@ from swapcal.service.http.office import Office
 from swapcal.service.pages.reporter import Reporter
 from swapcal.service.pages.view import Figures
 from swapcal.service.refusal import Refusal
-from swapcal.service.store import StoreError
+from swapcal.service.stored import StoreError
 
 PAUSE, SHARE = 1.0, 20.0
 """Seconds between looks at least, and how many times longer than a look keeps the learning thread."""

@@ -25,7 +25,7 @@ LOSSES = {
 """Losses by name, and what they decide, in words."""
 
 
-class Lookup(NamedTuple):
+class LookedUp(NamedTuple):
     """What the page says about one id."""
 
     id: str
@@ -43,7 +43,7 @@ class Lookup(NamedTuple):
         return max((abs(term["amount"]) for term in terms), default=0.0)
 
 
-async def look_up(call: Call) -> Lookup | None:
+async def look_up(call: Call) -> LookedUp | None:
     """Return what was asked for in the address; None if nothing was."""
     query = call.request.query_params
     id, loss = query.get("id", ""), query.get("loss", "").strip()
@@ -52,12 +52,12 @@ async def look_up(call: Call) -> Lookup | None:
     try:
         found = await shown(call, id)
     except Refusal as refusal:
-        return Lookup(id, loss, trouble=refusal.detail)
+        return LookedUp(id, loss, trouble=refusal.detail)
     if found.record is None:
-        return Lookup(id, loss, found)
+        return LookedUp(id, loss, found)
     explanation = found.explanation or await _explained_now(call, found.record)
     decisions, trouble = _decisions(found, loss)
-    return Lookup(id, loss, found, explanation, decisions, trouble)
+    return LookedUp(id, loss, found, explanation, decisions, trouble)
 
 
 async def _explained_now(call: Call, record: dict[str, Any]) -> dict[str, Any] | None:

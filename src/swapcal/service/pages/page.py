@@ -13,7 +13,7 @@ from swapcal.service.http.reply import Reply
 from swapcal.service.pages.render import render
 from swapcal.service.pages.session import with_token
 from swapcal.service.refusal import Refusal, unavailable
-from swapcal.service.store import StoreError
+from swapcal.service.stored import StoreError
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
