@@ -6,10 +6,10 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 
 try:
     import sklearn  # noqa: F401
@@ -288,7 +288,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         ]
 
 
-def of_positive_weight(X: Any, y: NDArray[Any], weight: Array) -> tuple[Any, NDArray[Any], Array]:
+def of_positive_weight(X: Any, y: AnyArray, weight: Array) -> tuple[Any, AnyArray, Array]:
     """Return the rows that count."""
     kept = np.flatnonzero(weight > 0.0)
     return _safe_indexing(X, kept), y[kept], weight[kept]
@@ -317,6 +317,6 @@ def _table(X: Any) -> Table:
     return Table({name: _array(values) for name, values in lists.items()})
 
 
-def _array(values: list[Any]) -> NDArray[Any]:
+def _array(values: list[Any]) -> AnyArray:
     numbers = all(isinstance(value, int | float) for value in values)
     return np.array(values, np.float64 if numbers else object)

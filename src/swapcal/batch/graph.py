@@ -7,10 +7,9 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive.files import replacing
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 from swapcal.batch.flat import Flat
 from swapcal.batch.model import Model
 from swapcal.batch.simplex import MOST_STEPS
@@ -74,7 +73,7 @@ class _Graph:
     def name(self) -> str:
         return f"{INNER}{next(self._numbers)}"
 
-    def constant(self, values: NDArray[Any]) -> str:
+    def constant(self, values: AnyArray) -> str:
         name = self.name()
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values).reshape(np.shape(values)), name))
         return name

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.correction import DOUBT, NONE, Correction, Scorer, believed, left_out, logit, plan
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
@@ -302,7 +301,7 @@ class Model:
         self,
         source: Any,
         scores: Array | None = None,
-        keys: NDArray[np.uint64] | None = None,
+        keys: Keys | None = None,
         jobs: int = 1,
     ) -> Issued:
         """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""

@@ -1,9 +1,8 @@
 """Which coordinates a batch context has, and how large they are."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.batch_design import Placement
 
@@ -46,15 +45,13 @@ def prior_of(layout: Placement) -> Array:
     return prior
 
 
-def _place_numbers(numeric: NDArray[np.int64], width: int) -> int:
+def _place_numbers(numeric: Integers, width: int) -> int:
     room = max(0, min(len(numeric), MOST_COORDINATES - width))
     numeric[:room] = np.arange(width, width + room)
     return width + room
 
 
-def _place_categories(
-    features: Frozen, rows: Coded, columns: list[int], category: NDArray[np.int64], width: int
-) -> int:
+def _place_categories(features: Frozen, rows: Coded, columns: list[int], category: Integers, width: int) -> int:
     entries = [
         (-int(np.count_nonzero(rows.codes[:, column] == code)), column, code)
         for column in columns

@@ -12,7 +12,8 @@ from swapcal.batch.history import BEFORE, History
 from swapcal.batch.mixture import Snapshot
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import Certificate
-from swapcal.engine.forecaster import CHUNK, Forecaster
+from swapcal.engine.forecaster import Forecaster
+from swapcal.engine.player import CHUNK
 from swapcal.kernels.company import Company, Log, blank_log
 from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW
 

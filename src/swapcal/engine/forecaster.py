@@ -18,7 +18,6 @@ from swapcal.engine import state as memory
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.certify import certify, certify_recent
 from swapcal.engine.forecast import Forecast
-from swapcal.engine.player import CHUNK as CHUNK
 from swapcal.engine.player import Player
 from swapcal.faces import face
 from swapcal.guard import Guard, guarded

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.encode import CATEGORICAL, LOGIT, NUMERIC, PROBABILITY
-from swapcal.tables.categories import Categories, from_array
+from swapcal.tables.categories import FEATURE_CATEGORIES, Categories, from_array
 from swapcal.tables.columns import Values
 from swapcal.tables.values import text_key, text_of
 
@@ -28,7 +28,7 @@ class Column:
 
     name: str
     kind: int = UNDECIDED
-    own: int = 12
+    own: int = FEATURE_CATEGORIES
     """Categories that get a coordinate of their own; the rest share one."""
     codes: dict[str, int] = field(default_factory=dict)
     keys: list[int] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Column:
             return NUMERIC, values
         return self.kind, values
 
-    def _check_numbers(self, values: NDArray[np.float64]) -> None:
+    def _check_numbers(self, values: Array) -> None:
         bad = np.flatnonzero(np.abs(values) > LARGEST)
         if bad.size:
             given = f"given {values[bad[0]]} in row {bad[0] + 1}"
@@ -71,7 +71,7 @@ class Column:
                 given = f"given {values[bad[0]]} in row {bad[0] + 1}"
                 raise ValueError(f"score {self.name!r}: {given}, expected a probability in [0, 1]")
 
-    def codes_of(self, values: Values, learn: bool) -> tuple[NDArray[np.int64], list[int]]:
+    def codes_of(self, values: Values, learn: bool) -> tuple[Integers, list[int]]:
         """Return (each row's code, the codes present), learning new categories in order of appearance."""
         if isinstance(values, Categories):
             return self._category_codes(values, learn)
@@ -81,7 +81,7 @@ class Column:
         codes = np.where(missing, MISSING, SHARED)
         return codes, [MISSING] if missing.all() else [MISSING, SHARED]
 
-    def _category_codes(self, values: Categories, learn: bool) -> tuple[NDArray[np.int64], list[int]]:
+    def _category_codes(self, values: Categories, learn: bool) -> tuple[Integers, list[int]]:
         if len(values) == 1:
             code = self.code_of(values.values[values.codes[0]], learn)
             return np.array([code]), [code]

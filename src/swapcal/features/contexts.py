@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive.state import State
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.faces import counted, face, named
 from swapcal.features.column import KINDS, NOWHERE, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.features.encoded import Encoded, probabilities
@@ -18,9 +17,9 @@ from swapcal.features.reader import Reader
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
+from swapcal.tables.categories import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES
 from swapcal.tables.columns import Values, columns_of
 
-GROUP_CATEGORIES = 64
 FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
@@ -66,7 +65,7 @@ class Contexts:
         numeric: Iterable[str] = (),
         categorical: Iterable[str] = (),
         drop: Iterable[str] = (),
-        categories: int = 12,
+        categories: int = FEATURE_CATEGORIES,
         max_dim: int = 160,
         fourier: int = 0,
         reserved: Mapping[str, float] | None = None,
@@ -289,9 +288,7 @@ class Contexts:
         self._names.append(name)
         return self.dim - 1
 
-    def _assemble(
-        self, numbers: Array, symbols: NDArray[np.uint64], codes: Integers, dims: Integers, learn: bool
-    ) -> Encoded:
+    def _assemble(self, numbers: Array, symbols: Keys, codes: Integers, dims: Integers, learn: bool) -> Encoded:
         place = np.full(codes.shape, NOWHERE, dtype=np.int64)
         columns = [*self._columns.values(), *(product.column for product in self._products)]
         for j, column in enumerate(columns):
@@ -302,7 +299,7 @@ class Contexts:
     def _place(
         self,
         numbers: Array,
-        symbols: NDArray[np.uint64],
+        symbols: Keys,
         own: Integers,
         crossed: Integers,
         dims: Integers,
@@ -328,12 +325,12 @@ class Contexts:
         """Share the features' weight among the columns of the first record, products and waves."""
         self._spread = spread_over(self.settings, list(self._columns.values()))
         for left, right in self.settings["products"]:
-            product = Product.of(self._columns[left], self._columns[right], GROUP_CATEGORIES)
+            product = Product.of(self._columns[left], self._columns[right], STREAM_GROUP_CATEGORIES)
             self._products.append(product)
 
     def _new_column(self, name: str) -> Column:
         group = name in self.settings["groups"]
-        own = GROUP_CATEGORIES if group else self.settings["categories"]
+        own = STREAM_GROUP_CATEGORIES if group else self.settings["categories"]
         kind = UNDECIDED
         if name in self.settings["scores"]:
             kind = KINDS[self.settings["scores"][name]]
@@ -369,7 +366,7 @@ class Contexts:
     @guarded
     def to_state(self) -> State:
         """Return the state from which `from_state` rebuilds this object exactly."""
-        arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._past._asdict().items()}
+        arrays: dict[str, AnyArray] = {name: array.copy() for name, array in self._past._asdict().items()}
         manifest = {
             "settings": self.settings | {name: [*self.settings[name].items()] for name in ORDERED},
             "columns": [column.manifest() for column in self._columns.values()],

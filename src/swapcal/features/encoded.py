@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.features.layout import Layout
 from swapcal.kernels.encode import LOGIT
 
@@ -16,11 +15,11 @@ class Encoded:
 
     x: Array
     dims: Integers
-    keys: NDArray[np.uint64]
+    keys: Keys
     values: Array
     scores: Array
     """(n, number of declared scores) the users' own forecasts as probabilities, NaN where missing."""
-    marks: NDArray[np.uint64]
+    marks: Keys
     """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
 
     def __len__(self) -> int:

@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.features.category import Category, learn_group, learn_texts
 from swapcal.features.number import Number, learn_number, refuse_infinite
 from swapcal.features.rated import Rated, learn_rated
@@ -17,6 +16,7 @@ from swapcal.features.source import Name, Source, columns_of, is_numeric, matrix
 from swapcal.features.sparse import Sparse
 from swapcal.kernels.coding import Lookup, look_up, standardise
 from swapcal.kernels.draw import row_marks
+from swapcal.tables.categories import FEATURE_CATEGORIES, FITTED_GROUP_CATEGORIES
 from swapcal.tables.table import Table
 from swapcal.tables.values import MISSING, group_name, text_key, text_of
 
@@ -56,8 +56,8 @@ class Frozen:
         groups: Sequence[Name] = (),
         columns: Sequence[Name] | None = None,
         *,
-        categories: int = 12,
-        group_categories: int = 48,
+        categories: int = FEATURE_CATEGORIES,
+        group_categories: int = FITTED_GROUP_CATEGORIES,
         rare: int = 20,
     ) -> "Frozen":
         """Learn scales and categories of the groups and of the other columns (all, by default).
@@ -122,7 +122,7 @@ class Frozen:
         scaled: list[Number | Rated] = [*self.numbers, *self.rated]
         return np.array([n.centre for n in scaled], float), np.array([n.spread for n in scaled], float)
 
-    def keys(self, source: Source) -> NDArray[np.uint64]:
+    def keys(self, source: Source) -> Keys:
         """Return a 64-bit key per row, a function of its values as given: the same in any order, batch or table."""
         numbered = [category.name for category in self.categories if not category.texts]
         names = list(dict.fromkeys([*(number.name for number in self.numbers), *numbered]))

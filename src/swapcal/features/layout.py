@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.features.column import MISSING, NOWHERE, SHARED, Column
 from swapcal.features.product import Product
 from swapcal.kernels.encode import CATEGORICAL, NUMERIC
@@ -22,8 +21,8 @@ class Layout(NamedTuple):
     """What the kernels need to know of the columns, as arrays."""
 
     kinds: Integers
-    salts: NDArray[np.uint64]
-    absent: NDArray[np.uint64]
+    salts: Keys
+    absent: Keys
     """the symbols of missing values"""
     value_at: Integers
     weights: Array

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.features.column import LARGEST, MISSING, SHARED, UNDECIDED, UNSEEN, Column
 from swapcal.kernels.encode import CATEGORICAL, PROBABILITY
 
@@ -14,7 +14,7 @@ PLAIN = (float, int)
 NAN = math.nan
 STRANGE = -1
 
-Parts = tuple[NDArray[np.float64], NDArray[np.uint64], NDArray[np.int64]]
+Parts = tuple[Array, Keys, Integers]
 Look = tuple[str, int, dict[str, int], list[int], list[int]]
 """A column's name, kind, codes, keys and places: taken apart once, because every value is looked up in them."""
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Flags, Integers
 from swapcal.features.source import Name
 from swapcal.tables.table import Table
 
@@ -58,5 +57,5 @@ def learn_rated(
     return Rated(name, offsets, float(honest.mean()), spread if spread > 0.0 else np.inf), honest
 
 
-def _offsets(surplus: Array, curvature: Array, often: NDArray[np.bool_]) -> Array:
+def _offsets(surplus: Array, curvature: Array, often: Flags) -> Array:
     return np.where(often, surplus / (curvature + PRECISION), 0.0)

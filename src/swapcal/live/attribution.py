@@ -3,12 +3,10 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array, Flags
 from swapcal.features import Contexts
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import put_scores
@@ -119,7 +117,7 @@ def _revealed(learner: Learner, rows: Rows, row: int, x: Array, base: float) -> 
     return dict(zip(players, steps.tolist(), strict=True)), float(paths[0, 0])
 
 
-def _seen(x: Array, shown: NDArray[np.bool_], places: list[list[int]]) -> Array:
+def _seen(x: Array, shown: Flags, places: list[list[int]]) -> Array:
     """Return a context once for each row of `shown`: 0 where a column is not, whole once all are."""
     seen = np.tile(x, (len(shown), 1))
     for j, own in enumerate(places):
@@ -129,13 +127,13 @@ def _seen(x: Array, shown: NDArray[np.bool_], places: list[list[int]]) -> Array:
     return seen
 
 
-def _reveal(order: list[int]) -> NDArray[np.bool_]:
+def _reveal(order: list[int]) -> Flags:
     """Return what is shown (n + 1, n): nothing, then one more in each row, in the given order."""
     turn = np.argsort(order)
     return turn[None, :] < np.arange(len(order) + 1)[:, None]
 
 
-def _masked(entries: NDArray[Any], shown: NDArray[np.bool_], present: list[int]) -> NDArray[Any]:
+def _masked(entries: AnyArray, shown: Flags, present: list[int]) -> AnyArray:
     """Return a row's entries once for each row of `shown`, 0 for the columns that are not."""
     kept = np.zeros((len(shown), len(entries) // ENTRIES), bool)
     kept[:, present] = shown[:, : len(present)]

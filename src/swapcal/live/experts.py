@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
 from swapcal.archive.state import State
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import (
@@ -39,6 +38,7 @@ from swapcal.kernels.experts import (
     SCORED,
     TENSION,
     Bank,
+    Single,
     View,
     Workspace,
     run_experts,
@@ -200,7 +200,7 @@ class Experts:
         return 1 + EXPERTS + self.scores + SAID
 
     def forecast(
-        self, keys: NDArray[np.uint64], values: Array, given: Array | None = None, x: Array | None = None
+        self, keys: Keys, values: Array, given: Array | None = None, x: Array | None = None
     ) -> tuple[Array, Array]:
         """Return (memory, probabilities) of n rows: what `learn` needs later, and (n, 19) forecasts, blend first."""
         n = len(keys)
@@ -209,7 +209,7 @@ class Experts:
         self.play(keys, values, *_contexts(x, n), given, np.arange(n), np.full(n, np.nan), memory, probabilities)
         return memory, probabilities
 
-    def learn(self, keys: NDArray[np.uint64], values: Array, memory: Array, y: Any, x: Array | None = None) -> None:
+    def learn(self, keys: Keys, values: Array, memory: Array, y: Any, x: Array | None = None) -> None:
         """Learn the labels of rows that were forecast before, with the features they had then."""
         n, labels = len(keys), np.asarray(y, np.float64)
         given, probabilities = np.zeros((n, self.scores)), np.zeros((n, 1 + EXPERTS))
@@ -217,12 +217,12 @@ class Experts:
 
     def play(
         self,
-        keys: NDArray[np.uint64],
+        keys: Keys,
         values: Array,
         x: Array,
         dims: Integers,
         given: Array,
-        rows: NDArray[np.int64],
+        rows: Integers,
         labels: Array,
         memory: Array,
         probabilities: Array,
@@ -273,7 +273,7 @@ class Experts:
 
     def to_state(self) -> State:
         """Return the state; the tables keep only rows that have learned something."""
-        arrays: dict[str, NDArray[Any]] = {name: getattr(self._bank, name).copy() for name in DENSE}
+        arrays: dict[str, AnyArray] = {name: getattr(self._bank, name).copy() for name in DENSE}
         for name, experts in TABLES:
             table = getattr(self._bank, name)
             used = _used(table, experts)
@@ -305,7 +305,7 @@ def _contexts(x: Array | None, n: int) -> tuple[Array, Integers]:
     return x, np.full(n, x.shape[1])
 
 
-def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
+def _table(slots: int, width: int, experts: int) -> Single:
     """Return a table of zero weights and tiny sums of squares, its rows aligned to cache lines."""
     raw = np.zeros(slots * width + 16, np.float32)
     shift = (-raw.ctypes.data // 4) % 16
@@ -314,14 +314,14 @@ def _table(slots: int, width: int, experts: int) -> NDArray[np.float32]:
     return table
 
 
-def _unused(width: int, experts: int) -> NDArray[np.float32]:
+def _unused(width: int, experts: int) -> Single:
     """Return a row that has learned nothing."""
     row = np.full(width, TINY, np.float32)
     row[:experts] = 0.0
     return row
 
 
-def _used(table: NDArray[np.float32], experts: int) -> Integers:
+def _used(table: Single, experts: int) -> Integers:
     """Return the rows that have learned something; bits are compared, many at once, as the tables are large."""
     width = table.shape[1]
     differs = table.view(np.uint64) != _unused(width, experts).view(np.uint64)
@@ -351,11 +351,11 @@ def _work(entries: int, width: int, inputs: int) -> Workspace:
 class Model(Protocol):
     """Anybody's online model, as this package calls it."""
 
-    def forecast(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array) -> float:
+    def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
         """Return a probability for one record; `keys`, `values` are its hashed features."""
         ...
 
-    def learn(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+    def learn(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
         """Learn the record's label."""
         ...
 
@@ -379,11 +379,11 @@ class _River:
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def forecast(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array) -> float:
+    def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
         proba = self.model.predict_proba_one(dict(record))
         return _probability(proba.get(True, proba.get(1, 0.0)) if proba else 0.5)
 
-    def learn(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+    def learn(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
         self.model.learn_one(dict(record), y >= 0.5)
 
 
@@ -394,18 +394,18 @@ class _PartialFit:
         self.model = model
         self.started = hasattr(model, "classes_")
 
-    def forecast(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array) -> float:
+    def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
         if not self.started:
             return 0.5
         classes = [float(c) for c in self.model.classes_]
         return _probability(self.model.predict_proba(_hashed(keys, values))[0][classes.index(1.0)])
 
-    def learn(self, record: Mapping[str, Any], keys: NDArray[np.uint64], values: Array, y: float) -> None:
+    def learn(self, record: Mapping[str, Any], keys: Keys, values: Array, y: float) -> None:
         self.model.partial_fit(_hashed(keys, values), [int(y >= 0.5)], classes=[0, 1])
         self.started = True
 
 
-def _hashed(keys: NDArray[np.uint64], values: Array) -> Array:
+def _hashed(keys: Keys, values: Array) -> Array:
     row = np.zeros((1, WIDTH))
     np.add.at(row[0], (keys % np.uint64(WIDTH)).astype(np.int64), values)
     return row / max(float(np.linalg.norm(row)), 1.0)

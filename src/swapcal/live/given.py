@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from swapcal import inputs
-from swapcal.arrays import Array
+from swapcal.arrays import AnyArray, Array
 from swapcal.live.ids import Id, checked_id
 from swapcal.tables.values import unmasked
 
@@ -90,6 +90,6 @@ def label_column(y: ArrayLike, n: int) -> Array:
     return labels
 
 
-def _objects(raw: NDArray[Any]) -> Iterable[Any]:
+def _objects(raw: AnyArray) -> Iterable[Any]:
     """Return the entries of an array of Python objects, which may hide text that reads as a number."""
     return raw.ravel().tolist() if raw.dtype.kind == "O" else ()

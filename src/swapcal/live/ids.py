@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from swapcal.arrays import Bytes
 from swapcal.tables.values import has_bytes
 
 Id = int | str
@@ -38,12 +38,12 @@ def is_id(id: Any) -> bool:
         return False
 
 
-def packed(ids: Iterable[Id]) -> NDArray[np.uint8]:
+def packed(ids: Iterable[Id]) -> Bytes:
     """Return ids as JSON, which tells 1 from "1"."""
     return np.frombuffer(json.dumps([*ids]).encode(), np.uint8)
 
 
-def unpacked(octets: NDArray[np.uint8]) -> list[Id]:
+def unpacked(octets: Bytes) -> list[Id]:
     """Return the ids that `packed` wrote."""
     ids: list[Id] = json.loads(octets.tobytes())
     return ids

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from swapcal.archive.state import State, nested, part
-from swapcal.arrays import Array, Integers, Keys
+from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import NO_MIX, Forecaster
@@ -245,7 +244,7 @@ def _padded(x: Array, rows: "Integers | slice", dim: int) -> Array:
     return out
 
 
-def equal_stretches(values: NDArray[Any]) -> Iterator[tuple[int, int]]:
+def equal_stretches(values: AnyArray) -> Iterator[tuple[int, int]]:
     """Cut where a value changes."""
     cuts = [0, *(1 + np.flatnonzero(np.diff(values))).tolist(), len(values)]
     return ((a, b) for a, b in itertools.pairwise(cuts) if b > a)

@@ -40,6 +40,7 @@ from swapcal.live.trace import Trace
 from swapcal.live.watching import Values, Watching
 from swapcal.monitor import Monitor
 from swapcal.tables.batches import batches_of
+from swapcal.tables.categories import FEATURE_CATEGORIES
 
 __all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
@@ -103,7 +104,7 @@ class Live:
         categorical: Iterable[str] = (),
         drop: Iterable[str] = (),
         models: "Mapping[str, Any] | None" = None,
-        categories: int = 12,
+        categories: int = FEATURE_CATEGORIES,
         max_dim: int = 160,
         fourier: int = 0,
         ridge: float = 2.0,
