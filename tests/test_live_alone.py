@@ -199,3 +199,37 @@ def test_an_entry_runs_the_machine_code_that_many_rows_run() -> None:
     for entry in ENTRIES:
         assert entry.types in entry.kernel.overloads
         assert entry.call is entry.kernel.overloads[entry.types].entry_point
+
+
+def test_a_live_unpickled_from_memory_of_others_leaves_that_alone() -> None:
+    live, rows, buffers = Live(**SETTINGS[1]), records(90), list[pickle.PickleBuffer]()
+    go_on(live, rows[:60])
+    pickled = pickle.dumps(live, protocol=5, buffer_callback=buffers.append)
+    theirs = [bytes(buffer.raw()) for buffer in buffers]
+    kept = [bytearray(each) for each in theirs]
+    other = pickle.loads(pickled, buffers=theirs)
+    assert go_on(other, rows[60:], 60) == go_on(live, rows[60:], 60)
+    assert same(live.to_state(), other.to_state())
+    assert theirs == kept
+
+
+@pytest.mark.parametrize("settings", [{}, {"order": "issue", "patience": 2}])
+def test_a_watcher_may_forecast_while_a_forecast_is_made(settings: dict[str, Any]) -> None:
+    rows, answers = records(90), []
+    for quick in (True, False):
+        live, means = Live(**settings), list[float]()
+        if not quick:
+            live.contexts.encode_alone = lambda record: None  # type: ignore[method-assign]
+
+        def ask(learned: Any, live: Live = live, means: list[float] = means) -> None:
+            means.append(live.forecast(rows[-1], id=f"after {learned.ids}").mean)
+
+        live.watch(ask)
+        for k, row in enumerate(rows[:60]):
+            when = {} if settings else {"time": float(k), "matures": k + 2.5}
+            means.append(live.forecast(row, id=k, **when).mean)
+            if k % 2:
+                live.label(k, k % 4 // 2)
+        answers.append(means)
+    assert len(answers[0]) > 80
+    assert answers[0] == answers[1]

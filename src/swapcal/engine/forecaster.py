@@ -40,6 +40,7 @@ from swapcal.kernels.state import (
     WINDOW,
 )
 from swapcal.kernels.state import State as Memory
+from swapcal.owner import Owner
 
 Levels = str | int | ArrayLike
 
@@ -78,7 +79,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
 FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: layout.FIELDS, faults)
 
 
-class Forecaster:
+class Forecaster(Owner):
     """Issue probabilities that are swap multicalibrated against linear functions, whatever the labels do.
 
     Each level keeps a regression of the outcome on the context over the rounds that played it. A forecast plays two
