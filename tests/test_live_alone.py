@@ -1,6 +1,7 @@
 """One record at a time: the quick way through `Live` is the long way, to the bit, and keeps hold of nothing."""
 
 import copy
+import itertools
 import math
 import pickle
 from collections.abc import Callable
@@ -126,6 +127,50 @@ def test_the_quick_reading_is_the_long_one(settings: dict[str, Any]) -> None:
             assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
     assert taken > 120
     assert same(quick.to_state(), long.to_state())
+
+
+def test_numbers_in_every_column_are_read_the_long_way_or_alike() -> None:
+    contexts = Contexts(scores=["theirs"])
+    contexts.encode([{"a": float(k), "b": k % 3, "theirs": 0.5, "kind": "x"} for k in range(30)])
+    contexts.encode({"a": None, "b": None, "theirs": None, "kind": None, "late": None})
+    plain = {"a": 1.5, "b": 2, "theirs": 0.25, "kind": "x"}
+    strange = [
+        None,
+        math.nan,
+        -0.0,
+        1,
+        -1e100,
+        1e100,
+        1.1e100,
+        -1.1e100,
+        math.inf,
+        -math.inf,
+        10**400,
+        True,
+        np.int64(1),
+    ]
+    for known in (plain, plain | {"late": 3.0}):
+        assert (contexts.encode_alone(known) is None) == ("late" in known)
+        contexts.encode(known)
+        for name, value in itertools.product(("a", "b", "theirs", "late"), (*strange, -0.5, 1.5)):
+            quick, long, row = copy.deepcopy(contexts), copy.deepcopy(contexts), known | {name: value}
+            quick.encode_alone(known), long.encode(known)
+            before, found = quick.to_state(), quick.encode_alone(row)
+            if found is None:
+                assert same(quick.to_state(), before)
+                continue
+            expected = long.encode(row)
+            for part in ("x", "keys", "values", "scores"):
+                assert getattr(found, part).tobytes() == getattr(expected, part).tobytes()
+            assert same(quick.to_state(), long.to_state())
+    assert contexts.encode_alone(plain | {"late": 1.0}) is not None
+    assert contexts.freeze().encode_alone(plain) is None
+
+
+def test_products_are_read_the_long_way() -> None:
+    contexts, row = Contexts(products=[("a", "b")]), {"a": 1.0, "b": 2.0}
+    contexts.encode([row, row])
+    assert contexts.encode_alone(row) is None
 
 
 def test_what_is_refused_alone_changes_nothing() -> None:
