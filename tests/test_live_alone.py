@@ -278,3 +278,23 @@ def test_a_watcher_may_forecast_while_a_forecast_is_made(settings: dict[str, Any
         answers.append(means)
     assert len(answers[0]) > 80
     assert answers[0] == answers[1]
+
+
+def test_columns_that_were_encoded_elsewhere_find_room() -> None:
+    live, row = Live(max_dim=22), {"a": 1.5, "kind": "x"}
+    go_on(live, [row] * 6)
+    live.contexts.encode(row | {f"new {k}": "y" for k in range(40)})
+    live.forecast(row, id="next")
+    assert len(live._learner.experts._work.slots) > live.contexts.entries == 3 * 42
+
+
+def test_a_row_from_before_new_columns_is_learned_after_a_wider_one() -> None:
+    alone, batch, rows = Live(), Live(), records(40)
+    wide = [rows[0] | {f"new {k}": value for k in range(5)} for value in "ab"]
+    for live in (alone, batch):
+        go_on(live, rows)
+        live.forecast_many(wide, ["first", "then"])
+    for name in ("first", "then", 39, 38):
+        alone.label(name, 1)
+    batch.label_many(["first", "then", 39, 38], [1, 1, 1, 1])
+    assert same(alone.to_state(), batch.to_state())
