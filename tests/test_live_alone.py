@@ -20,6 +20,7 @@ from swapcal import Live
 from swapcal.archive.state import State
 from swapcal.features import Contexts
 from swapcal.kernels.entry import Entry
+from swapcal.monitor import Monitor
 
 ROOMS = (
     swapcal.engine.forecaster,
@@ -246,8 +247,10 @@ def test_an_entry_runs_the_machine_code_that_many_rows_run() -> None:
         assert entry.call is entry.kernel.overloads[entry.types].entry_point
 
 
-def test_a_live_unpickled_from_memory_of_others_leaves_that_alone() -> None:
-    live, rows, buffers = Live(**SETTINGS[1]), records(90), list[pickle.PickleBuffer]()
+@pytest.mark.parametrize("monitored", [False, True])
+def test_a_live_unpickled_from_memory_of_others_leaves_that_alone(monitored: bool) -> None:
+    watching: dict[str, Any] = {"monitor": Monitor(["shop"])} if monitored else {}
+    live, rows, buffers = Live(**SETTINGS[1], **watching), records(90), list[pickle.PickleBuffer]()
     go_on(live, rows[:60])
     pickled = pickle.dumps(live, protocol=5, buffer_callback=buffers.append)
     theirs = [bytes(buffer.raw()) for buffer in buffers]
