@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal.archive import State
-from swapcal.kernels.experts import EXPERTS, HASHED, LOOSEST, PRIOR, SCORED, View
+from swapcal.kernels.experts import EXPERTS, HASHED, KNOWN, LEAST_MERIT, LOOSEST, PRIOR, SCORED, View
 from swapcal.live import Live
 from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights
 from tests.reference_experts import ReferenceExperts
@@ -161,6 +161,15 @@ def test_a_base_rate_that_the_experts_know_is_not_learned_again_by_the_blend() -
     informed = p[3500:]
     assert informed[:, 0].min() > 0.5 * informed[:, 1:].min()
     assert 0.05 < informed[:, 0].mean() < 0.2
+
+
+def test_no_member_of_the_blend_is_ever_lost_for_good() -> None:
+    experts = Experts()
+    experts._bank.counts[KNOWN] = 1.0
+    even = [share for share, _ in experts.members(np.zeros(experts.memory_width))]
+    experts._bank.merits[3] = -1e6
+    shares = [share for share, _ in experts.members(np.zeros(experts.memory_width))]
+    assert shares[3] / shares[4] == pytest.approx(np.exp(LEAST_MERIT) * even[3] / even[4])
 
 
 def test_late_labels_leave_the_blend_near_its_best_member() -> None:

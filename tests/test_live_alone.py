@@ -1,6 +1,7 @@
 """One record at a time: the quick way through `Live` is the long way, to the bit, and keeps hold of nothing."""
 
 import copy
+import itertools
 import math
 import pickle
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from swapcal import Live
 from swapcal.archive.state import State
 from swapcal.features import Contexts
 from swapcal.kernels.entry import Entry
+from swapcal.monitor import Monitor
 
 ROOMS = (
     swapcal.engine.forecaster,
@@ -128,6 +130,50 @@ def test_the_quick_reading_is_the_long_one(settings: dict[str, Any]) -> None:
     assert same(quick.to_state(), long.to_state())
 
 
+def test_numbers_in_every_column_are_read_the_long_way_or_alike() -> None:
+    contexts = Contexts(scores=["theirs"])
+    contexts.encode([{"a": float(k), "b": k % 3, "theirs": 0.5, "kind": "x"} for k in range(30)])
+    contexts.encode({"a": None, "b": None, "theirs": None, "kind": None, "late": None})
+    plain = {"a": 1.5, "b": 2, "theirs": 0.25, "kind": "x"}
+    strange = [
+        None,
+        math.nan,
+        -0.0,
+        1,
+        -1e100,
+        1e100,
+        1.1e100,
+        -1.1e100,
+        math.inf,
+        -math.inf,
+        10**400,
+        True,
+        np.int64(1),
+    ]
+    for known in (plain, plain | {"late": 3.0}):
+        assert (contexts.encode_alone(known) is None) == ("late" in known)
+        contexts.encode(known)
+        for name, value in itertools.product(("a", "b", "theirs", "late"), (*strange, -0.5, 1.5)):
+            quick, long, row = copy.deepcopy(contexts), copy.deepcopy(contexts), known | {name: value}
+            quick.encode_alone(known), long.encode(known)
+            before, found = quick.to_state(), quick.encode_alone(row)
+            if found is None:
+                assert same(quick.to_state(), before)
+                continue
+            expected = long.encode(row)
+            for part in ("x", "keys", "values", "scores"):
+                assert getattr(found, part).tobytes() == getattr(expected, part).tobytes()
+            assert same(quick.to_state(), long.to_state())
+    assert contexts.encode_alone(plain | {"late": 1.0}) is not None
+    assert contexts.freeze().encode_alone(plain) is None
+
+
+def test_products_are_read_the_long_way() -> None:
+    contexts, row = Contexts(products=[("a", "b")]), {"a": 1.0, "b": 2.0}
+    contexts.encode([row, row])
+    assert contexts.encode_alone(row) is None
+
+
 def test_what_is_refused_alone_changes_nothing() -> None:
     live = Live(**SETTINGS[1])
     go_on(live, records(60))
@@ -199,3 +245,59 @@ def test_an_entry_runs_the_machine_code_that_many_rows_run() -> None:
     for entry in ENTRIES:
         assert entry.types in entry.kernel.overloads
         assert entry.call is entry.kernel.overloads[entry.types].entry_point
+
+
+@pytest.mark.parametrize("monitored", [False, True])
+def test_a_live_unpickled_from_memory_of_others_leaves_that_alone(monitored: bool) -> None:
+    watching: dict[str, Any] = {"monitor": Monitor(["shop"])} if monitored else {}
+    live, rows, buffers = Live(**SETTINGS[1], **watching), records(90), list[pickle.PickleBuffer]()
+    go_on(live, rows[:60])
+    pickled = pickle.dumps(live, protocol=5, buffer_callback=buffers.append)
+    theirs = [bytes(buffer.raw()) for buffer in buffers]
+    kept = [bytearray(each) for each in theirs]
+    other = pickle.loads(pickled, buffers=theirs)
+    assert go_on(other, rows[60:], 60) == go_on(live, rows[60:], 60)
+    assert same(live.to_state(), other.to_state())
+    assert theirs == kept
+
+
+@pytest.mark.parametrize("settings", [{}, {"order": "issue", "patience": 2}])
+def test_a_watcher_may_forecast_while_a_forecast_is_made(settings: dict[str, Any]) -> None:
+    rows, answers = records(90), []
+    for quick in (True, False):
+        live, means = Live(**settings), list[float]()
+        if not quick:
+            live.contexts.encode_alone = lambda record: None  # type: ignore[method-assign]
+
+        def ask(learned: Any, live: Live = live, means: list[float] = means) -> None:
+            means.append(live.forecast(rows[-1], id=f"after {learned.ids}").mean)
+
+        live.watch(ask)
+        for k, row in enumerate(rows[:60]):
+            when = {} if settings else {"time": float(k), "matures": k + 2.5}
+            means.append(live.forecast(row, id=k, **when).mean)
+            if k % 2:
+                live.label(k, k % 4 // 2)
+        answers.append(means)
+    assert len(answers[0]) > 80
+    assert answers[0] == answers[1]
+
+
+def test_columns_that_were_encoded_elsewhere_find_room() -> None:
+    live, row = Live(max_dim=22), {"a": 1.5, "kind": "x"}
+    go_on(live, [row] * 6)
+    live.contexts.encode(row | {f"new {k}": "y" for k in range(40)})
+    live.forecast(row, id="next")
+    assert len(live._learner.experts._work.slots) > live.contexts.entries == 3 * 42
+
+
+def test_a_row_from_before_new_columns_is_learned_after_a_wider_one() -> None:
+    alone, batch, rows = Live(), Live(), records(40)
+    wide = [rows[0] | {f"new {k}": value for k in range(5)} for value in "ab"]
+    for live in (alone, batch):
+        go_on(live, rows)
+        live.forecast_many(wide, ["first", "then"])
+    for name in ("first", "then", 39, 38):
+        alone.label(name, 1)
+    batch.label_many(["first", "then", 39, 38], [1, 1, 1, 1])
+    assert same(alone.to_state(), batch.to_state())

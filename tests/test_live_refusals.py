@@ -265,6 +265,7 @@ def test_encoded_rows_of_other_contexts_are_refused(live: Live) -> None:
         broken(encoded, dims=encoded.dims + 100),
         broken(encoded, dims=encoded.dims[::-1] - [0, 1]),
         broken(encoded, keys=encoded.keys[:, :-1]),
+        broken(encoded, keys=np.tile(encoded.keys, 2), values=np.tile(encoded.values, 2)),
         broken(encoded, values=encoded.values * np.nan),
         broken(encoded, scores=encoded.scores[:, :0]),
     ):

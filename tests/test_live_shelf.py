@@ -53,6 +53,7 @@ def through(numbers: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarr
     dims = np.array([x.shape[1]])
     done = pack_rows(at, 0, x.view(BITS), dims, keys[None], *parts, known, at, packed, np.zeros_like(packed[0]))
     assert done == 1
+    assert known.size[0] <= KNOWN_KEYS
     back = [np.full_like(part, 7) for part in (x, values, memory, judged, ticket)]
     found, width = np.full((1, len(keys)), 7, np.uint64), np.zeros(1, np.int64)
     bits = [part.view(BITS) for part in back]

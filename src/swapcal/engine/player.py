@@ -14,13 +14,14 @@ from swapcal.engine.forecast import Forecast
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.company import Company
 from swapcal.kernels.opponents import Opponent
+from swapcal.owner import Owner
 
 # Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
 CHUNK = 8192
 NO_LABEL = np.full(1, np.nan)
 
 
-class Player(ABC):
+class Player(Owner, ABC):
     """Contexts in, forecasts out, labels whenever they come; a subclass has the memory and the rule."""
 
     _dim: int

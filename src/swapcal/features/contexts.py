@@ -17,6 +17,7 @@ from swapcal.features.reader import Reader
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_past, encode_rows, place_rows
+from swapcal.owner import Owner
 from swapcal.tables.categories import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES
 from swapcal.tables.columns import Values, columns_of
 
@@ -24,7 +25,7 @@ FEW = 1024  # records that are looked up value by value first: with one that hol
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
-class Contexts:
+class Contexts(Owner):
     """Encode records as contexts x in X = {x : x_1 = ½, ‖x‖ ≤ 1}, using only what came before each record.
 
     A number becomes its standard score (mean and spread of the past, winsorised, clipped at 3) divided by 3; a

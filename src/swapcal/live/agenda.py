@@ -18,6 +18,7 @@ from swapcal.live.ledger import FREE, Ledger
 from swapcal.live.rows import Rows
 from swapcal.live.shelf import Shelf
 from swapcal.live.watching import Watching, enter
+from swapcal.owner import Owner
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
@@ -26,7 +27,7 @@ LEARNED, HELD = "learned", "held"
 WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
 
 
-class Agenda:
+class Agenda(Owner):
     """Collects events, so that the learner can play many at once with the same result as one by one.
 
     Rows of open forecasts lie packed on a shelf, in the ledger's slots.
@@ -51,28 +52,37 @@ class Agenda:
         self._first = 0
         self._label = np.zeros(1)
 
-    def issue(self, batch: Batch) -> None:
-        """Forecast the only event of a batch, which has no label; as `go_through`, without what many need."""
+    def issue(self, batch: Batch) -> Rows:
+        """Forecast the only event of a batch, which has no label; as `go_through`, without what many need.
+
+        Returns its row, valid until the next is asked for.
+        """
         time, _, matures, dated = batch.moments
         self.ledger.keep_calendar(dated)
         now = math.nan if time is None else float(time[0])
-        if self.ledger.is_due(now):
-            self._learn_due(now)
-            self.flush()
-        self._forecast(batch.rows, self._admit(batch, 0, now, math.nan if matures is None else float(matures[0])))
+        row = self._after_due(now, batch.rows)
+        return self._forecast(row, self._admit(batch, 0, now, math.nan if matures is None else float(matures[0])))
 
-    def issue_plain(self, row: Rows, name: Id, mark: int) -> None:
+    def issue_plain(self, row: Rows, name: Id, mark: int) -> Rows:
         """Forecast an event of which no moment is known, and no record need be kept; as `issue`."""
-        if self.ledger.is_due(math.nan):
-            self._learn_due(math.nan)
-            self.flush()
-        self._forecast(row, self.ledger.admit(name, fingerprint=mark))
+        row = self._after_due(math.nan, row)
+        return self._forecast(row, self.ledger.admit(name, fingerprint=mark))
 
-    def _forecast(self, row: Rows, slot: int) -> None:
+    def _after_due(self, now: float, row: Rows) -> Rows:
+        """Learn what is due before a row is forecast; return the row, which a watcher may have used for another."""
+        if not self.ledger.is_due(now):
+            return row
+        kept = row if self.watcher is None else row.copied()
+        self._learn_due(now)
+        self.flush()
+        return kept
+
+    def _forecast(self, row: Rows, slot: int) -> Rows:
         self.learner.play(row, FIRST, NO_LABEL)
         if self.ledger.issued[slot] != FREE:
             self.shelf.put_one(row, slot, self.ledger.slots)
         self.ledger.reuse()
+        return row
 
     def go_through(self, batch: Batch, before: "Callable[[int], None] | None" = None) -> None:
         """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later.

@@ -47,6 +47,7 @@ from swapcal.kernels.experts import (
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 from swapcal.live.rows import Row
+from swapcal.owner import Owner
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
@@ -144,7 +145,7 @@ def expert_weights() -> dict[str, float]:
     return {key: BLEND_WEIGHT if key == "blend" else EXPERT_WEIGHT for key in expert_keys()}
 
 
-class Experts:
+class Experts(Owner):
     """Logistic regressions: ten on hashed features, five on their pairs, three on contexts; and a blend of all.
 
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its

@@ -175,8 +175,9 @@ class Learner:
         contexts = self.contexts
         n, dim, width = len(encoded.dims), contexts.dim, encoded.x.shape[1]
         entries, scores = encoded.keys.shape, (n, len(contexts.settings["scores"]))
+        foreign = width > dim or len(entries) != 2 or entries[0] != n or entries[1] % ENTRIES
         shaped = encoded.x.shape == (n, width) and encoded.values.shape == entries and encoded.scores.shape == scores
-        if not shaped or len(entries) != 2 or entries[0] != n or entries[1] % ENTRIES or width > dim:
+        if not shaped or foreign or entries[1] > contexts.entries:
             raise ValueError(
                 f"records: given encoded rows of other shapes than these contexts make, x {encoded.x.shape}"
             )

@@ -266,14 +266,11 @@ class Live:
         """Open the forecast of one record; the row is valid until the next is asked for."""
         agenda, learner = self._agenda, self._learner
         if time is None and matures is None and agenda.watching is None and not learner.models:
-            row = learner.row(record, name)
-            agenda.issue_plain(row, name, mark)
-            return row
+            return agenda.issue_plain(learner.row(record, name), name, mark)
         moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
         seen = self._watched([record])
         row = learner.row(record, name)
-        agenda.issue(Batch(row, NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark]))
-        return row
+        return agenda.issue(Batch(row, NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark]))
 
     @guarded
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:

@@ -34,6 +34,10 @@ class Rows:
             return self
         return Rows(*(getattr(self, name)[a:b] for name in NAMES))
 
+    def copied(self) -> "Rows":
+        """Return the rows in memory of their own."""
+        return Rows(*(getattr(self, name).copy() for name in NAMES))
+
     def overwrite(self, source: "Rows", names: tuple[str, ...]) -> None:
         """Copy rows; what there is more of here is 0: coordinates and columns that did not exist yet."""
         for name in names:

@@ -12,6 +12,7 @@ from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows
 from swapcal.kernels.state import TICKET
 from swapcal.live.learner import Learner, put_scores_of_one
 from swapcal.live.rows import NAMES, Row, Rows
+from swapcal.owner import Owner
 
 BITS = np.dtype(np.uint64)
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
@@ -19,7 +20,7 @@ FIRST = np.zeros(1, np.int64)
 pack_one, unpack_one, veil_one = Entry(pack_rows), Entry(unpack_rows), Entry(veil)
 
 
-class Shelf:
+class Shelf(Owner):
     """Keeps rows in numbered slots and returns them bit for bit.
 
     The coordinates of scores are not kept: they follow from what was said. Nor is what only issuing needs, the scores

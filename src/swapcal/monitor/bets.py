@@ -12,11 +12,12 @@ from swapcal.monitor.clock import ROWS, read_clock, show
 from swapcal.monitor.history import History
 from swapcal.monitor.roster import Placed, Roster
 from swapcal.monitor.settings import MonitorSettings
+from swapcal.owner import Owner
 
 LN10 = float(np.log(10.0))
 
 
-class Bets:
+class Bets(Owner):
     """The state of a monitor. A cell is a range of forecasts of a group; cells of one group stand together."""
 
     def __init__(self, settings: MonitorSettings) -> None:
