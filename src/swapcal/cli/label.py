@@ -48,7 +48,8 @@ def label(
         with holding(state, "its labels"):
             live, counts = load_live(state), Counter[str]()
             for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
-                y = checked_outcomes(part.table[target], target, part.first, positive).tolist()
+                found = checked_outcomes(part.table[target], target, part.first, positive, source.dialect.decimal)
+                y = found.tolist()
                 times = part.table[time].to_pylist() if time else [None] * len(y)
                 _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
             save_live(live, state)
