@@ -194,3 +194,8 @@ def test_a_text_that_reads_like_the_word_for_a_missing_one_is_not_missing(tmp_pa
     export(tmp_path / "model.npz", [model])
     found = standalone.predict(standalone.load(tmp_path / "model.npz"), {"town": town})
     np.testing.assert_allclose(found, model.mean(model.features.encode(Table({"town": town})), None, 1), atol=1e-12)
+
+
+def test_a_row_on_the_simplex_does_not_depend_on_the_others() -> None:
+    p = np.random.default_rng(0).uniform(0.01, 0.9, (300, 3))
+    np.testing.assert_array_equal(np.concatenate([to_simplex(row[None]) for row in p]), to_simplex(p))
