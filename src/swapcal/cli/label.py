@@ -28,7 +28,9 @@ REASONS = {
 
 @options.reads_text
 def label(
-    state: Annotated[Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.")],
+    state: Annotated[
+        Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.", metavar="STATE")
+    ],
     file: options.File,
     text: options.DatedText,
     target: options.Target,
