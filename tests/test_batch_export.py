@@ -185,3 +185,17 @@ def test_the_simplex_step_lowers_the_classes_log_losses_and_moves_the_least() ->
         loss = [-np.log(r[:, y]) - np.log1p(-np.delete(r, y, axis=1)).sum(axis=1) for r in (p, q)]
         np.testing.assert_allclose(loss[0], loss[1] + divergence, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(standalone._to_simplex(p), q, rtol=0, atol=1e-13)
+
+
+def test_a_text_that_reads_like_the_word_for_a_missing_one_is_not_missing(tmp_path: Path) -> None:
+    town = ["(missing)", None, "(other)", "Rome"] * 100
+    y = np.tile([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0], 50)
+    model = Model.fit(Table({"town": town}), y, groups=["town"], settings=Settings(correction="linear", snapshots=2))
+    export(tmp_path / "model.npz", [model])
+    found = standalone.predict(standalone.load(tmp_path / "model.npz"), {"town": town})
+    np.testing.assert_allclose(found, model.mean(model.features.encode(Table({"town": town})), None, 1), atol=1e-12)
+
+
+def test_a_row_on_the_simplex_does_not_depend_on_the_others() -> None:
+    p = np.random.default_rng(0).uniform(0.01, 0.9, (300, 3))
+    np.testing.assert_array_equal(np.concatenate([to_simplex(row[None]) for row in p]), to_simplex(p))

@@ -363,6 +363,29 @@ def test_dates_in_every_order(tmp_path: Path, order: str, day: str) -> None:
     assert run("forecast", path, "--target", "y", *timed).exit_code == 0
 
 
+def test_outcomes_may_have_decimal_commas(tmp_path: Path) -> None:
+    commas, points = tmp_path / "commas.csv", tmp_path / "points.csv"
+    points.write_text("p;y\n" + "".join(f"{p};{0.5 * int(y)}\n" for p, y, _ in ROWS))
+    commas.write_text(points.read_text().replace(".", ","))
+    for positive in ((), ("--positive", "0,50")):
+        for command in (("audit",), ("decide", "--loss", "squared")):
+            named = (*command[1:], "--prob", "p", "--target", "y")
+            found = run(command[0], commas, *named, *positive, "--decimal", ",")
+            expected = run(command[0], points, *named, *(word.replace(",", ".") for word in positive))
+            assert found.exit_code == expected.exit_code, found.stderr
+            assert found.stdout.replace("commas", "points") == expected.stdout
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [("rot13", "--encoding: given 'rot13', expected one such as"), ("utf-16", "points.csv: line 1: given")],
+)
+def test_an_encoding_that_cannot_be_is_refused_in_our_words(tmp_path: Path, encoding: str, expected: str) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("p,y\n0.5,1\n")
+    assert expected in said(run("audit", path, *AUDIT, "--encoding", encoding))
+
+
 def test_options_have_one_name_and_lists_one_form(tmp_path: Path, file: Path) -> None:
     common = {"--delimiter", "--decimal", "--encoding", "--out"}
     for name in NAMES:

@@ -177,6 +177,16 @@ def test_texts_of_pandas_are_what_python_finds():
         Table(pandas.DataFrame({"c": pandas.Series([*texts, "\ud800"], dtype=object)})).categories("c")
 
 
+@pytest.mark.parametrize("values", [[1, 2**53 + 1], [1, None, 2**53 + 1]], ids=["all there", "one missing"])
+def test_integers_beyond_those_of_floats_are_rounded_in_every_library(values):
+    arrow = pytest.importorskip("pyarrow").table({"id": values})
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    expected = np.array([np.nan if value is None else float(value) for value in values])
+    for frame in (arrow, arrow.to_pandas(types_mapper=pandas.ArrowDtype), polars.from_arrow(arrow)):
+        np.testing.assert_array_equal(Table(frame).numbers("id"), expected)
+
+
 def test_limits_of_categories_are_those_that_are_stated_in_one_place() -> None:
     online, fitted = inspect.signature(Contexts).parameters, inspect.signature(Frozen.learn).parameters
     assert {online["categories"].default, fitted["categories"].default} == {limits.FEATURE_CATEGORIES}

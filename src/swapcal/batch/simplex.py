@@ -29,7 +29,8 @@ def to_simplex(p: Array) -> Array:
     for _ in range(MOST_STEPS):
         q = odds * t / (1.0 + odds * t)
         short = 1.0 - q.sum(axis=1, keepdims=True)
-        if (short <= 1e-15).all():
+        short[short <= 1e-15] = 0.0  # a row that is there stays, however far others have to go
+        if not short.any():
             break
-        t = t * (1.0 + np.maximum(short, 0.0) / (q * (1.0 - q)).sum(axis=1, keepdims=True))
+        t = t * (1.0 + short / (q * (1.0 - q)).sum(axis=1, keepdims=True))
     return np.asarray(q / q.sum(axis=1, keepdims=True))

@@ -109,6 +109,8 @@ def _codes(category: Any, values: Any) -> Any:
 def _spelt(value: Any) -> str:
     if value is None or value != value:
         return "(missing)"
+    if isinstance(value, str):  # a text that reads like the word for a missing one is quoted
+        return f'"{value}"' if value.strip('"') in ("(missing)", "(other)") else value
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     return str(int(value)) if isinstance(value, int | float | np.number) and value == int(value) else str(value)

@@ -155,7 +155,7 @@ def kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
 def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
     table, first = part.table, part.first
-    found = checked_outcomes(table[names["target"]], names["target"], first, positive)
+    found = checked_outcomes(table[names["target"]], names["target"], first, positive, dialect.decimal)
     for name in (*names["probs"], *(names["issued"] or ())):
         probabilities(table[name], name, first)
     for name in names["features"]:

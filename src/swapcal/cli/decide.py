@@ -52,7 +52,7 @@ def decide(
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:
             raise LossError.of("--loss", "none", "one such as --loss pinball:0.9 or --loss-file costs.toml")
-        columns = Columns(prob, target, tuple(listed(keep, source.columns)), positive)
+        columns = Columns(prob, target, tuple(listed(keep, source.columns)), positive, source.dialect.decimal)
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
 
@@ -65,6 +65,7 @@ class Columns:
     target: str | None
     keep: tuple[str, ...]
     positive: str | None = None
+    decimal: str = "."
 
     def kinds(self, specifications: list[Specification]) -> dict[str, ReadAs]:
         """Return what each column is read as."""
@@ -117,7 +118,8 @@ def _decide_part(part: FilePart, columns: Columns, specifications: list[Specific
 def _outcomes(part: FilePart, columns: Columns) -> Array:
     if columns.target is None:
         return np.full(len(part.table), np.nan)
-    return checked_outcomes(part.table[columns.target], columns.target, part.first, columns.positive)
+    column = part.table[columns.target]
+    return checked_outcomes(column, columns.target, part.first, columns.positive, columns.decimal)
 
 
 def _summary(specifications: list[Specification], totals: Totals) -> Table:

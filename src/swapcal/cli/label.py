@@ -28,7 +28,9 @@ REASONS = {
 
 @options.reads_text
 def label(
-    state: Annotated[Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.")],
+    state: Annotated[
+        Path, typer.Argument(help="State saved by `swapcal forecast --state` or `Live.save`.", metavar="STATE")
+    ],
     file: options.File,
     text: options.DatedText,
     target: options.Target,
@@ -48,7 +50,8 @@ def label(
         with holding(state, "its labels"):
             live, counts = load_live(state), Counter[str]()
             for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
-                y = checked_outcomes(part.table[target], target, part.first, positive).tolist()
+                found = checked_outcomes(part.table[target], target, part.first, positive, source.dialect.decimal)
+                y = found.tolist()
                 times = part.table[time].to_pylist() if time else [None] * len(y)
                 _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
             save_live(live, state)

@@ -106,7 +106,7 @@ def _parts(
     with bar(run.console, "reading") as shown:
         for part in source.parts({**kinds, target: ReadAs.raw, prob: ReadAs.number}):
             table = part.table
-            found = checked_outcomes(table[target], target, part.first, positive)
+            found = checked_outcomes(table[target], target, part.first, positive, source.dialect.decimal)
             probabilities(table[prob], prob, part.first)
             table = table.set_column(table.column_names.index(target), target, pa.array(found))
             if time:

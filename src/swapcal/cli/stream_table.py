@@ -195,7 +195,7 @@ class StreamReader:
             table = table.set_column(table.column_names.index(name), name, column)
         bad = Bad(stretch.rows, stretch.ragged, stretch.complaint, stretch.whole)
         table = self._settled(table, bad)
-        y = _labels(table[roles.target], roles.target, bad, self._positive)
+        y = _labels(table[roles.target], roles.target, bad, self._positive, dialect.decimal)
         time = _moments(table, roles.time, bad, dialect.dates)
         label_time = _moments(table, roles.label_time, bad, dialect.dates)
         matures = _moments(table, roles.matures, bad, dialect.dates)
@@ -336,9 +336,9 @@ def _numbers_where_meant(
     return table
 
 
-def _labels(column: Any, target: str, bad: Bad, positive: str | None) -> Array:
+def _labels(column: Any, target: str, bad: Bad, positive: str | None, decimal: str) -> Array:
     """Return labels in [0, 1] or NaN (no label yet)."""
-    y, wrong = outcomes(column, positive)
+    y, wrong = outcomes(column, positive, decimal)
     bad.mark(wrong, f"column {target!r}: given {VALUE}, {EXPECTED}", _spelt(column))
     return y
 

@@ -126,7 +126,8 @@ def numbers_of(name: str, column: Raw) -> Array:
     """Return a column as contiguous floats; missing values become NaN."""
     try:
         if not isinstance(column, np.ndarray):
-            floats = column if column.dtype == nw.Float64 else column.cast(nw.Float64)  # some libraries would copy
+            dtype = column.dtype  # some libraries would copy floats, and pyarrow not cast integers beyond 2^53
+            floats = column if dtype == nw.Float64 or dtype.is_integer() else column.cast(nw.Float64)
             return np.ascontiguousarray(floats.to_numpy(), dtype=np.float64)
         if column.dtype.kind == "O":
             return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)

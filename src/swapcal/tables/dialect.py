@@ -41,8 +41,9 @@ class Dialect:
         if self.dates not in ORDERS:
             raise InputError(f"--dates: given {self.dates!r}, expected one of {', '.join(ORDERS)}")
         try:
+            "".encode(self.encoding)  # codecs has some that are not of text
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
-        except LookupError:
+        except (LookupError, UnicodeError):
             raise InputError(
                 f"--encoding: given {self.encoding!r}, expected one such as utf-8, latin-1 or cp1252"
             ) from None

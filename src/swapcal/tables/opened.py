@@ -185,6 +185,8 @@ def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterato
             raise InputError(
                 f"{name}: line {line}: given the byte 0x{error.object[error.start]:02x}, expected {encoding}{hint}"
             ) from None
+        except UnicodeError as error:  # of UTF-16 and UTF-32 whose byte order nothing says
+            raise InputError(f"{name}: line {line}: given {error}, expected {encoding}") from None
         line += piece.count(b"\n")
         out = piece if encoding == "utf-8" else text.encode()
         if start and piece:

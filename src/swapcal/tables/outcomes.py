@@ -13,10 +13,10 @@ TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
 EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"
 
 
-def outcomes(column: Any, positive: str | None = None) -> tuple[Array, Flags]:
+def outcomes(column: Any, positive: str | None = None, decimal: str = ".") -> tuple[Array, Flags]:
     """Return (outcomes in [0, 1], NaN where there is none; which values are no outcomes).
 
-    With `positive`, that value is 1 and every other one 0.
+    With `positive`, that value is 1 and every other one 0. `decimal` is the decimal point of numbers that come as text.
 
     Examples
     --------
@@ -30,37 +30,42 @@ def outcomes(column: Any, positive: str | None = None) -> tuple[Array, Flags]:
         y = floats(column)
     else:
         values, indices = distinct(column)
-        y = np.array([*(_outcome(value, positive) for value in values), np.nan])[indices]
+        y = np.array([*(_outcome(value, positive, decimal) for value in values), np.nan])[indices]
     wrong = ~(np.isnan(y) | ((y >= 0.0) & (y <= 1.0)))
     return np.where(wrong, np.nan, y), wrong
 
 
-def checked_outcomes(column: Any, name: str, first: int, positive: str | None = None) -> Array:
+def checked_outcomes(column: Any, name: str, first: int, positive: str | None = None, decimal: str = ".") -> Array:
     """Return outcomes, or name the first row (numbered from `first`) whose value is none."""
-    y, wrong = outcomes(column, positive)
+    y, wrong = outcomes(column, positive, decimal)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InputError(f"row {first + row}: column {name!r}: given {column[row].as_py()!r}, {EXPECTED}")
     return y
 
 
-def _outcome(value: Any, positive: str | None) -> float:
+def _outcome(value: Any, positive: str | None, decimal: str) -> float:
     """Return an outcome, NaN for a missing one, infinity for what is none."""
     if positive is not None:
-        return float(_same(value, positive))
+        return float(_same(value, positive, decimal))
     word = str(value).strip().lower()
     if word in TRUE or word in FALSE:
         return float(word in TRUE)
     try:
-        return float(word)
+        return _number(word, decimal)
     except ValueError:
         return np.inf
 
 
-def _same(value: Any, positive: str) -> bool:
+def _same(value: Any, positive: str, decimal: str) -> bool:
     if str(value).strip() == positive.strip():
         return True
     try:
-        return float(value) == float(positive)  # 1 and 1.0 are one value however the file spells them
+        # 1 and 1.0 are one value however the file spells them
+        return _number(value, decimal) == _number(positive, decimal)
     except ValueError:
         return str(value).strip().lower() == positive.strip().lower() and isinstance(value, bool)
+
+
+def _number(value: Any, decimal: str) -> float:
+    return float(value.replace(decimal, ".") if isinstance(value, str) else value)
