@@ -452,7 +452,7 @@ def picture(scores: list[Score]) -> str:
              'font-family="sans-serif" font-size="13">',
              '<title>Share of the base rate\'s Brier score removed, by stream and method</title>']  # fmt: skip
     for k, name in enumerate(COLOURS):
-        at = left + 122 * k - 130
+        at = 20 + 148 * k
         parts.append(f'<circle cx="{at}" cy="18" r="5" fill="{COLOURS[name]}"/>')
         parts.append(f'<text x="{at + 9}" y="22" font-size="11">{name.replace(" (Gupta et al.)", "")}</text>')
     for k, stream in enumerate(streams):
