@@ -12,6 +12,7 @@ from swapcal.arrays import Array, Keys
 from swapcal.kernels.checks import ROUNDING, first_bad_context
 
 NO_EVENT = np.zeros(1, np.uint64)
+NO_LABEL = np.full(1, np.nan)
 
 
 def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = True) -> Array:

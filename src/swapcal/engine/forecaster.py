@@ -63,7 +63,6 @@ RULES = {
 }
 
 SPARE_SLOTS = 6
-NO_LABEL = np.full(1, np.nan)
 NO_MIX = np.zeros((1, 0))
 advance_one = Entry(advance)
 

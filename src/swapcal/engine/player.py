@@ -18,7 +18,6 @@ from swapcal.owner import Owner
 
 # Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
 CHUNK = 8192
-NO_LABEL = np.full(1, np.nan)
 
 
 class Player(Owner, ABC):
@@ -110,7 +109,7 @@ class Player(Owner, ABC):
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(len(rows))
-        unlabelled = NO_LABEL if single else np.full(len(rows), np.nan)
+        unlabelled = inputs.NO_LABEL if single else np.full(len(rows), np.nan)
         self._advance(rows, unlabelled, inputs.event_keys(events, len(rows)), tickets, mixes)
         return Forecast(tickets, rows, mixes, self._owner, single=single, learned=False)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from swapcal.archive.state import State
 from swapcal.arrays import Integers
+from swapcal.inputs import NO_LABEL
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.batch import Batch
 from swapcal.live.chronicle import Chronicle
@@ -22,7 +23,6 @@ from swapcal.owner import Owner
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
-NO_LABEL = np.full(1, math.nan)
 LEARNED, HELD = "learned", "held"
 WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
 

@@ -19,7 +19,7 @@ from swapcal.faces import counted, face, named
 from swapcal.features import Contexts, Encoded
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import TICKET
-from swapcal.live.agenda import HELD, LEARNED, NO_LABEL, Agenda
+from swapcal.live.agenda import HELD, LEARNED, Agenda
 from swapcal.live.attribution import explain_row
 from swapcal.live.batch import Batch
 from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
@@ -270,7 +270,9 @@ class Live:
         moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
         seen = self._watched([record])
         row = learner.row(record, name)
-        return agenda.issue(Batch(row, NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark]))
+        return agenda.issue(
+            Batch(row, inputs.NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark])
+        )
 
     @guarded
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
