@@ -217,6 +217,17 @@ def test_a_copy_goes_on_by_itself(columns: tuple[str, ...], twin: Callable[[Live
     assert same(live.to_state(), loaded.to_state())
 
 
+def test_where_arrays_lie_in_memory_does_not_matter() -> None:
+    rng, kept, rows, first = np.random.default_rng(3), [], records(60), Live()
+    means = go_on(first, rows)
+    for _ in range(30):
+        kept += [np.empty(size) for size in rng.integers(1, 60, 200)]
+        kept = [kept[k] for k in rng.permutation(len(kept))[:100]]
+        other = Live()
+        assert go_on(other, rows) == means
+        assert same(other.to_state(), first.to_state())
+
+
 def test_a_state_in_another_order_of_memory_goes_on_alike() -> None:
     live, rows = Live(), records(90)
     go_on(live, rows[:60])

@@ -360,6 +360,7 @@ def put_weights(bank: Bank, odds: Array, weights: Array) -> None:
     eta, total = pace(bank), 0.0
     for member in range(bank.merits.shape[0]):
         weights[member] = odds[member] * np.exp(max(eta * bank.merits[member], LEAST_MERIT))
+    for member in range(bank.merits.shape[0]):
         total += weights[member]
     for member in range(bank.merits.shape[0]):
         weights[member] /= total
@@ -499,6 +500,8 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
     for member in range(members):
         credit = error * (bounded(said(bank, memory, member), LOGIT) - odds)
         tension += work.credit[member] * credit * (credit + 2.0 * bank.runs[member])
+    for member in range(members):
+        credit = error * (bounded(said(bank, memory, member), LOGIT) - odds)
         bank.runs[member] = fade * (bank.runs[member] + credit)
         bank.merits[member] = keep * bank.merits[member] + credit
         best = max(best, bank.merits[member])

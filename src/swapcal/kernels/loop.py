@@ -116,10 +116,10 @@ def issue_stationary(state: Memory, x: Array, draw: float, ticket: Array, mix: A
     lowest, highest = write_mixture(ticket, z, p, draw)
     gap = 0.0
     for k in range(n):
-        slot = state.order[k]
-        mix[slot] = p[k]
+        mix[state.order[k]] = p[k]
+    for k in range(n):
         if p[k] > 0.0:
-            w = mix[n + slot]
+            w = mix[n + state.order[k]]
             gap += p[k] * (w - z[base[k]]) * (z[base[k] + 1] - w)
     ticket[T_W_LOW] = mix[n + state.order[lowest]]
     ticket[T_W_HIGH] = mix[n + state.order[highest]]

@@ -139,6 +139,7 @@ def add_spectrum(p: Array, y: Array, weight: Array, spectrum: Array) -> float:
         row[0] += weight[t]
         row[1] += weight[t] * p[t]
         row[2] += weight[t] * y[t]
+    for t in range(len(p)):
         loss += weight[t] * log_loss(p[t], y[t])
     return loss
 
