@@ -96,8 +96,8 @@ class Bank(NamedTuple):
     runs: Array
     """(2 + EXPERTS + scores,) the part of it that came with the latest labels, about `lag` of them"""
     shortfalls: Array
-    """(EXPERTS,) each expert's mean log loss beyond that of the base rate, on labels as they came: about the last RECENT.
-    Kept only where labels come late."""
+    """(EXPERTS,) each expert's mean log loss beyond the base rate's, on labels as they came, about the last RECENT;
+    kept only where they come late"""
     counts: Array
     """[labels known, their sum, lag, tension, its peak]"""
 
@@ -391,9 +391,9 @@ def blended(bank: Bank, memory: Array, weights: Array) -> float:
 def confidence(bank: Bank, odds: float, work: Workspace) -> float:
     """Return what experts' log-odds of the row looked at last are multiplied by, given the blend's: 1 when lag is 0.
 
-    A forecast whose log-odds are uncertain by a variance v is moderated to m/√(1 + π v/8) (MacKay 1992). What is
-    uncertain here is whether experts apply to the row at all, after so many outstanding labels. Its leverage p(1-p) xᵀPx
-    on the expert with the shortest memory says how unlike the labelled rows it is, and not only how rare the outcome is.
+    Log-odds m that are uncertain by a variance v are moderated to m/√(1 + π v/8) (MacKay 1992). What is uncertain
+    here is whether what was learned applies to the row at all. Its leverage p(1-p) xᵀPx on the second-order expert with
+    the shortest memory says how unlike the labelled rows it is; the variance alone would say how rare the outcome is.
     """
     lag, p = bank.counts[LAG], sigmoid(odds)
     doubt = p * (1.0 - p) * newton_variance(bank.newton, NEWTON - 1, work.context, work.sizes[2])
