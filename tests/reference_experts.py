@@ -22,21 +22,24 @@ class ReferenceNewton:
         self.ridge, self.keep = ridge, keep
         self.weights, self.covariance = np.zeros(0), np.zeros((0, 0))
 
-    def widen(self, n: Any) -> Any:
+    def widened(self, n: Any) -> Any:
         old = len(self.weights)
-        if n > old:
-            prior = np.full(n, 1 / self.ridge)
-            prior[0] = newton.CONSTANT_VARIANCE
-            wider = np.diag(prior)
-            wider[:old, :old] = self.covariance
-            self.weights, self.covariance = np.append(self.weights, np.zeros(n - old)), wider
+        prior = np.full(max(n, old), 1 / self.ridge)
+        prior[0] = newton.CONSTANT_VARIANCE
+        wider = np.diag(prior)
+        wider[:old, :old] = self.covariance
+        return np.append(self.weights, np.zeros(len(prior) - old)), wider
 
     def margin(self, context: Any) -> Any:
         known = min(len(self.weights), len(context))
         return self.weights[:known] @ context[:known]
 
+    def variance(self, context: Any) -> Any:
+        covariance, n = self.widened(len(context))[1], len(context)
+        return context @ covariance[:n, :n] @ context
+
     def learn(self, context: Any, y: Any) -> Any:
-        self.widen(len(context))
+        self.weights, self.covariance = self.widened(len(context))
         p = chance(self.margin(context))
         full = np.append(context, np.zeros(len(self.weights) - len(context)))
         precision = np.linalg.inv(self.covariance) + max(p * (1 - p), newton.FLAT) * np.outer(full, full)
@@ -61,6 +64,7 @@ class ReferenceExperts:
         self.known, self.ones, self.lag = 0, 0.0, 0.0
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
+        self.shortfalls = np.zeros(kernels.EXPERTS)
 
     def context(self, x: Any) -> Any:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
@@ -95,7 +99,13 @@ class ReferenceExperts:
         mixed = float(believed @ [chance(m) for m in stacks])
         members = np.array([math.log(mixed / (1 - mixed)), *logits, *users, base])
         blend = self.blend(members) if self.known else members[0]
+        if self.lag > 0:
+            blend -= (1 - self.confidence(blend, x)) * (self.weights_of_members()[1 : 1 + kernels.EXPERTS] @ logits)
         return (inputs, members, stacks, self.known), np.array([chance(blend), *map(chance, margins)])
+
+    def confidence(self, blend: Any, x: Any) -> Any:
+        leverage = chance(blend) * (1 - chance(blend)) * self.newtons[-1].variance(self.context(x))
+        return 1 / math.sqrt(1 + 0.2 * leverage * self.lag / (self.lag + 1000))
 
     def stacked(self, k: Any, inputs: Any) -> Any:
         trust = self.trusts()[1 : 1 + kernels.EXPERTS]
@@ -110,7 +120,9 @@ class ReferenceExperts:
         ]
         aged = [0.15 * r / math.sqrt(seen) if f else r for r, f in zip(rates, falling, strict=True)]
         aged += [max(1 / seen, 1 - keep) for keep in newton.KEEP]
-        return np.array([1000 / (1 + self.lag), *(1 / (1 + r * self.lag) for r in aged), *([1.0] * self.scores), 0.03])
+        lost = min(seen, 1000) * np.maximum(self.shortfalls, 0) * self.lag / (self.lag + seen)
+        odds = np.exp(-np.minimum(lost, 15)) / (1 + np.array(aged) * self.lag)
+        return np.array([1000 / (1 + self.lag), *odds, *([1.0] * self.scores), 0.03])
 
     def weights_of_members(self) -> Any:
         rate = min(1.0, math.sqrt(2 / self.peak)) if self.peak else 1.0
@@ -121,6 +133,8 @@ class ReferenceExperts:
         return float(self.weights_of_members() @ np.clip(members, -kernels.LOGIT, kernels.LOGIT))
 
     def learn(self, keys: Any, values: Any, memory: Any, y: Any, x: Any = (0.5,)) -> Any:
+        if self.lag > 0 or memory[3] < self.known:
+            self.learn_shortfalls(keys, values, y, x)
         for each in self.newtons:
             each.learn(self.context(x), y)
         for e in range(kernels.HASHED):
@@ -134,6 +148,13 @@ class ReferenceExperts:
                     step /= math.sqrt(self.squares[e][slot])
                 self.weights[e][slot] = self.weights[e].get(slot, 0.0) + step * gradient
         self.learn_blend(memory, y)
+
+    def learn_shortfalls(self, keys: Any, values: Any, y: Any, x: Any) -> Any:
+        margins = [self.margin(e, keys, values)[0] for e in range(kernels.HASHED)]
+        margins += [each.margin(self.context(x)) for each in self.newtons]
+        base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
+        short = self.likelihoods(np.array([base]), y) - self.likelihoods(np.array(margins), y)
+        self.shortfalls += (short - self.shortfalls) * max(2 / (self.known + 2), 1 / 1000)
 
     def learn_blend(self, memory: Any, y: Any) -> Any:
         inputs, members, stacks, then = memory

@@ -193,6 +193,57 @@ def test_late_evidence_that_does_not_come_in_runs_moves_the_blend() -> None:
     assert brier[0] < 1.06 * brier[1:].min()
 
 
+def rare_outcome(n: Any, seed: Any = 5) -> Any:
+    """Rows of ten columns, one of which matters a little; one outcome in 150 is 1."""
+    rng = np.random.default_rng(seed)
+    symbols = rng.integers(0, [3, 10, 30, 80, 4, 2, 5, 5, 5, 5], (n, 10))
+    keys, values = np.zeros((n, 30), np.uint64), np.zeros((n, 30))
+    names = rng.integers(1, 2**63, (10, 80)).astype(np.uint64)
+    keys[:, ::3], values[:, ::3] = names[np.arange(10), symbols], 1.0
+    return keys, values, (rng.random(n) < 1 / (1 + np.exp(5.2 - 0.5 * (symbols[:, 0] == 1)))).astype(float)
+
+
+def log_losses(p: Any, y: Any) -> Any:
+    inside = np.clip(p, 1e-6, 1 - 1e-6)
+    return -np.mean(np.where(y[:, None] == 1, np.log(inside), np.log(1 - inside)), axis=0)
+
+
+def test_before_any_row_was_informed_the_blend_keeps_to_those_that_know_the_base_rate() -> None:
+    keys, values, y = rare_outcome(8000)
+    _, p = play(Experts(), keys, values, np.zeros((8000, 0)), *late(y, 3000))
+    known = np.maximum(np.arange(8000) - 3000, 0)
+    rate = (np.append(0.0, np.cumsum(y))[known] + 0.5) / (known + 1.0)
+    losses, base = log_losses(p, y), log_losses(rate[:, None], y)[0]
+    assert losses[0] < 1.005 * losses[1:].min()
+    assert losses[0] < 1.005 * base
+
+
+def test_a_row_unlike_the_labelled_ones_is_forecast_with_less_confidence() -> None:
+    n, rng, delay = 3000, np.random.default_rng(3), 1000
+    x = np.zeros((n, 6))
+    x[:, 0], x[:, 1:3] = 0.5, rng.normal(size=(n, 2)) * 0.3
+    y = (rng.random(n) < 1 / (1 + np.exp(-8 * x[:, 1]))).astype(float)
+    experts, keys, values, given = Experts(), np.zeros((n, 3), np.uint64), np.zeros((n, 3)), np.zeros((n, 0))
+    play(experts, keys, values, given, *late(y, delay), x)
+    alike = np.array([[0.5, 0.2, 0.0, 0.0, 0.0, 0.0]])
+    unlike = np.array([[0.5, 0.2, 0.0, 0.3, 0.3, 0.3]])
+    (_, usual), (_, doubtful) = (experts.forecast(keys[:1], values[:1], given[:1], row) for row in (alike, unlike))
+    np.testing.assert_allclose(doubtful[0, 1:], usual[0, 1:], atol=1e-6)
+    assert 0.5 < doubtful[0, 0] < usual[0, 0] - 0.01
+
+
+def test_labels_at_once_know_neither_shortfalls_nor_doubt(stream: Any) -> None:
+    """The blend is then the pool of its members, to rounding, and nothing is kept about the experts' shortfalls."""
+    keys, values, y, given = stream
+    experts = Experts(2)
+    play(experts, keys, values, given, *immediate(y))
+    memory, p = experts.forecast(keys[:1], values[:1], given[:1])
+    shares, said = np.array(experts.members(memory[0])).T
+    pool = shares @ np.log(said / (1 - said))
+    assert p[0, 0] == pytest.approx(1 / (1 + np.exp(-pool)), abs=1e-12)
+    assert not experts.to_state().arrays["shortfalls"].any()
+
+
 def scored_stream(kind: Any, n: Any = 12_000) -> Any:
     """A stream that its features explain, and a score that is of no use, or ceases to be."""
     rng = np.random.default_rng(7)
@@ -294,6 +345,26 @@ def test_state_goes_on_exactly(stream: Any) -> None:
     twin = Experts.from_state(State(arrays, json.loads(json.dumps(manifest))))
     rest = (keys[150:], values[150:], given[150:], *immediate(y[150:]))
     np.testing.assert_array_equal(play(experts, *rest)[1], play(twin, *rest)[1])
+
+
+@pytest.mark.parametrize("cut", [40, 130, 300])
+def test_state_of_late_labels_goes_on_exactly(stream: Any, cut: Any) -> None:
+    """Also where labels are known, but only of rows that were issued before the first of them."""
+    keys, values, y, given = stream
+    rows, labels = late(y, 100)
+    x, dims = growing_contexts(len(y))
+    memory, p = np.zeros((len(y), Experts(2).memory_width)), np.zeros((len(y), 1 + EXPERTS))
+    experts = Experts(2, View(3, 0.25))
+    experts.play(keys, values, x, dims, given, rows[:cut], labels[:cut], memory, p)
+    twin = Experts.from_state(experts.to_state(), View(3, 0.25))
+    ends = []
+    for each in (experts, twin):
+        own_memory, own_p = memory.copy(), p.copy()
+        each.play(keys, values, x, dims, given, rows[cut:], labels[cut:], own_memory, own_p)
+        ends.append((own_p, each.to_state().arrays["shortfalls"]))
+    np.testing.assert_array_equal(ends[0][0], ends[1][0])
+    np.testing.assert_array_equal(ends[0][1], ends[1][1])
+    assert ends[0][1].any()
 
 
 def test_sums_of_squares_are_kept_where_the_weights_are_zero() -> None:

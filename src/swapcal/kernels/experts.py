@@ -6,7 +6,9 @@ None of them sees the user's own scores. Two stacks, second-order logistic regre
 the scores, share their weight by what each has been worth lately, so that a score which is noise, or breaks, costs next
 to nothing. The blend pools the log-odds of the stacks, the experts, the scores and the base rate by merit: while labels
 come at once it is the stacks, and the later they come the more it leans on experts that change slowly. Merits move as
-fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not.
+fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not. Where
+labels come late, experts that fall short of the base rate even on labels as they come lose their odds, and a row unlike
+those whose labels are known is forecast with less confidence.
 """
 
 from typing import NamedTuple
@@ -18,7 +20,7 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit
-from swapcal.kernels.newton import KEEP, NEWTON, Newton, learn_newton, list_context, newton_margin
+from swapcal.kernels.newton import KEEP, NEWTON, Newton, learn_newton, list_context, newton_margin, newton_variance
 
 Single = NDArray[np.float32]
 
@@ -55,6 +57,8 @@ FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in 
 ADA_PACE = 0.15  # how fast AdaGrad moves at first, relative to SGD of the same rate
 FASTEST, STEP = 1.0, np.sqrt(2.0)  # the merits' rate is STEP over the root of all surprise, at most FASTEST
 LEAST_MERIT = -15.0  # what merit may take from anybody's weight, as a logarithm
+RECENT = 1e3  # labels that the last second-order expert remembers; over as many, experts are held against the base rate
+DOUBT = 0.2  # part of a row's leverage that is doubt in what the experts say of it, when labels come late
 SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would do in a world that stands still
 # The stacks: one knows the experts only, the other also the users' scores. Neither weighs less than half of SWITCHING.
 PLAIN, SCORED = 0, 1
@@ -91,6 +95,9 @@ class Bank(NamedTuple):
     """(2 + EXPERTS + scores,) what more of each of the blend's members would have gained it, the best at 0."""
     runs: Array
     """(2 + EXPERTS + scores,) the part of it that came with the latest labels, about `lag` of them"""
+    shortfalls: Array
+    """(EXPERTS,) each expert's mean log loss beyond the base rate's, on labels as they came, about the last RECENT;
+    kept only where they come late"""
     counts: Array
     """[labels known, their sum, lag, tension, its peak]"""
 
@@ -321,7 +328,8 @@ def trust(bank: Bank, member: int) -> float:
     An expert that moves by its rate with each label has, while `lag` labels are outstanding, outlived what it followed
     about rate × lag times over. AdaGrad's rate falls with the square root of the labels, a second-order expert's with
     their number as far as it remembers; the stack, which has most to learn, counts as an expert of rate 1; a user's
-    score and the base rate do not age.
+    score and the base rate do not age. An expert that falls short of the base rate when every label before a row's own
+    is known will not do better with older ones: it pays for its shortfall, until the blend has rows to judge it by.
     """
     lag, inputs = bank.counts[LAG], bank.weights.shape[1]
     expert, seen = member - FIRST_EXPERT, bank.counts[KNOWN] + 1.0
@@ -337,7 +345,11 @@ def trust(bank: Bank, member: int) -> float:
         rate = ADA_PACE * np.float64(RATES[expert]) / np.sqrt(seen)
     else:
         rate = np.float64(RATES[expert])
-    return float(1.0 / (1.0 + rate * lag))
+    odds = 1.0 / (1.0 + rate * lag)
+    if lag > 0.0 and bank.shortfalls[expert] > 0.0:
+        lost = min(seen, RECENT) * bank.shortfalls[expert] * lag / (lag + seen)
+        odds *= np.exp(max(-lost, LEAST_MERIT))
+    return float(odds)
 
 
 @inlined
@@ -376,6 +388,30 @@ def blended(bank: Bank, memory: Array, weights: Array) -> float:
 
 
 @inlined
+def confidence(bank: Bank, odds: float, work: Workspace) -> float:
+    """Return what experts' log-odds of the row looked at last are multiplied by, given the blend's: 1 when lag is 0.
+
+    Log-odds m that are uncertain by a variance v are moderated to m/√(1 + π v/8) (MacKay 1992). What is uncertain
+    here is whether what was learned applies to the row at all. Its leverage p(1-p) xᵀPx on the second-order expert with
+    the shortest memory says how unlike the labelled rows it is; the variance alone would say how rare the outcome is.
+    """
+    lag, p = bank.counts[LAG], sigmoid(odds)
+    doubt = p * (1.0 - p) * newton_variance(bank.newton, NEWTON - 1, work.context, work.sizes[2])
+    return float(1.0 / np.sqrt(1.0 + DOUBT * doubt * lag / (lag + RECENT)))
+
+
+@inlined
+def hesitant(bank: Bank, memory: Array, weights: Array, work: Workspace) -> float:
+    """Return the log-odds of the blend with its experts' moderated where labels come late."""
+    odds, experts = blended(bank, memory, weights), 0.0
+    if bank.counts[LAG] > 0.0:
+        for member in range(FIRST_EXPERT, FIRST_EXPERT + EXPERTS):
+            experts += weights[member] * memory[member]
+        odds -= (1.0 - confidence(bank, odds, work)) * experts
+    return odds
+
+
+@inlined
 def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, probabilities: Array) -> None:
     """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
     list_inputs(work, given, memory)
@@ -386,7 +422,8 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     memory[inputs + SAID_KNOWN] = known
     put_weights(bank, work.trust, work.credit)
     # before the first label only the stack has anything to say
-    probabilities[0] = sigmoid(blended(bank, memory, work.credit) if known > 0.0 else memory[inputs + SAID_STACK])
+    odds = hesitant(bank, memory, work.credit, work) if known > 0.0 else memory[inputs + SAID_STACK]
+    probabilities[0] = sigmoid(odds)
     for e in range(EXPERTS):
         probabilities[1 + e] = work.chances[e]
 
@@ -469,6 +506,17 @@ def log_likelihood(m: float, y: float) -> float:
     """Return y log p + (1 - y) log(1 - p) for log-odds m within ±LOGIT."""
     m = bounded(m, LOGIT)
     return float(y * m - np.log(1.0 + np.exp(m)))
+
+
+@inlined
+def learn_shortfalls(bank: Bank, then: float, y: float, work: Workspace) -> None:
+    """Hold the experts' margins of the row looked at last, and a late label, against the base rate of those before."""
+    known, ones = bank.counts[KNOWN], bank.counts[ONES]
+    if bank.counts[LAG] > 0.0 or then < known:
+        base = log_likelihood(np.log((ones + 0.5) / (known - ones + 0.5)), y)
+        step = max(2.0 / (known + 2.0), 1.0 / RECENT)
+        for e in range(EXPERTS):
+            bank.shortfalls[e] += step * (base - log_likelihood(work.margins[e], y) - bank.shortfalls[e])
 
 
 @inlined
@@ -563,6 +611,7 @@ def run_experts(
             forecast_row(bank, work, given[row], memory[row], probabilities[row])
             looked_at = row
         else:
+            learn_shortfalls(bank, memory[row, bank.weights.shape[1] + SAID_KNOWN], labels[k], work)
             learn_bank(bank, work, labels[k])
             learn_blend(bank, memory[row], labels[k], work)
             looked_at = -1

@@ -12,7 +12,7 @@ import numpy as np
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.encode import sigmoid
 from swapcal.kernels.jit import inlined
-from swapcal.kernels.linalg import BLOCK, absorb, factor_size, padded
+from swapcal.kernels.linalg import BLOCK, absorb, factor_size, padded, quadratic
 
 RIDGES = np.array([10.0, 1.0, 0.1])  # on features of norm at most 1
 KEEP = np.array([1.0, 1.0 - 1e-4, 1.0 - 1e-3])  # of what was learned, at each label
@@ -77,6 +77,12 @@ def newton_margin(newton: Newton, e: int, context: Array, size: int) -> float:
     for i in range(size):
         m += newton.weights[e, i] * context[i]
     return m
+
+
+@inlined
+def newton_variance(newton: Newton, e: int, context: Array, size: int) -> float:
+    """Return the variance xᵀ P x of a regression's log-odds."""
+    return float(quadratic(newton.factor[e], newton.scale[e, : whole_blocks(size)], context))
 
 
 @inlined

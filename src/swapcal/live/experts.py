@@ -58,6 +58,7 @@ FIELDS = {
     "shares": floats("stacks"),
     "merits": floats("members"),
     "runs": floats("members"),
+    "shortfalls": floats(EXPERTS),
     "counts": floats(COUNTS),
     "linear_used": integers("linear"),
     "linear": singles("linear", LINEAR_ROW),
@@ -68,7 +69,7 @@ FIELDS = {
     "newton.scale": floats(NEWTON, "width"),
     "newton.met": integers(1),
 }
-DENSE = ("weights", "covariance", "shares", "merits", "runs", "counts")
+DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts")
 NO_FEATURES = View(1, 1.0)
 SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
@@ -189,6 +190,7 @@ class Experts(Owner):
             np.array([1.0 - SCORED_AT_FIRST, SCORED_AT_FIRST]) if scores else np.ones(1),
             np.zeros(n + 1),
             np.zeros(n + 1),
+            np.zeros(EXPERTS),
             np.zeros(COUNTS),
         )
         self._work = _work(0, 1, self.memory_width)

@@ -200,4 +200,4 @@ def _ticket_faults(tickets: Any, counts: Any, z: Any) -> Iterator[str]:
         yield "open.ticket: given a probability outside [0, 1]"
 
 
-FILE = Kind("live", 5, RULES, fields, faults)
+FILE = Kind("live", 6, RULES, fields, faults)
