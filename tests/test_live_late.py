@@ -273,6 +273,7 @@ def test_a_label_that_is_not_there_does_not_arrive(case: Any, tmp_path: Path) ->
         _, labels = mixed.follow(RECORDS[3:4], ["d", "a"], [math.nan, 0.0], [True, False], time=9.0)
         assert labels in (["learned"], ["held"])
         forecast = other.forecast(RECORDS[3], id="d", time=9.0)
-        assert other.is_open("a") and other.label("a", 0, time=9.0)
+        assert other.is_open("a")
+        assert other.label("a", 0, time=9.0)
         answers.append((columns(forecast).tolist(), other.status(), columns(other.preview(RECORDS[4:6])).tolist()))
     assert answers[0] == answers[1] == answers[2]
