@@ -157,8 +157,9 @@ def spoiled(frame: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
     [
         ("bought", 2, (), "row 8: column 'bought': given 2, expected 0 or 1"),
         ("bought", "maybe", (), "row 8: column 'bought': given 'maybe', expected 0 or 1"),
-        ("price", "dear", (), "row 8: column 'price': given text 'dear' among numbers"),
-        ("price", "inf", (), "row 8: column 'price': given an infinite number"),
+        ("price", "dear", (), "row 8: column 'price': given text 'dear' among numbers, expected a number"),
+        ("price", "inf", (), "row 8: column 'price': given an infinite number, expected a finite one"),
+        ("order", "", ("--id", "order"), "row 8: column 'order': given nothing, expected the name of the row"),
         ("p_model", 1.5, ("--score", "p_model"), "row 8: column 'p_model': given 1.5, expected a probability"),
     ],
 )

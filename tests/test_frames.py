@@ -1,6 +1,7 @@
 """Tables of every library give the same arrays."""
 
 import inspect
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -135,6 +136,7 @@ def test_numbers_truth_values_and_times_as_categories():
     assert categories(np.float32([0.1, 2])).names == ["0.1", "2"]
     with pytest.raises(TypeError, match="column 'group': given list in row 2, expected a number, text"):
         categories(np.array([1, [2]], dtype=object))
+    assert categories(["a", Decimal("sNaN")]).names == [MISSING, "a"]
 
 
 def test_text_that_reads_like_a_missing_value_is_a_category_of_its_own():

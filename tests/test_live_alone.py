@@ -1,6 +1,7 @@
 """One record at a time: the quick way through `Live` is the long way, to the bit, and keeps hold of nothing."""
 
 import copy
+import enum
 import itertools
 import math
 import pickle
@@ -172,6 +173,15 @@ def test_products_are_read_the_long_way() -> None:
     contexts, row = Contexts(products=[("a", "b")]), {"a": 1.0, "b": 2.0}
     contexts.encode([row, row])
     assert contexts.encode_alone(row) is None
+
+
+def test_text_of_a_type_of_its_own_is_known_by_its_letters() -> None:
+    Shop = enum.Enum("Shop", {"HERE": "here"}, type=str)
+    plain, named = Live(groups=["shop"]), Live(groups=["shop"])
+    for k, text in enumerate((Shop["HERE"], np.str_("there"), "here", "there", np.str_("here"))):
+        assert named.forecast({"shop": text}, id=k).mean == plain.forecast({"shop": str.__str__(text)}, id=k).mean
+    assert named.names == plain.names
+    assert {type(text) for text in named.contexts.to_state().manifest["columns"][0]["codes"]} == {str}
 
 
 def test_what_is_refused_alone_changes_nothing() -> None:

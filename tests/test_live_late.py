@@ -256,3 +256,24 @@ def test_a_trace_with_late_labels_holds_the_contexts_that_were_forecast() -> Non
     said = live.contexts.reserved_weights[0] * (2.0 * trace.experts[:, 0] - 1.0)
     assert np.abs(said).max() > 0.0
     np.testing.assert_allclose(trace.x[:, 1], said)
+
+
+@pytest.mark.parametrize("case", [{}, {"order": "issue", "patience": 2}], ids=str)
+def test_a_label_that_is_not_there_does_not_arrive(case: Any, tmp_path: Path) -> None:
+    live, y = make(**case), [math.nan, 1.0, math.nan]
+    live.run(RECORDS[:3], y, ids=["a", "b", "c"], time=[1.0, 2.0, 3.0], label_time=[1.5, 2.5, 3.5])
+    live.save(tmp_path / "live")
+    older = live.to_state()
+    older.arrays["open.due"][np.isnan(older.arrays["open.y"])] = 3.5  # as files said before
+    answers = []
+    for other in (live, Live.load(tmp_path / "live"), Live.from_state(older)):
+        many = copy.deepcopy(other)
+        assert "repeated" not in many.label_many(["c", "a"], [1, 0], time=[4.0, 4.0])
+        mixed = copy.deepcopy(other)
+        _, labels = mixed.follow(RECORDS[3:4], ["d", "a"], [math.nan, 0.0], [True, False], time=9.0)
+        assert labels in (["learned"], ["held"])
+        forecast = other.forecast(RECORDS[3], id="d", time=9.0)
+        assert other.is_open("a")
+        assert other.label("a", 0, time=9.0)
+        answers.append((columns(forecast).tolist(), other.status(), columns(other.preview(RECORDS[4:6])).tolist()))
+    assert answers[0] == answers[1] == answers[2]

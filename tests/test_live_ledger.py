@@ -370,3 +370,29 @@ def test_what_is_closed_leaves_nothing_behind() -> None:
         assert ledger.slots == 2
         assert ledger.status().oldest_open == 20_001
         assert ledger.opened == {"first": first}
+
+
+@pytest.mark.parametrize("limits", [{"max_open": 3}, {"expires": 3}, {"lifetime": 3.0}], ids=str)
+def test_places_of_expired_forecasts_are_taken_again(limits: Any) -> None:
+    live = Live(**limits)
+    for k in range(100):
+        live.forecast(RECORD, id=k, time=float(k) if "lifetime" in limits else None)
+    assert live.status().expired > 90
+    assert live._ledger.slots < 8
+
+
+@pytest.mark.parametrize("forecasts", [0, 2**32 - 1000], ids=["from the first", "beyond 32 bits"])
+def test_the_oldest_expire_in_order_however_many_came_before(forecasts: int) -> None:
+    ledger, expected = Ledger(Limits(max_open=3)), list[int]()
+    ledger.forecasts = forecasts
+    for k in range(4000):
+        slot, expected = ledger.admit(k), [*expected, k][-3:]
+        if k % 5 == 1:
+            assert [*ledger.deliver(slot, 1.0, math.nan)] == [slot]
+            ledger.close(slot)
+            expected.remove(k)
+        ledger.reuse()
+        assert [*ledger.opened] == expected
+        assert not expected or ledger.status().oldest_open == k + 1 - expected[0]
+    assert len(ledger._line) < 2000
+    assert ledger.slots <= 5

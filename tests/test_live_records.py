@@ -52,6 +52,23 @@ def test_a_row_with_a_date_and_numpy_values_is_read(live):
     assert live.preview([same]).mean[0] == live.forecast(row, id="next").mean
 
 
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("library", ["pandas", "arrow in pandas", "polars", "arrow"])
+def test_times_in_a_zone_are_read_in_every_library(library, unit):
+    moments = pd.DatetimeIndex(["2024-03-31T01:30", "2024-03-31T03:30", None, "2024-10-27T12:00"], tz="Europe/Rome")
+    frame = pd.DataFrame({"when": moments.as_unit(unit)})
+    table = pa.Table.from_pandas(frame)
+    shaped = {
+        "pandas": frame,
+        "arrow in pandas": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(table),
+        "arrow": table,
+    }[library]
+    contexts, expected = Live().contexts, Live().contexts
+    mappings = [{"when": None if moment is pd.NaT else moment.to_pydatetime()} for moment in moments]
+    assert contexts.encode(shaped).x.tobytes() == expected.encode(mappings).x.tobytes()
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [

@@ -196,6 +196,7 @@ class StreamReader:
         bad = Bad(stretch.rows, stretch.ragged, stretch.complaint, stretch.whole)
         table = self._settled(table, bad)
         y = _labels(table[roles.target], roles.target, bad, self._positive, dialect.decimal)
+        _check_ids(table, roles, bad)
         time = _moments(table, roles.time, bad, dialect.dates)
         label_time = _moments(table, roles.label_time, bad, dialect.dates)
         matures = _moments(table, roles.matures, bad, dialect.dates)
@@ -330,8 +331,8 @@ def _numbers_where_meant(
         if not declared and not fewest <= wrong.sum() < MOSTLY * present:
             continue
         hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
-        bad.mark(wrong, f"column {name!r}: given text {VALUE} among numbers{hint}",
-                 _spelt(column))  # fmt: skip
+        reason = f"column {name!r}: given text {VALUE} among numbers, expected a number{hint}"
+        bad.mark(wrong, reason, _spelt(column))
         table = table.set_column(position, name, pa.array(numbers, from_pandas=True))
     return table
 
@@ -381,7 +382,13 @@ def _check_scores(table: pa.Table, roles: Roles, bad: Bad) -> None:
     for name in table.column_names:
         if pa.types.is_floating(table[name].type) and name not in (*roles.special(), *roles.drop):
             infinite = np.isinf(table[name].to_numpy())
-            bad.mark(infinite, f"column {name!r}: given an infinite number", lambda row: "")
+            bad.mark(infinite, f"column {name!r}: given an infinite number, expected a finite one", lambda row: "")
+
+
+def _check_ids(table: pa.Table, roles: Roles, bad: Bad) -> None:
+    if roles.id is not None:
+        nameless = table[roles.id].is_null().to_numpy()
+        bad.mark(nameless, f"column {roles.id!r}: given nothing, expected the name of the row", lambda row: "")
 
 
 def is_number(kind: Any) -> bool:

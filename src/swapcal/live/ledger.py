@@ -132,6 +132,7 @@ class Ledger:
         The limits may make older ones expire.
         """
         issued, opened = self.forecasts, self.opened
+        due = due if y == y else math.nan  # a label that is not there does not arrive
         slot = self._free.pop() if self._free else self._new_slot()
         opened[id] = slot
         self.ids[slot] = id
@@ -142,7 +143,7 @@ class Ledger:
         if self.patience is not None:
             self._awaited.append((issued, slot))
             self._front()
-        if due == due and y == y:
+        if due == due:
             heapq.heappush(self._ahead, (due, issued, slot))
         if time == time:
             self.clock = time
@@ -467,6 +468,8 @@ class Ledger:
                 heapq.heappush(self._ahead, (matures, issued, slot))
             elif self.arrived[slot]:
                 heapq.heappush(self._ready, (issued, slot))
+            elif self.y[slot] != self.y[slot]:
+                self.due[slot] = math.nan  # some files say when a label comes that is not there
             elif self.due[slot] == self.due[slot]:
                 heapq.heappush(self._ahead, (self.due[slot], issued, slot))
             if self.since[slot] == FREE:

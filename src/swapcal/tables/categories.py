@@ -53,14 +53,26 @@ def factorise(name: str, values: Sequence[Any]) -> Categories:
     try:
         codes = [seen.setdefault(value, len(seen)) for value in values]
     except TypeError:
-        row = next(row for row, value in enumerate(values, 1) if type(value).__hash__ is None)
-        raise _no_category(name, row, values[row - 1]) from None
+        present = [None if is_missing(value) else value for value in values]  # a signalling NaN has no hash either
+        row = next((row for row, value in enumerate(present, 1) if not _has_hash(value)), 0)
+        if row:
+            raise _no_category(name, row, values[row - 1]) from None
+        return factorise(name, present)
     if not seen.keys().isdisjoint((0, 1)) and bool in (kinds := set(map(type, values))) and len(kinds) > 1:
         return _by_text(name, values)  # to a dictionary True is 1
     for value, place in seen.items():
         if not is_missing(value) and not _names_a_category(value):
             raise _no_category(name, codes.index(place) + 1, value)
     return Categories(np.array(codes, dtype=np.int32), [None if is_missing(v) else v for v in seen])
+
+
+def _has_hash(value: Any) -> bool:
+    """Tell whether a dictionary can hold a value; a tuple of lists is among those that it cannot."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _by_text(name: str, values: Sequence[Any]) -> Categories:

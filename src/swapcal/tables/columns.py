@@ -96,7 +96,9 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
     if dtype.is_numeric():
         return numbers_of(name, series)
     if dtype == nw.Datetime or dtype == nw.Date:
-        micros = series.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
+        zoned = dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None  # pandas would not cast those
+        plain = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
+        micros = plain.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
         return np.ascontiguousarray(micros.to_numpy(), dtype=np.float64) / 1e6
     if (dtype == nw.Object or dtype == nw.Unknown) and not _is_arrow(series):
         return _listed(name, series.to_list())

@@ -59,7 +59,7 @@ def text_of(value: Any) -> str:
     ['1', '1', 'true', 'True', '2024-02-29T12:00:00']
     """
     if isinstance(value, str):
-        return value
+        return value if type(value) is str else str.__str__(value)  # of an Enum the text, not its name
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, np.datetime64):
