@@ -21,7 +21,8 @@ from swapcal.losses.catalogue import (
 )
 from swapcal.losses.custom import custom
 from swapcal.losses.decide import Decision, decide
-from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.error import LossError
+from swapcal.losses.loss import Loss
 from swapcal.losses.matrix import CostMatrix, cost_matrix
 from swapcal.losses.mixture import VMixture, v_mixture
 from swapcal.losses.omniprediction import OmnipredictionInterval, omniprediction, threshold_losses

@@ -10,8 +10,9 @@ from swapcal.arrays import Array
 from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curve import action_at, stages
+from swapcal.losses.error import LossError
 from swapcal.losses.level_rows import LevelRows
-from swapcal.losses.loss import Loss, LossError, mix
+from swapcal.losses.loss import Loss, mix
 from swapcal.losses.profile import profile
 
 ROUNDS = 20
