@@ -9,12 +9,12 @@ import numpy as np
 
 from swapcal.audit.batch import Batch
 from swapcal.audit.crossing import Pair, cross, crossings
-from swapcal.audit.encode import Coordinate, Encoder
+from swapcal.audit.encoder import Coordinate, Encoder
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
 from swapcal.audit.sample import KeptRows, Sample
-from swapcal.audit.tallies import Tally
+from swapcal.audit.tally import Tally
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
 from swapcal.tables.batches import batches_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run
 from swapcal.features.number import Number

@@ -26,8 +26,8 @@ from swapcal.losses.loss import Loss
 from swapcal.losses.matrix import CostMatrix, cost_matrix
 from swapcal.losses.mixture import VMixture, v_mixture
 from swapcal.losses.omniprediction import OmnipredictionInterval, omniprediction, threshold_losses
-from swapcal.losses.profile import Profile, profile
 from swapcal.losses.regret import Comparator, LevelRegret, Regret, regret
+from swapcal.losses.shape import LossShape, shape_of
 from swapcal.losses.somni import SwapOmniprediction, steep_loss, swap_omniprediction
 from swapcal.losses.summary import DecisionRow, decision_rows
 
@@ -40,8 +40,8 @@ __all__ = [
     "LevelRegret",
     "Loss",
     "LossError",
+    "LossShape",
     "OmnipredictionInterval",
-    "Profile",
     "Regret",
     "SwapOmniprediction",
     "VMixture",
@@ -59,8 +59,8 @@ __all__ = [
     "newsvendor",
     "omniprediction",
     "pinball",
-    "profile",
     "regret",
+    "shape_of",
     "squared",
     "steep_loss",
     "swap_omniprediction",
@@ -69,3 +69,5 @@ __all__ = [
     "v_shaped",
     "zero_one",
 ]
+
+Profile, profile = LossShape, shape_of  # the names they had in snapshots

@@ -28,7 +28,7 @@ def custom(
 
     The function is evaluated on `points` equally spaced actions, for both outcomes and every row of per-row
     parameters; a value that is not finite, or a second difference below zero, is refused with the point where
-    it happens. `swapcal.losses.profile` reports the Lipschitz constant and the range.
+    it happens. `swapcal.losses.shape_of` reports the Lipschitz constant and the range.
 
     Parameters
     ----------
