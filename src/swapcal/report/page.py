@@ -11,7 +11,7 @@ from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
 from swapcal.report.headline import headline, key_figures
 from swapcal.report.identity import identity, window
-from swapcal.report.layout import document, given, prose
+from swapcal.report.layout import document, top
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.noise_floor import noise_floor
 from swapcal.report.reading import limitations, reading
@@ -96,13 +96,7 @@ def _top(findings: Findings) -> Html:
     dated = subject["first_time"] is not None or subject["last_time"] is not None
     made = f"made {clip(subject['created_at'], 60)}" if subject["created_at"] else ""
     facts = [plural(subject["n"], "row"), window(subject) if dated else "", made]
-    dateline = prose(*(tag("span", fact) for fact in facts if fact), style="dateline")
-    return tag(
-        "header",
-        prose("Calibration audit", style="eyebrow"),
-        tag("h1", given(subject["title"], 200)),
-        dateline,
-    )
+    return top("Calibration audit", subject["title"], facts)
 
 
 def _contents(sections: Iterable[Section]) -> Html:
