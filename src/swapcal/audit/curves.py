@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from swapcal.arrays import Array, Index
+from swapcal.audit.levels import equal_part
 from swapcal.audit.sample import KeptRows
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
@@ -104,8 +105,7 @@ def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
 
 def _parts(mass: Array, count: int) -> Index:
     """Return in which of so many parts of equal weight each of some ordered rows lies, by its middle."""
-    share = (np.cumsum(mass) - 0.5 * mass) / mass.sum()
-    return np.asarray(np.minimum(share * count, count - 1), np.int32)
+    return equal_part((np.cumsum(mass) - 0.5 * mass) / mass.sum(), count)
 
 
 def _binned(bins: Index, rows: KeptRows, score: Array) -> tuple[Array, Array]:
