@@ -6,11 +6,10 @@ import json
 import numpy as np
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
 from swapcal.cli import audit as command  # noqa: E402
@@ -18,9 +17,11 @@ from swapcal.report import validate  # noqa: E402
 from swapcal.tables import parquet  # noqa: E402
 from swapcal.tables.kinds import ReadAs  # noqa: E402
 from swapcal.tables.source import open_source  # noqa: E402
+from tests.commands import runner  # noqa: E402
 
 ROWS = 6000
 NAMED = ["--prob", "p", "--target", "y"]
+run = runner(command.audit)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +50,6 @@ def files(table, tmp_path_factory):
     with gzip.open(folder / "data.csv.gz", "wb") as packed:
         packed.write((folder / "data.csv").read_bytes())
     return folder
-
-
-def run(*arguments, stdin=None):
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(command.audit)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.parquet"])

@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal.cli import COMMANDS  # noqa: E402
 from swapcal.cli.decide import decide as command  # noqa: E402
 from swapcal.losses import cost_matrix, newsvendor, pinball  # noqa: E402
+from tests.commands import runner  # noqa: E402
 
-app = typer.Typer()
-app.command()(command)
+run = runner(command)
 
 TOML = """
 [[loss]]
@@ -48,10 +47,6 @@ def source(tmp_path, rows):
     path = tmp_path / "forecasts.csv"
     pacsv.write_csv(pa.table(rows), path)
     return path
-
-
-def run(*arguments, **options):
-    return CliRunner().invoke(app, [str(a) for a in arguments], **options)
 
 
 def test_the_command_is_registered():
@@ -92,7 +87,7 @@ def test_every_kind_of_file_gives_the_same_actions(tmp_path, source, rows):
     loss = ("--prob", "p", "--loss", "newsvendor:under=@value")
     from_csv = run(source, *loss)
     assert from_csv.exit_code == 0
-    for other in (run(squeezed, *loss), run("-", *loss, input=source.read_bytes())):
+    for other in (run(squeezed, *loss), run("-", *loss, stdin=source.read_bytes())):
         assert other.stdout == from_csv.stdout
     assert run(parquet, *loss, "--output", target).exit_code == 0
     found = papq.read_table(target)["action[newsvendor:under=@value]"]

@@ -14,34 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal.cli import forecasting  # noqa: E402
 from swapcal.tables import delimited, jsonl, parquet  # noqa: E402
+from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "decide", "forecast", "fit", "predict")
-COMMANDS = typer.Typer(pretty_exceptions_enable=False)
-for each in NAMES:
-    COMMANDS.command(each)(getattr(import_module(f"swapcal.cli.{each}"), each))
+run = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in NAMES))
 
 N = 80
 ROWS = [(f"{0.05 + i % 10 / 10:.2f}", str(int(i % 3 == 0)), f"{i}.5") for i in range(N)]
 CSV = "p,y,x\n" + "".join(",".join(row) + "\n" for row in ROWS)
 AUDIT = ("--prob", "p", "--target", "y")
-
-
-def run(*arguments: Any, stdin: bytes | None = None) -> Any:
-    result = CliRunner().invoke(COMMANDS, [str(a) for a in arguments], input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
-
-
-def said(result: Any) -> str:
-    return " ".join(result.stderr.split())
 
 
 @pytest.fixture
@@ -389,13 +377,13 @@ def test_an_encoding_that_cannot_be_is_refused_in_our_words(tmp_path: Path, enco
 def test_options_have_one_name_and_lists_one_form(tmp_path: Path, file: Path) -> None:
     common = {"--delimiter", "--decimal", "--encoding", "--out"}
     for name in NAMES:
-        shown = CliRunner().invoke(COMMANDS, [name, "--help"], env={"COLUMNS": "200"}).output
+        shown = run(name, "--help", COLUMNS="200").output
         assert not {option for option in common if option not in shown}
         assert "without the header" in " ".join(shown.split())
         assert ("--target" in shown) == ("--positive" in shown) == (name != "predict")
         assert "--label " not in shown
         assert "--output" not in shown
-    assert "[[loss]]" in CliRunner().invoke(COMMANDS, ["decide", "--help"], env={"COLUMNS": "200"}).output
+    assert "[[loss]]" in run("decide", "--help", COLUMNS="200").output
     old = ("--prob", "p", "--label", "y", "--loss", "squared", "--output", tmp_path / "old.csv")
     new = ("--prob", "p", "--target", "y", "--loss", "squared", "--out", tmp_path / "new.csv")
     assert run("decide", file, *old).stderr == run("decide", file, *new).stderr

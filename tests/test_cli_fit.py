@@ -4,20 +4,18 @@ import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal.batch.model import Model  # noqa: E402
 from swapcal.cli import COMMANDS  # noqa: E402
 from swapcal.cli.fit import fit  # noqa: E402
 from swapcal.cli.predict import predict  # noqa: E402
+from tests.commands import runner  # noqa: E402
 
-app = typer.Typer()
-app.command()(fit)
-app.command()(predict)
+run = runner(fit, predict)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +46,6 @@ def files(table, tmp_path_factory):
                "--out", folder / "model.swapcal")  # fmt: skip
     assert done.exit_code == 0, done.output
     return folder
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_commands_are_listed():

@@ -8,20 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
-from typer.testing import CliRunner  # noqa: E402
 
-from swapcal.cli.forecast import forecast  # noqa: E402
-from swapcal.live import Live  # noqa: E402
+from swapcal.cli.forecast import forecast
+from swapcal.live import Live
+from tests.commands import runner
 
-app = typer.Typer()
-app.command()(forecast)
-
-
-def run(*arguments: Any, stdin: bytes | None = None) -> Any:
-    return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+run = runner(forecast)
 
 
 @pytest.fixture(scope="module")

@@ -6,27 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
-
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal.cli import forecasting, live_state  # noqa: E402
 from swapcal.cli.forecast import forecast  # noqa: E402
 from swapcal.cli.label import label  # noqa: E402
 from swapcal.live import Live, Refit  # noqa: E402
+from tests.commands import runner, said  # noqa: E402
 
-app = typer.Typer()
-app.command("forecast")(forecast)
-app.command("label")(label)
-
-
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(app, [str(a) for a in arguments])
-
-
-def said(result: Any) -> str:
-    return " ".join(result.stderr.split())
+run = runner(forecast, label)
 
 
 @pytest.fixture

@@ -5,18 +5,19 @@ import json
 import numpy as np
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal import Monitor  # noqa: E402
 from swapcal.cli import BAD_INPUT  # noqa: E402
 from swapcal.cli import monitor as command  # noqa: E402
+from tests.commands import runner  # noqa: E402
 
 ROWS = 9000
 NAMED = ["--prob", "p", "--target", "y"]
+run = runner(command.monitor)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +39,6 @@ def files(table, tmp_path_factory):
     papq.write_table(shuffled, folder / "shuffled.parquet")
     pacsv.write_csv(in_order, folder / "sorted.csv")
     return folder
-
-
-def run(*arguments):
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(command.monitor)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def said(*arguments):

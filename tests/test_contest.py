@@ -149,15 +149,12 @@ def test_scores_of_0_and_1_and_one_kind_of_outcome_are_survived():
 
 @pytest.fixture
 def ask():
-    typer = pytest.importorskip("typer")
+    pytest.importorskip("typer")
     pytest.importorskip("pyarrow")
-    from typer.testing import CliRunner
-
     from swapcal.cli.compare import compare
+    from tests.commands import runner
 
-    app = typer.Typer()
-    app.command()(compare)
-    return lambda *arguments: CliRunner().invoke(app, [str(part) for part in arguments])
+    return runner(compare)
 
 
 @pytest.fixture

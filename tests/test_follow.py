@@ -12,26 +12,21 @@ from typing import Any
 
 import pytest
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
-from typer.testing import CliRunner  # noqa: E402
 
-from swapcal.cli.forecast import forecast  # noqa: E402
-from swapcal.cli.place import Place, find_place, holding, keep_place  # noqa: E402
-from swapcal.live import Live  # noqa: E402
-from swapcal.tables.dialect import InputError  # noqa: E402
-from swapcal.tables.growing import grown  # noqa: E402
-from swapcal.tables.output import Appending  # noqa: E402
+from swapcal.cli.forecast import forecast
+from swapcal.cli.place import Place, find_place, holding, keep_place
+from swapcal.live import Live
+from swapcal.tables.dialect import InputError
+from swapcal.tables.growing import grown
+from swapcal.tables.output import Appending
+from tests.commands import runner
 
-app = typer.Typer()
-app.command()(forecast)
+run = runner(forecast)
 ROLES = ("--target", "y", "--id", "id")
 LINES = [f"r{k},{k % 7}.5,{'ab'[k % 2]},{k % 3 % 2}\n" for k in range(60)]
 HEADER = "id,x,c,y\n"
-
-
-def run(*arguments: Any, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
 
 
 def wait_for(condition: Any, process: Any) -> None:

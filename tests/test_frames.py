@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
 from swapcal.features import Contexts
 from swapcal.features.frozen import Frozen
 from swapcal.tables import categories as limits

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-typer = pytest.importorskip("typer")
+pytest.importorskip("typer")
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.dataset as pads  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
-from typer.testing import CliRunner  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
 from swapcal.cli import forecasting, live_state  # noqa: E402
@@ -29,24 +28,13 @@ from swapcal.tables import batches, delimited, jsonl, parquet  # noqa: E402
 from swapcal.tables.blocks import Cutter, in_order  # noqa: E402
 from swapcal.tables.dialect import InputError  # noqa: E402
 from swapcal.tables.source import open_source  # noqa: E402
+from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "forecast", "fit", "monitor", "predict")
-COMMANDS = typer.Typer(pretty_exceptions_enable=False)
-for each in NAMES:
-    COMMANDS.command(each)(getattr(import_module(f"swapcal.cli.{each}"), each))
+run = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in NAMES))
 
 ROWS = 2400
 NAMED = ("--prob", "p", "--target", "y", "--features", "x,z,city,flag", "--groups", "city", "--title", "t")
-
-
-def run(*arguments: Any) -> Any:
-    result = CliRunner().invoke(COMMANDS, [str(a) for a in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
-
-
-def said(result: Any) -> str:
-    return " ".join(result.stderr.split())
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +107,8 @@ def test_the_audit_of_pieces_is_that_of_the_whole(files: Path, table: Any, name:
 
 
 def test_standard_input_is_scaled_by_its_first_batch_and_says_so(files: Path, small: None) -> None:
-    command = ["audit", "-", *NAMED]
     text = b"".join((files / "in.csv").read_bytes().splitlines(keepends=True)[:300])
-    result = CliRunner().invoke(COMMANDS, command, input=text)
+    result = run("audit", "-", *NAMED, stdin=text)
     assert result.exit_code == 0, result.output
     assert "standard input is read only once" in said(result)
 

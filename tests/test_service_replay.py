@@ -12,8 +12,6 @@ import shutil
 
 import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
-import typer
-from typer.testing import CliRunner
 
 from swapcal.archive import Kind, State
 from swapcal.archive.container import packed
@@ -23,6 +21,7 @@ from swapcal.cli.replay import DIFFERENT, SAME, replay
 from swapcal.service import export as exporting
 from swapcal.service.recovery import recover
 from swapcal.service.store import Unreadable, open_store
+from tests.commands import runner
 from tests.service_log import outcome_of, record, write_log
 
 COUNT = 60
@@ -42,9 +41,7 @@ def path(served, tmp_path):
 
 
 def run(command, *arguments):
-    app = typer.Typer()
-    app.command()(command)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    return runner(command)(*arguments, COLUMNS="200")
 
 
 def test_a_log_explains_every_forecast_and_every_snapshot(path):

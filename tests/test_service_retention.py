@@ -8,14 +8,12 @@ pytest.importorskip("pyarrow")
 
 import time
 
-import typer
-from typer.testing import CliRunner
-
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.backup import backup
 from swapcal.cli.prune import NOT_CONFIRMED, prune
 from swapcal.service.retention import all_but, older_than, seconds
 from swapcal.service.store import open_store
+from tests.commands import runner
 from tests.store_checks import forecast, made, outcome
 
 DAY = 86400.0
@@ -40,9 +38,7 @@ def path(tmp_path):
 
 
 def run(command, *arguments):
-    app = typer.Typer()
-    app.command()(command)
-    return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "200"})
+    return runner(command)(*arguments, COLUMNS="200")
 
 
 def test_what_is_lost_is_said_first_and_needs_a_yes(path):

@@ -22,7 +22,7 @@ from swapcal.adapters.spark.events import MATURES, TIME, EventRoles, Manner, col
 from swapcal.adapters.spark.faults import PROBABILITY, Faults
 from swapcal.adapters.spark.keyed import Keyed
 from swapcal.adapters.spark.monitoring import CLOCK, _order
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
 from swapcal.features.number import Number
 from swapcal.features.scales import Scales
 from swapcal.tables.table import Table

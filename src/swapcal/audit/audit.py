@@ -12,7 +12,7 @@ from swapcal.archive import written
 from swapcal.audit import file, measures, scores, state
 from swapcal.audit.batch import Batch
 from swapcal.audit.crossing import cross, pairs_of
-from swapcal.audit.encode import Coordinate, Encoder
+from swapcal.audit.encoder import Coordinate, Encoder
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import AuditSettings, assemble, json_text, reliability
 from swapcal.audit.findings import groups as group_entries
@@ -479,7 +479,7 @@ class Audit:
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
         labels : what columns and values are called in words: `Labels`, a mapping like its file, or the file's path
         """
-        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        titles = Titles(self.sums, Labels.of(labels))
         allowed = checked_tolerance(tolerance)
         return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
 
@@ -527,7 +527,7 @@ class Audit:
             return plots.reliability(reliability(self.evidence), self.title, ax=ax)
         if kind != "groups":
             raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
-        titles = Titles(self.sums, Labels.of({} if labels is None else labels))
+        titles = Titles(self.sums, Labels.of(labels))
         entries = group_entries(self.evidence, checked_tolerance(tolerance), titles)
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 

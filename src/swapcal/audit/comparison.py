@@ -10,7 +10,7 @@ from swapcal.audit.batch import Batch
 from swapcal.audit.compared import compared, sentence
 from swapcal.audit.crossing import crossings
 from swapcal.audit.difference import Difference, GroupDifference, differences, group_differences
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
 from swapcal.audit.findings import ReportSettings, assemble, json_text
 from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.pairs import Pairs
@@ -208,7 +208,7 @@ class Comparison:
         labels: Any = None,
     ) -> Findings:
         """Return the findings of `after` with a section "comparison": both predictors, and every difference tested."""
-        said = Labels.of({} if labels is None else labels)
+        said = Labels.of(labels)
         titles = [Titles(audit.sums, said, self.names) for audit in (self.before, self.after)]
         allowed = checked_tolerance(tolerance)
         before, found = (

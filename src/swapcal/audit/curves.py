@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from swapcal.arrays import Array, Index
+from swapcal.audit.levels import equal_part
 from swapcal.audit.sample import KeptRows
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
@@ -52,9 +53,7 @@ def spread_out(bins: Array, heaviness: float) -> list[Level]:
     `heaviness` is Σα²/Σα: the variance of a part is that of coins with its bins' mean predictions.
     """
     used = bins[bins[:, 0] > 0]
-    mean = used[:, 1] / used[:, 0]
-    share = (np.cumsum(used[:, 0]) - 0.5 * used[:, 0]) / used[:, 0].sum()
-    place = np.minimum((share * SPREAD_PARTS).astype(np.intp), SPREAD_PARTS - 1)
+    mean, place = used[:, 1] / used[:, 0], _parts(used[:, 0], SPREAD_PARTS)
     sums = np.zeros((SPREAD_PARTS, kernel.SCALARS))
     columns = (kernel.MASS, kernel.PREDICTED, kernel.OBSERVED)
     for column, values in zip(columns, used.T, strict=True):
@@ -77,10 +76,8 @@ def curve_within(table: Array) -> list[CurvePoint]:
     """Reliability curve of one group from its scalar sums per level, adjacent levels joined where many."""
     used = table[table[:, kernel.MASS] > 0]
     if len(used) > MOST_POINTS:
-        share = np.cumsum(used[:, kernel.MASS]) - 0.5 * used[:, kernel.MASS]
-        place = np.minimum((share / used[:, kernel.MASS].sum() * MOST_POINTS).astype(np.intp), MOST_POINTS - 1)
         joined = np.zeros((MOST_POINTS, kernel.SCALARS))
-        np.add.at(joined, place, used)
+        np.add.at(joined, _parts(used[:, kernel.MASS], MOST_POINTS), used)
         used = joined[joined[:, kernel.MASS] > 0]
     return _points(used[:, kernel.PREDICTED] / used[:, kernel.MASS], used)
 
@@ -90,9 +87,7 @@ def curve_along(score: Array, rows: KeptRows) -> list[CurvePoint]:
     if not len(score):
         return []
     order = np.argsort(score, kind="stable")
-    mass = (rows.copies * rows.weights)[order]
-    place = np.minimum((np.cumsum(mass) - 0.5 * mass) / mass.sum() * SCORE_BINS, SCORE_BINS - 1e-9)
-    bins = place.astype(np.int32)
+    bins = _parts((rows.copies * rows.weights)[order], SCORE_BINS)
     same = np.concatenate([[False], np.diff(score[order]) == 0])
     for i in np.flatnonzero(same):  # equal scores belong in one bin
         bins[i] = bins[i - 1]
@@ -106,6 +101,11 @@ def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
     n = np.array([point["n"] for point in curve])
     middle = 100.0 * (np.cumsum(n) - 0.5 * n) / max(float(n.sum()), 1e-300)
     return [{**point, "score": float(at)} for point, at in zip(curve, middle, strict=True)]
+
+
+def _parts(mass: Array, count: int) -> Index:
+    """Return in which of so many parts of equal weight each of some ordered rows lies, by its middle."""
+    return equal_part((np.cumsum(mass) - 0.5 * mass) / mass.sum(), count)
 
 
 def _binned(bins: Index, rows: KeptRows, score: Array) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from swapcal.arrays import Array, Flags, Integers
-from swapcal.audit.tallies import Tally
+from swapcal.audit.tally import Tally
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.binomial import fill_cdfs, shape
 

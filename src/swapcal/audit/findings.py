@@ -13,7 +13,7 @@ from swapcal.audit import curves, measures, scores, words
 from swapcal.audit.crossing import crossings
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.groups import GroupRow
-from swapcal.audit.labels import Labels, Titles
+from swapcal.audit.labels import Titles
 from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
 from swapcal.audit.scan_statistic import LEAST_VARIANCE
@@ -58,10 +58,9 @@ def assemble(
     losses: Sequence[Loss | str],
     created_at: str,
     tolerance: float,
-    titles: Titles | None = None,
+    titles: Titles,
 ) -> Findings:
     """Return everything the report shows."""
-    titles = titles or Titles(evidence.sums, Labels())
     worst, verdict = evidence.findings(5), evidence.verdict(tolerance)
     found: Findings = {
         "identity": identity(title, evidence, created_at, titles),

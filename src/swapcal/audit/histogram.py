@@ -4,6 +4,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from swapcal.arrays import Array
+from swapcal.audit.levels import equal_part
 from swapcal.kernels.tally import SPECTRUM_BINS, add_spectrum
 
 SMOOTH_CELLS = 2048
@@ -87,8 +88,7 @@ def smooth_error(p: Array, residual: Array) -> float:
     >>> round(smooth_error(np.array([0.3, 0.7]), np.array([0.05, 0.05])), 4)
     0.1
     """
-    place = np.minimum((p * SMOOTH_CELLS).astype(np.intp), SMOOTH_CELLS - 1)
-    waves = dct(np.bincount(place, weights=residual, minlength=SMOOTH_CELLS), norm="ortho")
+    waves = dct(np.bincount(equal_part(p, SMOOTH_CELLS), weights=residual, minlength=SMOOTH_CELLS), norm="ortho")
     frequency = np.pi * np.arange(SMOOTH_CELLS)
 
     def smoothed(width: float) -> float:

@@ -42,7 +42,7 @@ class Labels:
 
     @classmethod
     def of(cls, given: Any, source: str = "labels") -> Self:
-        """Return labels given as `Labels`, as a path, or as the mapping that a file holds.
+        """Return labels given as `Labels`, as a path, as the mapping that a file holds, or not at all.
 
         Examples
         --------
@@ -54,6 +54,7 @@ class Labels:
             return given
         if isinstance(given, str | PathLike):
             return cls.read(given)
+        given = {} if given is None else given
         for name in given:
             if name not in ("columns", "values"):
                 raise ValueError(f"{source}: given {name!r}, expected columns and values")

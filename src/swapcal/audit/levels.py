@@ -78,7 +78,7 @@ class Levels:
             return np.searchsorted(np.asarray(self.values), p).astype(np.int32)
         count = len(self.edges) - 1
         if self.edges == _uniform(count):
-            return np.minimum((p * count).astype(np.int32), np.int32(count - 1))
+            return equal_part(p, count)
         return np.searchsorted(np.asarray(self.edges[1:-1]), p, side="right").astype(np.int32)
 
     def bounds(self, level: int) -> tuple[float, float]:
@@ -94,6 +94,11 @@ class Levels:
         return (
             f"Predictions fall into {len(self)} intervals; every residual uses the prediction itself, not the interval."
         )
+
+
+def equal_part(p: Array, count: int) -> Index:
+    """Return in which of so many equal parts of [0, 1] each number lies; 1 lies in the last."""
+    return np.minimum((p * count).astype(np.int32), np.int32(count - 1))
 
 
 def _uniform(count: int) -> tuple[float, ...]:

@@ -8,8 +8,8 @@ import numpy as np
 from swapcal import errors
 from swapcal.arrays import Array
 from swapcal.audit.design import FixedDesign, Residuals
-from swapcal.audit.encode import Coordinate
-from swapcal.audit.tallies import Tally
+from swapcal.audit.encoder import Coordinate
+from swapcal.audit.tally import Tally
 from swapcal.audit.witness import Form, Witness
 from swapcal.kernels import tally as kernel
 

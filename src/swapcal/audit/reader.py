@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from swapcal.arrays import Array
 from swapcal.audit.batch import Batch, Pseudo, positive, probabilities, times
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
 from swapcal.features.scales import Scales
 from swapcal.tables.table import Table
 

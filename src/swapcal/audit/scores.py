@@ -5,12 +5,10 @@ import numpy as np
 from swapcal import errors
 from swapcal.arrays import Array
 from swapcal.audit.histogram import area, smooth_error
+from swapcal.audit.sizes import PLAIN
 from swapcal.audit.sums import Sums
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.logloss import log_losses
-
-PLAIN = 1.959963984540054
-"""Standard errors of a 95 % interval that stands alone."""
 
 
 def ece(sums: Sums) -> float:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from swapcal.archive.kind import Arrays, Settings
-from swapcal.audit.encode import Coordinate, Encoder
+from swapcal.audit.encoder import Coordinate, Encoder
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
 from swapcal.audit.sample import KeptRows, Sample
 from swapcal.audit.sums import Sums
-from swapcal.audit.tallies import Groups, Tally
+from swapcal.audit.tally import Groups, Tally
 from swapcal.audit.timeline import Span, Timeline
 from swapcal.features.category import Category
 from swapcal.features.number import Number

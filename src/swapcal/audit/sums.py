@@ -1,6 +1,6 @@
 """Sums: everything an audit keeps of its rows, additive."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -9,12 +9,12 @@ import numpy as np
 
 from swapcal.audit.batch import Batch
 from swapcal.audit.crossing import Pair, cross, crossings
-from swapcal.audit.encode import Coordinate, Encoder
+from swapcal.audit.encoder import Coordinate, Encoder
 from swapcal.audit.histogram import Histogram
 from swapcal.audit.levels import Levels
 from swapcal.audit.reader import Reader
 from swapcal.audit.sample import KeptRows, Sample
-from swapcal.audit.tallies import Tally
+from swapcal.audit.tally import Tally
 from swapcal.audit.timeline import Timeline
 from swapcal.kernels import tally as kernel
 from swapcal.tables.batches import batches_of
@@ -89,19 +89,18 @@ class Sums:
         d = len(self.coordinates)
         if batch.X.shape[1] != d:
             raise ValueError(f"X: given {batch.X.shape[1]} columns, expected {d} like the rows before")
-        if set(batch.groups) != set(self.tally.groups):
-            expected, given = sorted(self.tally.groups), sorted(batch.groups)
-            raise ValueError(f"groups: given {given}, expected {expected} like the rows before")
-        if (batch.time is None) != (self.timeline is None):
-            raise ValueError(f"time: given {_some(batch.time)}, expected {_some(self.timeline)} like the rows before")
-        if self.timeline is not None and self.timeline.dated != batch.dated and len(batch):
-            raise ValueError(
-                f"time: given {_times(batch.dated)}, expected {_times(self.timeline.dated)} like the rows before"
-            )
-        if (batch.pseudo is None) != (self.issued is None):
-            raise ValueError(
-                f"issued distribution: given {_some(batch.pseudo)}, expected {_some(self.issued)} like the rows before"
-            )
+        dated = batch.dated if len(batch) else None
+        self._check_fit(batch.groups, batch.time, batch.pseudo, dated, "the rows before")
+
+    def _check_fit(self, groups: Collection[str], time: object, issued: object, dated: bool | None, like: str) -> None:
+        """Refuse other groups, and times or issued distributions where there are none, or none where there are."""
+        if set(groups) != set(self.tally.groups):
+            raise ValueError(f"groups: given {sorted(groups)}, expected {sorted(self.tally.groups)} like {like}")
+        for name, theirs, mine in (("time", time, self.timeline), ("issued distribution", issued, self.issued)):
+            if (theirs is None) != (mine is None):
+                raise ValueError(f"{name}: given {_some(theirs)}, expected {_some(mine)} like {like}")
+        if self.timeline is not None and dated is not None and dated != self.timeline.dated:
+            raise ValueError(f"time: given {_times(dated)}, expected {_times(self.timeline.dated)} like {like}")
 
     def _absorb(self, batch: Batch) -> None:
         groups = {name: batch.groups[name] for name in self.tally.groups or batch.groups}
@@ -153,20 +152,8 @@ class Sums:
             )
         if self.levels.edges != other.levels.edges:
             raise ValueError("levels: given different ones, expected audits with the same levels= to be added")
-        if set(self.tally.groups) != set(other.tally.groups):
-            mine, theirs = sorted(self.tally.groups), sorted(other.tally.groups)
-            raise ValueError(f"groups: given {theirs}, expected {mine} like the audit it is added to")
-        for name, mine_, theirs_ in (
-            ("time", self.timeline, other.timeline),
-            ("issued distribution", self.issued, other.issued),
-        ):
-            if (mine_ is None) != (theirs_ is None):
-                raise ValueError(
-                    f"{name}: given {_some(theirs_)}, expected {_some(mine_)} like the audit it is added to"
-                )
-        if self.timeline is not None and other.timeline is not None and self.timeline.dated != other.timeline.dated:
-            given, expected = _times(other.timeline.dated), _times(self.timeline.dated)
-            raise ValueError(f"time: given {given}, expected {expected} like the audit it is added to")
+        dated = None if other.timeline is None else other.timeline.dated
+        self._check_fit(other.tally.groups, other.timeline, other.issued, dated, "the audit it is added to")
 
     @property
     def n(self) -> float:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array
+from swapcal.audit.levels import equal_part
 from swapcal.kernels.tally import SCALARS, add_groups
 
 MOST_BINS = 48
@@ -78,8 +79,7 @@ class Timeline:
         assert self.span is not None
         self.low, self.high, self.dated = min(self.low, low), max(self.high, high), dated
         place = (time // 2.0**self.span.exponent).astype(np.int64) - self.span.first
-        coarse = np.minimum((p * COARSE).astype(np.int32), np.int32(COARSE - 1))
-        add_groups(place.astype(np.int32), coarse, p, y, weights, self.table)
+        add_groups(place.astype(np.int32), equal_part(p, COARSE), p, y, weights, self.table)
         np.minimum.at(self.first, place, time)
         np.maximum.at(self.last, place, time)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Index, Places
 from swapcal.audit.batch import contexts, memberships, positive, probabilities
-from swapcal.audit.encode import Coordinate
+from swapcal.audit.encoder import Coordinate
 from swapcal.audit.levels import Levels
 from swapcal.faces import face, named
 

@@ -16,7 +16,8 @@ from swapcal.audit.labels import Labels
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
-from swapcal.cli.audit_reading import Reading, kinds
+from swapcal.cli.audit_reading import Reading
+from swapcal.cli.judged_columns import kinds
 from swapcal.cli.options import listed
 from swapcal.cli.running import Output, running
 from swapcal.report import Findings, render

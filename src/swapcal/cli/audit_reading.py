@@ -5,19 +5,18 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
+from swapcal.cli.judged_columns import kinds, with_outcomes
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Run
 from swapcal.features.number import Number
 from swapcal.features.scales import Scale, Scales
 from swapcal.tables.blocks import in_order
-from swapcal.tables.dialect import Dialect, InputError
-from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
-from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.dialect import InputError
+from swapcal.tables.kinds import ReadAs
 from swapcal.tables.source import FilePart, Source, open_source
 from swapcal.tables.table import Table
 
@@ -66,7 +65,7 @@ class Reading:
 
     def _parts(self, source: Source) -> Iterator[KnownRows]:
         def checked(part: FilePart) -> KnownRows:
-            table = _checked(part, self._names, self._positive, source.dialect)
+            table = with_outcomes(part, self._names, self._positive, source.dialect)
             return KnownRows(table, part.first, len(part.table), part.share)
 
         return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
@@ -142,35 +141,3 @@ def _begun(batch: pa.Table, names: dict[str, Any], settings: dict[str, Any]) -> 
         return Comparison.from_frame(batch, **{key: names[key] for key in names if key != "issued"}, **settings)
     (prob,) = names["probs"]
     return Audit.from_frame(batch, prob=prob, **{key: names[key] for key in names if key != "probs"}, **settings)
-
-
-def kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
-    """Return what each column is read as; numbers that are also groups stay numbers."""
-    kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
-    kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
-    kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
-    return {**kinds, names["target"]: ReadAs.raw, **dict.fromkeys(names["probs"], ReadAs.number)}
-
-
-def _checked(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
-    """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
-    table, first = part.table, part.first
-    found = checked_outcomes(table[names["target"]], names["target"], first, positive, dialect.decimal)
-    for name in (*names["probs"], *(names["issued"] or ())):
-        probabilities(table[name], name, first)
-    for name in names["features"]:
-        if pa.types.is_floating(table[name].type):
-            values = floats(table[name])
-            within(values, name, first, "a finite number", ~np.isinf(values))
-    if names["weights"]:
-        weights = floats(table[names["weights"]])
-        within(weights, names["weights"], first, "a positive number", (weights > 0.0) & np.isfinite(weights))
-    if names["time"]:
-        times = timed(table[names["time"]], names["time"], first, dialect.dates)
-        if times.null_count:
-            row = times.is_null().index(True).as_py()
-            raise InputError(f"row {first + row}: column {names['time']!r}: given nothing, expected a time")
-        table = table.set_column(table.column_names.index(names["time"]), names["time"], times)
-    if names["target"] not in names["probs"]:
-        table = table.set_column(table.column_names.index(names["target"]), names["target"], pa.array(found))
-    return table.filter(pa.array(~np.isnan(found)))

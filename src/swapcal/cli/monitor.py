@@ -12,14 +12,13 @@ from rich.console import Console
 
 from swapcal.archive import ArchiveError, put_text
 from swapcal.cli import options
+from swapcal.cli.judged_columns import kinds, with_outcomes
 from swapcal.cli.options import listed
 from swapcal.cli.progress import bar
 from swapcal.cli.running import Output, Run, running
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import ReadAs, probabilities, timed
-from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
 from swapcal.tables.source import Source
 from swapcal.tables.table import Table
@@ -27,6 +26,7 @@ from swapcal.tables.table import Table
 BATCH_ROWS = 1 << 17
 MOST_SHOWN = 10
 QUIET, ALARM = 0, 1
+NOTHING_ELSE: dict[str, Any] = {"features": (), "weights": None, "issued": None}
 
 
 @options.reads_text
@@ -101,22 +101,12 @@ def _parts(
     source: Source, prob: str, target: str, time: str | None, positive: str | None, run: Run, watching: Monitor
 ) -> Iterator[pa.Table]:
     """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
-    kinds = dict.fromkeys(watching.columns(), ReadAs.text) | ({time: ReadAs.time} if time else {})
+    names = {"probs": [prob], "target": target, "time": time, "groups": watching.columns(), **NOTHING_ELSE}
     rows = used = 0
     with bar(run.console, "reading") as shown:
-        for part in source.parts({**kinds, target: ReadAs.raw, prob: ReadAs.number}):
-            table = part.table
-            found = checked_outcomes(table[target], target, part.first, positive, source.dialect.decimal)
-            probabilities(table[prob], prob, part.first)
-            table = table.set_column(table.column_names.index(target), target, pa.array(found))
-            if time:
-                moments = timed(table[time], time, part.first, source.dialect.dates)
-                if moments.null_count:
-                    row = part.first + moments.is_null().index(True).as_py()
-                    raise InputError(f"row {row}: column {time!r}: given nothing, expected a time")
-                table = table.set_column(table.column_names.index(time), time, moments)
-            kept = table.filter(pa.array(~np.isnan(found)))
-            rows, used = rows + len(table), used + len(kept)
+        for part in source.parts(kinds(names)):
+            kept = with_outcomes(part, names, positive, source.dialect)
+            rows, used = rows + len(part.table), used + len(kept)
             shown.to(rows, part.share)
             if len(kept):
                 yield kept

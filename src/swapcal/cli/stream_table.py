@@ -19,6 +19,7 @@ from swapcal.tables.outcomes import EXPECTED, outcomes
 from swapcal.tables.source import Source, WholePart
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
+NUMBERED = ("rows", "y", "time", "label_time", "matures")
 MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
 
 
@@ -115,26 +116,25 @@ class StreamTable:
 
     def cut(self, start: int, stop: int) -> "StreamTable":
         """Return some of the rows."""
-        rows = slice(start, stop)
-        time, label_time, matures = (
-            None if each is None else each[rows] for each in (self.time, self.label_time, self.matures)
-        )
-        return replace(
-            self, features=self.features.slice(start, stop - start), rows=self.rows[rows], y=self.y[rows],
-            ids=None if self.ids is None else self.ids[rows], time=time, label_time=label_time, matures=matures,
-            shown={name: column.slice(start, stop - start) for name, column in self.shown.items()},
-        )  # fmt: skip
+        features, ids = self.features.slice(start, stop - start), self.ids and self.ids[start:stop]
+        shown = {name: column.slice(start, stop - start) for name, column in self.shown.items()}
+        return replace(self, features=features, ids=ids, shown=shown, **_each(lambda column: column[start:stop], self))
 
     def where(self, some: Flags) -> "StreamTable":
         """Return the rows that are marked, without what is copied to the output."""
-        time, label_time, matures = (
-            None if each is None else each[some] for each in (self.time, self.label_time, self.matures)
-        )
-        return replace(
-            self, features=self.features.filter(pa.array(some)), rows=self.rows[some], y=self.y[some],
-            ids=None if self.ids is None else list(compress(self.ids, some)), time=time, label_time=label_time,
-            matures=matures, shown={},
-        )  # fmt: skip
+        features, ids = self.features.filter(pa.array(some)), self.ids and list(compress(self.ids, some))
+        return replace(self, features=features, ids=ids, shown={}, **_each(lambda column: column[some], self))
+
+    def joined(self, *others: "StreamTable") -> "StreamTable":
+        """Return these rows and then those of others."""
+        if not others:
+            return self
+        every = [self, *others]
+        features = pa.concat_tables([each.features for each in every], promote_options="permissive")
+        ids = None if self.ids is None else [id for each in every for id in each.ids or ()]
+        shown = {name: pa.chunked_array([each.shown[name] for each in every]) for name in self.shown}
+        columns = _each(lambda *parts: np.concatenate(parts), *every)
+        return replace(self, features=features, ids=ids, shown=shown, **columns)
 
     def labelled(self, target: str, run: Run) -> "StreamTable":
         """Return the rows with an outcome, and say how many there are without; there must be both kinds."""
@@ -148,6 +148,12 @@ class StreamTable:
     def after(self, row: int) -> "StreamTable":
         """Return the rows whose numbers are greater."""
         return self.cut(int(np.searchsorted(self.rows, row, side="right")), len(self.y))
+
+
+def _each(change: Callable[..., Any], *tables: StreamTable) -> dict[str, Any]:
+    """Return what a change makes of every column of numbers that there is, given that of each table."""
+    columns = {name: [getattr(table, name) for table in tables] for name in NUMBERED}
+    return {name: None if found[0] is None else change(*found) for name, found in columns.items()}
 
 
 class StreamReader:
@@ -240,22 +246,8 @@ class StreamReader:
 
     def whole(self) -> StreamTable:
         """Return all rows at once, for what cannot be done in stretches."""
-        found: list[StreamTable] = list(self)
-        first = found[0]
-        if len(found) == 1:
-            return first
-
-        def joined(name: str) -> Any:
-            parts = [getattr(each, name) for each in found]
-            return None if parts[0] is None else np.concatenate(parts)
-
-        return replace(
-            first,
-            features=pa.concat_tables([each.features for each in found], promote_options="default"),
-            ids=None if first.ids is None else [id for each in found for id in each.ids or ()],
-            shown={name: pa.chunked_array([each.shown[name] for each in found]) for name in first.shown},
-            **{name: joined(name) for name in ("rows", "y", "time", "label_time", "matures")},
-        )
+        first, *others = self
+        return first.joined(*others)
 
     def say_skipped(self, run: Run) -> None:
         """Say how many rows were left out, and why."""

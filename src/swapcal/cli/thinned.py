@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from swapcal.arrays import Integers, Keys
 from swapcal.cli.stream_table import StreamTable
@@ -31,17 +30,8 @@ class Thinned:
         """Return the rows that are kept."""
         if self.seen > self._most:
             self._prune()
-        first = self._kept[0][0]
-        if len(self._kept) == 1:
-            return first
-        tables = [stream.features for stream, _ in self._kept]
-        return replace(
-            first,
-            features=pa.concat_tables(tables, promote_options="permissive"),
-            rows=np.concatenate([stream.rows for stream, _ in self._kept]),
-            y=np.concatenate([stream.y for stream, _ in self._kept]),
-            shown={},
-        )
+        first, *others = (stream for stream, _ in self._kept)
+        return replace(first, shown={}).joined(*others)
 
     def _marks(self, rows: Integers) -> Keys:
         nothing = np.zeros(1, np.uint64)

@@ -21,12 +21,13 @@ from swapcal.losses.catalogue import (
 )
 from swapcal.losses.custom import custom
 from swapcal.losses.decide import Decision, decide
-from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.error import LossError
+from swapcal.losses.loss import Loss
 from swapcal.losses.matrix import CostMatrix, cost_matrix
 from swapcal.losses.mixture import VMixture, v_mixture
 from swapcal.losses.omniprediction import OmnipredictionInterval, omniprediction, threshold_losses
-from swapcal.losses.profile import Profile, profile
 from swapcal.losses.regret import Comparator, LevelRegret, Regret, regret
+from swapcal.losses.shape import LossShape, shape_of
 from swapcal.losses.somni import SwapOmniprediction, steep_loss, swap_omniprediction
 from swapcal.losses.summary import DecisionRow, decision_rows
 
@@ -39,8 +40,8 @@ __all__ = [
     "LevelRegret",
     "Loss",
     "LossError",
+    "LossShape",
     "OmnipredictionInterval",
-    "Profile",
     "Regret",
     "SwapOmniprediction",
     "VMixture",
@@ -58,8 +59,8 @@ __all__ = [
     "newsvendor",
     "omniprediction",
     "pinball",
-    "profile",
     "regret",
+    "shape_of",
     "squared",
     "steep_loss",
     "swap_omniprediction",
@@ -68,3 +69,5 @@ __all__ = [
     "v_shaped",
     "zero_one",
 ]
+
+Profile, profile = LossShape, shape_of  # the names they had in snapshots

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
-from swapcal.losses.loss import LossError
+from swapcal.losses.error import LossError
 
 # A verified basis compares all pairs of 2/ε points by all its bridges: at 2e-4 that takes a minute or two.
 FINEST = 2e-4

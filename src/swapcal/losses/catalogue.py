@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
-from swapcal.losses.loss import Loss, LossError, Parameter
+from swapcal.losses.error import LossError
+from swapcal.losses.loss import Loss, Parameter
+from swapcal.losses.parse import kind
 
 
+@kind("squared")
 def squared() -> Loss:
     """Squared loss (a − y)²; best response p.
 
@@ -27,6 +30,7 @@ def squared() -> Loss:
     )
 
 
+@kind("log")
 def log() -> Loss:
     """−log a if y = 1, −log(1 − a) if y = 0; best response p; infinite at a wrong certainty.
 
@@ -36,21 +40,13 @@ def log() -> Loss:
     return Loss("log", _log_cost, response=lambda p: p, slope=_log_slope, curvature=lambda a, y: _log_slope(a, y) ** 2)
 
 
+@kind("absolute")
 def absolute() -> Loss:
     """Absolute loss |a − y|; best response 1[p ≥ ½]."""
     return _two_sided("absolute", {"under": 1.0, "over": 1.0})
 
 
-def newsvendor(under: ArrayLike = 1.0, over: ArrayLike = 1.0) -> Loss:
-    """`under`·(1 − a) if the demand y comes, `over`·a if not; best response 1[p ≥ over/(under + over)].
-
-    >>> newsvendor(under=[1.0, 9.0], over=1.0).best_response([0.3, 0.3])
-    array([0., 1.])
-    """
-    costs = {"under": _cost(under, "under"), "over": _cost(over, "over")}
-    return _two_sided(_named("newsvendor", *costs.values()), costs)
-
-
+@kind("pinball")
 def pinball(level: ArrayLike) -> Loss:
     """Quantile loss: `level`·(y − a) for a below y, (1 − `level`)·(a − y) above.
 
@@ -63,6 +59,18 @@ def pinball(level: ArrayLike) -> Loss:
     return _two_sided(_named("pinball", tau), {"under": tau, "over": 1.0 - tau})
 
 
+@kind("newsvendor")
+def newsvendor(under: ArrayLike = 1.0, over: ArrayLike = 1.0) -> Loss:
+    """`under`·(1 − a) if the demand y comes, `over`·a if not; best response 1[p ≥ over/(under + over)].
+
+    >>> newsvendor(under=[1.0, 9.0], over=1.0).best_response([0.3, 0.3])
+    array([0., 1.])
+    """
+    costs = {"under": _cost(under, "under"), "over": _cost(over, "over")}
+    return _two_sided(_named("newsvendor", *costs.values()), costs)
+
+
+@kind("zero_one")
 def zero_one(false_positive: ArrayLike = 1.0, false_negative: ArrayLike = 1.0) -> Loss:
     """Cost-sensitive 0-1 loss.
 
@@ -80,6 +88,7 @@ def zero_one(false_positive: ArrayLike = 1.0, false_negative: ArrayLike = 1.0) -
     return _two_sided(_named("zero_one", *costs.values()), costs)
 
 
+@kind("huber")
 def huber(delta: ArrayLike = 0.5) -> Loss:
     """½e² for |e| ≤ `delta`, `delta`(|e| − ½ `delta`) beyond, where e = a − y.
 
@@ -97,6 +106,7 @@ def huber(delta: ArrayLike = 0.5) -> Loss:
     )
 
 
+@kind("logistic")
 def logistic(bound: float = 8.0) -> Loss:
     """log(1 + e^{−a}) if y = 1, log(1 + e^{a}) if y = 0, for scores |a| ≤ `bound`; best response logit p.
 
@@ -113,6 +123,7 @@ def logistic(bound: float = 8.0) -> Loss:
     )
 
 
+@kind("exponential")
 def exponential(bound: float = 4.0) -> Loss:
     """e^{−a} if y = 1, e^{a} if y = 0, for scores |a| ≤ `bound`; best response half the logit of p.
 
@@ -129,6 +140,7 @@ def exponential(bound: float = 4.0) -> Loss:
     )
 
 
+@kind("v_shaped")
 def v_shaped(v: ArrayLike) -> Loss:
     """(v − y)·a for a in [−1, 1]; best response sign(p − v) with sign(0) = +1.
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
-from swapcal.losses.loss import Loss, LossError, Partial
+from swapcal.losses.error import LossError
+from swapcal.losses.loss import Loss, Partial
 
 # Rounding in the three values of a second difference, relative to the largest value on the grid.
 ROUNDING = 1e-12
@@ -27,7 +28,7 @@ def custom(
 
     The function is evaluated on `points` equally spaced actions, for both outcomes and every row of per-row
     parameters; a value that is not finite, or a second difference below zero, is refused with the point where
-    it happens. `swapcal.losses.profile` reports the Lipschitz constant and the range.
+    it happens. `swapcal.losses.shape_of` reports the Lipschitz constant and the range.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def custom(
     array([0.4 , 0.4 , 0.65])
     >>> custom(lambda a, y: np.sqrt(abs(a - y)), name="root")
     Traceback (most recent call last):
-    swapcal.losses.loss.LossError: root: given ... at y = 0, expected a convex function of a
+    swapcal.losses.error.LossError: root: given ... at y = 0, expected a convex function of a
     """
     label = name or str(getattr(function, "__name__", type(function).__name__))
     low, high = _interval(actions, label)

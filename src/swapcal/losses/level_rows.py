@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array, Places
-from swapcal.losses.loss import LossError
+from swapcal.losses.error import LossError
 
 
 @dataclass(frozen=True)

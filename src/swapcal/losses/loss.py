@@ -12,33 +12,12 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array, Flags
 from swapcal.faces import face
+from swapcal.losses.error import LossError
+from swapcal.losses.parse import read_toml, specify
 from swapcal.losses.scalar import minimise
 
 Parameter = float | Array
 Partial = Callable[..., Any]
-
-
-class LossError(ValueError):
-    """A loss, an action or a probability that makes no decision problem; says which point offends."""
-
-    row: int | None = None
-    """The row to blame, counted from 1, if there is one."""
-    _parts: tuple[str, object, str]
-
-    @classmethod
-    def of(cls, name: str, given: object, expected: str, row: int | None = None) -> LossError:
-        """Return the error that says what was given, where, and what was expected.
-
-        >>> str(LossError.of("weight", -1.0, "a number at least 0", row=3))
-        'weight: given -1.0 in row 3, expected a number at least 0'
-        """
-        error = cls(f"{name}: given {given}{'' if row is None else f' in row {row}'}, expected {expected}")
-        error.row, error._parts = row, (name, given, expected)
-        return error
-
-    def after(self, rows: int) -> LossError:
-        """Return the same error for one who had counted so many rows before these."""
-        return self if self.row is None else LossError.of(*self._parts, row=self.row + rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +116,12 @@ class Loss:
         >>> Loss.parse("pinball:0.9").best_response(0.2)
         1.0
         """
-        from swapcal.losses.parse import parse
-
-        return parse(text, columns)
+        loss: Loss = specify(text).build(columns)
+        return loss
 
     @staticmethod
     def from_toml(path: str | Path, columns: Mapping[str, ArrayLike] | None = None) -> list[Loss]:
         """Read the ``[[loss]]`` tables of a TOML file; see `swapcal.losses.parse.read_toml`."""
-        from swapcal.losses.parse import read_toml
-
         return [specification.build(columns) for specification in read_toml(path)]
 
     def __repr__(self) -> str:

@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
 from swapcal.faces import named
-from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.error import LossError
+from swapcal.losses.loss import Loss
+from swapcal.losses.parse import kind
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +51,7 @@ class CostMatrix(Loss):
         return self.costs.shape[:-2]
 
 
+@kind("matrix")
 def cost_matrix(costs: ArrayLike, actions: Sequence[str] | None = None, name: str = "matrix") -> CostMatrix:
     """Loss over finitely many actions.
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal.arrays import Array
-from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.error import LossError
+from swapcal.losses.loss import Loss
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from swapcal.arrays import Array
 from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball
 from swapcal.losses.curve import action_at, stages
+from swapcal.losses.error import LossError
 from swapcal.losses.level_rows import LevelRows
-from swapcal.losses.loss import Loss, LossError, mix
-from swapcal.losses.profile import profile
+from swapcal.losses.loss import Loss, mix
+from swapcal.losses.shape import shape_of
 
 ROUNDS = 20
 MEMBERS = "members of L^cvx (convex, 1-Lipschitz, values in [−1, 1])"
@@ -118,8 +119,8 @@ def _check_members(losses: Sequence[Loss]) -> None:
     if not losses:
         raise LossError.of("losses", "none", MEMBERS)
     for loss in losses:
-        if loss.rows is not None or loss.finite_actions is not None or not profile(loss).in_convex_class:
-            raise LossError.of("losses", f"{loss.name}, {profile(loss)}", MEMBERS)
+        if loss.rows is not None or loss.finite_actions is not None or not shape_of(loss).in_convex_class:
+            raise LossError.of("losses", f"{loss.name}, {shape_of(loss)}", MEMBERS)
 
 
 def _alternate(book: list[Loss], paid: Array, rows: LevelRows, choice: int) -> tuple[float, int, Array]:

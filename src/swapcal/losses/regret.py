@@ -14,7 +14,7 @@ from swapcal.losses.curve import stages
 from swapcal.losses.level_rows import LevelRows
 from swapcal.losses.loss import Loss, mix
 from swapcal.losses.matrix import CostMatrix
-from swapcal.losses.profile import profile
+from swapcal.losses.shape import shape_of
 
 Progress = Callable[[int, int], None]
 
@@ -182,7 +182,7 @@ def _bound(loss: Loss, rows: LevelRows) -> float | None:
         return None
     if isinstance(loss, CostMatrix):
         return float(_matrix_bound(loss, rows.levels, A, g))
-    shape = profile(loss)
+    shape = shape_of(loss)
     if not (shape.convex and np.isfinite(shape.lipschitz)):
         return None
     return float(shape.lipschitz * somni_levels(rows.levels, A, g).sum())

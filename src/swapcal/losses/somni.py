@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike
 from swapcal.arrays import Array
 from swapcal.errors import somni, somni_levels, support_affine
 from swapcal.faces import face
+from swapcal.losses.error import LossError
 from swapcal.losses.level_rows import LevelRows
-from swapcal.losses.loss import Loss, LossError
+from swapcal.losses.loss import Loss
 
 
 @dataclass(frozen=True)

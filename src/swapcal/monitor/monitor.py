@@ -204,11 +204,9 @@ class Monitor:
         `change` compares with log10 of the run length; `lifetime` is the group's own wealth, which started at 0. For
         all rows together unless a group is named as alarms name it.
         """
-        names = [one.name for one in self._bets.roster.groups]
-        wanted = names[0] if group is None and names else group
-        if wanted not in names:
-            raise ValueError(f"group: given {group!r}, expected one of {', '.join(map(repr, names[:12]))}")
-        figures = self._bets.history.table(len(names))[:, names.index(wanted)]
+        groups = self.groups()
+        place = 0 if group is None and groups else self._place(group)
+        figures = self._bets.history.table(len(groups))[:, place]
         return {
             "rows": np.array(self._bets.history.rows, dtype=np.float64),
             "clock": np.array(self._bets.history.clock, dtype=np.float64),
@@ -223,6 +221,12 @@ class Monitor:
     def groups(self) -> list[str]:
         """Return the names of the groups met so far, in order of appearance."""
         return [group.name for group in self._bets.roster.groups]
+
+    def _place(self, group: str | None) -> int:
+        names = self.groups()
+        if group not in names:
+            raise ValueError(f"group: given {group!r}, expected one of {', '.join(map(repr, names[:12]))}")
+        return names.index(group)
 
     def summary(self, title: str = "Monitor") -> dict[str, Any]:
         """Return everything there is to say as plain data, ready for JSON."""
@@ -298,11 +302,8 @@ class Monitor:
 
         The mean run length holds from here on. The lifetime test goes on: it is about everything since the first row.
         """
-        names = self.groups()
-        if group is not None and group not in names:
-            raise ValueError(f"group: given {group!r}, expected one of {', '.join(map(repr, names[:12]))}")
         nodes = self.settings.ranges.nodes
-        first = 0 if group is None else names.index(group) * nodes
+        first = 0 if group is None else self._place(group) * nodes
         cells = slice(first, None if group is None else first + nodes)
         self._bets.book.bets[cells, SUM] = 0.0
         self._bets.book.bets[cells, CUSUM] = 0.0

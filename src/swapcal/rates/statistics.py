@@ -8,7 +8,7 @@ import numpy as np
 from swapcal import errors
 from swapcal.arrays import Array
 from swapcal.audit.levels import Levels
-from swapcal.audit.tallies import Tally
+from swapcal.audit.tally import Tally
 
 
 class IssuedLevels(Levels):

@@ -12,10 +12,9 @@ MOST_PIECES = 20
 
 
 def certificate(findings: Findings) -> Html:
-    """Write the certificate; nothing when the predictions come from elsewhere."""
-    forecaster = findings.get("forecaster")
-    if not forecaster:
-        return Html("")
+    """Write the certificate of the forecaster that made the predictions."""
+    forecaster = findings["forecaster"]
+    assert forecaster is not None
     pairs = [(name, count(forecaster[key])) for name, key in _SIZES]  # type: ignore[literal-required]
     pieces = forecaster["pieces"][:MOST_PIECES]
     parts = [_lead(forecaster), facts(pairs, "compact"), _bars(forecaster), _pieces(pieces)]

@@ -18,10 +18,9 @@ _MARKS = {"better": "▼", "worse": "▲", "no difference found": "="}
 
 
 def comparison(findings: Findings) -> Html:
-    """Write both predictors side by side, and how sure their differences are; nothing without a second one."""
-    entry = findings.get("comparison")
-    if not entry:
-        return Html("")
+    """Write both predictors side by side, and how sure their differences are."""
+    entry = findings["comparison"]
+    assert entry is not None
     before, after = entry["predictors"]
     parts = [
         prose(clip(entry["sentence"], SENTENCE_LENGTH), style="lead"),

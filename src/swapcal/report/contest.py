@@ -11,9 +11,9 @@ MOST_METHODS = 20
 
 
 def contest(findings: Findings) -> Html:
-    """Write the answer and one row per method; nothing unless there was a contest."""
-    entry = findings.get("contest")
-    if not entry or not entry["methods"]:
+    """Write the answer and one row per method."""
+    entry = findings["contest"]
+    if entry is None or not entry["methods"]:
         return Html("")
     columns = [
         ("Method", "name"),

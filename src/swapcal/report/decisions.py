@@ -10,10 +10,8 @@ MOST_DECISIONS = 30
 
 
 def decisions(findings: Findings) -> Html:
-    """Write the table of losses; nothing when no loss was given."""
+    """Write the table of losses."""
     everyone = findings.get("decisions") or []
-    if not everyone:
-        return Html("")
     shown = everyone[:MOST_DECISIONS]
     lead = prose(
         "For each loss, the forecast is turned into the action that is best if the forecast is right. "

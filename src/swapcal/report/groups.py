@@ -14,10 +14,8 @@ WIDTH, HEIGHT = 168, 16
 
 
 def groups(findings: Findings) -> Html:
-    """Write the group table; nothing without groups."""
+    """Write the group table."""
     everyone = findings.get("groups") or []
-    if not everyone:
-        return Html("")
     shown = kept(everyone)
     rest = hidden(len(shown), len(everyone), "group", _left_out(everyone, shown))
     return section(

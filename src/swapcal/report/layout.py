@@ -30,8 +30,13 @@ _SAID = {"small": "small error"}
 
 def section(name: str, title: str, *content: str) -> Html:
     """Write one section under a heading that can be linked to."""
-    heading = tag("h2", title, id=name)
-    return tag("section", heading, *content, aria_labelledby=name)
+    return tag("section", tag("h2", title, id=name), *content, aria_labelledby=name)
+
+
+def top(kind: str, title: str, facts: Iterable[str]) -> Html:
+    """Write the top of a page: what kind of page, its title, and the facts that are known."""
+    dateline = prose(*(tag("span", fact) for fact in facts if fact), style="dateline")
+    return tag("header", prose(kind, style="eyebrow"), tag("h1", given(title, 200)), dateline)
 
 
 def prose(*content: str, style: str | None = None) -> Html:

@@ -5,7 +5,7 @@ from math import log10
 from typing import Any
 
 from swapcal.report.formats import clip, count, finite, plural, points
-from swapcal.report.layout import document, exhibit, facts, given, hidden, legend, prose, section, sentences, table
+from swapcal.report.layout import document, exhibit, facts, given, hidden, legend, prose, section, sentences, table, top
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.svg import Axis, Plot, drawing, spread, stretched
 
@@ -40,9 +40,7 @@ def render_monitoring(summary: Mapping[str, Any]) -> str:
 def _top(summary: Mapping[str, Any]) -> Html:
     span = f"{summary['first']} to {summary['last']}" if summary["rows"] else ""
     parts = [plural(summary["rows"], "row"), plural(summary["groups"], "group"), span]
-    dateline = prose(*(tag("span", part) for part in parts if part), style="dateline")
-    heading = tag("h1", given(str(summary["title"]), 200))
-    return tag("header", prose("Calibration monitor", style="eyebrow"), heading, dateline)
+    return top("Calibration monitor", str(summary["title"]), parts)
 
 
 def _alarms(summary: Mapping[str, Any]) -> Html:

@@ -20,10 +20,8 @@ ROW = 46
 
 
 def noise_floor(findings: Findings) -> Html:
-    """Draw and list all errors; nothing when none were computed."""
+    """Draw and list all errors."""
     everyone = findings.get("quantities") or []
-    if not everyone:
-        return Html("")
     shown = everyone[:MOST_QUANTITIES]
     lead = prose(
         "On finite data even perfect forecasts show some error. The grey band is where an error falls in "

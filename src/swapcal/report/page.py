@@ -1,7 +1,7 @@
 """Page: all sections in order, with the style sheet, as one file that needs nothing else."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, cast
 
 from swapcal.report.certificate import certificate
 from swapcal.report.comparison import comparison
@@ -11,7 +11,7 @@ from swapcal.report.formats import clip, plural
 from swapcal.report.groups import groups
 from swapcal.report.headline import headline, key_figures
 from swapcal.report.identity import identity, window
-from swapcal.report.layout import document, given, prose
+from swapcal.report.layout import document, top
 from swapcal.report.markup import Html, join, tag
 from swapcal.report.noise_floor import noise_floor
 from swapcal.report.reading import limitations, reading
@@ -21,21 +21,31 @@ from swapcal.report.timeline import timeline
 from swapcal.report.validation import validate
 from swapcal.report.witnesses import witnesses
 
-SECTIONS: tuple[tuple[str, str, Callable[[Findings], Html]], ...] = (
-    ("comparison", "Before and after", comparison),
-    ("figures", "Key figures", key_figures),
-    ("reliability", "Reliability", reliability),
-    ("time", "Time", timeline),
-    ("groups", "Groups", groups),
-    ("witnesses", "Worst errors", witnesses),
-    ("errors", "Errors", noise_floor),
-    ("decisions", "Decisions", decisions),
-    ("certificate", "Certificate", certificate),
-    ("reading", "How to read", reading),
-    ("limitations", "Limitations", limitations),
-    ("identity", "Identity", identity),
+
+class Section(NamedTuple):
+    """One section of the page, left out where its field is missing or empty."""
+
+    anchor: str
+    short: str
+    write: Callable[[Findings], Html]
+    field: str = "identity"
+
+
+SECTIONS = (
+    Section("comparison", "Before and after", comparison, "comparison"),
+    Section("figures", "Key figures", key_figures),
+    Section("reliability", "Reliability", reliability, "reliability"),
+    Section("time", "Time", timeline, "timeline"),
+    Section("groups", "Groups", groups, "groups"),
+    Section("witnesses", "Worst errors", witnesses, "witnesses"),
+    Section("errors", "Errors", noise_floor, "quantities"),
+    Section("decisions", "Decisions", decisions, "decisions"),
+    Section("certificate", "Certificate", certificate, "forecaster"),
+    Section("reading", "How to read", reading),
+    Section("limitations", "Limitations", limitations),
+    Section("identity", "Identity", identity),
 )
-"""Anchor, short name and writer of every section, in the order of the page."""
+"""In the order of the page."""
 
 
 def render(findings: Findings | Mapping[str, Any]) -> str:
@@ -72,10 +82,10 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
     """
     validate(findings)
     checked = cast(Findings, findings)
-    bodies = [(name, short, write(checked)) for name, short, write in SECTIONS]
-    present = [(name, short, body) for name, short, body in bodies if body]
-    contents = _contents([(name, short) for name, short, _ in present])
-    main = tag("main", _top(checked), contest(checked), headline(checked), contents, *(body for _, _, body in present))
+    bodies = {section: section.write(checked) for section in SECTIONS if checked.get(section.field)}
+    written = {section: body for section, body in bodies.items() if body}
+    first = contest(checked) if checked.get("contest") else ""
+    main = tag("main", _top(checked), first, headline(checked), _contents(written), *written.values())
     subject = checked["identity"]
     generator = "swapcal " + clip(subject["swapcal_version"], 40)
     return document(clip(subject["title"], 200) + " – calibration audit", main, generator)
@@ -86,15 +96,9 @@ def _top(findings: Findings) -> Html:
     dated = subject["first_time"] is not None or subject["last_time"] is not None
     made = f"made {clip(subject['created_at'], 60)}" if subject["created_at"] else ""
     facts = [plural(subject["n"], "row"), window(subject) if dated else "", made]
-    dateline = prose(*(tag("span", fact) for fact in facts if fact), style="dateline")
-    return tag(
-        "header",
-        prose("Calibration audit", style="eyebrow"),
-        tag("h1", given(subject["title"], 200)),
-        dateline,
-    )
+    return top("Calibration audit", subject["title"], facts)
 
 
-def _contents(entries: list[tuple[str, str]]) -> Html:
-    links = [tag("li", tag("a", short, href=f"#{name}")) for name, short in entries]
+def _contents(sections: Iterable[Section]) -> Html:
+    links = [tag("li", tag("a", section.short, href=f"#{section.anchor}")) for section in sections]
     return join([tag("nav", tag("ul", *links), aria_label="Contents")])

@@ -33,10 +33,8 @@ WIDTH, HEIGHT = 96, 12
 
 
 def witnesses(findings: Findings) -> Html:
-    """Write the worst witnesses; nothing when none were found."""
+    """Write the worst witnesses."""
     everyone = findings.get("witnesses") or []
-    if not everyone:
-        return Html("")
     shown = everyone[:MOST_WITNESSES]
     beyond = findings["headline"].get("beyond_chance", True)
     lead = prose(

@@ -1,5 +1,7 @@
 """An event: one line of the log, never changed once it is stored."""
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 MADE, FORECAST, OUTCOME, CORRECTION = "made", "forecast", "outcome", "correction"
@@ -36,3 +38,10 @@ class Event(NamedTuple):
     id: str
     time: float
     body: bytes
+
+
+def in_pages(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
+    """Yield events, so many at a time."""
+    rest = iter(events)
+    while page := [*islice(rest, size)]:
+        yield page

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from swapcal.service import bodies
-from swapcal.service.event import CORRECTION, FORECAST, OUTCOME, Event
+from swapcal.service.event import CORRECTION, FORECAST, OUTCOME, Event, in_pages
 from swapcal.service.store import Store
 
 ROWS = 8192
@@ -79,15 +79,8 @@ class Exporter:
             yield self.last, schema.empty_table()
 
     def _parts(self) -> Iterator[list[Event]]:
-        part: list[Event] = []
-        for event in self._store.events(self._name, self.first - 1, self.last):
-            if event.kind == FORECAST:
-                part.append(event)
-            if len(part) == ROWS:
-                yield part
-                part = []
-        if part:
-            yield part
+        events = self._store.events(self._name, self.first - 1, self.last)
+        return in_pages((event for event in events if event.kind == FORECAST), ROWS)
 
     def _row(self, event: Event, known: Sequence[Event]) -> dict[str, Any]:
         body = bodies.forecast_body(event.body)

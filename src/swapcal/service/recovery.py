@@ -1,10 +1,10 @@
 """Recovery: a ward from its newest snapshot that can be read, and the log since."""
 
-import itertools
 import time
 from typing import NamedTuple
 
 from swapcal.archive import ArchiveError
+from swapcal.service.event import in_pages
 from swapcal.service.snapshot import restored
 from swapcal.service.store import Store
 from swapcal.service.stored import Unreadable
@@ -35,7 +35,7 @@ def recover(store: Store, name: str) -> Recovered:
         if first is None or first.seq != 1:
             raise Unreadable(f"store: the log of {name!r} has lost its first events, and no snapshot can be read{why}")
         ward = fresh_ward(first)
-    while page := [*itertools.islice(events, PAGE)]:
+    for page in in_pages(events, PAGE):
         if page[0].seq != ward.seq + 1 or page[-1].seq != ward.seq + len(page):
             raise Unreadable(f"store: the log of {name!r} has a gap after event {ward.seq}{why}")
         ward.apply(page)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from swapcal.archive import ArchiveError
 from swapcal.service import bodies
 from swapcal.service.bodies import Issued
-from swapcal.service.event import FORECAST, Event
+from swapcal.service.event import FORECAST, Event, in_pages
 from swapcal.service.snapshot import Still, restored
 from swapcal.service.store import Store
 from swapcal.service.stored import Unreadable
@@ -67,7 +67,7 @@ def replay(store: Store, name: str) -> Iterator[Progress]:
     stops = sorted(kept.seq for kept in store.snapshots(name) if ward.seq < kept.seq <= last)
     forecasts = snapshots = 0
     for stop in dict.fromkeys([*stops, last]):
-        for events in _pages(store, name, ward.seq, stop):
+        for events in in_pages(_unbroken(store, name, ward.seq, stop), PAGE):
             different = _compared(ward, events)
             forecasts += sum(event.kind == FORECAST for event in events)
             yield Progress(ward.seq, forecasts, snapshots, different)
@@ -98,18 +98,12 @@ def _start(store: Store, name: str) -> Ward:
     return fresh_ward(made)
 
 
-def _pages(store: Store, name: str, after: int, until: int) -> Iterator[list[Event]]:
-    page: list[Event] = []
+def _unbroken(store: Store, name: str, after: int, until: int) -> Iterator[Event]:
     for event in store.events(name, after, until):
         if event.seq != after + 1:
             raise Unreadable(f"store: the log of {name!r} has a gap after event {after}")
         after = event.seq
-        page.append(event)
-        if len(page) == PAGE:
-            yield page
-            page = []
-    if page:
-        yield page
+        yield event
 
 
 def _compared(ward: Ward, events: Sequence[Event]) -> list[Mismatch]:

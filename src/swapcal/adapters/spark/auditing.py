@@ -10,7 +10,7 @@ from swapcal.adapters.spark import columns
 from swapcal.adapters.spark.faults import NOT_INFINITE, PROBABILITY, TIME, WEIGHT, ColumnRule
 from swapcal.adapters.spark.parts import add_up
 from swapcal.audit import Audit
-from swapcal.audit.encode import Encoder
+from swapcal.audit.encoder import Encoder
 from swapcal.audit.reader import Reader
 from swapcal.features.scales import Scales
 from swapcal.tables.table import Table

@@ -61,6 +61,25 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Reply | Response]]
+REFUSED = "refused"
+
+
+async def answered(
+    call: Call, handler: Handler, needed: str | None, refused: Callable[[Call, str, Refusal, str], Reply]
+) -> Reply | Response:
+    """Return what a handler replies to a call of the needed scope, or what is made of a refusal: of what, and why."""
+    try:
+        if needed is not None:
+            await call.office.gate.admit(call.headers, needed)
+        return await handler(call)
+    except Gone:
+        raise
+    except Refusal as refusal:
+        return refused(call, REFUSED, refusal, refusal.detail)
+    except StoreError as error:
+        return refused(call, "store unavailable", unavailable("The store cannot be reached."), str(error))
+    except Exception as error:
+        return refused(call, "fault", Refusal("internal", "A fault of the service; it is in the log."), repr(error))
 
 
 class Endpoint:
@@ -98,24 +117,11 @@ class Endpoint:
             self.office.log("request", **facts, seconds=took)
 
     async def _answered(self, scope: Scope, receive: Receive) -> Reply | Response:
-        call = Call(self.office, scope, receive)
-        try:
-            if self.needed is not None:
-                await self.office.gate.admit(call.headers, self.needed)
-            return await self.handler(call)
-        except Gone:
-            raise
-        except Refusal as refusal:
-            return self._refused("refused", scope, refusal, refusal.detail)
-        except StoreError as error:
-            return self._refused("store unavailable", scope, unavailable("The store cannot be reached."), str(error))
-        except Exception as error:
-            words = "A fault of the service; it is in the log."
-            return self._refused("fault", scope, Refusal("internal", words), repr(error))
+        return await answered(Call(self.office, scope, receive), self.handler, self.needed, self._refused)
 
-    def _refused(self, event: str, scope: Scope, refusal: Refusal, why: str) -> Reply:
+    def _refused(self, call: Call, event: str, refusal: Refusal, why: str) -> Reply:
         """Return the problem, and tell the log of what is not merely the client's; both name the request alike."""
-        name = secrets.token_hex(8)
+        name, scope = secrets.token_hex(8), call.scope
         if self.needed is not None and (refusal.status >= 500 or refusal.status in NOTABLE):
             facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
             self.office.log(event, **facts, request=name, why=why)

@@ -1,19 +1,16 @@
 """`Page`: what every page goes through: admission by header or cookie, refusals as pages, strict headers."""
 
-from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.http.endpoint import Call, Endpoint
-from swapcal.service.http.incoming import Gone
+from swapcal.service.http.endpoint import REFUSED, Call, Endpoint, Handler, answered
 from swapcal.service.http.problems import problem_reply
 from swapcal.service.http.reply import Reply
 from swapcal.service.pages.render import render
 from swapcal.service.pages.session import with_token
-from swapcal.service.refusal import Refusal, unavailable
-from swapcal.service.stored import StoreError
+from swapcal.service.refusal import Refusal
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -35,8 +32,6 @@ ADVICE = {
     503: "The service is busy or starting. The page tries again when you reload it.",
 }
 """What to do about a refusal."""
-
-Handler = Callable[[Call], Awaitable[Reply | Response]]
 
 
 def page(template: str, status_code: int = 200, **facts: object) -> Reply:
@@ -67,22 +62,11 @@ class Page:
 
     async def _answer(self, call: Call) -> Reply | Response:
         call.headers = with_token(call.headers)
-        try:
-            if self._needed is not None:
-                await call.office.gate.admit(call.headers, self._needed)
-            return await self._handler(call)
-        except Gone:
-            raise
-        except Refusal as refusal:
-            return self._refused(call, refusal)
-        except StoreError as error:
-            call.office.log("store unavailable", path=call.scope["path"], error=str(error))
-            return self._refused(call, unavailable("The store cannot be reached."))
-        except Exception as error:
-            call.office.log("fault", path=call.scope["path"], error=repr(error))
-            return self._refused(call, Refusal("internal", "A fault of the service; it is in the log."))
+        return await answered(call, self._handler, self._needed, self._refused)
 
-    def _refused(self, call: Call, refusal: Refusal) -> Reply:
+    def _refused(self, call: Call, event: str, refusal: Refusal, why: str) -> Reply:
+        if event != REFUSED:
+            call.office.log(event, path=call.scope["path"], error=why)
         if not self._signs_in:
             return problem_reply(refusal)
         if refusal.kind == "unauthorized":

@@ -1,4 +1,4 @@
-"""What kind of function a loss is: convex or not, how steep, between which values."""
+"""`LossShape`: what kind of function a loss is: convex or not, how steep, between which values."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ BLOCK = 4_000_000
 
 
 @dataclass(frozen=True)
-class Profile:
+class LossShape:
     """Shape of a loss in its action, over both outcomes and all rows.
 
     `lipschitz` is the steepest slope with actions rescaled to [0, 1], the unit in which the comparators of
@@ -33,7 +33,7 @@ class Profile:
         return self.convex and self.lipschitz <= 1.0 + 1e-9 and self.minimum >= -1.0 and self.maximum <= 1.0
 
 
-def profile(loss: Loss, points: int = 513) -> Profile:
+def shape_of(loss: Loss, points: int = 513) -> LossShape:
     """Convexity, Lipschitz constant and range of `loss`.
 
     A convex function is steepest and largest at the ends of its interval, so a loss with a derivative is
@@ -43,19 +43,19 @@ def profile(loss: Loss, points: int = 513) -> Profile:
     Examples
     --------
     >>> from swapcal.losses import pinball, squared
-    >>> profile(squared()).lipschitz, profile(pinball(0.9)).lipschitz
+    >>> shape_of(squared()).lipschitz, shape_of(pinball(0.9)).lipschitz
     (2.0, 0.9)
     """
     if loss.finite_actions is not None:
-        return _finite_profile(loss)
+        return _finite_shape(loss)
     if loss.rows is None:
-        return _interval_profile(loss, points)
+        return _interval_shape(loss, points)
     width = max(1, BLOCK // points)
-    return _merge([_interval_profile(loss.take(slice(i, i + width)), points) for i in range(0, loss.rows, width)])
+    return _merge([_interval_shape(loss.take(slice(i, i + width)), points) for i in range(0, loss.rows, width)])
 
 
-def _merge(parts: list[Profile]) -> Profile:
-    return Profile(
+def _merge(parts: list[LossShape]) -> LossShape:
+    return LossShape(
         convex=all(part.convex for part in parts),
         lipschitz=max(part.lipschitz for part in parts),
         minimum=min(part.minimum for part in parts),
@@ -64,12 +64,12 @@ def _merge(parts: list[Profile]) -> Profile:
     )
 
 
-def _interval_profile(loss: Loss, points: int) -> Profile:
+def _interval_shape(loss: Loss, points: int) -> LossShape:
     grid = np.linspace(loss.low, loss.high, points)
     shape = (points, loss.rows or 1)
     values = np.stack([np.broadcast_to(loss.at(grid[:, None], y), shape) for y in (0, 1)])
     slopes = _slopes(loss, grid, values)
-    return Profile(
+    return LossShape(
         convex=_is_convex(values),
         lipschitz=float(np.abs(slopes).max() * (loss.high - loss.low)),
         minimum=float(values.min()),
@@ -91,7 +91,7 @@ def _is_convex(values: Array) -> bool:
     return bool((bend >= -1e-12 * max(1.0, float(np.abs(inner).max()))).all())
 
 
-def _finite_profile(loss: Loss) -> Profile:
+def _finite_shape(loss: Loss) -> LossShape:
     costs = np.asarray(loss.parameters["costs"])
     spread = float((costs.max(axis=-2) - costs.min(axis=-2)).max())
-    return Profile(True, spread, float(costs.min()), float(costs.max()), measured=False)
+    return LossShape(True, spread, float(costs.min()), float(costs.max()), measured=False)
