@@ -13,6 +13,7 @@ import pytest
 from numba import config, typeof
 
 import swapcal.engine.forecaster
+import swapcal.features.column
 import swapcal.features.reader
 import swapcal.live.experts
 import swapcal.live.learner
@@ -167,6 +168,22 @@ def test_numbers_in_every_column_are_read_the_long_way_or_alike() -> None:
             assert same(quick.to_state(), long.to_state())
     assert contexts.encode_alone(plain | {"late": 1.0}) is not None
     assert contexts.freeze().encode_alone(plain) is None
+
+
+def test_categories_beyond_all_that_are_remembered_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swapcal.features.column, "VOCABULARY", 4)
+    quick, long = Contexts(categories=2), Contexts(categories=2)
+    taken = 0
+    for k in range(40):
+        row = {"kind": f"{k * k % 23}", "size": 1.0}
+        found, expected = quick.encode_alone(row), long.encode(row)
+        taken += found is not None
+        found = quick.encode(row) if found is None else found
+        for name in ("x", "dims", "keys", "values"):
+            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+    assert taken > 30
+    assert same(quick.to_state(), long.to_state())
+    assert quick.names == ("constant", "kind = 0", "size", "kind = 1", "kind is something else")
 
 
 def test_products_are_read_the_long_way() -> None:

@@ -113,6 +113,24 @@ def test_a_bad_record_is_refused_and_leaves_no_trace(live: Live, bad: Any, messa
     assert state(live) == before
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [{"p": -0.5}, {"p": 1.5}, {"p": -math.inf}, {"price": 1e101}, {"price": -math.inf}, {"price": 10**400}],
+    ids=str,
+)
+def test_a_number_too_small_or_too_large_is_refused_in_rows_that_hold_nothing_new(live: Live, bad: Any) -> None:
+    before, name = state(live), next(iter(bad))
+    for attempt in (
+        lambda: live.forecast(GOOD | bad, id="k"),
+        lambda: live.forecast_many([GOOD, GOOD | bad], ["j", "k"]),
+        lambda: live.run([GOOD, GOOD | bad], [0, 1]),
+        lambda: live.check(GOOD | bad, id="k"),
+    ):
+        with pytest.raises(ValueError, match=rf"'{name}': given .*, expected"):
+            attempt()
+        assert state(live) == before
+
+
 GOOD_VALUES: dict[str, dict[str, Any]] = {
     "nothing": {"price": None, "shop": None, "p": None},
     "NaN": {"price": math.nan, "p": math.nan, "tag": math.nan},
