@@ -4,7 +4,7 @@ from scipy.special import expit
 
 from swapcal import archive
 from swapcal.batch import correction as correction_module
-from swapcal.batch.correction import NONE, Correction, left_out, logit, plan
+from swapcal.batch.correction import NONE, Correction, Listed, left_out, logit, plan
 from swapcal.batch.model import Model, Settings
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.features.category import Category
@@ -114,6 +114,23 @@ def refitted(design, width, given, rows, y, kept):
         curvature = np.eye(width) + (F[kept] * (p * (1 - p))[:, None]).T @ F[kept]
         b = b - np.linalg.solve(curvature, F[kept].T @ (p - y[kept]) + b - start)
     return F @ b
+
+
+def test_listed_regressors_are_those_written_out():
+    table, y, scores, _, _ = planted(400)
+    features = Frozen.learn(table, groups=["shop", "day"])
+    rows, given = features.encode(table), logit(scores)
+    for scored in (True, False):
+        design, width = plan(features, rows, given, scored=scored)
+        index, rng = np.arange(0, 400, 3), np.random.default_rng(0)
+        F = np.empty((len(index), width))
+        fill_design(design, given, rows.Z, rows.codes, index, F)
+        listed, B, R = Listed(design, width, given, rows), rng.normal(size=(2, width)), rng.normal(size=(2, len(index)))
+        np.testing.assert_allclose(listed.dots(index, B), B @ F.T, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(listed.pull(index, R), R @ F, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            listed.square(index, y[index]), np.tril((F.T * y[index]) @ F), rtol=1e-12, atol=1e-12
+        )
 
 
 def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():

@@ -47,7 +47,7 @@ RIDGES = (256.0, 16.0, 1.0)
 
 The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
 """
-TRIED, FEWEST_TRIED = 4, 4000
+TRIED, FEWEST_TRIED = 8, 2000
 """One row in so many, but at least so many, is streamed with all of them: reasons to leave the score show by then."""
 
 
@@ -244,14 +244,14 @@ class Model:
         past, so that the mixture stays uniform over all rounds.
         """
         assert self.recorders, "a model read from a file predicts only"
-        X, count = self._contexts(rows, score, given), self.settings.snapshots
+        count = self.settings.snapshots
         at = stratified(count, len(y), rng)
         for _ in range(self.settings.passes):
             order = rng.permutation(len(y))
-            Xo, yo, wo = X[order], y[order], weight[order]
+            X, yo, wo = self._contexts(rows.take(order), score[order], given[order]), y[order], weight[order]
             tried = min(len(y), max(len(y) // TRIED, FEWEST_TRIED)) if len(self.recorders) > 1 else 0
-            fresh = self._choose(Xo[:tried], yo[:tried], wo[:tried], at[at < tried], progress) if tried else []
-            fresh += self.recorders[0].run(Xo[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)[1]
+            fresh = self._choose(X[:tried], yo[:tried], wo[:tried], at[at < tried], progress) if tried else []
+            fresh += self.recorders[0].run(X[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)[1]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]

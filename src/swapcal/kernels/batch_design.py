@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from swapcal.arrays import Array, Integers
+import numpy as np
+
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.jit import inlined, lean, pure
-from swapcal.kernels.linalg import dot
 
 # scales of a design: hinges of the logit, categories, group × logit, group pairs, numbers, the logit's centre
 HINGE, CATEGORY, SLOPE, PAIR, NUMBER, CENTRE = range(6)
@@ -65,14 +66,114 @@ def fill_design(design: Design, logits: Array, Z: Array, codes: Integers, rows: 
         fill_row(design, logits[rows[k]], Z[rows[k]], codes[rows[k]], out[k])
 
 
+class Listing(NamedTuple):
+    """Scratch of the kernels below: the regressors of one row that may differ from 0."""
+
+    places: Keys
+    """(most,) increasing; those up to the last number follow each other. Unsigned, as in `Forest`."""
+    values: Array
+    """(most,)"""
+
+
+def blank_listing(design: Design) -> Listing:
+    """Return room for a row."""
+    most = 2 + len(design.knots) + len(design.numeric) + 2 * len(design.category) + len(design.left)
+    return Listing(np.zeros(most, np.uint64), np.zeros(most))
+
+
+@inlined
+def list_row(design: Design, logit: float, z: Array, codes: Integers, listing: Listing) -> int:
+    """Write what `fill_row` would, without the zeros; return how many there are."""
+    scales, places, values = design.scales, listing.places, listing.values
+    places[0], values[0] = np.uint64(0), 1.0
+    places[1], values[1] = np.uint64(1), logit
+    size = 2
+    for i in range(len(design.knots)):
+        places[size], values[size] = np.uint64(size), scales[HINGE] * max(0.0, logit - design.knots[i])
+        size += 1
+    for j in range(len(design.numeric)):
+        places[size], values[size] = np.uint64(design.numeric[j]), scales[NUMBER] * z[j]
+        size += 1
+    for c in range(codes.shape[0]):
+        if codes[c] >= 0 and design.category[c, codes[c]] >= 0:
+            places[size], values[size] = np.uint64(design.category[c, codes[c]]), scales[CATEGORY]
+            size += 1
+    for c in range(codes.shape[0]):
+        if codes[c] >= 0 and design.slope[c, codes[c]] >= 0:
+            places[size], values[size] = np.uint64(design.slope[c, codes[c]]), scales[SLOPE] * (logit - scales[CENTRE])
+            size += 1
+    for q in range(len(design.left)):
+        a, b = codes[design.left[q]], codes[design.right[q]]
+        if a >= 0 and b >= 0 and design.pair[q, a, b] >= 0:
+            places[size], values[size] = np.uint64(design.pair[q, a, b]), scales[PAIR]
+            size += 1
+    return size
+
+
 @pure
 def design_dot(
-    design: Design, logits: Array, Z: Array, codes: Integers, coefficients: Array, room: Array, out: Array
+    design: Design,
+    logits: Array,
+    Z: Array,
+    codes: Integers,
+    rows: Integers,
+    B: Array,
+    listing: Listing,
+    out: Array,
 ) -> None:
-    """Write ⟨coefficients, regressors⟩ of every row; the sum's order depends on nothing but the row."""
-    for row in range(len(out)):
-        fill_row(design, logits[row], Z[row], codes[row], room)
-        out[row] = dot(coefficients, room)
+    """Write ⟨coefficients, regressors⟩ of the given rows for each line of B; the sum depends on nothing but the row."""
+    for k in range(len(rows)):
+        row = rows[k]
+        size = list_row(design, logits[row], Z[row], codes[row], listing)
+        for line in range(len(B)):
+            total = 0.0
+            for i in range(size):
+                total += listing.values[i] * B[line, listing.places[i]]
+            out[line, k] = total
+
+
+@pure
+def design_pull(
+    design: Design,
+    logits: Array,
+    Z: Array,
+    codes: Integers,
+    rows: Integers,
+    R: Array,
+    listing: Listing,
+    out: Array,
+) -> None:
+    """Add to each line of `out` the sum of the given rows' regressors, each times its entry in the line of R."""
+    for k in range(len(rows)):
+        row = rows[k]
+        size = list_row(design, logits[row], Z[row], codes[row], listing)
+        for line in range(len(R)):
+            for i in range(size):
+                out[line, listing.places[i]] += R[line, k] * listing.values[i]
+
+
+@pure
+def design_square(
+    design: Design,
+    logits: Array,
+    Z: Array,
+    codes: Integers,
+    rows: Integers,
+    c: Array,
+    listing: Listing,
+    out: Array,
+) -> None:
+    """Add Σ c f fᵀ over the given rows' regressors f to the lower triangle of `out`."""
+    together = 2 + len(design.knots) + len(design.numeric)
+    for k in range(len(rows)):
+        row = rows[k]
+        size = list_row(design, logits[row], Z[row], codes[row], listing)
+        for i in range(size):
+            line, value = out[listing.places[i]], c[k] * listing.values[i]
+            for j in range(min(i + 1, together)):
+                line[j] += value * listing.values[j]
+            for j in range(together, i + 1):
+                line[listing.places[j]] += value * listing.values[j]
 
 
 class Placement(NamedTuple):
