@@ -12,6 +12,7 @@ from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.correction import DOUBT, NONE, Correction, Scorer, believed, left_out, logit, plan
+from swapcal.batch.export import export
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
@@ -350,13 +351,11 @@ class Model:
 
     def export(self, path: "str | os.PathLike[str]") -> None:
         """Write what `mean` needs, and the script that computes it with numpy alone; see `swapcal.batch.export`."""
-        from swapcal.batch.export import export
-
         export(path, [self])
 
     def to_onnx(self, path: "str | os.PathLike[str]") -> None:
         """Write `mean` as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
-        from swapcal.batch.graph import write_graph
+        from swapcal.batch.graph import write_graph  # needs onnx
 
         write_graph(path, [self])
 
