@@ -52,6 +52,13 @@ A score of our own making, left out fold by fold, has seen the other folds' labe
 than it does, so that nothing of the kind is asked there (`NONE`).
 """
 NONE = -np.inf
+SURELY = 10.0
+"""Standard errors by which a group's slope must be off after a correction for another one to be put on top.
+
+A group in which the features work the other way round needs a slope on the corrected log-odds, not on somebody's
+score. Where it was off by 18 to 20, log loss fell by 0.9 % and the worst group's error by a third; where by 4 to 8,
+trees had found it anyway and log loss rose by up to 0.7 %.
+"""
 
 
 def logit(p: Array) -> Array:
@@ -73,6 +80,21 @@ def believed(gain: Array, doubt: float) -> bool:
 def left_out(without: Array, folds: Integers) -> Array:
     """Return each row's entry in the line of its own fold, of (folds, n): what was computed without the row."""
     return np.ascontiguousarray(without[folds, np.arange(len(folds))])
+
+
+def slopes_off(rows: Coded, groups: list[int], logits: Array, y: Array, weight: Array) -> float:
+    """Return by how many standard errors the worst group's slope on the log-odds is wrong; they must be out of fold.
+
+    That is Rao's score statistic for one more regressor, the log-odds inside the group.
+    """
+    p, far = expit(logits), logits - np.average(logits, weights=weight)
+    error, variance = weight * (y - p) * far, weight**2 * p * (1.0 - p) * far**2
+    found = [0.0]
+    for column in groups:
+        codes = rows.codes[:, column] + 1  # -1 is no group
+        pull, spread = np.bincount(codes, error)[1:], np.bincount(codes, variance)[1:]
+        found.append(float(np.max(np.abs(pull) / np.sqrt(np.maximum(spread, LEAST_CURVATURE)), initial=0.0)))
+    return max(found)
 
 
 class Moments(NamedTuple):

@@ -29,6 +29,7 @@ class Fitted(Protocol):
     correction: Correction
     layout: Placement
     boost: Boost | None
+    opening: Correction | None
 
     @property
     def mixture(self) -> Mixture:
@@ -53,11 +54,13 @@ class Flat:
         scaled: list[Number | Rated] = [*features.numbers, *features.rated]
         sizes = [category.size for category in features.categories]
         scorer = {} if model.scorer is None else _design("scorer", model.scorer.correction, sizes)
+        opening = {} if model.opening is None else _design("opening", model.opening, sizes)
         arrays = {
             "centre": np.array([number.centre for number in scaled]),
             "spread": np.array([number.spread for number in scaled]),
             "flagged": np.flatnonzero([number.missing for number in features.numbers]),
             **scorer,
+            **opening,
             **_design("correction", model.correction, sizes),
             **_trees(model, sizes),
             **_places(model, sizes),
@@ -72,6 +75,7 @@ class Flat:
             ],
             "rated": [{"name": rated.name, "offsets": rated.offsets} for rated in features.rated],
             "scored": model.scorer is None,
+            "opened": model.opening is not None,
             "base": None if model.scorer is None else model.scorer.base,
             "logit_limit": LOGIT_LIMIT,
             "least_number": MISSING,

@@ -127,6 +127,8 @@ def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
         given = _log_odds(graph, score, manifest["logit_limit"])
     else:
         given = _regress(graph, arrays, "scorer", graph.real([[manifest["base"]]]), features)
+    if manifest["opened"]:
+        given = _regress(graph, arrays, "opening", given, features)
     better = given
     if manifest["trees"]:
         start = _regress(graph, arrays, "first", given, features)

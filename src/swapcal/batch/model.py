@@ -11,7 +11,18 @@ from scipy.special import expit
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.batch.correction import DOUBT, NONE, Correction, Scorer, believed, left_out, logit, plan
+from swapcal.batch.correction import (
+    DOUBT,
+    NONE,
+    SURELY,
+    Correction,
+    Scorer,
+    believed,
+    left_out,
+    logit,
+    plan,
+    slopes_off,
+)
 from swapcal.batch.export import export
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
@@ -139,9 +150,10 @@ class Model:
         correction: Correction,
         layout: Placement,
         boost: Boost | None = None,
+        opening: Correction | None = None,
     ) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
-        self.boost = boost
+        self.boost, self.opening = boost, opening
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
@@ -190,17 +202,25 @@ class Model:
         else:
             given = logit(scores)
         doubt = NONE if scores is None else DOUBT
+
+        def fitted(given: Array, doubt: float) -> tuple[Correction, Array, Integers]:
+            folds, (design, width) = _folds(len(y), rng), plan(features, rows, given, scored=True)
+            return *Correction.fit(design, width, given, rows, y, weight, folds, doubt), folds
+
+        correction, without, folds = fitted(given, doubt)
+        opening, honest = None, left_out(without, folds)
+        if scores is not None and slopes_off(rows, features.groups, honest, y, weight) > SURELY:
+            opening, given = correction, honest
+            correction, without, folds = fitted(given, NONE)
         boosted = None
         if grow:
-            folds = _folds(len(y), rng)
-            boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed, doubt)
-        boost, better = (None, given) if boosted is None else boosted
-        design, width = plan(features, rows, better, scored=True)
-        folds = _folds(len(y), rng)
-        doubt = doubt if boost is None else NONE
-        correction, without = Correction.fit(design, width, better, rows, y, weight, folds, doubt)
+            boosted = Boost.fit(correction, without, features, rows, given, y, weight, folds, settings.seed)
+        boost = None
+        if boosted is not None:
+            boost, better = boosted
+            correction, without, folds = fitted(better, NONE)
         honest = left_out(without, folds)
-        model = cls(features, scorer, correction, lay_out(features, rows), boost)
+        model = cls(features, scorer, correction, lay_out(features, rows), boost, opening)
         model.settings = settings
         model.recorders = [model._open(len(y), ridge) for ridge in settings.ridges]
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
@@ -333,6 +353,7 @@ class Model:
         parts = nested(
             correction=_to_state(self.correction),
             scorer=None if self.scorer is None else _to_state(self.scorer.correction),
+            opening=None if self.opening is None else _to_state(self.opening),
             first=None if self.boost is None else _to_state(self.boost.first),
             forest=None if self.boost is None else State(self.boost.forest._asdict(), {}),
             layout=State(places, {}),
@@ -347,6 +368,8 @@ class Model:
             "notes": self.notes,
             "certificate": self.certificate.as_dict(),
         }
+        if self.opening is not None:
+            settings["opened"] = True
         archive.write(path, FILE, parts.arrays, settings)
 
     def export(self, path: "str | os.PathLike[str]") -> None:
@@ -370,7 +393,8 @@ class Model:
             base, features = manifest["base"], Frozen.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
             boost = _boost_from_state(state) if manifest["trees"] else None
-            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost)
+            opening = _from_state(part(state, "opening")) if manifest.get("opened") else None
+            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost, opening)
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
@@ -400,7 +424,10 @@ class Model:
         if (scores is None) == (self.scorer is None):
             need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
-        return self.scorer.logits(rows) if self.scorer is not None else logit(np.asarray(scores))
+        if self.scorer is not None:
+            return self.scorer.logits(rows)
+        given = logit(np.asarray(scores))
+        return given if self.opening is None else self.opening.logits(given, rows)
 
     def _corrected(self, given: Array, rows: Coded) -> Array:
         better = given if self.boost is None else self.boost.logits(given, rows)

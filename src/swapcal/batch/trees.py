@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.batch.correction import Correction, believed, logit, losses, plan
+from swapcal.batch.correction import Correction, believed, logit, losses
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
 
@@ -63,6 +63,8 @@ class Boost:
     @classmethod
     def fit(
         cls,
+        first: Correction,
+        without: Array,
         features: Frozen,
         rows: Coded,
         given: Array,
@@ -70,14 +72,11 @@ class Boost:
         weight: Array,
         folds: Integers,
         seed: int,
-        doubt: float,
     ) -> "tuple[Boost, Array] | None":
         """Return trees and the log-odds each row would have without its fold, or nothing where trees do not help.
 
-        `doubt` is that of the linear correction they start from.
+        They start from the linear correction `first`; `without` is what it would be without each fold: (folds, n).
         """
-        design, width = plan(features, rows, given, scored=True)
-        first, without = Correction.fit(design, width, given, rows, y, weight, folds, doubt)
         found = Sample(features, rows, given, y, weight, folds).grow(first.logits(given, rows), without, seed)
         return None if found is None else (cls(first, found[0]), found[1])
 
