@@ -21,6 +21,8 @@ from swapcal.kernels.batch_design import (
     design_pull,
     design_square,
     fill_design,
+    lines_of,
+    tables_of,
 )
 
 SMALL = 4000
@@ -255,14 +257,14 @@ class Listed:
     def dots(self, index: Integers, B: Array) -> Array:
         """Return each line of B times the regressors of some rows: (lines, rows)."""
         out = np.empty((len(B), len(index)))
-        design_dot(self.design, self.given, self.rows.Z, self.rows.codes, index, B, blank_listing(self.design), out)
+        design_dot(self.design, self.given, self.rows.Z, self.rows.codes, index, tables_of(self.design, B), out)
         return out
 
     def pull(self, index: Integers, R: Array) -> Array:
         """Return the sums of some rows' regressors, weighted by each line of R: (lines, width)."""
-        out = np.zeros((len(R), self.width))
-        design_pull(self.design, self.given, self.rows.Z, self.rows.codes, index, R, blank_listing(self.design), out)
-        return out
+        tables = tables_of(self.design, np.zeros((len(R), self.width)))
+        design_pull(self.design, self.given, self.rows.Z, self.rows.codes, index, R, tables)
+        return lines_of(self.design, tables, self.width)
 
     def square(self, index: Integers, c: Array) -> Array:
         """Return the lower triangle of Σ c f fᵀ over some rows."""

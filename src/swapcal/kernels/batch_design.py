@@ -67,7 +67,7 @@ def fill_design(design: Design, logits: Array, Z: Array, codes: Integers, rows: 
 
 
 class Listing(NamedTuple):
-    """Scratch of the kernels below: the regressors of one row that may differ from 0."""
+    """Scratch of `design_square`: the regressors of one row that may differ from 0."""
 
     places: Keys
     """(most,) increasing; those up to the last number follow each other. Unsigned, as in `Forest`."""
@@ -110,46 +110,102 @@ def list_row(design: Design, logit: float, z: Array, codes: Integers, listing: L
     return size
 
 
+class Tables(NamedTuple):
+    """One number per regressor, several lines of them, where a row looks them up; 0 where a design has no place."""
+
+    line: Array
+    """(lines, 2) of the constant and the logit."""
+    hinge: Array
+    """(lines, k)"""
+    number: Array
+    """(lines, m)"""
+    category: Array
+    """(lines, columns, codes)"""
+    slope: Array
+    """(lines, columns, codes)"""
+    pair: Array
+    """(lines, pairs, codes, codes)"""
+
+
+def tables_of(design: Design, B: Array) -> Tables:
+    """Return each line of B, times the scales of the regressors."""
+    padded = np.column_stack([B, np.zeros(len(B))])  # place -1 is the last, and counts for nothing
+
+    def table(kind: int, places: Integers) -> Array:
+        return np.ascontiguousarray(design.scales[kind] * padded[:, places])
+
+    return Tables(
+        B[:, :2].copy(),
+        table(HINGE, np.arange(2, 2 + len(design.knots))),
+        table(NUMBER, design.numeric),
+        table(CATEGORY, design.category),
+        table(SLOPE, design.slope),
+        table(PAIR, design.pair),
+    )
+
+
+def lines_of(design: Design, tables: Tables, width: int) -> Array:
+    """Return what `tables_of` took apart, times the scales again: (lines, width)."""
+    scales, out = design.scales, np.zeros((len(tables.line), width + 1))
+    out[:, :2] = tables.line
+    out[:, 2 : 2 + len(design.knots)] = scales[HINGE] * tables.hinge
+    out[:, design.numeric] = scales[NUMBER] * tables.number
+    out[:, design.category] = scales[CATEGORY] * tables.category
+    out[:, design.slope] = scales[SLOPE] * tables.slope
+    out[:, design.pair] = scales[PAIR] * tables.pair
+    return out[:, :-1]
+
+
 @pure
 def design_dot(
-    design: Design,
-    logits: Array,
-    Z: Array,
-    codes: Integers,
-    rows: Integers,
-    B: Array,
-    listing: Listing,
-    out: Array,
+    design: Design, logits: Array, Z: Array, codes: Integers, rows: Integers, tables: Tables, out: Array
 ) -> None:
-    """Write ⟨coefficients, regressors⟩ of the given rows for each line of B; the sum depends on nothing but the row."""
+    """Write ⟨coefficients, regressors⟩ of the given rows, for each line; the sum depends on nothing but the row."""
     for k in range(len(rows)):
         row = rows[k]
-        size = list_row(design, logits[row], Z[row], codes[row], listing)
-        for line in range(len(B)):
-            total = 0.0
-            for i in range(size):
-                total += listing.values[i] * B[line, listing.places[i]]
+        logit, far = logits[row], logits[row] - design.scales[CENTRE]
+        for line in range(len(out)):
+            total = tables.line[line, 0] + tables.line[line, 1] * logit
+            for i in range(len(design.knots)):
+                total += tables.hinge[line, i] * max(0.0, logit - design.knots[i])
+            for j in range(Z.shape[1]):
+                total += tables.number[line, j] * Z[row, j]
+            for c in range(codes.shape[1]):
+                code = codes[row, c]
+                if code >= 0:
+                    total += tables.category[line, c, code] + far * tables.slope[line, c, code]
+            for q in range(len(design.left)):
+                a, b = codes[row, design.left[q]], codes[row, design.right[q]]
+                if a >= 0 and b >= 0:
+                    total += tables.pair[line, q, a, b]
             out[line, k] = total
 
 
 @pure
 def design_pull(
-    design: Design,
-    logits: Array,
-    Z: Array,
-    codes: Integers,
-    rows: Integers,
-    R: Array,
-    listing: Listing,
-    out: Array,
+    design: Design, logits: Array, Z: Array, codes: Integers, rows: Integers, R: Array, tables: Tables
 ) -> None:
-    """Add to each line of `out` the sum of the given rows' regressors, each times its entry in the line of R."""
+    """Add to the tables' lines the given rows' regressors, not yet scaled, each times its entry in the line of R."""
     for k in range(len(rows)):
         row = rows[k]
-        size = list_row(design, logits[row], Z[row], codes[row], listing)
+        logit, far = logits[row], logits[row] - design.scales[CENTRE]
         for line in range(len(R)):
-            for i in range(size):
-                out[line, listing.places[i]] += R[line, k] * listing.values[i]
+            r = R[line, k]
+            tables.line[line, 0] += r
+            tables.line[line, 1] += r * logit
+            for i in range(len(design.knots)):
+                tables.hinge[line, i] += r * max(0.0, logit - design.knots[i])
+            for j in range(Z.shape[1]):
+                tables.number[line, j] += r * Z[row, j]
+            for c in range(codes.shape[1]):
+                code = codes[row, c]
+                if code >= 0:
+                    tables.category[line, c, code] += r
+                    tables.slope[line, c, code] += r * far
+            for q in range(len(design.left)):
+                a, b = codes[row, design.left[q]], codes[row, design.right[q]]
+                if a >= 0 and b >= 0:
+                    tables.pair[line, q, a, b] += r
 
 
 @pure
