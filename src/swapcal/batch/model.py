@@ -30,7 +30,7 @@ from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
 from swapcal.batch.threads import in_threads
-from swapcal.batch.trees import Boost, installed
+from swapcal.batch.trees import QUICK, THOROUGH, Boost, installed
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.features.source import Name, Source, opened
@@ -212,9 +212,9 @@ class Model:
         if scores is not None and slopes_off(rows, features.groups, honest, y, weight) > SURELY:
             opening, given = correction, honest
             correction, without, folds = fitted(given, NONE)
-        boosted = None
+        boosted, pace = None, THOROUGH if scores is None else QUICK
         if grow:
-            boosted = Boost.fit(correction, without, features, rows, given, y, weight, folds, settings.seed)
+            boosted = Boost.fit(correction, without, features, rows, given, y, weight, folds, settings.seed, pace)
         boost = None
         if boosted is not None:
             boost, better = boosted

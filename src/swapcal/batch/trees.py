@@ -6,7 +6,7 @@ trees. Each round's tree is fitted to what the log-odds so far leave over, so wi
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,23 @@ PARAMETERS: dict[str, Any] = {
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "verbosity": -1}
 NO_CODE = -100.0
 """A threshold below every code."""
-MOST_ROUNDS, PATIENCE, LOOKED_AT = 400, 9, 3
-"""Rounds at most, rounds without a gain before giving up, and rounds from one look at the loss to the next."""
-FOLD_RATE = 0.22
-"""What a round without a fold learns: it tells how far to go, and the trees that predict go there in smaller steps."""
-MORE = 1.9
-"""Rounds on all rows for one without a fold: 1.5 for the smaller steps, 1.3 because more rows carry more trees."""
+MOST_ROUNDS, LOOKED_AT = 400, 3
+"""Rounds at most, and rounds from one look at the loss to the next."""
+
+
+class Pace(NamedTuple):
+    """How the folds' trees learn, which tell how far to go."""
+
+    rate: float
+    """What a round without a fold learns; those of the trees that predict learn 0.15."""
+    more: float
+    """Rounds on all rows for one without a fold: 1.3 because more rows carry more trees, the rest for smaller steps."""
+    patience: int
+    """Rounds without a gain before giving up."""
+
+
+QUICK, THOROUGH = Pace(0.22, 1.9, 9), Pace(0.15, 1.3, 12)
+"""Around somebody's score, and where the trees have to find everything themselves."""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
@@ -72,12 +83,13 @@ class Boost:
         weight: Array,
         folds: Integers,
         seed: int,
+        pace: Pace = QUICK,
     ) -> "tuple[Boost, Array] | None":
         """Return trees and the log-odds each row would have without its fold, or nothing where trees do not help.
 
         They start from the linear correction `first`; `without` is what it would be without each fold: (folds, n).
         """
-        found = Sample(features, rows, given, y, weight, folds).grow(first.logits(given, rows), without, seed)
+        found = Sample(features, rows, given, y, weight, folds, pace).grow(first.logits(given, rows), without, seed)
         return None if found is None else (cls(first, found[0]), found[1])
 
 
@@ -99,6 +111,7 @@ class Sample:
     y: Array
     weight: Array
     folds: Integers
+    pace: Pace = QUICK
 
     def grow(self, whole: Array, without: Array, seed: int) -> "tuple[Forest, Array] | None":
         """Return trees that start from the log-odds `whole`, and each row's log-odds by trees without its fold.
@@ -114,13 +127,13 @@ class Sample:
         data = lightgbm.Dataset(
             inputs, self.y, weight=self.weight, params=parameters, categorical_feature=self._sets()
         ).construct()
-        quick = parameters | {"learning_rate": FOLD_RATE}
+        quick = parameters | {"learning_rate": self.pace.rate}
         boosters = [self._without(lightgbm, quick, data, k, without[k]) for k in range(len(without))]
         start = self._left_out(boosters)
         honest, rounds = self._boosted(boosters, start)
         if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
-        rounds = round(MORE * rounds)
+        rounds = round(self.pace.more * rounds)
         return _forest(lightgbm.train(parameters, data.set_init_score(whole), rounds), rounds), honest
 
     def _sets(self) -> list[int]:
@@ -151,7 +164,7 @@ class Sample:
             loss = float(self.weight @ losses(found, self.y))
             if loss < least:
                 best, least, honest = done, loss, found
-            elif done - best >= PATIENCE:
+            elif done - best >= self.pace.patience:
                 break
         return honest, best
 
