@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from swapcal.batch import model as model_module
 from swapcal.batch import standalone
 from swapcal.batch.export import SCRIPT, export
 from swapcal.batch.model import Model, Settings
@@ -41,7 +42,7 @@ def outcomes(given: dict[str, Any], seed: int = 1) -> tuple[Any, Any]:
     return (rng.random(len(x)) < truth).astype(float), np.clip(1 / (1 + np.exp(-x)) + 0.3 * u, 0.0, 1.0)
 
 
-@pytest.fixture(scope="module", params=["linear", "linear, scored", "trees", "trees, scored"])
+@pytest.fixture(scope="module", params=["linear", "linear, scored", "trees", "trees, scored", "trees, scored, opened"])
 def case(request: Any) -> tuple[Model, Any]:
     kind = request.param.split(",")[0]
     if kind == "trees":
@@ -49,8 +50,12 @@ def case(request: Any) -> tuple[Model, Any]:
     scored, given = "scored" in request.param, columns()
     y, scores = outcomes(given)
     settings = Settings(correction=kind, snapshots=8)
-    model = Model.fit(Table(given), y, scores if scored else None, groups=GROUPS, settings=settings)
+    with pytest.MonkeyPatch.context() as patch:
+        if "opened" in request.param:
+            patch.setattr(model_module, "SURELY", 0.0)
+        model = Model.fit(Table(given), y, scores if scored else None, groups=GROUPS, settings=settings)
     assert (model.boost is not None) == (kind == "trees")
+    assert (model.opening is not None) == ("opened" in request.param)
     fresh = columns(seed=2)
     fresh["many"][:5] = "never seen"
     fresh["k"][5:9] = [7.0, np.nan, -1.0, 2.0]

@@ -4,7 +4,8 @@ from scipy.special import expit
 
 from swapcal import archive
 from swapcal.batch import correction as correction_module
-from swapcal.batch.correction import NONE, Correction, left_out, logit, plan
+from swapcal.batch import model as model_module
+from swapcal.batch.correction import NONE, Correction, Listed, left_out, logit, plan
 from swapcal.batch.model import Model, Settings
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.features.category import Category
@@ -114,6 +115,23 @@ def refitted(design, width, given, rows, y, kept):
         curvature = np.eye(width) + (F[kept] * (p * (1 - p))[:, None]).T @ F[kept]
         b = b - np.linalg.solve(curvature, F[kept].T @ (p - y[kept]) + b - start)
     return F @ b
+
+
+def test_listed_regressors_are_those_written_out():
+    table, y, scores, _, _ = planted(400)
+    features = Frozen.learn(table, groups=["shop", "day"])
+    rows, given = features.encode(table), logit(scores)
+    for scored in (True, False):
+        design, width = plan(features, rows, given, scored=scored)
+        index, rng = np.arange(0, 400, 3), np.random.default_rng(0)
+        F = np.empty((len(index), width))
+        fill_design(design, given, rows.Z, rows.codes, index, F)
+        listed, B, R = Listed(design, width, given, rows), rng.normal(size=(2, width)), rng.normal(size=(2, len(index)))
+        np.testing.assert_allclose(listed.dots(index, B), B @ F.T, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(listed.pull(index, R), R @ F, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            listed.square(index, y[index]), np.tril((F.T * y[index]) @ F), rtol=1e-12, atol=1e-12
+        )
 
 
 def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
@@ -287,3 +305,31 @@ def test_few_rows_do_not_spoil_a_perfect_score(rows, sharpness):
         excess.append(cost / least - 1.0)
     assert np.mean(excess) < 0.004
     assert max(excess) < 0.015
+
+
+def turned(rows, seed=0):
+    """A score that knows nothing, and a shop in which the numbers work the other way round."""
+    rng = np.random.default_rng(seed)
+    X, shop = rng.normal(size=(rows, 3)), rng.choice(list("abc"), rows)
+    truth = expit(np.where(shop == "b", -1.0, 1.0) * (X @ [1.0, 0.8, -0.6]))
+    table = Table({**{f"x{j}": X[:, j] for j in range(3)}, "shop": shop})
+    return table, (rng.random(rows) < truth).astype(float), np.full(rows, 0.5), truth
+
+
+def test_a_group_in_which_features_work_the_other_way_round_is_corrected_twice(tmp_path, monkeypatch):
+    settings = Settings(correction="linear")
+    model = Model.fit(*turned(3000)[:3], groups=["shop"], settings=settings)
+    assert model.opening is not None
+    table, _, scores, truth = turned(2000, seed=1)
+    found = model.mean(table, scores)
+    model.save(tmp_path / "model")
+    assert np.array_equal(Model.load(tmp_path / "model").mean(table, scores), found)
+    monkeypatch.setattr(model_module, "SURELY", np.inf)
+    once = Model.fit(*turned(3000)[:3], groups=["shop"], settings=settings)
+    assert once.opening is None
+    assert np.mean((found - truth) ** 2) < 0.5 * np.mean((once.mean(table, scores) - truth) ** 2)
+
+
+def test_a_right_score_is_corrected_once_at_most():
+    table, y, _, truth = turned(3000)
+    assert Model.fit(table, y, truth, groups=["shop"], settings=Settings(correction="linear")).opening is None

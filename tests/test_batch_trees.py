@@ -113,7 +113,8 @@ def test_a_saved_model_needs_no_lightgbm(fitted, tmp_path, monkeypatch):
 
 def test_log_odds_without_a_fold_owe_nothing_to_its_labels(monkeypatch):
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(trees_module, "_rounds", lambda boosters, sizes: [b.update() for b in boosters] and 1)
+    monkeypatch.setattr(trees_module, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(trees_module, "LOOKED_AT", 1)
     monkeypatch.setattr(trees_module, "DOUBT", NONE)
     table, y, scores, _ = crossed(900)
     features = Frozen.learn(table, ["shop"])

@@ -5,7 +5,6 @@ that is always too steep) is learned faster from all rows at once; the engine th
 departs from it where the levels disagree.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,9 +14,17 @@ from scipy.special import expit
 
 from swapcal.arrays import Array, Integers
 from swapcal.features.frozen import Coded, Frozen
-from swapcal.kernels.batch_design import Design, design_dot, fill_design
+from swapcal.kernels.batch_design import (
+    Design,
+    blank_listing,
+    design_dot,
+    design_pull,
+    design_square,
+    fill_design,
+    lines_of,
+    tables_of,
+)
 
-BLOCK = 4096
 SMALL = 4000
 """Rows on which Newton starts; a step or two on all rows then suffice."""
 MOST_STEPS = 12
@@ -47,6 +54,13 @@ A score of our own making, left out fold by fold, has seen the other folds' labe
 than it does, so that nothing of the kind is asked there (`NONE`).
 """
 NONE = -np.inf
+SURELY = 10.0
+"""Standard errors by which a group's slope must be off after a correction for another one to be put on top.
+
+A group in which the features work the other way round needs a slope on the corrected log-odds, not on somebody's
+score. Where it was off by 18 to 20, log loss fell by 0.9 % and the worst group's error by a third; where by 4 to 8,
+trees had found it anyway and log loss rose by up to 0.7 %.
+"""
 
 
 def logit(p: Array) -> Array:
@@ -70,8 +84,23 @@ def left_out(without: Array, folds: Integers) -> Array:
     return np.ascontiguousarray(without[folds, np.arange(len(folds))])
 
 
+def slopes_off(rows: Coded, groups: list[int], logits: Array, y: Array, weight: Array) -> float:
+    """Return by how many standard errors the worst group's slope on the log-odds is wrong; they must be out of fold.
+
+    That is Rao's score statistic for one more regressor, the log-odds inside the group.
+    """
+    p, far = expit(logits), logits - np.average(logits, weights=weight)
+    error, variance = weight * (y - p) * far, weight**2 * p * (1.0 - p) * far**2
+    found = [0.0]
+    for column in groups:
+        codes = rows.codes[:, column] + 1  # -1 is no group
+        pull, spread = np.bincount(codes, error)[1:], np.bincount(codes, variance)[1:]
+        found.append(float(np.max(np.abs(pull) / np.sqrt(np.maximum(spread, LEAST_CURVATURE)), initial=0.0)))
+    return max(found)
+
+
 class Moments(NamedTuple):
-    """Loss, gradient and Hessian of some rows at some coefficients."""
+    """Loss, gradient and Hessian (its lower triangle) of some rows at some coefficients."""
 
     loss: float
     gradient: Array
@@ -96,9 +125,8 @@ class Correction:
 
     def logits(self, given: Array, rows: Coded) -> Array:
         """Return corrected log-odds."""
-        out, room = np.empty(len(given)), np.empty(len(self.coefficients))
-        design_dot(self.design, given, rows.Z, rows.codes, self.coefficients, room, out)
-        return out
+        listed = Listed(self.design, len(self.coefficients), given, rows)
+        return np.asarray(listed.dots(np.arange(len(given)), self.coefficients[None])[0])
 
     @classmethod
     def fit(
@@ -129,10 +157,9 @@ class Correction:
         problem.penalty = penalty
         b, moments = problem.solve(parts, b, EXACTLY, moments)
         total = _together(moments)
-        final = _shifted(problem, total, b, problem.penalty)  # one more step, for free
-        return cls(design, problem.turned_back(final)), _without(
-            problem, parts, [total.without(own) for own in moments], b
-        )
+        final = b - _Ridged(total.hessian, penalty).solve(problem.slope([total], b))  # one more step, for free
+        rests = [total.without(own) for own in moments]
+        return cls(design, problem.turned_back(final)), _without(problem, parts, rests, b)
 
 
 def _best_penalty(
@@ -140,43 +167,61 @@ def _best_penalty(
 ) -> float | None:
     """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b.
 
-    Nothing is returned where the score as it is does as well, for all one can tell.
+    The loss falls and then rises with λ: candidates are tried downhill, from the middle. Nothing is returned where the
+    score as it is does as well, for all one can tell.
     """
-    found, total = np.empty((len(problem.y), len(PENALTIES))), _together(moments)
-    for part, own in zip(parts, moments, strict=True):
-        rest = total.without(own)
-        candidates = np.column_stack([_shifted(problem, rest, b, penalty) for penalty in PENALTIES])
-        for index, F in problem.blocks(part):
-            found[index] = problem.weight[index, None] * losses(F @ candidates, problem.y[index, None])
-    best = int(np.argmin(found.sum(axis=0)))
-    gain = problem.weight * losses(problem.given, problem.y) - found[:, best]
+    total, found = _together(moments), {}
+    rests = [total.without(own) for own in moments]
+
+    def loss(k: int) -> float:
+        if k not in found:
+            found[k] = _left_out_losses(problem, parts, rests, b, PENALTIES[k])
+        return float(found[k].sum())
+
+    best = (len(PENALTIES) - 1) // 2
+    loss(best)
+    for way in (-1, 1):
+        while 0 <= best + way < len(PENALTIES) and loss(best + way) < loss(best):
+            best += way
+    gain = problem.weight * losses(problem.given, problem.y) - found[best]
     return PENALTIES[best] if believed(gain, doubt) else None
 
 
-def _shifted(problem: "_Problem", moments: Moments, b: Array, penalty: float) -> Array:
-    """Return one Newton step from b towards the solution for some rows and some λ."""
-    return b - _solved(moments.hessian, penalty, moments.gradient + penalty * (b - problem.prior))
+def _left_out_losses(
+    problem: "_Problem", parts: list[Integers], rests: list[Moments], b: Array, penalty: float
+) -> Array:
+    """Return each row's loss, times its weight, under the coefficients one step from b without the row's fold."""
+    found = np.empty(len(problem.y))
+    for part, rest in zip(parts, rests, strict=True):
+        shifted = b - _Ridged(rest.hessian, penalty).solve(rest.gradient + penalty * (b - problem.prior))
+        logits = problem.regressors.dots(part, shifted[None])[0]
+        found[part] = problem.weight[part] * losses(logits, problem.y[part])
+    return found
 
 
-def _solved(hessian: Array, penalty: float, gradient: Array) -> Array:
-    ridged = hessian.copy()
-    ridged.flat[:: len(gradient) + 1] += penalty
-    factor = cho_factor(ridged, overwrite_a=True, check_finite=False)
-    return np.asarray(cho_solve(factor, gradient, check_finite=False))
+class _Ridged:
+    """H + λI, factorised once."""
+
+    def __init__(self, hessian: Array, penalty: float) -> None:
+        ridged = hessian.T.copy(order="F")  # column by column, as LAPACK has it
+        ridged.T.flat[:: len(ridged) + 1] += penalty
+        self._factor = cho_factor(ridged, overwrite_a=True, check_finite=False)
+
+    def solve(self, gradient: Array) -> Array:
+        return np.asarray(cho_solve(self._factor, gradient, check_finite=False))
 
 
 def _without(problem: "_Problem", parts: list[Integers], rests: list[Moments], b: Array) -> Array:
     """Return all rows' log-odds under the solution without each fold; all folds share each visit to the rows."""
-    without = np.column_stack([_shifted(problem, rest, b, problem.penalty) for rest in rests])
-    gradients = problem.penalty * (without - problem.prior[:, None])
+    ridged = [_Ridged(rest.hessian, problem.penalty) for rest in rests]
+    without = np.stack([b - one.solve(problem.slope([rest], b)) for one, rest in zip(ridged, rests, strict=True)])
+    everyone = np.arange(len(problem.y))
+    residuals = problem.weight * (expit(problem.regressors.dots(everyone, without)) - problem.y)
     for number, part in enumerate(parts):
-        for index, F in problem.blocks(part):
-            residual = problem.weight[index, None] * (expit(F @ without) - problem.y[index, None])
-            residual[:, number] = 0.0
-            gradients += F.T @ residual
-    for number, rest in enumerate(rests):
-        without[:, number] -= _solved(rest.hessian, problem.penalty, gradients[:, number])
-    return problem.predict(without)
+        residuals[number, part] = 0.0
+    gradients = problem.penalty * (without - problem.prior) + problem.regressors.pull(everyone, residuals)
+    without -= np.stack([one.solve(gradient) for one, gradient in zip(ridged, gradients, strict=True)])
+    return problem.regressors.dots(everyone, without)
 
 
 @dataclass(frozen=True)
@@ -200,6 +245,53 @@ class Scorer:
         return self.correction.logits(np.full(len(rows.Z), self.base), rows)
 
 
+@dataclass(frozen=True)
+class Listed:
+    """The rows' regressors, of which most are 0: made anew at each visit, which is faster than reading them."""
+
+    design: Design
+    width: int
+    given: Array
+    rows: Coded
+
+    def dots(self, index: Integers, B: Array) -> Array:
+        """Return each line of B times the regressors of some rows: (lines, rows)."""
+        out = np.empty((len(B), len(index)))
+        design_dot(self.design, self.given, self.rows.Z, self.rows.codes, index, tables_of(self.design, B), out)
+        return out
+
+    def pull(self, index: Integers, R: Array) -> Array:
+        """Return the sums of some rows' regressors, weighted by each line of R: (lines, width)."""
+        tables = tables_of(self.design, np.zeros((len(R), self.width)))
+        design_pull(self.design, self.given, self.rows.Z, self.rows.codes, index, R, tables)
+        return lines_of(self.design, tables, self.width)
+
+    def square(self, index: Integers, c: Array) -> Array:
+        """Return the lower triangle of Σ c f fᵀ over some rows."""
+        out = np.zeros((self.width, self.width))
+        design_square(self.design, self.given, self.rows.Z, self.rows.codes, index, c, blank_listing(self.design), out)
+        return out
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The same of rows in an orthonormal basis of all of them, (n, n): nothing is 0 there."""
+
+    F: Array
+
+    def dots(self, index: Integers, B: Array) -> Array:
+        """Return (lines, rows), as of `Listed`."""
+        return np.asarray(B @ self.F[index].T)
+
+    def pull(self, index: Integers, R: Array) -> Array:
+        """Return (lines, width), as of `Listed`."""
+        return np.asarray(R @ self.F[index])
+
+    def square(self, index: Integers, c: Array) -> Array:
+        """Return Σ c f fᵀ, both triangles of it."""
+        return np.asarray((self.F[index].T * c) @ self.F[index])
+
+
 class _Problem:
     """Rows, and the coefficients sought.
 
@@ -208,30 +300,21 @@ class _Problem:
     """
 
     def __init__(self, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array) -> None:
-        self.design, self.given, self.rows, self.y, self.weight = design, given, rows, y, weight
+        self.given, self.y, self.weight = given, y, weight
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
         self.penalty = FIRST_PENALTY
-        self._room = np.empty((min(BLOCK, len(y)), width))
-        self._basis = self._turned = None
+        self.regressors: Listed | Turned = Listed(design, width, given, rows)
+        self._basis = None
         if width > len(y):
-            whole = np.vstack([F.copy() for _, F in self.blocks(np.arange(len(y)))])
+            whole = np.empty((len(y), width))
+            fill_design(design, given, rows.Z, rows.codes, np.arange(len(y)), whole)
             self._basis, corner = np.linalg.qr(whole.T)
-            self._turned = corner.T
+            self.regressors = Turned(corner.T.copy())
             self.prior = self._basis.T @ self.prior
 
     def sample(self, size: int) -> Integers:
         return np.unique(np.linspace(0, len(self.y) - 1, size).astype(np.int64))
-
-    def blocks(self, index: Integers) -> Iterator[tuple[Integers, Array]]:
-        for start in range(0, len(index), BLOCK):
-            part = index[start : start + BLOCK]
-            if self._turned is not None:
-                yield part, self._turned[part]
-                continue
-            F = self._room[: len(part)]
-            fill_design(self.design, self.given, self.rows.Z, self.rows.codes, part, F)
-            yield part, F
 
     def turned_back(self, b: Array) -> Array:
         """Return coefficients of the regressors themselves."""
@@ -250,7 +333,8 @@ class _Problem:
         most of the work and hardly changes towards the end: it is kept as long as its steps get smaller fast enough.
         """
         moments = moments or [self.moments(part, b) for part in parts]
-        step, promise = self._step(moments, b)
+        ridged = self._ridged(moments)
+        step, promise = self._step(ridged, moments, b)
         for _ in range(MOST_STEPS):
             if promise <= close * (1.0 + self._loss(moments, b)):
                 break
@@ -259,16 +343,20 @@ class _Problem:
                 step = 0.5 * step
                 then = self._slopes(parts, b - step, moments)
             b, moments, before = b - step, then, promise
-            step, promise = self._step(moments, b)
+            step, promise = self._step(ridged, moments, b)
             if promise > FAST * before:
                 moments = [self.moments(part, b) for part in parts]
-                step, promise = self._step(moments, b)
+                ridged = self._ridged(moments)
+                step, promise = self._step(ridged, moments, b)
         return b, moments
 
-    def _step(self, moments: list[Moments], b: Array) -> tuple[Array, float]:
+    def _ridged(self, moments: list[Moments]) -> _Ridged:
+        return _Ridged(np.sum([part.hessian for part in moments], axis=0), self.penalty)
+
+    def _step(self, ridged: _Ridged, moments: list[Moments], b: Array) -> tuple[Array, float]:
         """Return Newton's step back from b, and the decrease of the loss it promises."""
-        slope = self._slope(moments, b)
-        step = _solved(np.sum([part.hessian for part in moments], axis=0), self.penalty, slope)
+        slope = self.slope(moments, b)
+        step = ridged.solve(slope)
         return step, 0.5 * float(slope @ step)
 
     def _slopes(self, parts: list[Integers], b: Array, before: list[Moments]) -> list[Moments]:
@@ -278,30 +366,17 @@ class _Problem:
     def _loss(self, moments: list[Moments], b: Array) -> float:
         return sum(part.loss for part in moments) + 0.5 * self.penalty * float(np.sum((b - self.prior) ** 2))
 
-    def _slope(self, moments: list[Moments], b: Array) -> Array:
+    def slope(self, moments: list[Moments], b: Array) -> Array:
+        """Return the gradient of the parts' loss, penalty included."""
         return np.asarray(sum((part.gradient for part in moments), self.penalty * (b - self.prior)))
 
     def moments(self, index: Integers, b: Array, hessian: Array | None = None) -> Moments:
-        """Return loss, gradient and Hessian of some rows, without the penalty; a Hessian that is given is kept.
-
-        Products of single precision are enough for a direction, and take half the time; they are summed in double.
-        """
-        loss, gradient = 0.0, np.zeros(len(b))
-        found = np.zeros((len(b), len(b))) if hessian is None else hessian
-        for part, F in self.blocks(index):
-            z, w, y = F @ b, self.weight[part], self.y[part]
-            p = expit(z)
-            loss += float(w @ (np.logaddexp(0.0, z) - y * z))
-            gradient += (w * (p - y)) @ F
-            if hessian is None:
-                single = F.astype(np.float32)
-                single *= np.sqrt(w * np.maximum(p * (1.0 - p), LEAST_CURVATURE)).astype(np.float32)[:, None]
-                found += single.T @ single
-        return Moments(loss, gradient, found)
-
-    def predict(self, b: Array) -> Array:
-        """Return all rows' log-odds under each column of b."""
-        return np.vstack([F @ b for _, F in self.blocks(np.arange(len(self.y)))]).T.copy()
+        """Return loss, gradient and Hessian of some rows, without the penalty; a Hessian that is given is kept."""
+        z, w, y = self.regressors.dots(index, b[None])[0], self.weight[index], self.y[index]
+        p = expit(z)
+        if hessian is None:
+            hessian = self.regressors.square(index, w * np.maximum(p * (1.0 - p), LEAST_CURVATURE))
+        return Moments(float(w @ losses(z, y)), self.regressors.pull(index, (w * (p - y))[None])[0], hessian)
 
 
 def plan(features: Frozen, rows: Coded, given: Array, scored: bool) -> tuple[Design, int]:

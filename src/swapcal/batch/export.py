@@ -11,8 +11,7 @@ import numpy as np
 
 from swapcal.archive.files import put_text, replacing
 from swapcal.batch import standalone
-from swapcal.batch.flat import Flat
-from swapcal.batch.model import Model
+from swapcal.batch.flat import Fitted, Flat
 from swapcal.version import __version__
 
 SCRIPT = "swapcal_predict.py"
@@ -21,7 +20,7 @@ SCRIPT = "swapcal_predict.py"
 
 def export(
     path: "str | os.PathLike[str]",
-    models: Sequence[Model],
+    models: Sequence[Fitted],
     *,
     classes: Sequence[Any] | None = None,
     outcomes: tuple[float, float] = (0.0, 1.0),

@@ -9,9 +9,11 @@ import numpy as np
 from swapcal.archive import Kind
 from swapcal.archive.kind import (
     OBJECT,
+    TRUTH,
     Arrays,
     Field,
     Settings,
+    addition,
     below,
     floats,
     integers,
@@ -71,6 +73,7 @@ RULES = {
     "settings": OBJECT,
     "notes": OBJECT,
     "certificate": OBJECT,
+    "opened": addition(TRUTH),
 }
 
 
@@ -79,6 +82,8 @@ def fields(settings: Settings) -> dict[str, Field]:
     parts = {"correction": DESIGN, "layout": LAYOUT, "mixture": MIXTURE}
     if settings["base"] is not None:
         parts["scorer"] = DESIGN
+    if settings.get("opened"):
+        parts["opening"] = DESIGN
     if settings["trees"]:
         parts |= {"first": DESIGN, "forest": FOREST}
     return {name: field for prefix, inside in parts.items() for name, field in below(prefix, inside).items()}
@@ -91,7 +96,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     sizes = [Category(**entry).size for entry in settings["features"]["categories"]]
     scaled = len(settings["features"]["numeric"]) + len(settings["features"].get("rated", ()))
     numbers = scaled + sum(place >= 0 for place in settings["features"]["flag"])
-    for name in ("correction", "scorer", "first"):
+    for name in ("correction", "scorer", "opening", "first"):
         if f"{name}.coefficients" in arrays:
             yield from _design_faults(name, part(state, name).arrays, numbers, sizes)
     if settings["trees"]:

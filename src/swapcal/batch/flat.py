@@ -6,17 +6,38 @@ is an affine function of Z, H and the two scores: products of matrices, which an
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.batch.correction import LOGIT_LIMIT, Correction
-from swapcal.batch.model import Model
+from swapcal.batch.correction import LOGIT_LIMIT, Correction, Scorer
+from swapcal.batch.mixture import Mixture
+from swapcal.batch.trees import Boost
+from swapcal.features.frozen import Frozen
 from swapcal.features.number import Number
 from swapcal.features.rated import Rated
-from swapcal.kernels.batch_design import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
+from swapcal.kernels.batch_design import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE, Placement
 from swapcal.kernels.trees import LAST_BIT, MISSING
+
+
+class Fitted(Protocol):
+    """What is read of a `Model`."""
+
+    features: Frozen
+    scorer: Scorer | None
+    correction: Correction
+    layout: Placement
+    boost: Boost | None
+    opening: Correction | None
+
+    @property
+    def mixture(self) -> Mixture:
+        """The snapshots."""
+
+    @property
+    def least(self) -> float:
+        """How near to 0 and 1 a probability may come."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +48,19 @@ class Flat:
     manifest: dict[str, Any]
 
     @classmethod
-    def of(cls, model: Model) -> "Flat":
+    def of(cls, model: Fitted) -> "Flat":
         """Flatten a model."""
         features, mixture = model.features, model.mixture
         scaled: list[Number | Rated] = [*features.numbers, *features.rated]
         sizes = [category.size for category in features.categories]
         scorer = {} if model.scorer is None else _design("scorer", model.scorer.correction, sizes)
+        opening = {} if model.opening is None else _design("opening", model.opening, sizes)
         arrays = {
             "centre": np.array([number.centre for number in scaled]),
             "spread": np.array([number.spread for number in scaled]),
             "flagged": np.flatnonzero([number.missing for number in features.numbers]),
             **scorer,
+            **opening,
             **_design("correction", model.correction, sizes),
             **_trees(model, sizes),
             **_places(model, sizes),
@@ -52,6 +75,7 @@ class Flat:
             ],
             "rated": [{"name": rated.name, "offsets": rated.offsets} for rated in features.rated],
             "scored": model.scorer is None,
+            "opened": model.opening is not None,
             "base": None if model.scorer is None else model.scorer.base,
             "logit_limit": LOGIT_LIMIT,
             "least_number": MISSING,
@@ -61,7 +85,7 @@ class Flat:
         return cls(arrays, manifest)
 
 
-def _trees(model: Model, sizes: list[int]) -> dict[str, Array]:
+def _trees(model: Fitted, sizes: list[int]) -> dict[str, Array]:
     """Return the trees' nodes; a set of codes that go left is a row of truth values, the first row of none."""
     if model.boost is None:
         return {}
@@ -102,7 +126,7 @@ def _design(name: str, correction: Correction, sizes: list[int]) -> dict[str, Ar
     return {f"{name}.{key}": value for key, value in found.items()}
 
 
-def _places(model: Model, sizes: list[int]) -> dict[str, Array]:
+def _places(model: Fitted, sizes: list[int]) -> dict[str, Array]:
     """Return the matrices that put standard scores and indicators where a context has them."""
     layout, width = model.layout, model.mixture.pool.shape[1]
     numbers, codes = np.zeros((len(layout.numeric), width)), np.zeros((sum(sizes), width))

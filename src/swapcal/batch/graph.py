@@ -10,8 +10,7 @@ import numpy as np
 
 from swapcal.archive.files import replacing
 from swapcal.arrays import AnyArray, Array
-from swapcal.batch.flat import Flat
-from swapcal.batch.model import Model
+from swapcal.batch.flat import Fitted, Flat
 from swapcal.batch.simplex import MOST_STEPS
 
 try:
@@ -30,7 +29,7 @@ INNER = "swapcal:"
 
 
 def write_graph(
-    path: "str | os.PathLike[str]", models: Sequence[Model], *, outcomes: tuple[float, float] = (0.0, 1.0)
+    path: "str | os.PathLike[str]", models: Sequence[Fitted], *, outcomes: tuple[float, float] = (0.0, 1.0)
 ) -> None:
     """Write models of one table, one for each of several classes, as one ONNX file.
 
@@ -128,6 +127,8 @@ def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
         given = _log_odds(graph, score, manifest["logit_limit"])
     else:
         given = _regress(graph, arrays, "scorer", graph.real([[manifest["base"]]]), features)
+    if manifest["opened"]:
+        given = _regress(graph, arrays, "opening", given, features)
     better = given
     if manifest["trees"]:
         start = _regress(graph, arrays, "first", given, features)

@@ -11,14 +11,26 @@ from scipy.special import expit
 from swapcal import archive, bounds
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.batch.correction import DOUBT, NONE, Correction, Scorer, believed, left_out, logit, plan
+from swapcal.batch.correction import (
+    DOUBT,
+    NONE,
+    SURELY,
+    Correction,
+    Scorer,
+    believed,
+    left_out,
+    logit,
+    plan,
+    slopes_off,
+)
+from swapcal.batch.export import export
 from swapcal.batch.file import FILE
 from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
 from swapcal.batch.threads import in_threads
-from swapcal.batch.trees import Boost, installed
+from swapcal.batch.trees import QUICK, THOROUGH, Boost, installed
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.features.source import Name, Source, opened
@@ -47,7 +59,7 @@ RIDGES = (256.0, 16.0, 1.0)
 
 The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
 """
-TRIED, FEWEST_TRIED = 4, 4000
+TRIED, FEWEST_TRIED = 8, 2000
 """One row in so many, but at least so many, is streamed with all of them: reasons to leave the score show by then."""
 
 
@@ -138,9 +150,10 @@ class Model:
         correction: Correction,
         layout: Placement,
         boost: Boost | None = None,
+        opening: Correction | None = None,
     ) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
-        self.boost = boost
+        self.boost, self.opening = boost, opening
         self.settings = Settings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
@@ -189,17 +202,25 @@ class Model:
         else:
             given = logit(scores)
         doubt = NONE if scores is None else DOUBT
-        boosted = None
+
+        def fitted(given: Array, doubt: float) -> tuple[Correction, Array, Integers]:
+            folds, (design, width) = _folds(len(y), rng), plan(features, rows, given, scored=True)
+            return *Correction.fit(design, width, given, rows, y, weight, folds, doubt), folds
+
+        correction, without, folds = fitted(given, doubt)
+        opening, honest = None, left_out(without, folds)
+        if scores is not None and slopes_off(rows, features.groups, honest, y, weight) > SURELY:
+            opening, given = correction, honest
+            correction, without, folds = fitted(given, NONE)
+        boosted, pace = None, THOROUGH if scores is None else QUICK
         if grow:
-            folds = _folds(len(y), rng)
-            boosted = Boost.fit(features, rows, given, y, weight, folds, settings.seed, doubt)
-        boost, better = (None, given) if boosted is None else boosted
-        design, width = plan(features, rows, better, scored=True)
-        folds = _folds(len(y), rng)
-        doubt = doubt if boost is None else NONE
-        correction, without = Correction.fit(design, width, better, rows, y, weight, folds, doubt)
+            boosted = Boost.fit(correction, without, features, rows, given, y, weight, folds, settings.seed, pace)
+        boost = None
+        if boosted is not None:
+            boost, better = boosted
+            correction, without, folds = fitted(better, NONE)
         honest = left_out(without, folds)
-        model = cls(features, scorer, correction, lay_out(features, rows), boost)
+        model = cls(features, scorer, correction, lay_out(features, rows), boost, opening)
         model.settings = settings
         model.recorders = [model._open(len(y), ridge) for ridge in settings.ridges]
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
@@ -244,14 +265,14 @@ class Model:
         past, so that the mixture stays uniform over all rounds.
         """
         assert self.recorders, "a model read from a file predicts only"
-        X, count = self._contexts(rows, score, given), self.settings.snapshots
+        count = self.settings.snapshots
         at = stratified(count, len(y), rng)
         for _ in range(self.settings.passes):
             order = rng.permutation(len(y))
-            Xo, yo, wo = X[order], y[order], weight[order]
+            X, yo, wo = self._contexts(rows.take(order), score[order], given[order]), y[order], weight[order]
             tried = min(len(y), max(len(y) // TRIED, FEWEST_TRIED)) if len(self.recorders) > 1 else 0
-            fresh = self._choose(Xo[:tried], yo[:tried], wo[:tried], at[at < tried], progress) if tried else []
-            fresh += self.recorders[0].run(Xo[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)[1]
+            fresh = self._choose(X[:tried], yo[:tried], wo[:tried], at[at < tried], progress) if tried else []
+            fresh += self.recorders[0].run(X[tried:], yo[tried:], wo[tried:], at[at >= tried] - tried, progress)[1]
         share = self.rows / (self.rows + len(y))
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
@@ -332,6 +353,7 @@ class Model:
         parts = nested(
             correction=_to_state(self.correction),
             scorer=None if self.scorer is None else _to_state(self.scorer.correction),
+            opening=None if self.opening is None else _to_state(self.opening),
             first=None if self.boost is None else _to_state(self.boost.first),
             forest=None if self.boost is None else State(self.boost.forest._asdict(), {}),
             layout=State(places, {}),
@@ -346,17 +368,17 @@ class Model:
             "notes": self.notes,
             "certificate": self.certificate.as_dict(),
         }
+        if self.opening is not None:
+            settings["opened"] = True
         archive.write(path, FILE, parts.arrays, settings)
 
     def export(self, path: "str | os.PathLike[str]") -> None:
         """Write what `mean` needs, and the script that computes it with numpy alone; see `swapcal.batch.export`."""
-        from swapcal.batch.export import export
-
         export(path, [self])
 
     def to_onnx(self, path: "str | os.PathLike[str]") -> None:
         """Write `mean` as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
-        from swapcal.batch.graph import write_graph
+        from swapcal.batch.graph import write_graph  # needs onnx
 
         write_graph(path, [self])
 
@@ -371,7 +393,8 @@ class Model:
             base, features = manifest["base"], Frozen.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
             boost = _boost_from_state(state) if manifest["trees"] else None
-            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost)
+            opening = _from_state(part(state, "opening")) if manifest.get("opened") else None
+            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost, opening)
             model.notes = manifest["notes"]
             model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
@@ -401,7 +424,10 @@ class Model:
         if (scores is None) == (self.scorer is None):
             need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
-        return self.scorer.logits(rows) if self.scorer is not None else logit(np.asarray(scores))
+        if self.scorer is not None:
+            return self.scorer.logits(rows)
+        given = logit(np.asarray(scores))
+        return given if self.opening is None else self.opening.logits(given, rows)
 
     def _corrected(self, given: Array, rows: Coded) -> Array:
         better = given if self.boost is None else self.boost.logits(given, rows)

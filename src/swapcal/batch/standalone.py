@@ -59,6 +59,8 @@ def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
             given = np.clip(np.log(score) - np.log1p(-score), -part["logit_limit"], part["logit_limit"])
     else:
         given = _regress(part, "scorer", np.full(len(Z), part["base"]), Z, H)
+    if part["opened"]:
+        given = _regress(part, "opening", given, Z, H)
     x = Z @ part["place_numbers"] + H @ part["place_codes"]
     x[:, 0] = 0.5
     better = given

@@ -6,33 +6,47 @@ trees. Each round's tree is fitted to what the log-odds so far leave over, so wi
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Integers
-from swapcal.batch.correction import Correction, believed, left_out, losses, plan
+from swapcal.arrays import Array, Integers, Keys
+from swapcal.batch.correction import Correction, believed, logit, losses
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
 
 PARAMETERS: dict[str, Any] = {
     "objective": "cross_entropy",
     "learning_rate": 0.15,
-    "max_bin": 127,
+    "max_bin": 63,
     "num_leaves": 20,
     "max_depth": 7,
     "min_data_in_leaf": 20,
     "lambda_l2": 3.0,
     "feature_fraction": 0.4,
-    "bin_construct_sample_cnt": 20_000,
+    "metric": "none",
+    "bin_construct_sample_cnt": 10_000,
 }
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "verbosity": -1}
 NO_CODE = -100.0
 """A threshold below every code."""
-MOST_ROUNDS, PATIENCE, LOOKED_AT = 400, 12, 3
-"""Rounds at most, rounds without a gain before giving up, and rounds from one look at the loss to the next."""
-MORE = 1.3
-"""Rounds on all rows for one without a fold: more rows carry more trees before they overfit."""
+MOST_ROUNDS, LOOKED_AT = 400, 3
+"""Rounds at most, and rounds from one look at the loss to the next."""
+
+
+class Pace(NamedTuple):
+    """How the folds' trees learn, which tell how far to go."""
+
+    rate: float
+    """What a round without a fold learns; those of the trees that predict learn 0.15."""
+    more: float
+    """Rounds on all rows for one without a fold: 1.3 because more rows carry more trees, the rest for smaller steps."""
+    patience: int
+    """Rounds without a gain before giving up."""
+
+
+QUICK, THOROUGH = Pace(0.22, 1.9, 9), Pace(0.15, 1.3, 12)
+"""Around somebody's score, and where the trees have to find everything themselves."""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
@@ -60,6 +74,8 @@ class Boost:
     @classmethod
     def fit(
         cls,
+        first: Correction,
+        without: Array,
         features: Frozen,
         rows: Coded,
         given: Array,
@@ -67,15 +83,13 @@ class Boost:
         weight: Array,
         folds: Integers,
         seed: int,
-        doubt: float,
+        pace: Pace = QUICK,
     ) -> "tuple[Boost, Array] | None":
         """Return trees and the log-odds each row would have without its fold, or nothing where trees do not help.
 
-        `doubt` is that of the linear correction they start from.
+        They start from the linear correction `first`; `without` is what it would be without each fold: (folds, n).
         """
-        design, width = plan(features, rows, given, scored=True)
-        first, without = Correction.fit(design, width, given, rows, y, weight, folds, doubt)
-        found = Sample(features, rows, given, y, weight, folds).grow(first.logits(given, rows), without, seed)
+        found = Sample(features, rows, given, y, weight, folds, pace).grow(first.logits(given, rows), without, seed)
         return None if found is None else (cls(first, found[0]), found[1])
 
 
@@ -97,6 +111,7 @@ class Sample:
     y: Array
     weight: Array
     folds: Integers
+    pace: Pace = QUICK
 
     def grow(self, whole: Array, without: Array, seed: int) -> "tuple[Forest, Array] | None":
         """Return trees that start from the log-odds `whole`, and each row's log-odds by trees without its fold.
@@ -112,18 +127,14 @@ class Sample:
         data = lightgbm.Dataset(
             inputs, self.y, weight=self.weight, params=parameters, categorical_feature=self._sets()
         ).construct()
-        parts = [np.flatnonzero(self.folds == k) for k in range(len(without))]
-        boosters = [self._without(lightgbm, parameters, data, k, without[k]) for k in range(len(without))]
-        rounds = _rounds(boosters, [float(self.weight[part].sum()) for part in parts])
-        start = left_out(without, self.folds)
-        honest = start.copy()
-        for booster, part in zip(boosters, parts, strict=True):
-            honest[part] += booster.predict(inputs[part], num_iteration=rounds, raw_score=True, num_threads=1)
+        quick = parameters | {"learning_rate": self.pace.rate}
+        boosters = [self._without(lightgbm, quick, data, k, without[k]) for k in range(len(without))]
+        start = self._left_out(boosters)
+        honest, rounds = self._boosted(boosters, start)
         if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
-        data.set_init_score(whole)
-        rounds = round(MORE * rounds)
-        return _forest(lightgbm.train(parameters, data, rounds), rounds), honest
+        rounds = round(self.pace.more * rounds)
+        return _forest(lightgbm.train(parameters, data.set_init_score(whole), rounds), rounds), honest
 
     def _sets(self) -> list[int]:
         """Return which inputs are split by sets of codes; lists of codes too long for that are split by their order."""
@@ -138,67 +149,101 @@ class Sample:
         )
         return lightgbm.Booster(parameters, learned).add_valid(watched, "left out")
 
+    def _boosted(self, boosters: list[Any], start: Array) -> tuple[Array, int]:
+        """Boost all folds side by side until their losses together have not fallen for a while.
 
-def _rounds(boosters: list[Any], sizes: list[float]) -> int:
-    """Boost all folds side by side until their losses together have not fallen for a while; return the best round."""
-    best, least = 0, np.inf
-    for done in range(1, MOST_ROUNDS + 1):
-        for booster in boosters:
-            booster.update()
-        if done % LOOKED_AT:
-            continue
-        loss = float(np.dot(sizes, [booster.eval_valid()[0][2] for booster in boosters]))
-        if loss < least:
-            best, least = done, loss
-        elif done - best >= PATIENCE:
-            break
-    return best
+        Returned are the log-odds of each row without its fold after the best round, and which round that was.
+        """
+        best, least, honest = 0, np.inf, start
+        for done in range(1, MOST_ROUNDS + 1):
+            for booster in boosters:
+                booster.update()
+            if done % LOOKED_AT:
+                continue
+            found = self._left_out(boosters)
+            loss = float(self.weight @ losses(found, self.y))
+            if loss < least:
+                best, least, honest = done, loss, found
+            elif done - best >= self.pace.patience:
+                break
+        return honest, best
+
+    def _left_out(self, boosters: list[Any]) -> Array:
+        """Return each row's log-odds so far by the booster without its fold."""
+        found = np.empty(len(self.y))
+        for fold, booster in enumerate(boosters):
+            found[self.folds == fold] = logit(_watched(booster))
+        return found
+
+
+def _watched(booster: Any) -> Array:
+    """Return the probabilities of the rows a booster is watched on."""
+    seen: list[Array] = []
+
+    def look(p: Array, _: Any) -> tuple[str, float, bool]:
+        seen.append(p)
+        return "seen", 0.0, False
+
+    booster.eval_valid(look)
+    return seen[0]
 
 
 def _forest(booster: Any, rounds: int) -> Forest:
     """Return LightGBM's trees as arrays."""
-    nodes = _Nodes()
-    for tree in booster.dump_model(num_iteration=rounds)["tree_info"]:
-        nodes.plant(tree["tree_structure"])
-    return nodes.forest()
+    trees = [_Tree.read(text) for text in booster.model_to_string(num_iteration=rounds).split("\nTree=")[1:]]
+    sizes = np.array([len(tree.column) for tree in trees], np.int64)
+    first = (np.cumsum(sizes) - sizes).astype(np.uint64)
+
+    def joined(name: str, dtype: Any) -> Any:
+        return np.concatenate([np.empty(0, dtype), *(getattr(tree, name) for tree in trees)])
+
+    return Forest(
+        first,
+        np.array([tree.depth for tree in trees], np.int64),
+        joined("column", np.uint64),
+        joined("threshold", np.float64),
+        joined("codes", np.uint64),
+        joined("child", np.uint64) + np.repeat(first, 2 * sizes),
+        joined("value", np.float64),
+    )
 
 
-class _Nodes:
-    """Collects nodes in the order parent, left branch, right branch."""
+@dataclass(frozen=True)
+class _Tree:
+    """A tree's nodes: those that ask, parents before children, then the leaves."""
 
-    def __init__(self) -> None:
-        self.trees: list[tuple[int, int]] = []
-        self.nodes: list[tuple[int, float, int, float]] = []
-        self.child: list[int] = []
+    column: Keys
+    threshold: Array
+    codes: Keys
+    child: Keys
+    value: Array
+    depth: int
 
-    def plant(self, tree: dict[str, Any]) -> None:
-        root = len(self.nodes)
-        self.trees.append((root, self._place(tree)))
+    @classmethod
+    def read(cls, text: str) -> "_Tree":
+        """Read LightGBM's text of a tree, a list of words per line.
 
-    def _place(self, node: dict[str, Any]) -> int:
-        """Add a node and all below it; return its height."""
-        here = len(self.nodes)
-        self.child += [here, here]
-        if "split_feature" not in node:
-            self.nodes.append((0, NO_CODE, 0, float(node["leaf_value"])))
-            return 0
-        of_codes = node["decision_type"] == "=="
-        codes = sum(1 << int(code) for code in node["threshold"].split("||")) if of_codes else 0
-        threshold = NO_CODE if of_codes else float(node["threshold"])
-        self.nodes.append((int(node["split_feature"]), threshold, codes, 0.0))
-        left = self._place(node["left_child"])
-        self.child[2 * here : 2 * here + 2] = len(self.nodes), here + 1
-        return 1 + max(left, self._place(node["right_child"]))
+        Child -1 - k is leaf k. Where a set of codes is asked for (the first bit of `decision_type`), the threshold is
+        the set's number, and its 32-bit words are at `cat_boundaries` in `cat_threshold`.
+        """
+        lines = dict(line.split("=", 1) for line in text.partition("\n\n")[0].splitlines()[1:])
+        leaves = int(lines["num_leaves"])
+        asking, size = leaves - 1, 2 * leaves - 1
 
-    def forest(self) -> Forest:
-        column, threshold, codes, value = zip(*self.nodes, strict=True) if self.nodes else ((),) * 4
-        root, depth = zip(*self.trees, strict=True) if self.trees else ((),) * 2
-        return Forest(
-            np.array(root, np.uint64),
-            np.array(depth, np.int64),
-            np.array(column, np.uint64),
-            np.array(threshold, np.float64),
-            np.array(codes, np.uint64),
-            np.array(self.child, np.uint64),
-            np.array(value, np.float64),
-        )
+        def listed(name: str, dtype: Any = np.int64) -> Any:
+            return np.array(lines.get(name, "").split() if asking else [], dtype)
+
+        column, codes, child = np.zeros(size, np.uint64), np.zeros(size, np.uint64), np.repeat(np.arange(size), 2)
+        threshold, value, depth = np.full(size, NO_CODE), np.zeros(size), np.zeros(size, np.int64)
+        column[:asking], threshold[:asking] = listed("split_feature"), listed("threshold", np.float64)
+        sides = np.column_stack([listed("right_child"), listed("left_child")])
+        child[: 2 * asking] = np.where(sides < 0, asking - 1 - sides, sides).ravel()
+        value[asking:] = np.array(lines["leaf_value"].split(), np.float64)
+        ends, words = listed("cat_boundaries"), listed("cat_threshold").tolist()
+        for node in np.flatnonzero(listed("decision_type") & 1).tolist():
+            which = int(threshold[node])
+            parts = words[ends[which] : ends[which + 1]]
+            codes[node], threshold[node] = sum(part << (32 * k) for k, part in enumerate(parts)), NO_CODE
+        for node in range(asking):
+            depth[child[2 * node : 2 * node + 2]] = depth[node] + 1
+        return cls(column, threshold, codes, child.astype(np.uint64), value, int(depth.max()))
