@@ -65,7 +65,7 @@ class ReferenceExperts:
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
         self.shortfalls = np.zeros(kernels.EXPERTS)
-        self.curve, self.spread = np.array([1.0, 1.0, 0.0, 0.0]), 0.02 * np.eye(4)
+        self.curve, self.spread = np.array([1.0, 1.0, 0.0, 0.0]), 0.1 * np.eye(4)
 
     def context(self, x: Any) -> Any:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
@@ -189,10 +189,10 @@ class ReferenceExperts:
         self.learn_curve(self.terms(chance(odds)), y, share)
 
     def learn_curve(self, terms: Any, y: Any, share: Any) -> Any:
-        fades = np.trace(self.spread) < 0.08
+        fades = np.trace(self.spread) < 0.4
         precision = np.linalg.inv(self.spread) + share * np.outer(terms, terms)
         self.curve = self.curve + np.linalg.inv(precision) @ terms * share * (y - self.curve @ terms)
-        self.spread = np.linalg.inv(precision) / (1 - 1 / 2000 if fades else 1.0)
+        self.spread = np.linalg.inv(precision) / (1 - 1 / 5000 if fades else 1.0)
 
     @staticmethod
     def likelihoods(log_odds: Any, y: Any) -> Any:

@@ -11,8 +11,8 @@ from swapcal.kernels.jit import inlined, shared
 
 CURVE = 4
 START = np.array([1.0, 1.0, 0.0, 0.0])
-VARIANCE = 0.02  # of a weight, before any label: some 200 of them are needed to move it
-KEEP = 1.0 - 1.0 / 2e3  # of what was learned, at each label; 5,000 do as well
+VARIANCE = 0.1  # of a weight, before any label: some 40 of them are needed to move it
+KEEP = 1.0 - 1.0 / 5e3  # of what was learned, at each label
 # The curve may divide neither the chance of an event nor that of none by more than about three: few labels decide on
 # its ends, where the logarithmic loss would pay for it.
 HELD = 0.3
