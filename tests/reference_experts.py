@@ -65,6 +65,7 @@ class ReferenceExperts:
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
         self.shortfalls = np.zeros(kernels.EXPERTS)
+        self.curve, self.spread = np.array([1.0, 1.0, 0.0, 0.0]), 0.1 * np.eye(4)
 
     def context(self, x: Any) -> Any:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
@@ -101,7 +102,15 @@ class ReferenceExperts:
         blend = self.blend(members) if self.known else members[0]
         if self.lag > 0:
             blend -= (1 - self.confidence(blend, x)) * (self.weights_of_members()[1 : 1 + kernels.EXPERTS] @ logits)
-        return (inputs, members, stacks, self.known), np.array([chance(blend), *map(chance, margins)])
+        p = chance(blend)
+        held = min(max(float(self.curve @ self.terms(p)), 0.3 * p), 1 - 0.3 * (1 - p))
+        said = p + (held - p) / (1 + self.lag)
+        return (inputs, members, stacks, self.known), np.array([said, *map(chance, margins)])
+
+    @staticmethod
+    def terms(p: Any) -> Any:
+        b = 2 * p - 1
+        return np.array([1, b, 1 - b * b, b - b**3]) / 2
 
     def confidence(self, blend: Any, x: Any) -> Any:
         leverage = chance(blend) * (1 - chance(blend)) * self.newtons[-1].variance(self.context(x))
@@ -177,6 +186,13 @@ class ReferenceExperts:
         self.runs = (self.runs + credit) * self.lag / (1 + self.lag)
         self.merits = keep * self.merits + credit
         self.merits -= self.merits.max()
+        self.learn_curve(self.terms(chance(odds)), y, share)
+
+    def learn_curve(self, terms: Any, y: Any, share: Any) -> Any:
+        fades = np.trace(self.spread) < 0.4
+        precision = np.linalg.inv(self.spread) + share * np.outer(terms, terms)
+        self.curve = self.curve + np.linalg.inv(precision) @ terms * share * (y - self.curve @ terms)
+        self.spread = np.linalg.inv(precision) / (1 - 1 / 5000 if fades else 1.0)
 
     @staticmethod
     def likelihoods(log_odds: Any, y: Any) -> Any:

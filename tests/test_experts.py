@@ -7,7 +7,20 @@ import numpy as np
 import pytest
 
 from swapcal.archive import State
-from swapcal.kernels.experts import EXPERTS, HASHED, KNOWN, LEAST_MERIT, LOOSEST, PRIOR, SCORED, View
+from swapcal.kernels.curve import CURVE, START, VARIANCE, bent, learn_curve
+from swapcal.kernels.experts import (
+    EXPERTS,
+    HASHED,
+    KNOWN,
+    LEAST_MERIT,
+    LOOSEST,
+    MEMORY,
+    PEAK,
+    PRIOR,
+    SCORED,
+    TENSION,
+    View,
+)
 from swapcal.live import Live
 from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights
 from tests.reference_experts import ReferenceExperts
@@ -240,7 +253,7 @@ def test_labels_at_once_know_neither_shortfalls_nor_doubt(stream: Any) -> None:
     memory, p = experts.forecast(keys[:1], values[:1], given[:1])
     shares, said = np.array(experts.members(memory[0])).T
     pool = shares @ np.log(said / (1 - said))
-    assert p[0, 0] == pytest.approx(1 / (1 + np.exp(-pool)), abs=1e-12)
+    assert p[0, 0] == pytest.approx(bent(experts._bank.curve, 1 / (1 + np.exp(-pool))), abs=1e-12)
     assert not experts.to_state().arrays["shortfalls"].any()
 
 
@@ -264,14 +277,43 @@ def scored_stream(kind: Any, n: Any = 12_000) -> Any:
 
 @pytest.mark.parametrize("kind", ["noise", "constant", "inverted", "missing", "leaked, then broken"])
 def test_a_score_never_hurts(kind: Any) -> None:
-    """Neither over the stream nor after the break, where it is worth nothing from one row to the next."""
+    """Neither over the stream nor after the break, where the first ten rows alone cost a quarter of a per cent."""
     keys, values, y, score = scored_stream(kind)
     _, without = play(Experts(), keys, values, np.zeros((len(y), 0)), *immediate(y))
     _, with_score = play(Experts(1), keys, values, score, *immediate(y))
     np.testing.assert_array_equal(with_score[:, 1:], without[:, 1:])
-    for part in (slice(None), slice(len(y) // 2, None)):
+    for part, most in ((slice(None), 0.005), (slice(len(y) // 2, None), 0.0075)):
         expected, actual = (np.mean((p[part, 0] - y[part]) ** 2) for p in (without, with_score))
-        assert actual < 1.005 * expected
+        assert actual < (1.0 + most) * expected
+
+
+def test_the_blend_does_not_hurry_again_as_soon_as_surprises_cease(stream: Any) -> None:
+    keys, values, y, given = stream
+    experts = Experts(2)
+    play(experts, keys, values, given, *immediate(y))
+    experts._bank.counts[[TENSION, PEAK]] = 0.0, 50.0
+    memory, _ = experts.forecast(keys[:1], values[:1], given[:1])
+    experts.learn(keys[:1], values[:1], memory, y[:1])
+    assert experts._bank.counts[PEAK] == pytest.approx(50.0 * (1.0 - 1.0 / MEMORY), rel=1e-12)
+
+
+def test_the_curve_is_the_blend_itself_at_first_and_never_far_from_it() -> None:
+    rng = np.random.default_rng(4)
+    for p in (0.0, 1e-5, 0.3, 0.5, 0.97, 1.0):
+        assert bent(START, p) == pytest.approx(p, abs=1e-15)
+        for weights in rng.normal(0.0, 3.0, (50, CURVE)):
+            assert 0.3 * p - 1e-15 <= bent(weights, p) <= 1.0 - 0.3 * (1.0 - p) + 1e-15
+
+
+def test_the_curve_finds_how_forecasts_turn_out_and_forgets_it_again() -> None:
+    rng, weights, spread, gain = np.random.default_rng(5), START.copy(), VARIANCE * np.eye(CURVE), np.zeros(CURVE)
+    for turn in (lambda p: 0.1 + 0.6 * p, lambda p: p * p * (3.0 - 2.0 * p), lambda p: p):
+        for p in rng.random(30_000):
+            learn_curve(weights, spread, p, float(rng.random() < turn(p)), 1.0, gain)
+            assert np.trace(spread) < 1.001 * CURVE * VARIANCE
+        assert [bent(weights, p) for p in (0.1, 0.5, 0.8)] == pytest.approx(
+            [turn(p) for p in (0.1, 0.5, 0.8)], abs=0.04
+        )
 
 
 def test_forecasting_changes_nothing(stream: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from swapcal import Forecaster, Live
+from swapcal.kernels.curve import bent
 from swapcal.live import UnknownIdError
 from swapcal.live.explanation import Explanation
 
@@ -81,9 +82,9 @@ def test_the_blend_is_what_its_members_pool() -> None:
     live = Live(scores=["score"])
     live.run(rows, y)
     why = live.preview(rows[:1]).explain()
-    log_odds = sum(member.share * math.log(member.said / (1.0 - member.said)) for member in why.members)
     assert sum(member.share for member in why.members) == pytest.approx(1.0)
-    assert 1.0 / (1.0 + math.exp(-log_odds)) == pytest.approx(why.blend, abs=1e-9)
+    curve = live._learner.experts.to_state().arrays["curve"]
+    assert bent(curve, why.pool) == pytest.approx(why.blend, abs=1e-9)
 
 
 def test_labels_learned_meanwhile_are_a_term_of_their_own() -> None:

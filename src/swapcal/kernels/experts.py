@@ -8,7 +8,8 @@ to nothing. The blend pools the log-odds of the stacks, the experts, the scores 
 come at once it is the stacks, and the later they come the more it leans on experts that change slowly. Merits move as
 fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not. Where
 labels come late, experts that fall short of the base rate even on labels as they come lose their odds, and a row unlike
-those whose labels are known is forecast with less confidence.
+those whose labels are known is forecast with less confidence. Where they come at once, the blend is what a curve with
+a short memory makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it late.
 """
 
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array, Integers, Keys
+from swapcal.kernels.curve import bent, learn_curve
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit
@@ -100,6 +102,10 @@ class Bank(NamedTuple):
     kept only where they come late"""
     counts: Array
     """[labels known, their sum, lag, tension, its peak]"""
+    curve: Array
+    """(CURVE,) weights of the curve that says how the blend's forecasts turned out of late"""
+    spread: Array
+    """(CURVE, CURVE) their covariance"""
 
 
 class View(NamedTuple):
@@ -423,7 +429,8 @@ def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, proba
     put_weights(bank, work.trust, work.credit)
     # before the first label only the stack has anything to say
     odds = hesitant(bank, memory, work.credit, work) if known > 0.0 else memory[inputs + SAID_STACK]
-    probabilities[0] = sigmoid(odds)
+    p = sigmoid(odds)
+    probabilities[0] = p + (bent(bank.curve, p) - p) / (1.0 + bank.counts[LAG])
     for e in range(EXPERTS):
         probabilities[1 + e] = work.chances[e]
 
@@ -555,6 +562,7 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
         best = max(best, bank.merits[member])
     for member in range(members):
         bank.merits[member] -= best
+    learn_curve(bank.curve, bank.spread, sigmoid(odds), y, share, work.gain)
     bank.counts[TENSION] = keep * bank.counts[TENSION] + tension
     bank.counts[PEAK] = max(keep * bank.counts[PEAK], bank.counts[TENSION])
     if bank.weights.shape[0] > SCORED:

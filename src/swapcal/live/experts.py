@@ -8,6 +8,7 @@ import numpy as np
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
 from swapcal.archive.state import State
 from swapcal.arrays import AnyArray, Array, Integers, Keys
+from swapcal.kernels.curve import CURVE, START, VARIANCE
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import (
@@ -60,6 +61,8 @@ FIELDS = {
     "runs": floats("members"),
     "shortfalls": floats(EXPERTS),
     "counts": floats(COUNTS),
+    "curve": floats(CURVE),
+    "spread": floats(CURVE, CURVE),
     "linear_used": integers("linear"),
     "linear": singles("linear", LINEAR_ROW),
     "paired_used": integers("paired"),
@@ -69,7 +72,7 @@ FIELDS = {
     "newton.scale": floats(NEWTON, "width"),
     "newton.met": integers(1),
 }
-DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts")
+DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts", "curve", "spread")
 NO_FEATURES = View(1, 1.0)
 SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
@@ -96,8 +99,9 @@ def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
     counts = arrays["counts"]
     if (counts[[KNOWN, ONES, LAG, PEAK]] < 0.0).any() or counts[ONES] > counts[KNOWN] or counts[TENSION] > counts[PEAK]:
         yield f"counts: given {counts.tolist()}, expected labels, their sum and the lag, and a tension up to its peak"
-    if (np.diagonal(arrays["covariance"], axis1=1, axis2=2) < 0.0).any():
-        yield "covariance: given a negative variance, expected none"
+    for name in ("covariance", "spread"):
+        if (np.diagonal(arrays[name], axis1=-2, axis2=-1) < 0.0).any():
+            yield f"{name}: given a negative variance, expected none"
     width = arrays["newton.weights"].shape[1]
     if not width or width != padded(width) or arrays["newton.factor"].shape[1] != factor_size(width):
         yield f"newton: given {width} weights and a factor of another size, expected whole blocks"
@@ -154,7 +158,7 @@ class Experts(Owner):
     rates follow drift, low ones average noise; the stack, an online second-order logistic regression on all logits,
     finds out which the stream needs. No expert sees the users' scores: a second stack does, and the two are mixed by
     how well each did lately. The blend pools stacks, experts, scores and base rate by how well each has done as issued
-    and by how late labels come.
+    and by how late labels come; while they come at once, a curve with a short memory says how its forecasts turn out.
 
     Parameters
     ----------
@@ -192,6 +196,8 @@ class Experts(Owner):
             np.zeros(n + 1),
             np.zeros(EXPERTS),
             np.zeros(COUNTS),
+            START.copy(),
+            VARIANCE * np.eye(CURVE),
         )
         self._work = _work(0, 1, self.memory_width)
         self._reserved = 0, 0

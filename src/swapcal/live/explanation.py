@@ -1,5 +1,6 @@
 """`Explanation`: a mean forecast as a sum of named contributions, in words and as a small chart."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,8 +47,8 @@ class Explanation:
     p, mean : the issued level and the mean it was drawn around
     base : the rate of the labels known when the forecast was issued
     terms : contributions, largest first
-    blend : the blend's probability
-    members : what the blend pools, largest share first
+    blend : the blend's probability: what late labels, or how such forecasts turned out of late, make of the pool
+    members : what is pooled, largest share first
 
     Examples
     --------
@@ -63,6 +64,12 @@ class Explanation:
     terms: tuple[Term, ...]
     blend: float
     members: tuple[Member, ...]
+
+    @property
+    def pool(self) -> float:
+        """The probability that the members' log-odds pool to; ½ without members."""
+        odds = sum(member.share * math.log(member.said / (1.0 - member.said)) for member in self.members)
+        return 1.0 / (1.0 + math.exp(-odds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
@@ -84,7 +91,7 @@ class Explanation:
             lines.append(f"  {term.amount:+.4f} {bar:{BAR}}  {term.name}")
         said = [f"{m.name} {m.share:.0%} ({m.said:.3f})" for m in self.members if m.share >= 0.005]
         if said:
-            lines.append(f"the blend of the experts says {self.blend:.4f}: {', '.join(said)}")
+            lines.append(f"the blend of the experts says {self.blend:.4f}, pooled {self.pool:.4f}: {', '.join(said)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
