@@ -65,7 +65,7 @@ class ReferenceExperts:
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
         self.shortfalls = np.zeros(kernels.EXPERTS)
-        self.curve, self.spread = np.array([1.0, 1.0, 0.0, 0.0]), 0.1 * np.eye(4)
+        self.curve, self.spread = np.array([1.0, 1.0, 0.0, 0.0]), 0.02 * np.eye(4)
 
     def context(self, x: Any) -> Any:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)

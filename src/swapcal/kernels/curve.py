@@ -11,8 +11,9 @@ from swapcal.kernels.jit import inlined, shared
 
 CURVE = 4
 START = np.array([1.0, 1.0, 0.0, 0.0])
-VARIANCE = 0.1  # of a weight, before any label: some 40 of them are needed to move it
+VARIANCE = 0.02  # of a weight, before any label: some 200 of them are needed to move it
 KEEP = 1.0 - 1.0 / 5e3  # of what was learned, at each label
+LOOSEST = 0.1  # forgetting stops once the weights' variances are on average so large
 # The curve may divide neither the chance of an event nor that of none by more than about three: few labels decide on
 # its ends, where the logarithmic loss would pay for it.
 HELD = 0.3
@@ -42,7 +43,7 @@ def bent(weights: Array, p: float) -> float:
 
 @shared
 def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float, gain: Array) -> None:
-    """Let the past fade, unless that would leave less than the curve began with, and enter one more forecast."""
+    """Let the past fade, unless little is left of it, and enter one more forecast."""
     error, noise, trace = y - raw_curve(weights, p), 1.0, 0.0
     for i in range(CURVE):
         total = 0.0
@@ -52,7 +53,7 @@ def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float,
     for i in range(CURVE):
         noise += share * gain[i] * term(p, i)
         trace += spread[i, i]
-    inflate = 1.0 / KEEP if trace < CURVE * VARIANCE else 1.0
+    inflate = 1.0 / KEEP if trace < CURVE * LOOSEST else 1.0
     for i in range(CURVE):
         weights[i] += share * error / noise * gain[i]
         for j in range(CURVE):
