@@ -65,7 +65,7 @@ class ReferenceExperts:
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
         self.shortfalls = np.zeros(kernels.EXPERTS)
-        self.curve, self.spread = np.array([1.0, 1.0, 0.0, 0.0]), 0.02 * np.eye(4)
+        self.curve, self.spread = np.zeros(2), 0.1 * np.eye(2)
 
     def context(self, x: Any) -> Any:
         return np.append(1.0, np.asarray(x)[self.first :] / self.norm)
@@ -103,14 +103,9 @@ class ReferenceExperts:
         if self.lag > 0:
             blend -= (1 - self.confidence(blend, x)) * (self.weights_of_members()[1 : 1 + kernels.EXPERTS] @ logits)
         p = chance(blend)
-        held = min(max(float(self.curve @ self.terms(p)), 0.3 * p), 1 - 0.3 * (1 - p))
-        said = p + (held - p) / (1 + self.lag)
+        pull = float(self.curve @ [1, 2 * p - 1])
+        said = p + p * (1 - p) * min(max(pull, -0.7), 0.7) / (1 + self.lag)
         return (inputs, members, stacks, self.known), np.array([said, *map(chance, margins)])
-
-    @staticmethod
-    def terms(p: Any) -> Any:
-        b = 2 * p - 1
-        return np.array([1, b, 1 - b * b, b - b**3]) / 2
 
     def confidence(self, blend: Any, x: Any) -> Any:
         leverage = chance(blend) * (1 - chance(blend)) * self.newtons[-1].variance(self.context(x))
@@ -186,12 +181,12 @@ class ReferenceExperts:
         self.runs = (self.runs + credit) * self.lag / (1 + self.lag)
         self.merits = keep * self.merits + credit
         self.merits -= self.merits.max()
-        self.learn_curve(self.terms(chance(odds)), y, share)
+        self.learn_curve(chance(odds), y, share)
 
-    def learn_curve(self, terms: Any, y: Any, share: Any) -> Any:
-        fades = np.trace(self.spread) < 0.4
+    def learn_curve(self, p: Any, y: Any, share: Any) -> Any:
+        terms, fades = p * (1 - p) * np.array([1, 2 * p - 1]), np.trace(self.spread) < 2.0
         precision = np.linalg.inv(self.spread) + share * np.outer(terms, terms)
-        self.curve = self.curve + np.linalg.inv(precision) @ terms * share * (y - self.curve @ terms)
+        self.curve = self.curve + np.linalg.inv(precision) @ terms * share * (y - p - self.curve @ terms)
         self.spread = np.linalg.inv(precision) / (1 - 1 / 5000 if fades else 1.0)
 
     @staticmethod

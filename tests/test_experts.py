@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swapcal.archive import State
-from swapcal.kernels.curve import CURVE, START, VARIANCE, bent, learn_curve
+from swapcal.kernels.curve import CURVE, VARIANCE, bent, learn_curve
 from swapcal.kernels.experts import (
     EXPERTS,
     HASHED,
@@ -297,23 +297,27 @@ def test_the_blend_does_not_hurry_again_as_soon_as_surprises_cease(stream: Any) 
     assert experts._bank.counts[PEAK] == pytest.approx(50.0 * (1.0 - 1.0 / MEMORY), rel=1e-12)
 
 
-def test_the_curve_is_the_blend_itself_at_first_and_never_far_from_it() -> None:
+def test_the_curve_leaves_the_ends_alone_and_is_never_far_from_the_pool() -> None:
     rng = np.random.default_rng(4)
     for p in (0.0, 1e-5, 0.3, 0.5, 0.97, 1.0):
-        assert bent(START, p) == pytest.approx(p, abs=1e-15)
+        assert bent(np.zeros(CURVE), p) == p
         for weights in rng.normal(0.0, 3.0, (50, CURVE)):
-            assert 0.3 * p - 1e-15 <= bent(weights, p) <= 1.0 - 0.3 * (1.0 - p) + 1e-15
+            assert abs(bent(weights, p) - p) <= 0.7 * p * (1.0 - p) + 1e-15
 
 
 def test_the_curve_finds_how_forecasts_turn_out_and_forgets_it_again() -> None:
-    rng, weights, spread, gain = np.random.default_rng(5), START.copy(), VARIANCE * np.eye(CURVE), np.zeros(CURVE)
-    for turn in (lambda p: 0.1 + 0.6 * p, lambda p: p * p * (3.0 - 2.0 * p), lambda p: p):
+    rng, weights, spread, gain = np.random.default_rng(5), np.zeros(CURVE), VARIANCE * np.eye(CURVE), np.zeros(CURVE)
+    for pulls in ((-0.5, 0.0), (0.1, 0.5), (0.0, 0.0)):
+        truth = np.array(pulls)
         for p in rng.random(30_000):
-            learn_curve(weights, spread, p, float(rng.random() < turn(p)), 1.0, gain)
-            assert np.trace(spread) < 0.401
+            learn_curve(weights, spread, p, float(rng.random() < bent(truth, p)), 1.0, gain)
+        assert np.trace(spread) < 0.1
         assert [bent(weights, p) for p in (0.1, 0.5, 0.8)] == pytest.approx(
-            [turn(p) for p in (0.1, 0.5, 0.8)], abs=0.04
+            [bent(truth, p) for p in (0.1, 0.5, 0.8)], abs=0.03
         )
+    for _ in range(50_000):  # labels that say nothing leave no more doubt than is stated
+        learn_curve(weights, spread, 0.0, 0.0, 1.0, gain)
+    assert 1.9 < np.trace(spread) < 2.01
 
 
 def test_forecasting_changes_nothing(stream: Any) -> None:

@@ -1,59 +1,41 @@
 """A curve with a short memory: how forecasts turned out of late, as a function of the forecast alone.
 
-With b = 2p - 1 it is a ridge regression of the label on (1, b, 1 - b², b(1 - b²))/2, whose past fades and which starts
-from p itself: an offset, a slope, and a bend of either kind that leaves 0 and 1 where they are.
+A forecast p becomes p + p(1 - p)(w_1 + w_2 (2p - 1)): one weight moves the middle, the other spreads forecasts or draws
+them together, and 0 and 1 stay where they are, so that few labels decide little on the ends. The weights are those of a
+ridge regression of y - p whose past fades.
 """
-
-import numpy as np
 
 from swapcal.arrays import Array
 from swapcal.kernels.jit import inlined, shared
 
-CURVE = 4
-START = np.array([1.0, 1.0, 0.0, 0.0])
-VARIANCE = 0.02  # of a weight, before any label: some 200 of them are needed to move it
+CURVE = 2
+VARIANCE = 0.1  # of a weight, before any label
 KEEP = 1.0 - 1.0 / 5e3  # of what was learned, at each label
-LOOSEST = 0.1  # forgetting stops once the weights' variances are on average so large
-# The curve may divide neither the chance of an event nor that of none by more than about three: few labels decide on
-# its ends, where the logarithmic loss would pay for it.
-HELD = 0.3
+LOOSEST = 1.0  # forgetting stops once the weights' variances are on average so large
+STEEPEST = 0.7  # a forecast near an end is multiplied by no more than 1 ± this
 
 
 @inlined
 def term(p: float, i: int) -> float:
     """Return what a weight of the curve is multiplied by."""
-    b = 2.0 * p - 1.0
-    return 0.5 * (b if i % 2 else 1.0) * (1.0 - b * b if i > 1 else 1.0)
-
-
-@inlined
-def raw_curve(weights: Array, p: float) -> float:
-    """Return the regression's value."""
-    total = 0.0
-    for i in range(CURVE):
-        total += weights[i] * term(p, i)
-    return total
+    return p * (1.0 - p) * (2.0 * p - 1.0 if i else 1.0)
 
 
 @shared
 def bent(weights: Array, p: float) -> float:
     """Return what the curve makes of a probability."""
-    return float(min(1.0 - HELD * (1.0 - p), max(HELD * p, raw_curve(weights, p))))
+    pull = weights[0] + weights[1] * (2.0 * p - 1.0)
+    return float(p + p * (1.0 - p) * min(STEEPEST, max(-STEEPEST, pull)))
 
 
 @shared
 def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float, gain: Array) -> None:
     """Let the past fade, unless little is left of it, and enter one more forecast."""
-    error, noise, trace = y - raw_curve(weights, p), 1.0, 0.0
+    error = y - p - weights[0] * term(p, 0) - weights[1] * term(p, 1)
     for i in range(CURVE):
-        total = 0.0
-        for j in range(CURVE):
-            total += spread[i, j] * term(p, j)
-        gain[i] = total
-    for i in range(CURVE):
-        noise += share * gain[i] * term(p, i)
-        trace += spread[i, i]
-    inflate = 1.0 / KEEP if trace < CURVE * LOOSEST else 1.0
+        gain[i] = spread[i, 0] * term(p, 0) + spread[i, 1] * term(p, 1)
+    noise = 1.0 + share * (gain[0] * term(p, 0) + gain[1] * term(p, 1))
+    inflate = 1.0 / KEEP if spread[0, 0] + spread[1, 1] < CURVE * LOOSEST else 1.0
     for i in range(CURVE):
         weights[i] += share * error / noise * gain[i]
         for j in range(CURVE):

@@ -8,7 +8,7 @@ import numpy as np
 from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
 from swapcal.archive.state import State
 from swapcal.arrays import AnyArray, Array, Integers, Keys
-from swapcal.kernels.curve import CURVE, START, VARIANCE
+from swapcal.kernels.curve import CURVE, VARIANCE
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import (
@@ -196,7 +196,7 @@ class Experts(Owner):
             np.zeros(n + 1),
             np.zeros(EXPERTS),
             np.zeros(COUNTS),
-            START.copy(),
+            np.zeros(CURVE),
             VARIANCE * np.eye(CURVE),
         )
         self._work = _work(0, 1, self.memory_width)
