@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from swapcal.report import SCHEMA_VERSION, render, validate
 from swapcal.report.formats import figure, p_value, percent, points
 from swapcal.report.groups import MOST_GROUPS, reach
+from swapcal.report.headline import strip
 from swapcal.report.layout import NAME_LENGTH
 from swapcal.report.markup import VOID, Html, coordinate, tag
 from swapcal.report.noise_floor import MOST_QUANTITIES
@@ -393,6 +394,15 @@ def test_size_is_capped_and_what_is_hidden_is_counted() -> None:
 def test_hidden_miscalibrated_groups_are_counted_too() -> None:
     page = Page(render(complete() | {"groups": [group(f"g{i}") for i in range(MOST_GROUPS + 7)]}))
     assert "7 groups not shown (7 of them miscalibrated)" in page.text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [(0.0003, 0.014, "0.0 to 1.4"), (0.0, 0.014, "0 to 1.4"), (0.031, 0.245, "3.1 to 24.5"), (0.0, 0.0, "0 to 0")],
+)
+def test_the_worst_errors_interval_is_written_whole(low: float, high: float, shown: str) -> None:
+    answer = {"verdict": "undecided", "sentence": "", "low": low, "high": high, "tolerance": 0.01}
+    assert f"worst error, {shown} points" in str(strip(answer))
 
 
 def test_merged_density_keeps_the_shape_of_the_strip() -> None:

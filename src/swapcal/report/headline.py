@@ -53,7 +53,8 @@ def strip(answer: Headline) -> Html:
         bar,
         plot.segment(tolerance, 0.1, tolerance, 0.9, "promise"),
     ]
-    ends = f"{points(low, _places(high))[1:] if low > 0 else '0'} to {points(high, _places(high))[1:] or '0'} points"
+    first, last = (points(max(end, 0.0), _places(high)).lstrip("+") for end in (low, high))
+    ends = f"{first if low > 0.0 else '0'} to {last if high > 0.0 else '0'} points"
     allowed = f"tolerance, {points(tolerance, _places(tolerance)).lstrip('+')} points"
     text = f"The worst error lies between {ends} (95 % confidence); {allowed}."
     picture = drawing("strip", "Worst error against the tolerance", text, *shapes, style="strip")
