@@ -107,9 +107,10 @@ class PostgresServer:
                 start_new_session=True,
                 **self._as,
             )
-        self._wait()
+        self.wait()
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait until it answers."""
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -122,10 +123,17 @@ class PostgresServer:
                 time.sleep(0.1)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it: SIGINT in an orderly way, SIGQUIT at once, as a crash would."""
+        """Stop it: SIGINT in an orderly way, SIGQUIT at once, as a crash would.
+
+        A server that is told to end while it recovers from a crash may wait for ever: then at once, too.
+        """
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(60)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGQUIT)
+                self._process.wait(60)
             self._process = None
 
     def remove(self) -> None:

@@ -137,9 +137,11 @@ def test_the_number_is_a_fence_even_without_a_claim(learner, postgres_url):
 
 @pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGKILL])
 def test_a_database_that_goes_in_the_middle_keeps_what_was_acknowledged(learner, postgres, how):
-    threading.Timer(0.5, _crash, (postgres, how)).start()
+    crash = threading.Timer(0.5, _crash, (postgres, how))
+    crash.start()
     acknowledged = _append_until_it_fails(learner)
     assert acknowledged > 1
+    crash.join()
 
     def back() -> bool:
         try:
@@ -176,6 +178,7 @@ def _crash(postgres, how):
     with psycopg.connect(postgres.address("postgres"), autocommit=True) as admin:
         pid = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'swapcal'").fetchone()[0]
     os.kill(pid, how)
+    postgres.wait()
 
 
 def test_a_frozen_database_is_not_waited_for_and_its_claim_not_given_away(learner, postgres_url, monkeypatch):
