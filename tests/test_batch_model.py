@@ -10,7 +10,7 @@ from swapcal.batch.model import Model, Settings
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
-from swapcal.kernels.batch_design import fill_design
+from swapcal.kernels.batch_design import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
 from swapcal.tables.table import Table, UnknownColumnError
 
 
@@ -103,10 +103,29 @@ def test_contexts_lie_in_X_and_the_prior_reads_the_score():
     assert width_of(layout) == model.dim
 
 
+def regressors(design, width, given, rows):
+    """Return them row by row and one by one, as `Design` says where each goes."""
+    F, scales = np.zeros((len(given), width)), design.scales
+    for f, logit_, z, codes in zip(F, given, rows.Z, rows.codes, strict=True):
+        f[:2] = 1.0, logit_
+        for i, knot in enumerate(design.knots):
+            f[2 + i] = scales[HINGE] * max(0.0, logit_ - knot)
+        for place, value in zip(design.numeric, z, strict=True):
+            f[place] = scales[NUMBER] * value
+        for column, code in enumerate(codes):
+            if code >= 0 and design.category[column, code] >= 0:
+                f[design.category[column, code]] = scales[CATEGORY]
+            if code >= 0 and design.slope[column, code] >= 0:
+                f[design.slope[column, code]] = scales[SLOPE] * (logit_ - scales[CENTRE])
+        for pair, left, right in zip(design.pair, codes[design.left], codes[design.right], strict=True):
+            if left >= 0 and right >= 0 and pair[left, right] >= 0:
+                f[pair[left, right]] = scales[PAIR]
+    return F
+
+
 def refitted(design, width, given, rows, y, kept):
     """Return all rows' log-odds after fitting only the rows kept, by plain Newton to convergence."""
-    F = np.empty((len(y), width))
-    fill_design(design, given, rows.Z, rows.codes, np.arange(len(y)), F)
+    F = regressors(design, width, given, rows)
     start = np.zeros(width)
     start[1] = 1.0
     b = start.copy()
@@ -121,12 +140,14 @@ def test_listed_regressors_are_those_written_out():
     table, y, scores, _, _ = planted(400)
     features = Frozen.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
+    rows.codes[::7, 0], rows.codes[::5, 1] = -1, -1  # no category there
     for scored in (True, False):
         design, width = plan(features, rows, given, scored=scored)
         index, rng = np.arange(0, 400, 3), np.random.default_rng(0)
-        F = np.empty((len(index), width))
-        fill_design(design, given, rows.Z, rows.codes, index, F)
-        listed, B, R = Listed(design, width, given, rows), rng.normal(size=(2, width)), rng.normal(size=(2, len(index)))
+        whole = regressors(design, width, given, rows)
+        F, listed = whole[index], Listed(design, width, given, rows)
+        B, R = rng.normal(size=(2, width)), rng.normal(size=(2, len(index)))
+        np.testing.assert_allclose(listed.written_out(), whole, rtol=1e-15)
         np.testing.assert_allclose(listed.dots(index, B), B @ F.T, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(listed.pull(index, R), R @ F, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(

@@ -6,6 +6,7 @@ departs from it where the levels disagree.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +16,15 @@ from scipy.special import expit
 from swapcal.arrays import Array, Integers
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.batch_design import (
+    CENTRE,
     Design,
+    Spots,
     blank_listing,
     design_dot,
     design_pull,
     design_square,
-    fill_design,
-    lines_of,
-    tables_of,
+    sizes_of,
+    spots_of,
 )
 
 SMALL = 4000
@@ -46,6 +48,8 @@ WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
 PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 FIRST_PENALTY = 16.0
 """Where all penalties' solutions are reached from by one step."""
+ENOUGH = 5000
+"""Rows left out that tell penalties apart, which lie far from each other."""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall below that of somebody's score before it is corrected.
 
@@ -151,52 +155,44 @@ class Correction:
         parts = [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
         b = problem.solve([problem.sample(SMALL)], problem.prior, ROUGHLY)[0]
         moments = [problem.moments(part, b) for part in parts]
-        penalty = _best_penalty(problem, parts, moments, b, doubt)
-        if penalty is None:
-            return cls(design, problem.turned_back(problem.prior)), np.tile(given, (len(parts), 1))
-        problem.penalty = penalty
+        problem.penalty = _best_penalty(problem, parts, moments, b)
         b, moments = problem.solve(parts, b, EXACTLY, moments)
         total = _together(moments)
-        final = b - _Ridged(total.hessian, penalty).solve(problem.slope([total], b))  # one more step, for free
-        rests = [total.without(own) for own in moments]
-        return cls(design, problem.turned_back(final)), _without(problem, parts, rests, b)
+        without = _without(problem, parts, [total.without(own) for own in moments], b)
+        gain = weight * (losses(given, y) - losses(left_out(without, folds), y))
+        if not believed(gain, doubt):
+            return cls(design, problem.turned_back(problem.prior)), np.tile(given, (len(parts), 1))
+        final = b - _Ridged(total.hessian, problem.penalty).solve(problem.slope([total], b))  # one more step, for free
+        return cls(design, problem.turned_back(final)), without
 
 
-def _best_penalty(
-    problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array, doubt: float
-) -> float | None:
+def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> float:
     """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b.
 
-    The loss falls and then rises with λ: candidates are tried downhill, from the middle. Nothing is returned where the
-    score as it is does as well, for all one can tell.
+    The loss falls and then rises with λ: candidates are tried downhill, from the middle, on as few folds as have
+    enough rows to tell.
     """
     total, found = _together(moments), {}
-    rests = [total.without(own) for own in moments]
+    enough = 1 + int(np.searchsorted(np.cumsum([len(part) for part in parts]), ENOUGH))
+    looked_at = [(part, total.without(own)) for part, own in zip(parts[:enough], moments[:enough], strict=True)]
 
     def loss(k: int) -> float:
         if k not in found:
-            found[k] = _left_out_losses(problem, parts, rests, b, PENALTIES[k])
-        return float(found[k].sum())
+            found[k] = sum(_left_out_loss(problem, part, rest, b, PENALTIES[k]) for part, rest in looked_at)
+        return found[k]
 
     best = (len(PENALTIES) - 1) // 2
-    loss(best)
     for way in (-1, 1):
         while 0 <= best + way < len(PENALTIES) and loss(best + way) < loss(best):
             best += way
-    gain = problem.weight * losses(problem.given, problem.y) - found[best]
-    return PENALTIES[best] if believed(gain, doubt) else None
+    return PENALTIES[best]
 
 
-def _left_out_losses(
-    problem: "_Problem", parts: list[Integers], rests: list[Moments], b: Array, penalty: float
-) -> Array:
-    """Return each row's loss, times its weight, under the coefficients one step from b without the row's fold."""
-    found = np.empty(len(problem.y))
-    for part, rest in zip(parts, rests, strict=True):
-        shifted = b - _Ridged(rest.hessian, penalty).solve(rest.gradient + penalty * (b - problem.prior))
-        logits = problem.regressors.dots(part, shifted[None])[0]
-        found[part] = problem.weight[part] * losses(logits, problem.y[part])
-    return found
+def _left_out_loss(problem: "_Problem", part: Integers, rest: Moments, b: Array, penalty: float) -> float:
+    """Return the loss of a fold under the coefficients one step from b without it."""
+    shifted = b - _Ridged(rest.hessian, penalty).solve(rest.gradient + penalty * (b - problem.prior))
+    logits = problem.regressors.dots(part, shifted[None])[0]
+    return float(problem.weight[part] @ losses(logits, problem.y[part]))
 
 
 class _Ridged:
@@ -247,30 +243,48 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Listed:
-    """The rows' regressors, of which most are 0: made anew at each visit, which is faster than reading them."""
+    """The rows' regressors, of which most are 0: kept is which ones are not."""
 
     design: Design
     width: int
     given: Array
     rows: Coded
 
+    @cached_property
+    def _spots(self) -> Spots:
+        return spots_of(self.design, self.rows.codes, self.width)
+
+    @cached_property
+    def _sizes(self) -> Array:
+        return sizes_of(self.design, self.width)
+
     def dots(self, index: Integers, B: Array) -> Array:
         """Return each line of B times the regressors of some rows: (lines, rows)."""
-        out = np.empty((len(B), len(index)))
-        design_dot(self.design, self.given, self.rows.Z, self.rows.codes, index, tables_of(self.design, B), out)
+        out, sized = np.empty((len(B), len(index))), np.column_stack([B, np.zeros(len(B))]) * self._sizes
+        design_dot(self.design, self.given, self.rows.Z, self._spots, index, sized, out)
         return out
 
     def pull(self, index: Integers, R: Array) -> Array:
         """Return the sums of some rows' regressors, weighted by each line of R: (lines, width)."""
-        tables = tables_of(self.design, np.zeros((len(R), self.width)))
-        design_pull(self.design, self.given, self.rows.Z, self.rows.codes, index, R, tables)
-        return lines_of(self.design, tables, self.width)
+        sums = np.zeros((len(R), self.width + 1))
+        design_pull(self.design, self.given, self.rows.Z, self._spots, index, R, sums)
+        return np.asarray((sums * self._sizes)[:, :-1])
 
     def square(self, index: Integers, c: Array) -> Array:
         """Return the lower triangle of Σ c f fᵀ over some rows."""
-        out = np.zeros((self.width, self.width))
-        design_square(self.design, self.given, self.rows.Z, self.rows.codes, index, c, blank_listing(self.design), out)
+        design, room, out = self.design, blank_listing(self.design, self._spots), np.zeros((self.width, self.width))
+        design_square(design, self.given, self.rows.Z, self._spots, index, c, self._sizes, room, out)
         return out
+
+    def written_out(self) -> Array:
+        """Return all of them, zeros too: (n, width)."""
+        out, everyone = np.zeros((len(self.given), self.width + 1)), np.arange(len(self.given))[:, None]
+        out[:, 0], out[:, 1] = 1.0, self.given
+        out[:, 2 : 2 + len(self.design.knots)] = np.maximum(0.0, self.given[:, None] - self.design.knots)
+        out[:, self.design.numeric] = self.rows.Z
+        out[everyone, self._spots.coded] = 1.0
+        out[everyone, self._spots.sloped] = self.given[:, None] - self.design.scales[CENTRE]
+        return np.asarray((out * self._sizes)[:, :-1])
 
 
 @dataclass(frozen=True)
@@ -304,12 +318,11 @@ class _Problem:
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
         self.penalty = FIRST_PENALTY
-        self.regressors: Listed | Turned = Listed(design, width, given, rows)
+        listed = Listed(design, width, given, rows)
+        self.regressors: Listed | Turned = listed
         self._basis = None
         if width > len(y):
-            whole = np.empty((len(y), width))
-            fill_design(design, given, rows.Z, rows.codes, np.arange(len(y)), whole)
-            self._basis, corner = np.linalg.qr(whole.T)
+            self._basis, corner = np.linalg.qr(listed.written_out().T)
             self.regressors = Turned(corner.T.copy())
             self.prior = self._basis.T @ self.prior
 
@@ -410,12 +423,12 @@ def _places(features: Frozen, codes: int, columns: "range | list[int]", width: i
 
 
 def _pair_places(found: Integers, pairs: list[tuple[int, int]], codes: int, width: int) -> tuple[Integers, int]:
-    counts = np.zeros((len(pairs), codes * codes), np.int64)
+    counts, columns = np.zeros((len(pairs), codes, codes), np.int64), np.ascontiguousarray(found.T) + 1  # 0 is none
     for q, (a, b) in enumerate(pairs):
-        both = (found[:, a] >= 0) & (found[:, b] >= 0)
-        counts[q] = np.bincount(found[both, a] * codes + found[both, b], minlength=codes * codes)
-    order = np.argsort(-counts, axis=None, kind="stable")[:MOST_PAIRS]
-    order = np.sort(order[counts.ravel()[order] >= PAIR_ROWS])
+        both = np.bincount(columns[a] * (codes + 1) + columns[b], minlength=(codes + 1) ** 2)
+        counts[q] = both.reshape(codes + 1, codes + 1)[1:, 1:]
+    large = np.flatnonzero(counts >= PAIR_ROWS)
+    order = np.sort(large[np.argsort(-counts.ravel()[large], kind="stable")[:MOST_PAIRS]])
     places = np.full(counts.size, -1, np.int64)
     places[order] = np.arange(width, width + len(order))
     return places.reshape(len(pairs), codes, codes), width + len(order)

@@ -45,6 +45,11 @@ def prior_of(layout: Placement) -> Array:
     return prior
 
 
+def counts_of(codes: Integers, size: int) -> Integers:
+    """Return how many rows have each code; -1 is none."""
+    return np.bincount(codes + 1, minlength=size + 1)[1:]
+
+
 def _place_numbers(numeric: Integers, width: int) -> int:
     room = max(0, min(len(numeric), MOST_COORDINATES - width))
     numeric[:room] = np.arange(width, width + room)
@@ -53,9 +58,9 @@ def _place_numbers(numeric: Integers, width: int) -> int:
 
 def _place_categories(features: Frozen, rows: Coded, columns: list[int], category: Integers, width: int) -> int:
     entries = [
-        (-int(np.count_nonzero(rows.codes[:, column] == code)), column, code)
+        (-count, column, code)
         for column in columns
-        for code in range(features.categories[column].size)
+        for code, count in enumerate(counts_of(rows.codes[:, column], features.categories[column].size).tolist())
     ]
     chosen = sorted(entries)[: max(0, MOST_COORDINATES - width)]
     for place, (_, column, code) in enumerate(sorted(chosen, key=lambda entry: entry[1:])):

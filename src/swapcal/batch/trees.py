@@ -19,13 +19,12 @@ PARAMETERS: dict[str, Any] = {
     "objective": "cross_entropy",
     "learning_rate": 0.15,
     "max_bin": 63,
-    "num_leaves": 20,
-    "max_depth": 7,
     "min_data_in_leaf": 20,
     "lambda_l2": 3.0,
     "feature_fraction": 0.4,
     "metric": "none",
     "bin_construct_sample_cnt": 10_000,
+    "enable_bundle": False,
 }
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "verbosity": -1}
 NO_CODE = -100.0
@@ -35,17 +34,23 @@ MOST_ROUNDS, LOOKED_AT = 400, 3
 
 
 class Pace(NamedTuple):
-    """How the folds' trees learn, which tell how far to go."""
+    """How large trees are, and how the folds' trees learn, which tell how far to go."""
 
+    leaves: int
+    depth: int
     rate: float
     """What a round without a fold learns; those of the trees that predict learn 0.15."""
     more: float
-    """Rounds on all rows for one without a fold: 1.3 because more rows carry more trees, the rest for smaller steps."""
+    """Rounds on all rows for one without a fold: some as more rows carry more trees, the rest for smaller steps."""
     patience: int
     """Rounds without a gain before giving up."""
 
+    def parameters(self) -> dict[str, Any]:
+        """Return LightGBM's names for the size of the trees."""
+        return {"num_leaves": self.leaves, "max_depth": self.depth}
 
-QUICK, THOROUGH = Pace(0.22, 1.9, 9), Pace(0.15, 1.3, 12)
+
+QUICK, THOROUGH = Pace(15, 6, 0.22, 2.2, 9), Pace(20, 7, 0.15, 1.3, 12)
 """Around somebody's score, and where the trees have to find everything themselves."""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
@@ -122,7 +127,7 @@ class Sample:
         """
         import lightgbm
 
-        parameters = PARAMETERS | REPRODUCIBLE | {"seed": seed}
+        parameters = PARAMETERS | REPRODUCIBLE | self.pace.parameters() | {"seed": seed}
         inputs = np.column_stack([self.given, np.nan_to_num(self.rows.raw, nan=MISSING), self.rows.codes])
         data = lightgbm.Dataset(
             inputs, self.y, weight=self.weight, params=parameters, categorical_feature=self._sets()

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Integers, Keys
-from swapcal.kernels.jit import inlined, lean, pure
+from swapcal.arrays import Array, Integers, Keys, Spotted
+from swapcal.kernels.jit import inlined, pure
 
 # scales of a design: hinges of the logit, categories, group × logit, group pairs, numbers, the logit's centre
 HINGE, CATEGORY, SLOPE, PAIR, NUMBER, CENTRE = range(6)
@@ -33,41 +33,105 @@ class Design(NamedTuple):
     """(SCALES,) how large each kind of regressor is: the penalty weighs on large ones least."""
 
 
-@inlined
-def fill_row(design: Design, logit: float, z: Array, codes: Integers, f: Array) -> None:
-    """Write one row of regressors."""
-    scales = design.scales
-    for i in range(f.shape[0]):
-        f[i] = 0.0
-    f[0] = 1.0
-    f[1] = logit
-    for i in range(len(design.knots)):
-        f[2 + i] = scales[HINGE] * max(0.0, logit - design.knots[i])
-    for j in range(len(design.numeric)):
-        f[design.numeric[j]] = scales[NUMBER] * z[j]
-    for c in range(codes.shape[0]):
-        code = codes[c]
-        if code < 0:
-            continue
-        if design.category[c, code] >= 0:
-            f[design.category[c, code]] = scales[CATEGORY]
-        if design.slope[c, code] >= 0:
-            f[design.slope[c, code]] = scales[SLOPE] * (logit - scales[CENTRE])
-    for q in range(len(design.left)):
-        a, b = codes[design.left[q]], codes[design.right[q]]
-        if a >= 0 and b >= 0 and design.pair[q, a, b] >= 0:
-            f[design.pair[q, a, b]] = scales[PAIR]
+class Spots(NamedTuple):
+    """Which regressors the categories of each row are; the number of regressors stands for none."""
+
+    coded: Spotted
+    """(n, columns + pairs) of categories and pairs, each as large as its scale."""
+    sloped: Spotted
+    """(n, groups) of categories × the logit's distance from its centre."""
 
 
-@lean
-def fill_design(design: Design, logits: Array, Z: Array, codes: Integers, rows: Integers, out: Array) -> None:
-    """Write the regressors of the given rows, shape (len(rows), width); `out` may hold anything before."""
+def spots_of(design: Design, codes: Integers, width: int) -> Spots:
+    """Look them up once: rows are visited many times."""
+    groups = np.flatnonzero((design.slope >= 0).any(axis=1))
+    coded = np.empty((len(codes), codes.shape[1] + len(design.left)), np.uint32)
+    sloped = np.empty((len(codes), len(groups)), np.uint32)
+    look_up_spots(design, codes, groups, np.uint32(width), coded, sloped)
+    return Spots(coded, sloped)
+
+
+@pure
+def look_up_spots(
+    design: Design, codes: Integers, groups: Integers, none: np.uint32, coded: Spotted, sloped: Spotted
+) -> None:
+    """Write `Spots`."""
+    columns = codes.shape[1]
+    for row in range(len(codes)):
+        own = codes[row]
+        for c in range(columns):
+            place = -1 if own[c] < 0 else design.category[c, own[c]]
+            coded[row, c] = none if place < 0 else np.uint32(place)
+        for g in range(len(groups)):
+            code = own[groups[g]]
+            place = -1 if code < 0 else design.slope[groups[g], code]
+            sloped[row, g] = none if place < 0 else np.uint32(place)
+        for q in range(len(design.left)):
+            a, b = own[design.left[q]], own[design.right[q]]
+            place = -1 if a < 0 or b < 0 else design.pair[q, a, b]
+            coded[row, columns + q] = none if place < 0 else np.uint32(place)
+
+
+def sizes_of(design: Design, width: int) -> Array:
+    """Return each regressor's scale, and 0 for none: (width + 1,)."""
+    scales, sizes = design.scales, np.ones(width + 1)
+    sizes[2 : 2 + len(design.knots)] = scales[HINGE]
+    sizes[design.numeric] = scales[NUMBER]
+    for kind, places in ((CATEGORY, design.category), (SLOPE, design.slope), (PAIR, design.pair)):
+        sizes[places] = scales[kind]
+    sizes[-1] = 0.0  # where place -1 has written
+    return sizes
+
+
+@pure
+def design_dot(
+    design: Design, logits: Array, Z: Array, spots: Spots, rows: Integers, coefficients: Array, out: Array
+) -> None:
+    """Write ⟨coefficients, regressors⟩ of the given rows, for each line; the sum depends on nothing but the row.
+
+    The coefficients, (lines, width + 1), come times the regressors' sizes.
+    """
+    first = 2 + len(design.knots)
     for k in range(len(rows)):
-        fill_row(design, logits[rows[k]], Z[rows[k]], codes[rows[k]], out[k])
+        row = rows[k]
+        logit, far = logits[row], logits[row] - design.scales[CENTRE]
+        for line in range(len(out)):
+            b = coefficients[line]
+            total, slope = b[0] + b[1] * logit, 0.0
+            for i in range(len(design.knots)):
+                total += b[2 + i] * max(0.0, logit - design.knots[i])
+            for j in range(Z.shape[1]):
+                total += b[first + j] * Z[row, j]
+            for c in range(spots.coded.shape[1]):
+                total += b[spots.coded[row, c]]
+            for c in range(spots.sloped.shape[1]):
+                slope += b[spots.sloped[row, c]]
+            out[line, k] = total + slope * far
+
+
+@pure
+def design_pull(design: Design, logits: Array, Z: Array, spots: Spots, rows: Integers, R: Array, out: Array) -> None:
+    """Add to each line of `out`, (lines, width + 1), the given rows' regressors times R, not yet times their sizes."""
+    first = 2 + len(design.knots)
+    for k in range(len(rows)):
+        row = rows[k]
+        logit, far = logits[row], logits[row] - design.scales[CENTRE]
+        for line in range(len(R)):
+            r, sums = R[line, k], out[line]
+            sums[0] += r
+            sums[1] += r * logit
+            for i in range(len(design.knots)):
+                sums[2 + i] += r * max(0.0, logit - design.knots[i])
+            for j in range(Z.shape[1]):
+                sums[first + j] += r * Z[row, j]
+            for c in range(spots.coded.shape[1]):
+                sums[spots.coded[row, c]] += r
+            for c in range(spots.sloped.shape[1]):
+                sums[spots.sloped[row, c]] += r * far
 
 
 class Listing(NamedTuple):
-    """Scratch of `design_square`: the regressors of one row that may differ from 0."""
+    """The regressors of one row that may differ from 0."""
 
     places: Keys
     """(most,) increasing; those up to the last number follow each other. Unsigned, as in `Forest`."""
@@ -75,137 +139,42 @@ class Listing(NamedTuple):
     """(most,)"""
 
 
-def blank_listing(design: Design) -> Listing:
+def blank_listing(design: Design, spots: Spots) -> Listing:
     """Return room for a row."""
-    most = 2 + len(design.knots) + len(design.numeric) + 2 * len(design.category) + len(design.left)
+    most = 2 + len(design.knots) + len(design.numeric) + spots.coded.shape[1] + spots.sloped.shape[1]
     return Listing(np.zeros(most, np.uint64), np.zeros(most))
 
 
 @inlined
-def list_row(design: Design, logit: float, z: Array, codes: Integers, listing: Listing) -> int:
-    """Write what `fill_row` would, without the zeros; return how many there are."""
-    scales, places, values = design.scales, listing.places, listing.values
+def list_row(design: Design, logit: float, Z: Array, spots: Spots, row: int, sizes: Array, listing: Listing) -> int:
+    """Write a row's regressors; return how many there are."""
+    places, values = listing.places, listing.values
     places[0], values[0] = np.uint64(0), 1.0
     places[1], values[1] = np.uint64(1), logit
     size = 2
     for i in range(len(design.knots)):
-        places[size], values[size] = np.uint64(size), scales[HINGE] * max(0.0, logit - design.knots[i])
+        places[size], values[size] = np.uint64(size), sizes[size] * max(0.0, logit - design.knots[i])
         size += 1
-    for j in range(len(design.numeric)):
-        places[size], values[size] = np.uint64(design.numeric[j]), scales[NUMBER] * z[j]
+    for j in range(Z.shape[1]):
+        places[size], values[size] = np.uint64(size), sizes[size] * Z[row, j]
         size += 1
-    for c in range(codes.shape[0]):
-        if codes[c] >= 0 and design.category[c, codes[c]] >= 0:
-            places[size], values[size] = np.uint64(design.category[c, codes[c]]), scales[CATEGORY]
-            size += 1
-    for c in range(codes.shape[0]):
-        if codes[c] >= 0 and design.slope[c, codes[c]] >= 0:
-            places[size], values[size] = np.uint64(design.slope[c, codes[c]]), scales[SLOPE] * (logit - scales[CENTRE])
-            size += 1
-    for q in range(len(design.left)):
-        a, b = codes[design.left[q]], codes[design.right[q]]
-        if a >= 0 and b >= 0 and design.pair[q, a, b] >= 0:
-            places[size], values[size] = np.uint64(design.pair[q, a, b]), scales[PAIR]
-            size += 1
+    columns = design.category.shape[0]
+    for c in range(columns):
+        size = list_spot(np.uint64(spots.coded[row, c]), 1.0, size, sizes, listing)
+    for c in range(spots.sloped.shape[1]):
+        size = list_spot(np.uint64(spots.sloped[row, c]), logit - design.scales[CENTRE], size, sizes, listing)
+    for c in range(columns, spots.coded.shape[1]):
+        size = list_spot(np.uint64(spots.coded[row, c]), 1.0, size, sizes, listing)
     return size
 
 
-class Tables(NamedTuple):
-    """One number per regressor, several lines of them, where a row looks them up; 0 where a design has no place."""
-
-    line: Array
-    """(lines, 2) of the constant and the logit."""
-    hinge: Array
-    """(lines, k)"""
-    number: Array
-    """(lines, m)"""
-    category: Array
-    """(lines, columns, codes)"""
-    slope: Array
-    """(lines, columns, codes)"""
-    pair: Array
-    """(lines, pairs, codes, codes)"""
-
-
-def tables_of(design: Design, B: Array) -> Tables:
-    """Return each line of B, times the scales of the regressors."""
-    padded = np.column_stack([B, np.zeros(len(B))])  # place -1 is the last, and counts for nothing
-
-    def table(kind: int, places: Integers) -> Array:
-        return np.ascontiguousarray(design.scales[kind] * padded[:, places])
-
-    return Tables(
-        B[:, :2].copy(),
-        table(HINGE, np.arange(2, 2 + len(design.knots))),
-        table(NUMBER, design.numeric),
-        table(CATEGORY, design.category),
-        table(SLOPE, design.slope),
-        table(PAIR, design.pair),
-    )
-
-
-def lines_of(design: Design, tables: Tables, width: int) -> Array:
-    """Return what `tables_of` took apart, times the scales again: (lines, width)."""
-    scales, out = design.scales, np.zeros((len(tables.line), width + 1))
-    out[:, :2] = tables.line
-    out[:, 2 : 2 + len(design.knots)] = scales[HINGE] * tables.hinge
-    out[:, design.numeric] = scales[NUMBER] * tables.number
-    out[:, design.category] = scales[CATEGORY] * tables.category
-    out[:, design.slope] = scales[SLOPE] * tables.slope
-    out[:, design.pair] = scales[PAIR] * tables.pair
-    return out[:, :-1]
-
-
-@pure
-def design_dot(
-    design: Design, logits: Array, Z: Array, codes: Integers, rows: Integers, tables: Tables, out: Array
-) -> None:
-    """Write ⟨coefficients, regressors⟩ of the given rows, for each line; the sum depends on nothing but the row."""
-    for k in range(len(rows)):
-        row = rows[k]
-        logit, far = logits[row], logits[row] - design.scales[CENTRE]
-        for line in range(len(out)):
-            total = tables.line[line, 0] + tables.line[line, 1] * logit
-            for i in range(len(design.knots)):
-                total += tables.hinge[line, i] * max(0.0, logit - design.knots[i])
-            for j in range(Z.shape[1]):
-                total += tables.number[line, j] * Z[row, j]
-            for c in range(codes.shape[1]):
-                code = codes[row, c]
-                if code >= 0:
-                    total += tables.category[line, c, code] + far * tables.slope[line, c, code]
-            for q in range(len(design.left)):
-                a, b = codes[row, design.left[q]], codes[row, design.right[q]]
-                if a >= 0 and b >= 0:
-                    total += tables.pair[line, q, a, b]
-            out[line, k] = total
-
-
-@pure
-def design_pull(
-    design: Design, logits: Array, Z: Array, codes: Integers, rows: Integers, R: Array, tables: Tables
-) -> None:
-    """Add to the tables' lines the given rows' regressors, not yet scaled, each times its entry in the line of R."""
-    for k in range(len(rows)):
-        row = rows[k]
-        logit, far = logits[row], logits[row] - design.scales[CENTRE]
-        for line in range(len(R)):
-            r = R[line, k]
-            tables.line[line, 0] += r
-            tables.line[line, 1] += r * logit
-            for i in range(len(design.knots)):
-                tables.hinge[line, i] += r * max(0.0, logit - design.knots[i])
-            for j in range(Z.shape[1]):
-                tables.number[line, j] += r * Z[row, j]
-            for c in range(codes.shape[1]):
-                code = codes[row, c]
-                if code >= 0:
-                    tables.category[line, c, code] += r
-                    tables.slope[line, c, code] += r * far
-            for q in range(len(design.left)):
-                a, b = codes[row, design.left[q]], codes[row, design.right[q]]
-                if a >= 0 and b >= 0:
-                    tables.pair[line, q, a, b] += r
+@inlined
+def list_spot(place: np.uint64, value: float, size: int, sizes: Array, listing: Listing) -> int:
+    """Write one regressor, unless it is none; return how many there are now."""
+    if place == np.uint64(len(sizes) - 1):
+        return size
+    listing.places[size], listing.values[size] = place, sizes[place] * value
+    return size + 1
 
 
 @pure
@@ -213,17 +182,17 @@ def design_square(
     design: Design,
     logits: Array,
     Z: Array,
-    codes: Integers,
+    spots: Spots,
     rows: Integers,
     c: Array,
+    sizes: Array,
     listing: Listing,
     out: Array,
 ) -> None:
     """Add Σ c f fᵀ over the given rows' regressors f to the lower triangle of `out`."""
     together = 2 + len(design.knots) + len(design.numeric)
     for k in range(len(rows)):
-        row = rows[k]
-        size = list_row(design, logits[row], Z[row], codes[row], listing)
+        size = list_row(design, logits[rows[k]], Z, spots, rows[k], sizes, listing)
         for i in range(size):
             line, value = out[listing.places[i]], c[k] * listing.values[i]
             for j in range(min(i + 1, together)):
