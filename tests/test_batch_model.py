@@ -6,7 +6,7 @@ from swapcal import archive
 from swapcal.batch import correction as correction_module
 from swapcal.batch import model as model_module
 from swapcal.batch.correction import NONE, Correction, Listed, left_out, logit, plan
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model, Settings, _fold_count
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
@@ -169,6 +169,43 @@ def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
     everything = refitted(design, width, given, rows, y, np.ones(1500, bool))
     assert np.abs(correction.logits(given, rows) - everything).max() < 0.02
     assert np.abs(honest - everything).max() > 0.05
+
+
+def test_curvature_of_many_rows_is_exact_on_the_diagonal_and_near_beside_it(monkeypatch):
+    table, _, scores, _, _ = planted(3000)
+    features = Frozen.learn(table, groups=["shop", "day"])
+    rows, given = features.encode(table), logit(scores)
+    design, width = plan(features, rows, given, scored=True)
+    listed, index, c = Listed(design, width, given, rows), np.arange(3000), np.random.default_rng(0).random(3000)
+    exact = listed.square(index, c)
+    monkeypatch.setattr(correction_module, "ENOUGH", 600)
+    found = listed.square(index, c)
+    np.testing.assert_allclose(found.diagonal(), exact.diagonal(), rtol=1e-12)
+    assert not np.allclose(found, exact, rtol=1e-3)  # it does come from some of the rows
+    whole, part = (np.tril(one, -1).T + one + np.eye(width) for one in (exact, found))
+    wrong = np.linalg.eigvals(np.linalg.solve(part, whole)).real - 1.0
+    assert np.abs(wrong).max() < 0.8  # below 1, or Newton's steps would lead away
+
+
+def test_out_of_fold_log_odds_by_a_curvature_of_some_rows_are_those_of_a_refit(monkeypatch):
+    monkeypatch.setattr(correction_module, "ENOUGH", 400)
+    monkeypatch.setattr(correction_module, "PENALTIES", (1.0,))
+    table, y, scores, _, _ = planted(3000)
+    features = Frozen.learn(table, groups=["shop", "day"])
+    rows, given = features.encode(table), logit(scores)
+    design, width = plan(features, rows, given, scored=True)
+    folds = np.random.default_rng(0).permutation(3000) % 2
+    correction, without = Correction.fit(design, width, given, rows, y, np.ones(3000), folds)
+    for fold in range(2):
+        expected = refitted(design, width, given, rows, y, folds != fold)
+        assert np.abs(without[fold] - expected)[folds == fold].mean() < 0.01
+    everything = refitted(design, width, given, rows, y, np.ones(3000, bool))
+    assert np.abs(correction.logits(given, rows) - everything).mean() < 0.01
+    assert np.abs(left_out(without, folds) - everything).mean() > 0.03  # what leaving a fold out changes
+
+
+def test_half_of_the_rows_are_left_out_only_around_the_score_of_many():
+    assert [_fold_count(n, scored) for n in (3, 4999, 5000) for scored in (True, False)] == [3, 3, 5, 5, 2, 5]
 
 
 def test_more_regressors_than_rows_have_the_same_solution(monkeypatch):

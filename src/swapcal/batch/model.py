@@ -51,11 +51,12 @@ TARGETS = {
 CORRECTIONS = ("auto", "linear", "trees")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
-FOLDS, FOLDS_OF_MANY, HALVES, MANY_ROWS = 5, 3, 2, 5000
-"""Folds; of so many rows and more, where leaving out a third still leaves plenty; and then around somebody's score.
+FOLDS = 5
+HALVES, MANY_ROWS = 2, 5000
+"""Folds around somebody's score, of so many rows and more.
 
-There a correction is small beside the score, and what half of the rows say of it is enough to choose and to correct by:
-on four tables it cost 0.1 % of log loss, nothing on groups, and saved a quarter of the time.
+A correction is small beside the score, and what half of the rows say of it is enough to choose and to correct by: on
+four tables it cost 0.1 % of log loss, nothing on groups, and saved a quarter of the time.
 """
 RIDGES = (256.0, 16.0, 1.0)
 """Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
@@ -444,7 +445,7 @@ class Model:
 
 
 def _fold_count(rows: int, scored: bool) -> int:
-    return min(FOLDS if rows < MANY_ROWS else HALVES if scored else FOLDS_OF_MANY, rows)
+    return min(HALVES if scored and rows >= MANY_ROWS else FOLDS, rows)
 
 
 def _folds(rows: int, count: int, rng: np.random.Generator) -> Integers:

@@ -5,6 +5,7 @@ trees. Each round's tree is fitted to what the log-odds so far leave over, so wi
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ PARAMETERS: dict[str, Any] = {
     "enable_bundle": False,
 }
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "verbosity": -1}
+SMALL = 1e-20
+"""A spread of numbers this small is taken to 1 first: LightGBM cannot tell numbers below 1e-35 from 0."""
 NO_CODE = -100.0
 """A threshold below every code."""
 MOST_ROUNDS, LOOKED_AT = 400, 3
@@ -128,7 +131,8 @@ class Sample:
         import lightgbm
 
         parameters = PARAMETERS | REPRODUCIBLE | self.pace.parameters() | {"seed": seed}
-        inputs = np.column_stack([self.given, np.nan_to_num(self.rows.raw, nan=MISSING), self.rows.codes])
+        numbers = np.nan_to_num(self.rows.raw / self._units, nan=MISSING)
+        inputs = np.column_stack([self.given, numbers, self.rows.codes])
         data = lightgbm.Dataset(
             inputs, self.y, weight=self.weight, params=parameters, categorical_feature=self._sets()
         ).construct()
@@ -139,7 +143,18 @@ class Sample:
         if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
         rounds = round(self.pace.more * rounds)
-        return _forest(lightgbm.train(parameters, data.set_init_score(whole), rounds), rounds), honest
+        forest = _forest(lightgbm.train(parameters, data.set_init_score(whole), rounds), rounds)
+        return self._in_given_units(forest), honest
+
+    @cached_property
+    def _units(self) -> Array:
+        """The powers of two that numbers are counted in, 1 but for those so small that LightGBM takes them for 0."""
+        spreads = np.array([number.spread for number in self.features.numbers])
+        return np.where(spreads < SMALL, 2.0 ** np.round(np.log2(spreads)), 1.0)
+
+    def _in_given_units(self, forest: Forest) -> Forest:
+        units = np.concatenate([[1.0], self._units, np.ones(self.rows.codes.shape[1])])
+        return forest._replace(threshold=forest.threshold * units[forest.column])
 
     def _sets(self) -> list[int]:
         """Return which inputs are split by sets of codes; lists of codes too long for that are split by their order."""
