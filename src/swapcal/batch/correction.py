@@ -49,8 +49,11 @@ WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
 PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 FIRST_PENALTY = 16.0
 """Where all penalties' solutions are reached from by one step."""
-ENOUGH = 5000
-"""Rows that tell penalties apart, which lie far from each other, and curvatures well enough to step by."""
+ENOUGH, ENOUGH_TO_STEP = 5000, 8000
+"""Rows that tell penalties apart, which lie far from each other, and that tell a curvature well enough to step by.
+
+With fewer of the latter, steps from one penalty to another went astray and too large ones were chosen.
+"""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall below that of somebody's score before it is corrected.
 
@@ -278,7 +281,7 @@ class Listed:
         Of many rows only the diagonal, on which categories that are rare depend, is exact; what is beside it comes from
         every so many of them, enough for steps that lead to the same place.
         """
-        every = max(1, len(index) // ENOUGH)
+        every = max(1, len(index) // ENOUGH_TO_STEP)
         found = self._square(index[::every], np.ascontiguousarray(c[::every]))
         if every > 1:
             seen, whole = found.diagonal(), self.diagonal(index, c)

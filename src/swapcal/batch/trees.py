@@ -43,8 +43,6 @@ class Pace(NamedTuple):
     depth: int
     rate: float
     """What a round without a fold learns; those of the trees that predict learn 0.15."""
-    more: float
-    """Rounds on all rows for one without a fold: some as more rows carry more trees, the rest for smaller steps."""
     patience: int
     """Rounds without a gain before giving up."""
 
@@ -53,8 +51,10 @@ class Pace(NamedTuple):
         return {"num_leaves": self.leaves, "max_depth": self.depth}
 
 
-QUICK, THOROUGH = Pace(15, 6, 0.22, 2.2, 9), Pace(20, 7, 0.15, 1.3, 12)
+QUICK, THOROUGH = Pace(15, 6, 0.22, 9), Pace(20, 7, 0.15, 12)
 """Around somebody's score, and where the trees have to find everything themselves."""
+MORE, MORE_THAN_HALF = 1.3, 1.5
+"""Rounds that all rows carry for one that all but a fold do, and for one that half of them do, in steps as large."""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
@@ -142,7 +142,8 @@ class Sample:
         honest, rounds = self._boosted(boosters, start)
         if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
-        rounds = round(self.pace.more * rounds)
+        more = MORE if len(without) > 2 else MORE_THAN_HALF
+        rounds = round(more * self.pace.rate / PARAMETERS["learning_rate"] * rounds)
         forest = _forest(lightgbm.train(parameters, data.set_init_score(whole), rounds), rounds)
         return self._in_given_units(forest), honest
 
