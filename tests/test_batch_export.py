@@ -1,8 +1,12 @@
 """What an exported model predicts elsewhere is what it predicts here."""
 
+import ast
+import datetime
 import json
 import subprocess
 import sys
+import tokenize
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,10 @@ from swapcal.batch import standalone
 from swapcal.batch.export import SCRIPT, export
 from swapcal.batch.model import Model, Settings
 from swapcal.batch.simplex import to_simplex
+from swapcal.batch.trees import NO_CODE, Boost
+from swapcal.features.frozen import Frozen
 from swapcal.tables.table import Table
+from swapcal.tables.values import MISSING, group_name, is_missing, text_of, unquoted
 
 ROWS = 1500
 
@@ -58,7 +65,7 @@ def case(request: Any) -> tuple[Model, Any]:
     assert (model.opening is not None) == ("opened" in request.param)
     fresh = columns(seed=2)
     fresh["many"][:5] = "never seen"
-    fresh["k"][5:9] = [7.0, np.nan, -1.0, 2.0]
+    fresh["k"][5:11] = [7.0, np.nan, -1.0, 2.0, np.inf, -0.0]
     return model, (fresh, outcomes(fresh)[1] if scored else None)
 
 
@@ -67,7 +74,7 @@ def feeds(given: dict[str, Any], scores: Any) -> dict[str, Any]:
     found = {}
     for name, values in given.items():
         texts = values.dtype.kind in "OU"
-        plain = [standalone._spelt(value) for value in values] if texts else values
+        plain = [MISSING if value is None else group_name(text_of(value)) for value in values] if texts else values
         found[name] = np.array(plain, object if texts else np.float64)[:, None]
     return found if scores is None else found | {"score": np.reshape(scores, (len(scores), -1))}
 
@@ -97,7 +104,7 @@ def test_onnxruntime_predicts_the_same(case: Any, tmp_path: Path) -> None:
 def test_models_of_arrays_are_exported_too(tmp_path: Path) -> None:
     given = columns()
     X, (y, scores) = np.column_stack([given["x"], given["u"], given["same"]]), outcomes(given)
-    model = Model.fit(X, y, scores, groups=[1], settings=Settings(correction="linear", snapshots=4))
+    model = Model.fit(X, y, scores, groups=[np.int64(1)], settings=Settings(correction="linear", snapshots=4))
     model.export(tmp_path / "model.npz")
     found = standalone.predict(standalone.load(tmp_path / "model.npz"), X, scores)
     np.testing.assert_allclose(found, model.mean(X, scores), rtol=0, atol=1e-12)
@@ -167,6 +174,89 @@ def test_a_column_that_is_not_given_is_named(case: Any, tmp_path: Path) -> None:
     del given["many"]
     with pytest.raises(ValueError, match="columns: given no 'many', expected all of"):
         standalone.predict(standalone.load(tmp_path / "m.npz"), given, np.full(3, 0.5))
+
+
+def test_the_script_stays_short_enough_to_be_read_at_once_and_written_anew_in_another_language() -> None:
+    source = Path(standalone.__file__).read_text(encoding="utf-8")
+    ignored = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+    tokens = [token for token in tokenize.generate_tokens(StringIO(source).readline) if token.type not in ignored]
+    written = {line for token in tokens for line in range(token.start[0], token.end[0] + 1)}
+    texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr)]
+    docstrings = {line for node in texts for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    assert len(written - docstrings) <= 77
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "old.npz", manifest=np.array(json.dumps({"version": 1, "parts": []})))
+    with pytest.raises(ValueError, match=r"old.npz: given version 1, expected 2: use the script exported with it"):
+        standalone.load(tmp_path / "old.npz")
+
+
+def test_blocks_do_not_matter_and_what_is_given_stays(case: Any, tmp_path: Path) -> None:
+    model, (given, scores) = case
+    exported = standalone.load(export(tmp_path / "m.npz", [model]))
+    before = None if scores is None else scores.copy()
+    whole, blocks = (standalone.predict(exported, given, scores, block=size) for size in (10_000, 7))
+    np.testing.assert_allclose(whole, blocks, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(scores, before)
+    nobody = {name: [] for name in given}
+    assert standalone.predict(exported, nobody, None if scores is None else []).shape == (0,)
+
+
+NUMBERS = [1, 1.0, np.int8(1), np.float32(2), 0.5, np.float32(0.1), -0.0, 1e16, 2**53 + 1, np.inf, -np.inf, np.nan]
+TEXTS = ["True", "1.0", "", "nan", "(missing)", '"(other)"', '"a"', np.str_("a")]
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, *TEXTS, True, np.False_, None, datetime.date(2024, 2, 29)], ids=repr)
+def test_the_script_spells_values_as_tables_do(value: Any) -> None:
+    named = MISSING if is_missing(value) else group_name(text_of(value))
+    assert standalone._spelt(value) == unquoted(named)
+
+
+def test_truth_values_spelt_as_in_files_of_earlier_versions(tmp_path: Path) -> None:
+    truths = np.array([True, False, True, True] * 100, dtype=object)
+    y = np.tile([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0], 50)
+    fitted = Model.fit(Table({"t": truths}), y, groups=["t"], settings=Settings(correction="linear", snapshots=2))
+    expected = fitted.mean(Table({"t": truths}))
+    manifest = fitted.features.manifest()
+    manifest["categories"][0]["texts"] = ["False", "True"]
+    fitted.features = Frozen.from_manifest(manifest)
+    fitted.export(tmp_path / "m.npz")
+    found = standalone.predict(standalone.load(tmp_path / "m.npz"), {"t": truths})
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    pytest.importorskip("onnx")
+    fitted.to_onnx(tmp_path / "m.onnx")
+    found = run_graph(tmp_path / "m.onnx", feeds({"t": truths}, None))
+    np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["codes by their order", "leaves alone"])
+def test_trees_that_ask_for_the_order_of_codes_or_for_nothing(kept: bool, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    given = columns()
+    y, scores = outcomes(given)
+    model = Model.fit(Table(given), y, scores, groups=GROUPS, settings=Settings(correction="trees", snapshots=2))
+    assert model.boost is not None
+    forest = model.boost.forest
+    asked = forest.column > len(model.features.numbers)
+    assert asked.any()
+    if kept:
+        order = forest._replace(codes=0 * forest.codes, threshold=np.where(asked, 0.5, forest.threshold))
+    else:
+        alone = np.arange(1, dtype=np.uint64)
+        order = type(forest)(
+            alone, np.zeros(1, np.int64), alone, np.full(1, NO_CODE), alone, np.zeros(2, np.uint64), np.ones(1)
+        )
+    model.boost = Boost(model.boost.first, order)
+    given["k"][:3] = [np.nan, 9.0, 0.0]
+    expected = model.mean(Table(given), scores)
+    model.export(tmp_path / "m.npz")
+    found = standalone.predict(standalone.load(tmp_path / "m.npz"), given, scores)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    pytest.importorskip("onnx")
+    model.to_onnx(tmp_path / "m.onnx")
+    found = run_graph(tmp_path / "m.onnx", feeds(given, scores))
+    np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-6)
 
 
 def test_names_a_graph_needs_itself_are_refused(tmp_path: Path) -> None:

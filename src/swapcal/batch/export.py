@@ -17,6 +17,9 @@ from swapcal.version import __version__
 SCRIPT = "swapcal_predict.py"
 """Name of the copy of `swapcal.batch.standalone` beside an exported file."""
 
+VERSION = 2
+"""Of the file's layout; the script refuses others."""
+
 
 def export(
     path: "str | os.PathLike[str]",
@@ -33,10 +36,13 @@ def export(
     flats = [Flat.of(model) for model in models]
     manifest = {
         "format": "swapcal-export",
-        "version": 1,
+        "version": VERSION,
         "made_by": f"swapcal {__version__}",
         "classes": None if classes is None else [_plain(value) for value in classes],
-        "range": list(outcomes),
+        "low": outcomes[0],
+        "span": outcomes[1] - outcomes[0],
+        "scored": flats[0].scored,
+        "columns": list(dict.fromkeys(name for flat in flats for name in flat.names)),
         "parts": [flat.manifest for flat in flats],
     }
     arrays = {f"{k}.{name}": array for k, flat in enumerate(flats) for name, array in flat.arrays.items()}

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from swapcal.archive.files import replacing
-from swapcal.arrays import AnyArray, Array
+from swapcal.arrays import AnyArray
 from swapcal.batch.flat import Fitted, Flat
 from swapcal.batch.simplex import MOST_STEPS
+from swapcal.tables.values import MISSING, group_name
 
 try:
     import onnx
@@ -39,9 +40,9 @@ def write_graph(
     """
     flats = [Flat.of(model) for model in models]
     for name in (SCORE, OUTPUT):
-        if name in _names(flats[0]):
+        if name in flats[0].names:
             raise ValueError(f"column {name!r}: given a name the graph needs itself, expected another")
-    if not _names(flats[0]) and not flats[0].manifest["scored"]:
+    if not flats[0].names and not flats[0].scored:
         raise ValueError("columns: given none, expected at least one; without any the model is a constant")
     graph = _Graph()
     columns = [_mean(graph, flat, k, len(models)) for k, flat in enumerate(flats)]
@@ -114,36 +115,30 @@ class _Graph:
         return made
 
 
-def _names(flat: Flat) -> list[Any]:
-    return [*flat.manifest["numbers"], *(category["name"] for category in flat.manifest["categories"])]
-
-
 def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
-    """Return the mixture's mean, shape (n, 1); ⟨learner, context⟩ is summed part by part, so no context is made."""
-    arrays, manifest = flat.arrays, flat.manifest
-    features = {"numbers": _standard_scores(graph, flat), "codes": _indicators(graph, manifest)}
-    if manifest["scored"]:
-        score = graph("Gather", graph.input(SCORE, TensorProto.DOUBLE, parts), graph.whole([number]), axis=1)
-        given = _log_odds(graph, score, manifest["logit_limit"])
+    """Return the mixture's mean, shape (n, 1); the recipe is that of `swapcal.batch.standalone`."""
+    arrays, least = flat.arrays, flat.manifest["least"]
+    columns = [_column(graph, **column) for column in flat.manifest["columns"]]
+    score = graph.input(SCORE, TensorProto.DOUBLE, parts) if flat.scored else None
+    raw = graph("Concat", _ones(graph), *columns, axis=1)
+    inside = _inside(graph, arrays, raw)
+    singles = _singles(graph, arrays, raw, inside)
+    F = _with_pairs(graph, arrays, singles, inside)
+    if score is None:
+        given = graph("MatMul", F, graph.real(arrays["offsets"][0][:, None]))  # of any log-odds
     else:
-        given = _regress(graph, arrays, "scorer", graph.real([[manifest["base"]]]), features)
-    if manifest["opened"]:
-        given = _regress(graph, arrays, "opening", given, features)
-    better = given
-    if manifest["trees"]:
-        start = _regress(graph, arrays, "first", given, features)
-        better = graph("Add", start, _trees(graph, flat, given))
-    corrected = _regress(graph, arrays, "correction", better, features)
-    pool = arrays["pool"].T
-    terms = [graph.real(0.5 * pool[:1])]
-    for place, log_odds in ((1, corrected), (2, given)):
-        centred = graph("Tanh", graph("Mul", log_odds, graph.real(0.5)))  # 2p - 1
-        weights = arrays["score_sizes"][place - 1] * pool[place : place + 1]
-        terms.append(graph("MatMul", centred, graph.real(weights)))
-    for kind, found in features.items():
-        terms += [graph("MatMul", found, graph.real(arrays[f"place_{kind}"] @ pool))] if found else []
-    wishes = graph("Clip", graph.sum(terms), graph.real(0.0), graph.real(1.0))
-    least = manifest["least"]
+        own = graph("Gather", score, graph.whole([number]), axis=1)
+        given = _corrected(graph, arrays, 0, _log_odds(graph, own, flat.manifest["logit_limit"]), F)
+    better = _corrected(graph, arrays, 1, given, F)
+    if arrays["leaf"].any():
+        better = graph("Add", better, _trees(graph, flat, _compared(graph, arrays, given, raw, inside)))
+    corrected = _corrected(graph, arrays, 2, better, F)
+    scores = graph("Tanh", graph("Mul", graph("Concat", corrected, given, axis=1), graph.real(0.5)))  # 2p - 1
+    parts_of_wishes = [
+        graph("MatMul", found, graph.real(arrays[name] @ arrays["pool"].T))
+        for found, name in ((singles, "placed"), (scores, "scores_placed"))
+    ]
+    wishes = graph("Clip", graph.sum(parts_of_wishes), graph.real(0.0), graph.real(1.0))
     return graph("Clip", _mixture(graph, arrays, wishes), graph.real(least), graph.real(1.0 - least))
 
 
@@ -170,62 +165,57 @@ def _to_simplex(graph: _Graph, p: str) -> str:
     return graph("Div", found, graph("ReduceSum", found, axis))
 
 
-def _columns(graph: _Graph, names: list[Any]) -> str:
-    """Return columns of numbers side by side: inputs of their own, or some of an array's."""
-    if isinstance(names[0], str):
-        return graph("Concat", *(graph.input(name, TensorProto.DOUBLE, 1) for name in names), axis=1)
-    return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.whole(names), axis=1)
+def _ones(graph: _Graph) -> str:
+    """Return a column of ones, as long as the inputs."""
+    rows = graph("Gather", graph("Shape", next(iter(graph.inputs))), graph.whole([0]))
+    return graph("Expand", graph.real([[1.0]]), graph("Concat", rows, graph.whole([1]), axis=0))
 
 
-def _raw(graph: _Graph, manifest: dict[str, Any]) -> str | None:
-    """Return the numbers, and the offsets of rated texts, side by side."""
-    found = [_columns(graph, manifest["numbers"])] if manifest["numbers"] else []
-    for rated in manifest["rated"]:
-        texts, values = list(rated["offsets"]), [*rated["offsets"].values(), 0.0]
-        found.append(graph("Gather", graph.real(values), _codes(graph, rated["name"], texts, len(texts))))
-    return graph("Concat", *found, axis=1) if found else None
-
-
-def _codes(graph: _Graph, name: str, texts: list[str], other: int) -> str:
-    return graph(
+def _column(graph: _Graph, name: Any, texts: list[Any], other: float) -> str:
+    """Return one column of numbers: an input of its own, one of an array's, or what stands for texts."""
+    if not isinstance(name, str):
+        return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.whole([name]), axis=1)
+    if not texts:
+        return graph.input(name, TensorProto.DOUBLE, 1)
+    place = graph(
         "LabelEncoder",
         graph.input(name, TensorProto.STRING, 1),
         domain="ai.onnx.ml",
-        keys_strings=texts,
+        keys_strings=[MISSING if text is None else group_name(text) for text, _ in texts],
         values_int64s=list(range(len(texts))),
-        default_int64=other,
+        default_int64=len(texts),
     )
+    return graph("Gather", graph.real([*(value for _, value in texts), other]), place)
 
 
-def _standard_scores(graph: _Graph, flat: Flat) -> str | None:
-    raw, arrays = _raw(graph, flat.manifest), flat.arrays
-    if raw is None:
+def _inside(graph: _Graph, arrays: dict[str, AnyArray], raw: str) -> str | None:
+    """Return truth values, whether a number lies in the interval of a category; None if there are no categories."""
+    if not len(arrays["looked_at"]):
         return None
-    scaled = graph("Div", graph("Sub", raw, graph.real(arrays["centre"])), graph.real(arrays["spread"]))
-    missing, zero = graph("IsNaN", raw), graph.real(0.0)
-    scores = graph("Where", missing, zero, graph("Clip", scaled, graph.real(-3.0), graph.real(3.0)))
-    if not len(arrays["flagged"]):
-        return scores
-    flagged = graph("Gather", graph.cast(missing, TensorProto.DOUBLE), graph.whole(arrays["flagged"]), axis=1)
-    return graph("Concat", scores, graph("Mul", flagged, graph.real(3.0)), axis=1)
+    seen = graph("Gather", raw, graph.whole(arrays["looked_at"]), axis=1)
+    least, most = graph.real(arrays["at_least"]), graph.real(arrays["at_most"])
+    return graph("And", graph("GreaterOrEqual", seen, least), graph("LessOrEqual", seen, most))
 
 
-def _indicators(graph: _Graph, manifest: dict[str, Any]) -> str | None:
-    found = [_indicator(graph, category) for category in manifest["categories"]]
-    return graph.cast(graph("Concat", *found, axis=1), TensorProto.DOUBLE) if found else None
+def _singles(graph: _Graph, arrays: dict[str, AnyArray], raw: str, inside: str | None) -> str:
+    """Return the features without pairs: a one, standard scores, flags of missing values, categories."""
+    numbers = graph("Gather", raw, graph.whole(arrays["numbers"]), axis=1)
+    scaled = graph("Div", graph("Sub", numbers, graph.real(arrays["centre"])), graph.real(arrays["spread"]))
+    clipped = graph("Clip", scaled, graph.real(-3.0), graph.real(3.0))
+    found = [graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped)]
+    if len(arrays["flagged"]):
+        missing = graph("IsNaN", graph("Gather", raw, graph.whole(arrays["flagged"]), axis=1))
+        found.append(graph.cast(missing, TensorProto.DOUBLE))
+    if inside is not None:
+        found.append(graph.cast(inside, TensorProto.DOUBLE))
+    return graph("Concat", *found, axis=1)
 
 
-def _indicator(graph: _Graph, category: dict[str, Any]) -> str:
-    """Return truth values of shape (n, size): which code each row has."""
-    name, texts = category["name"], category["texts"]
-    if texts:
-        codes = _codes(graph, name, texts, category["other"])
-        return graph("Equal", codes, graph.whole([range(category["size"])]))
-    values, edges = _columns(graph, [name]), category["edges"]
-    if not edges:
-        return graph("Equal", values, graph.real([category["numbers"]]))
-    above = graph("Greater", values, graph.real([[-np.inf, *edges]]))
-    return graph("And", above, graph("LessOrEqual", values, graph.real([[*edges, np.inf]])))
+def _with_pairs(graph: _Graph, arrays: dict[str, AnyArray], singles: str, inside: str | None) -> str:
+    if inside is None or not arrays["pairs"].size:
+        return singles
+    left, right = (graph("Gather", inside, graph.whole(side), axis=1) for side in arrays["pairs"])
+    return graph("Concat", singles, graph.cast(graph("And", left, right), TensorProto.DOUBLE), axis=1)
 
 
 def _log_odds(graph: _Graph, score: str, limit: float) -> str:
@@ -233,84 +223,64 @@ def _log_odds(graph: _Graph, score: str, limit: float) -> str:
     return graph("Clip", graph("Sub", graph("Log", score), against), graph.real(-limit), graph.real(limit))
 
 
-def _regress(graph: _Graph, arrays: dict[str, Array], name: str, logit: str, features: dict[str, str | None]) -> str:
-    """Return corrected log-odds, shape (n, 1); see `swapcal.batch.flat`."""
-    constant, slope, centre = arrays[f"{name}.line"]
-    terms = [graph.real([[constant]]), graph("Mul", logit, graph.real(slope))]
-    if len(arrays[f"{name}.knots"]):
-        bends = graph("Relu", graph("Sub", logit, graph.real(arrays[f"{name}.knots"])))
-        terms.append(graph("MatMul", bends, graph.real(arrays[f"{name}.hinges"][:, None])))
-    for kind, found in features.items():
-        terms += [graph("MatMul", found, graph.real(arrays[f"{name}.{kind}"][:, None]))] if found else []
-    H, slopes, pairs = features["codes"], arrays[f"{name}.slopes"], arrays[f"{name}.pairs"]
-    if H is not None and slopes.any():
-        shifted = graph("Sub", logit, graph.real(centre))
-        terms.append(graph("Mul", shifted, graph("MatMul", H, graph.real(slopes[:, None]))))
-    if H is not None and pairs.any():
-        terms.append(graph("ReduceSum", graph("Mul", graph("MatMul", H, graph.real(pairs)), H), graph.whole([1])))
+def _corrected(graph: _Graph, arrays: dict[str, AnyArray], stage: int, log_odds: str, F: str) -> str:
+    """Return corrected log-odds, shape (n, 1)."""
+    offsets, slopes, knots, hinges = (arrays[name][stage] for name in ("offsets", "slopes", "knots", "hinges"))
+    if not offsets.any() and not slopes[1:].any() and not hinges.any() and slopes[0] == 1.0:
+        return log_odds
+    slope = graph("MatMul", F, graph.real(slopes[:, None])) if slopes[1:].any() else graph.real([[slopes[0]]])
+    terms = [graph("MatMul", F, graph.real(offsets[:, None])), graph("Mul", log_odds, slope)]
+    if hinges.any():
+        bends = graph("Relu", graph("Sub", log_odds, graph.real(knots)))
+        terms.append(graph("MatMul", bends, graph.real(hinges[:, None])))
     return graph.sum(terms)
 
 
-def _trees(graph: _Graph, flat: Flat, given: str) -> str:
+def _compared(graph: _Graph, arrays: dict[str, AnyArray], given: str, raw: str, inside: str | None) -> str:
+    """Return what the trees compare, side by side."""
+    if inside is None or not arrays["sets"].size:
+        return graph("Concat", given, raw, axis=1)
+    sums = graph("MatMul", graph.cast(inside, TensorProto.DOUBLE), graph.real(arrays["sets"]))
+    return graph("Concat", given, raw, sums, axis=1)
+
+
+def _trees(graph: _Graph, flat: Flat, inputs: str) -> str:
     """Return the sum of the leaves every row comes to, shape (n, 1), all trees walking down together."""
-    forest = {name.split(".")[1]: array for name, array in flat.arrays.items() if name.startswith("forest.")}
-    inputs, bits = _tree_inputs(graph, flat, given, forest["sets"].shape[1] - 1)
+    arrays = flat.arrays
     rows = graph("Gather", graph("Shape", inputs), graph.whole([0]))
-    shape = graph("Concat", rows, graph.whole([len(forest["root"])]), axis=0)
-    place = graph("Expand", graph.whole(forest["root"][None]), shape)
-    column, child, threshold = (
-        graph.whole(forest["column"]),
-        graph.whole(forest["child"]),
-        graph.real(forest["threshold"]),
+    shape = graph("Concat", rows, graph.whole([len(arrays["root"])]), axis=0)
+    place = graph("Expand", graph.whole(arrays["root"][None]), shape)
+    asked, child, threshold = (
+        graph.whole(arrays["asked"]),
+        graph.whole(arrays["child"]),
+        graph.real(arrays["threshold"]),
     )
-    sets, width = graph.whole(forest["sets"].ravel()), forest["sets"].shape[1]
-    which, two = graph.whole(width * forest["which"]), graph.whole(2)
-    for _ in range(int(forest["depth"])):
-        seen = graph("Gather", column, place)
-        value = graph("GatherElements", inputs, seen, axis=1)
-        below = graph.cast(graph("LessOrEqual", value, graph("Gather", threshold, place)), TensorProto.INT64)
-        bit = graph("GatherElements", bits, seen, axis=1)
-        member = graph("Gather", sets, graph("Add", graph("Gather", which, place), bit))
-        place = graph("Gather", child, graph("Add", graph("Mul", place, two), graph("Max", below, member)))
-    return graph("ReduceSum", graph("Gather", graph.real(forest["value"]), place), graph.whole([1]))
+    two = graph.whole(2)
+    for _ in range(flat.manifest["depth"]):
+        value = graph("GatherElements", inputs, graph("Gather", asked, place), axis=1)
+        right = graph.cast(graph("Greater", value, graph("Gather", threshold, place)), TensorProto.INT64)
+        place = graph("Gather", child, graph("Add", graph("Mul", place, two), right))
+    return graph("ReduceSum", graph("Gather", graph.real(arrays["leaf"]), place), graph.whole([1]))
 
 
-def _tree_inputs(graph: _Graph, flat: Flat, given: str, last: int) -> tuple[str, str]:
-    """Return what the trees compare, and where they look codes up in sets."""
-    manifest, numbers = flat.manifest, flat.manifest["numbers"]
-    parts, places = [given], []
-    if numbers:
-        raw = _columns(graph, numbers)
-        parts.append(graph("Where", graph("IsNaN", raw), graph.real(manifest["least_number"]), raw))
-    for category in manifest["categories"]:
-        indicator = graph.cast(_indicator(graph, category), TensorProto.INT64)
-        numbered = graph("Mul", indicator, graph.whole([range(1, category["size"] + 1)]))
-        code = graph("Sub", graph("ReduceSum", numbered, graph.whole([1])), graph.whole(1))
-        outside = graph("Or", graph("Less", code, graph.whole(0)), graph("GreaterOrEqual", code, graph.whole(last)))
-        places.append(graph("Where", outside, graph.whole(last), code))
-        parts.append(graph.cast(code, TensorProto.DOUBLE))
-    rows = graph("Gather", graph("Shape", parts[-1]), graph.whole([0]))
-    plain = graph("Expand", graph.whole(last), graph("Concat", rows, graph.whole([1 + len(numbers)]), axis=0))
-    return graph("Concat", *parts, axis=1), graph("Concat", plain, *places, axis=1)
-
-
-def _mixture(graph: _Graph, arrays: dict[str, Array], wishes: str) -> str:
+def _mixture(graph: _Graph, arrays: dict[str, AnyArray], wishes: str) -> str:
     """Return the mean over forecasters; the search is that of `swapcal.batch.standalone`, the walk a Loop."""
-    z, members = arrays["z"], arrays["members"]
-    ladder = _Ladder(graph, wishes, z, members)
+    ladder = _Ladder(graph, wishes, arrays["z"], arrays["member"])
     rows = graph("Gather", graph("Shape", wishes), graph.whole([0]))
-    shape = graph("Concat", rows, graph.whole([len(z)]), axis=0)
-    last, one = graph("Expand", graph.whole(arrays["counts"][None] - 1), shape), graph.whole(1)
-    middle = graph("Div", last, graph.whole(2))
+    shape, one = graph("Concat", rows, graph.whole([len(arrays["last"])]), axis=0), graph.whole(1)
+    first, middle, last = (
+        graph("Expand", graph.whole(arrays[name][None]), shape) for name in ("first", "middle", "last")
+    )
     w, level = ladder.at(graph, middle)
     above = graph("GreaterOrEqual", w, level)
-    lo, hi = graph("Where", above, middle, graph.whole(0)), graph("Where", above, last, middle)
+    lo, hi = graph("Where", above, middle, first), graph("Where", above, last, middle)
     gained = graph("Where", above, graph("Sub", w, level), w)
     room = graph("Where", above, graph("Sub", graph.real(1.0), level), level)
     width = graph.cast(graph("Sub", hi, lo), TensorProto.DOUBLE)
     steps = graph.cast(graph("Mul", graph("Div", gained, room), width), TensorProto.INT64)
     start = graph("Min", graph("Sub", hi, one), graph("Add", lo, steps))
-    most = graph.whole(3 * (z.shape[1].bit_length() + 2))  # every third step halves what is left
+    longest = int((arrays["last"] - arrays["first"]).max()) + 1
+    most = graph.whole(3 * (longest.bit_length() + 2))  # every third step halves what is left
     ends = [graph.name() for _ in range(3)]
     truth = graph.constant(np.array(True))
     graph.nodes.append(helper.make_node("Loop", [most, truth, lo, hi, start], ends, body=_walk(graph, ladder)))
@@ -327,14 +297,12 @@ def _mixture(graph: _Graph, arrays: dict[str, Array], wishes: str) -> str:
 class _Ladder:
     """Every forecaster's levels and their learners' wishes, to look at by place."""
 
-    def __init__(self, graph: _Graph, wishes: str, z: Array, members: Array) -> None:
-        self._wishes, self._z, self._members = wishes, graph.real(z.ravel()), graph.whole(members.ravel())
-        self._first = graph.whole(z.shape[1] * np.arange(len(z))[None])
+    def __init__(self, graph: _Graph, wishes: str, z: AnyArray, member: AnyArray) -> None:
+        self._wishes, self._z, self._member = wishes, graph.real(z), graph.whole(member)
 
     def at(self, graph: _Graph, k: str) -> tuple[str, str]:
-        place = graph("Add", k, self._first)
-        member = graph("Gather", self._members, place)
-        return graph("GatherElements", self._wishes, member, axis=1), graph("Gather", self._z, place)
+        member = graph("Gather", self._member, k)
+        return graph("GatherElements", self._wishes, member, axis=1), graph("Gather", self._z, k)
 
 
 def _walk(parent: _Graph, ladder: _Ladder) -> Any:

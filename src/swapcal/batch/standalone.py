@@ -14,131 +14,85 @@ import numpy as np
 
 
 def load(path: Any) -> Any:
-    """Return the exported model: what each part needs, and what all share."""
+    """Return the exported model: what all classes share, and in "parts" what each class needs, or the only one."""
     with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files}
-    model = json.loads(str(arrays.pop("manifest")))
-    for number, part in enumerate(model["parts"]):
-        part.update({name.split(".", 1)[1]: a for name, a in arrays.items() if name.startswith(f"{number}.")})
+        model = json.loads(str(file["manifest"]))
+        if model["version"] != 2:
+            raise ValueError(f"{path}: given version {model['version']}, expected 2: use the script exported with it")
+        for k, part in enumerate(model["parts"]):
+            part.update({name.split(".")[1]: file[name] for name in file.files if name.startswith(f"{k}.")})
     return model
 
 
 def predict(model: Any, columns: Any, scores: Any = None, block: int = 512) -> Any:
     """Return each row's probability of the second class, of every class if there are more, or its expected outcome."""
     columns = dict(enumerate(columns.T)) if isinstance(columns, np.ndarray) else columns
-    rows = len(next(iter(columns.values())))
-    given = None if scores is None else np.asarray(scores, float).reshape(rows, len(model["parts"]))
-    out = np.empty((rows, len(model["parts"])))
-    for start in range(0, rows, block):
-        taken = slice(start, start + block)
-        for k, part in enumerate(model["parts"]):
-            out[taken, k] = _one(part, columns, taken, None if given is None else given[taken, k])
-    if model["classes"] is not None and len(model["classes"]) > 2:
-        return _to_simplex(out)
-    low, high = model["range"]
-    return low + (high - low) * out[:, 0]
+    if missing := [name for name in model["columns"] if name not in columns]:
+        raise ValueError(f"columns: given no {missing[0]!r}, expected all of {model['columns']}")
+    if (scores is None) == model["scored"]:
+        raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected the opposite of this model")
+    shape = len(next(iter(columns.values()))), len(model["parts"])
+    p = np.full(shape, 0.5) if scores is None else np.array(scores, float).reshape(shape)
+    for k, part in enumerate(model["parts"]):
+        raw = np.column_stack([np.ones(len(p)), *(_numbers(column, columns) for column in part["columns"])])
+        if np.isinf(raw[:, part["numbers"]]).any():
+            raise ValueError("columns: given an infinite number, expected finite ones")
+        for start in range(0, len(p), block):
+            p[start : start + block, k] = _mean(part, raw[start : start + block], p[start : start + block, k])
+    return _to_simplex(p) if len(model["parts"]) > 1 else model["low"] + model["span"] * p[:, 0]
 
 
 def _to_simplex(p: Any) -> Any:
-    """Shift all log-odds of a row by one number such that its probabilities sum to 1; see swapcal.batch.simplex."""
-    odds = p / (1.0 - p)
-    t = 1.0 / odds.sum(axis=1, keepdims=True)
+    """Multiply all odds of a row by one number such that its probabilities sum to 1; see swapcal.batch.simplex."""
+    odds = p / (1.0 - p) / np.sum(p / (1.0 - p), axis=1, keepdims=True)
     for _ in range(64):
-        q = odds * t / (1.0 + odds * t)
-        gap = np.maximum(1.0 - q.sum(axis=1, keepdims=True), 0.0)
-        t = t * (1.0 + gap / (q * (1.0 - q)).sum(axis=1, keepdims=True))
+        q = odds / (1.0 + odds)
+        odds *= 1.0 + (1.0 - q.sum(axis=1, keepdims=True)) / (q * (1.0 - q)).sum(axis=1, keepdims=True)
     return q / q.sum(axis=1, keepdims=True)
 
 
-def _one(part: Any, columns: Any, taken: slice, score: Any) -> Any:
-    Z, H, raw, codes = _encode(part, columns, taken)
-    if (score is None) == part["scored"]:
-        raise ValueError(f"scores: given {'none' if score is None else 'some'}, expected the opposite of this model")
-    if part["scored"]:
-        with np.errstate(divide="ignore"):
-            given = np.clip(np.log(score) - np.log1p(-score), -part["logit_limit"], part["logit_limit"])
-    else:
-        given = _regress(part, "scorer", np.full(len(Z), part["base"]), Z, H)
-    if part["opened"]:
-        given = _regress(part, "opening", given, Z, H)
-    x = Z @ part["place_numbers"] + H @ part["place_codes"]
-    x[:, 0] = 0.5
-    better = given
-    if part["trees"]:
-        better = _regress(part, "first", given, Z, H) + _trees(part, given, raw, codes)
-    for place, log_odds in ((1, _regress(part, "correction", better, Z, H)), (2, given)):
-        x[:, place] = part["score_sizes"][place - 1] * np.tanh(log_odds / 2)  # 2p - 1
-    mean = _mixture(part, np.clip(x @ part["pool"].T, 0.0, 1.0))
-    return np.clip(mean, part["least"], 1.0 - part["least"])
+def _numbers(column: Any, columns: Any) -> Any:
+    """Return a column of numbers as it is, one of texts as the numbers the model has for them."""
+    values, known = columns[column["name"]], dict(column["texts"])
+    return [known.get(_spelt(value), column["other"]) for value in values] if known else np.asarray(values, float)
 
 
-def _encode(part: Any, columns: Any, taken: slice) -> Any:
-    wanted = [*part["numbers"], *(column["name"] for column in [*part["rated"], *part["categories"]])]
-    missing = [name for name in wanted if name not in columns]
-    if missing:
-        raise ValueError(f"columns: given no {missing[0]!r}, expected all of {wanted}")
-    rows = len(next(iter(columns.values()))[taken])
-    raw = np.array([np.asarray(columns[name][taken], float) for name in part["numbers"]])
-    raw = raw.reshape(len(part["numbers"]), rows).T
-    rated = [[r["offsets"].get(_spelt(v), 0.0) for v in columns[r["name"]][taken]] for r in part["rated"]]
-    scaled = np.column_stack([raw, *rated])
-    if np.isinf(raw).any():
-        raise ValueError("columns: given an infinite number, expected finite ones")
-    Z = np.nan_to_num(np.clip((scaled - part["centre"]) / part["spread"], -3.0, 3.0))
-    Z = np.column_stack([Z, 3.0 * np.isnan(raw[:, part["flagged"]])])
-    H, first, found = np.zeros((rows, len(part["place_codes"]))), 0, []
-    for category in part["categories"]:
-        codes = _codes(category, columns[category["name"]][taken])
-        known = np.flatnonzero(codes >= 0)
-        H[known, first + codes[known]] = 1.0
-        first += category["size"]
-        found.append(codes)
-    return Z, H, raw, np.array(found).reshape(len(found), rows).T
-
-
-def _codes(category: Any, values: Any) -> Any:
-    if category["texts"]:
-        code_of = {text: code for code, text in enumerate(category["texts"])}
-        return np.array([code_of.get(_spelt(value), category["other"]) for value in values], int)
-    values = np.asarray(values, float)
-    if category["edges"]:
-        return np.where(np.isnan(values), -1, np.searchsorted(category["edges"], values))
-    known = np.array([*category["numbers"], np.inf])
-    place = np.searchsorted(known, values)
-    return np.where(known[np.minimum(place, len(known) - 1)] == values, place, category["other"])
-
-
-def _spelt(value: Any) -> str:
-    if value is None or value != value:
-        return "(missing)"
-    if isinstance(value, str):  # a text that reads like the word for a missing one is quoted
-        return f'"{value}"' if value.strip('"') in ("(missing)", "(other)") else value
+def _spelt(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    return str(int(value)) if isinstance(value, int | float | np.number) and value == int(value) else str(value)
+        return str(value).lower()
+    if isinstance(value, int | float | np.number) and float(value).is_integer():
+        return str(int(float(value)))
+    return str(value) if value == value else None
 
 
-def _regress(part: Any, name: str, logit: Any, Z: Any, H: Any) -> Any:
-    """Return corrected log-odds: an affine function of bends of the logit, numbers, codes and pairs of codes."""
-    constant, slope, centre = part[f"{name}.line"]
-    out = constant + slope * logit + np.maximum(0.0, logit[:, None] - part[f"{name}.knots"]) @ part[f"{name}.hinges"]
-    out += Z @ part[f"{name}.numbers"] + H @ part[f"{name}.codes"] + (logit - centre) * (H @ part[f"{name}.slopes"])
-    return out + ((H @ part[f"{name}.pairs"]) * H).sum(axis=1)
+def _mean(part: Any, raw: Any, score: Any) -> Any:
+    """Return the mean forecast: the score corrected three times, then a mixture of forecasters that look at it."""
+    inside = (raw[:, part["looked_at"]] >= part["at_least"]) & (raw[:, part["looked_at"]] <= part["at_most"])
+    Z = np.nan_to_num(np.clip((raw[:, part["numbers"]] - part["centre"]) / part["spread"], -3.0, 3.0))
+    F = np.column_stack([Z, np.isnan(raw[:, part["flagged"]]), inside, inside[:, part["pairs"]].all(axis=1)])
+    with np.errstate(divide="ignore"):
+        log_odds = np.clip(np.log(score) - np.log1p(-score), -part["logit_limit"], part["logit_limit"])
+    given = _corrected(part, 0, log_odds, F)
+    better = _corrected(part, 1, given, F) + _trees(part, np.column_stack([given, raw, inside @ part["sets"]]))
+    centred = np.tanh(np.column_stack([_corrected(part, 2, better, F), given]) / 2.0)  # 2p - 1
+    x = F[:, : len(part["placed"])] @ part["placed"] + centred @ part["scores_placed"]
+    return np.clip(_mixture(part, x @ part["pool"].T), part["least"], 1.0 - part["least"])
 
 
-def _trees(part: Any, given: Any, raw: Any, codes: Any) -> Any:
-    """Return the sum of the leaves every row comes to; a leaf is its own child."""
-    column, which, child, value = (part[f"forest.{name}"] for name in ("column", "which", "child", "value"))
-    inputs = np.column_stack([given, np.where(np.isnan(raw), part["least_number"], raw), codes])
-    last = part["forest.sets"].shape[1] - 1
-    bits = np.full(inputs.shape, last)
-    bits[:, 1 + raw.shape[1] :] = np.where((codes >= 0) & (codes < last), codes, last)
-    place, row = np.tile(part["forest.root"], (len(raw), 1)), np.arange(len(raw))[:, None]
-    for _ in range(int(part["forest.depth"])):
-        seen = column[place]
-        left = inputs[row, seen] <= part["forest.threshold"][place]
-        place = child[2 * place + (left | part["forest.sets"][which[place], bits[row, seen]])]
-    return value[place].sum(axis=1)
+def _corrected(part: Any, stage: int, log_odds: Any, F: Any) -> Any:
+    bends = np.maximum(0.0, log_odds[:, None] - part["knots"][stage]) @ part["hinges"][stage]
+    return F @ part["offsets"][stage] + log_odds * (F @ part["slopes"][stage]) + bends
+
+
+def _trees(part: Any, inputs: Any) -> Any:
+    """Return the sum of the leaves every row comes to; a leaf is its own child, and missing numbers go left."""
+    place, row = np.tile(part["root"], (len(inputs), 1)), np.arange(len(inputs))[:, None]
+    for _ in range(part["depth"]):
+        right = inputs[row, part["asked"][place]] > part["threshold"][place]
+        place = part["child"][2 * place + right]
+    return part["leaf"][place].sum(axis=1)
 
 
 def _mixture(part: Any, wish: Any) -> Any:
@@ -146,25 +100,16 @@ def _mixture(part: Any, wish: Any) -> Any:
 
     The search is the one that was played: from where the middle learner points, walking, every third step halving.
     """
-    z, members, snapshots = part["z"], part["members"], np.arange(len(part["z"]))
-    row, last = np.arange(len(wish))[:, None], np.broadcast_to(part["counts"] - 1, (len(wish), len(z)))
-
-    def at(k: Any) -> Any:
-        return wish[row, members[snapshots, k]], z[snapshots, k]
-
-    middle = last // 2
-    w, level = at(middle)
-    above = w >= level
-    lo, hi = np.where(above, middle, 0), np.where(above, last, middle)
-    share = np.where(above, w - level, w) / np.where(above, 1.0 - level, level)
-    k, turn, moving = np.minimum(hi - 1, lo + (share * (hi - lo)).astype(int)), 0, np.True_
+    z, member, middle, row = part["z"], part["member"], part["middle"], np.arange(len(wish))[:, None]
+    w = np.clip(wish[row, member[middle]], 0.0, 1.0)
+    above = w >= z[middle]
+    lo, hi = np.where(above, middle, part["first"]), np.where(above, part["last"], middle)
+    pointed_at = lo + ((w - z[lo]) / (z[hi] - z[lo]) * (hi - lo)).astype(int)
+    k, turn, moving = np.minimum(pointed_at, hi - 1), 0, np.True_
     while moving.any():
-        (w_low, z_low), (w_high, z_high) = at(k), at(k + 1)
-        down = (w_low < z_low) & (k > lo)
-        up = ~down & (w_high > z_high) & (k + 1 < hi)
-        lo, hi, moving, turn = np.where(up, k + 1, lo), np.where(down, k, hi), up | down, turn + 1
-        step = np.minimum((lo + hi) // 2, hi - 1) if turn % 3 == 0 else np.where(down, hi - 1, lo)
-        k = np.where(moving, step, k)
-    u, v = w_low - z_low, z_high - w_high
-    share = np.where(u > 0.0, u / np.where(u > 0.0, u + v, 1.0), 0.0)
-    return (z_low + share * (z_high - z_low)).mean(axis=1)
+        rungs, turn = np.array([k, k + 1]), turn + 1
+        low, high = np.clip(wish[row, member[rungs]], 0.0, 1.0) - z[rungs]
+        down, up = low < 0.0, (low >= 0.0) & (high > 0.0)
+        lo, hi, moving = np.where(up, k + 1, lo), np.where(down, k, hi), up | down
+        k = np.where(moving & (turn % 3 == 0), (lo + hi) // 2, k + up - down)
+    return (z[k] + low / np.maximum(low - high, 1e-323) * (z[k + 1] - z[k])).mean(axis=1)  # z[k] if both gaps are 0

@@ -82,6 +82,19 @@ def group_name(text: str) -> str:
     return f'"{text}"' if text.strip('"') in (MISSING, OTHER) else text
 
 
+def unquoted(name: str) -> str | None:
+    """Return the text that `group_name` calls so; None if the name is that of missing values.
+
+    Examples
+    --------
+    >>> [unquoted(name) for name in ("Rome", "(missing)", '"(missing)"', '"Rome"')]
+    ['Rome', None, '(missing)', '"Rome"']
+    """
+    if name == MISSING:
+        return None
+    return name[1:-1] if name.strip('"') in (MISSING, OTHER) else name
+
+
 def text_key(*words: str) -> int:
     """Return a 64-bit key of some words, the same in every process and on every machine; never 0.
 
