@@ -14,7 +14,8 @@ from batch_tasks import base_models
 from swapcal import SwapClassifier
 from swapcal.arrays import Array
 from swapcal.baselines.batch_registry import BATCH
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.tables.table import Table
 
 Predict = Callable[[slice], Array]

@@ -16,7 +16,8 @@ import pytest
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
 from swapcal.batch.export import SCRIPT, export
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.batch.simplex import to_simplex
 from swapcal.batch.trees import NO_CODE, Boost
 from swapcal.features.frozen import Frozen

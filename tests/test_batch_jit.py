@@ -3,7 +3,8 @@
 import numpy as np
 
 from swapcal.batch import Stream
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.batch.trees import grown
 from swapcal.features.frozen import Coded
 from swapcal.tables.table import Table

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from swapcal.batch import model as model_module
+from swapcal.batch import settings as settings_module
 from swapcal.batch import trees as trees_module
 from swapcal.batch.correction import NONE, logit
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.batch.trees import Sample, grown
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.trees import Forest
@@ -156,7 +157,7 @@ def test_few_rows_and_columns_that_say_nothing_are_no_obstacle(n):
 
 
 def test_without_lightgbm_the_correction_is_linear_unless_trees_are_asked_for(monkeypatch):
-    monkeypatch.setattr(model_module, "installed", lambda: False)
+    monkeypatch.setattr(settings_module, "installed", lambda: False)
     table, y, scores, _ = crossed(700)
     assert Model.fit(table, y, scores).boost is None
     with pytest.raises(ModuleNotFoundError, match=r"needs LightGBM: pip install .swapcal\[trees\]"):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from swapcal import Audit, Forecaster, Live
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.tables.table import Table
 from tests.fresh import python
 

@@ -16,7 +16,8 @@ from swapcal.archive.container import pack
 from swapcal.baselines import GargIto, Okoroafor
 from swapcal.baselines.online import FILE as BASELINE
 from swapcal.batch import file as batch_file
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.live import Live
 from swapcal.live import file as live_file
 from swapcal.tables.table import Table

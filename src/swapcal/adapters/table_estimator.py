@@ -26,7 +26,8 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
 
 from swapcal.batch.mixture import Issued
-from swapcal.batch.model import MODES, Model, Settings
+from swapcal.batch.model import MODES, Model
+from swapcal.batch.settings import Settings
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded
 from swapcal.features.source import Name, Source

@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from swapcal import archive, bounds
+from swapcal import archive
 from swapcal.archive.state import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.correction import (
@@ -20,7 +19,6 @@ from swapcal.batch.correction import (
     believed,
     left_out,
     logit,
-    plan,
     slopes_off,
 )
 from swapcal.batch.export import export
@@ -29,8 +27,10 @@ from swapcal.batch.history import stratified
 from swapcal.batch.mixture import Issued, Mixture, Snapshot
 from swapcal.batch.placement import lay_out, prior_of, width_of
 from swapcal.batch.recorder import Recorder
+from swapcal.batch.regressors import plan
+from swapcal.batch.settings import Settings
 from swapcal.batch.threads import in_threads
-from swapcal.batch.trees import QUICK, THOROUGH, Boost, installed
+from swapcal.batch.trees import QUICK, THOROUGH, Boost
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.features.source import Name, Source, opened
@@ -41,16 +41,6 @@ from swapcal.kernels.trees import Forest
 Progress = Callable[[int], object]
 
 MODES = ("mean", "hash", "sample")
-TARGETS = {
-    "adaptive": None,
-    "multicalibration": ("smcal", "smcal-2"),
-    "omniprediction": ("batch-omni", "omni"),
-    "agnostic": ("batch-agnostic", "agnostic"),
-}
-"""Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
-CORRECTIONS = ("auto", "linear", "trees")
-FEWEST_FOR_TREES = 500
-"""Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 FOLDS = 5
 HALVES, MANY_ROWS = 2, 5000
 """Folds around somebody's score, of so many rows and more.
@@ -58,77 +48,8 @@ HALVES, MANY_ROWS = 2, 5000
 A correction is small beside the score, and what half of the rows say of it is enough to choose and to correct by: on
 four tables it cost 0.1 % of log loss, nothing on groups, and saved a quarter of the time.
 """
-RIDGES = (256.0, 16.0, 1.0)
-"""Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
-
-The first is for scores that need nothing: leaving them costs up to 0.3 % in log loss.
-"""
 TRIED, FEWEST_TRIED = 16, 2000
 """One row in so many, but at least so many, is streamed with all of them: reasons to leave the score show by then."""
-
-
-@dataclass
-class Settings:
-    """How a model is fitted; see `SwapClassifier` for the meaning of each."""
-
-    target: str = "adaptive"
-    snapshots: int = 16
-    passes: int = 1
-    ridge: float | str = "auto"
-    kappa: float = 0.2
-    epsilon: float | None = None
-    delta: float = 0.05
-    seed: int = 0
-    correction: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.correction not in CORRECTIONS:
-            raise ValueError(f"correction: given {self.correction!r}, expected one of {', '.join(CORRECTIONS)}")
-        if self.target not in TARGETS:
-            raise ValueError(f"target: given {self.target!r}, expected one of {', '.join(TARGETS)}")
-        for name in ("snapshots", "passes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
-        if isinstance(self.ridge, str) and self.ridge != "auto":
-            raise ValueError(f'ridge: given {self.ridge!r}, expected a positive number or "auto"')
-        if self.epsilon is not None and self.target == "adaptive":
-            raise ValueError(
-                'epsilon: given with target "adaptive", expected a target whose theorem counts samples: '
-                "multicalibration, omniprediction or agnostic"
-            )
-
-    def grows(self, rows: int) -> bool:
-        """Tell whether trees are to be tried on this many rows."""
-        if self.correction == "trees" and not installed():
-            raise ModuleNotFoundError(
-                'correction "trees" needs LightGBM: pip install "swapcal[trees]"; "linear" does without',
-                name="lightgbm",
-            )
-        return self.correction == "trees" or (self.correction == "auto" and rows >= FEWEST_FOR_TREES and installed())
-
-    @property
-    def ridges(self) -> tuple[float, ...]:
-        """The ridge penalties to choose from."""
-        return RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
-
-    def levels(self, rows: int, dim: int) -> Any:
-        """Return the levels the target's theorem chooses for this many rows and coordinates."""
-        rule = TARGETS[self.target]
-        return "adaptive" if rule is None else bounds.default_levels(rows, dim, rule[0])
-
-    def check_rows(self, rows: int, dim: int) -> None:
-        """Refuse fewer rows than the theorem asks for, if an accuracy was asked for."""
-        rule = TARGETS[self.target]
-        if self.epsilon is None or rule is None:
-            return
-        needed = float(bounds.sample_complexity(self.epsilon, dim, rule[1], self.delta))
-        if rows < needed:
-            raise ValueError(
-                f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem asks for to promise "
-                f"an error of {self.epsilon} for target {self.target!r} with {dim} coordinates at confidence "
-                f"{1 - self.delta:.3g}; leave epsilon out to fit without that promise"
-            )
 
 
 class Model:

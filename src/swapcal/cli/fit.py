@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.cli import options
 from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, all_scores, plain, types_of
 from swapcal.cli.options import OnBadRow, listed, scored

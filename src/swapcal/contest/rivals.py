@@ -7,7 +7,8 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
-from swapcal.batch.model import Model, Settings
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
 from swapcal.live import Live
 from swapcal.tables.table import Table
 
