@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import narwhals as nw
@@ -24,6 +25,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
+from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
 from swapcal.batch.mixture import Issued
 from swapcal.batch.model import MODES, Model
@@ -188,18 +190,19 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _learn(self, source: Source, targets: "Sequence[Array]", scores: "Array | None", **known: Any) -> None:
         """Fit one model for each target."""
         settings = self._settings()
-        self.models_ = [
-            Model.fit(
-                source,
-                y,
-                None if scores is None else np.ascontiguousarray(scores[:, k]),
-                groups=list(self.groups or ()),
-                columns=None if self.contexts is None else list(self.contexts),
-                settings=settings,
-                **known,
-            )
-            for k, y in enumerate(targets)
-        ]
+        with _blas().limit(limits=1, user_api="blas"):
+            self.models_ = [
+                Model.fit(
+                    source,
+                    y,
+                    None if scores is None else np.ascontiguousarray(scores[:, k]),
+                    groups=[] if self.groups is None else list(self.groups),
+                    columns=None if self.contexts is None else list(self.contexts),
+                    settings=settings,
+                    **known,
+                )
+                for k, y in enumerate(targets)
+            ]
 
     def _learn_more(self, source: Source, X: Any, targets: "Sequence[Array]", weight: "Array | None") -> None:
         scores, rows = self._scores(X), len(source)
@@ -287,6 +290,16 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             model.issue(source, None if scores is None else scores[:, k], keys, jobs)
             for k, model in enumerate(self.models_)
         ]
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return what keeps BLAS to one thread while a model is fitted.
+
+    Its matrices are small, and where others use the cores, threads wait for each other a hundred times as long as they
+    work.
+    """
+    return ThreadpoolController()
 
 
 def of_positive_weight(X: Any, y: AnyArray, weight: Array) -> tuple[Any, AnyArray, Array]:

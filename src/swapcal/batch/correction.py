@@ -31,6 +31,8 @@ FAST = 0.25
 LEAST_CURVATURE = 1e-6
 """Of a row: keeps the Hessian definite when the score is certain."""
 LOGIT_LIMIT = 12.0
+ROUNDING = 1e-6
+"""By how much a score, which may have been single precision, may lie outside of [0, 1]."""
 PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 FIRST_PENALTY = 16.0
 """Where all penalties' solutions are reached from by one step."""
@@ -57,6 +59,16 @@ def logit(p: Array) -> Array:
     """Return log(p/(1 - p)), cut at ±12: a score of exactly 0 or 1 is taken as 6 in a million."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.clip(np.log(p) - np.log1p(-p), -LOGIT_LIMIT, LOGIT_LIMIT))
+
+
+def probabilities(scores: Array) -> Array:
+    """Return somebody's scores, cut to [0, 1] where rounding has led out of it; refuse what is no probability."""
+    p = np.asarray(scores, np.float64)
+    outside = np.flatnonzero(~(np.abs(p - 0.5) <= 0.5 + ROUNDING))
+    if outside.size:
+        row = outside[0]
+        raise ValueError(f"scores: given {p[row]} in row {row + 1}, expected a probability in [0, 1]")
+    return np.clip(p, 0.0, 1.0)
 
 
 def losses(logits: Array, y: Array) -> Array:
@@ -240,7 +252,8 @@ class _Problem:
         self.prior = np.zeros(width)
         self.prior[1] = 1.0
         self.penalty = FIRST_PENALTY
-        listed = Listed(design, width, given, rows)
+        evenness = float(weight.sum() ** 2 / (len(y) * (weight @ weight)))
+        listed = Listed(design, width, given, rows, min(evenness, 1.0))
         self.regressors: Listed | Turned = listed
         self._basis = None
         if width > len(y):

@@ -19,6 +19,7 @@ from swapcal.batch.correction import (
     believed,
     left_out,
     logit,
+    probabilities,
     slopes_off,
 )
 from swapcal.batch.export import export
@@ -113,9 +114,10 @@ class Model:
         columns : other columns to use; all by default
         """
         settings = settings or Settings()
+        scores = None if scores is None else probabilities(scores)
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
-        known = np.full(len(y), np.average(y, weights=weight)) if scores is None else np.asarray(scores)
+        known = np.full(len(y), np.average(y, weights=weight)) if scores is None else scores
         count = _fold_count(len(y), scores is not None)
         apart = _folds(len(y), count, np.random.default_rng([settings.seed, 1]))
         features, offsets = Frozen.learn(source, groups, columns).rate(source, y, known, weight, apart)
@@ -227,7 +229,7 @@ class Model:
     def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
         """Go on with new rows, encoded and corrected as the first ones taught."""
         rows = self.features.encode(source)
-        given = self._given(rows, scores)
+        given = self._given(rows, self._expected(scores))
         rng = np.random.default_rng([self.settings.seed, self.rows])
         score = self._corrected(given, rows)
         self.learn(rows, y, score, expit(given), weight, rng)
@@ -240,9 +242,9 @@ class Model:
         rows, mixture = self._encoded(source), self.mixture
 
         def part(rows: Coded, scores: Array | None) -> Array:
-            return mixture.mean(self.contexts(rows, scores))
+            return mixture.mean(self._seen(rows, scores))
 
-        return self._inside(np.concatenate(in_threads(part, rows, scores, jobs)))
+        return self._inside(np.concatenate(in_threads(part, rows, self._expected(scores), jobs)))
 
     def issue(
         self,
@@ -254,7 +256,7 @@ class Model:
         """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
         source = opened(source)
         keys = self.features.keys(source) if keys is None else keys
-        contexts = np.concatenate(in_threads(self.contexts, self._encoded(source), scores, jobs))
+        contexts = np.concatenate(in_threads(self._seen, self._encoded(source), self._expected(scores), jobs))
         p, low, high, weight = self.mixture.issue(contexts, keys, self.settings.seed)
         return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
 
@@ -263,14 +265,16 @@ class Model:
 
     def contexts(self, source: Source | Coded, scores: Array | None = None) -> Array:
         """Return contexts, with zeros up to a multiple of four coordinates."""
-        rows = self._encoded(source)
+        return self._seen(self._encoded(source), self._expected(scores))
+
+    def _seen(self, rows: Coded, scores: Array | None) -> Array:
         given = self._given(rows, scores)
         return self._contexts(rows, self._corrected(given, rows), expit(given))
 
     def corrected(self, source: Source, scores: Array | None = None) -> Array:
         """Return the corrected score alone: what the learners start from."""
         rows = self.features.encode(source)
-        return self._corrected(self._given(rows, scores), rows)
+        return self._corrected(self._given(rows, self._expected(scores)), rows)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write what prediction needs to one file."""
@@ -346,13 +350,18 @@ class Model:
     def _inside(self, p: Array) -> Array:
         return np.clip(p, self.least, 1.0 - self.least, out=p)
 
-    def _given(self, rows: Coded, scores: Array | None) -> Array:
+    def _expected(self, scores: Array | None) -> Array | None:
+        """Return scores that are probabilities, of a model that asks for them."""
         if (scores is None) == (self.scorer is None):
             need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
-        if self.scorer is not None:
+        return None if scores is None else probabilities(scores)
+
+    def _given(self, rows: Coded, scores: Array | None) -> Array:
+        if scores is None:
+            assert self.scorer is not None
             return self.scorer.logits(rows)
-        given = logit(np.asarray(scores))
+        given = logit(scores)
         return given if self.opening is None else self.opening.logits(given, rows)
 
     def _corrected(self, given: Array, rows: Coded) -> Array:

@@ -81,6 +81,8 @@ class Listed:
     width: int
     given: Array
     rows: Coded
+    evenness: float = 1.0
+    """How many rows of equal weight tell as much as the rows do, as a share of them."""
 
     @cached_property
     def _spots(self) -> Spots:
@@ -106,9 +108,9 @@ class Listed:
         """Return the lower triangle of Σ c f fᵀ over some rows.
 
         Of many rows only the diagonal, on which categories that are rare depend, is exact; what is beside it comes from
-        every so many of them, enough for steps that lead to the same place.
+        every so many of them, enough for steps that lead to the same place: of all of them where few have most weight.
         """
-        every = max(1, len(index) // ENOUGH_TO_STEP)
+        every = max(1, round(self.evenness * len(index)) // ENOUGH_TO_STEP)
         found = self._square(index[::every], np.ascontiguousarray(c[::every]))
         if every > 1:
             seen, whole = found.diagonal(), self.diagonal(index, c)

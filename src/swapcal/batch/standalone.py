@@ -4,7 +4,7 @@
     predict(model, {"age": [31.0, None], "shop": ["north", "south"]})     # columns by name, or an array
 
 Give `scores=` if the model corrects those of another; an array of one column per class if there are more than two.
-Missing numbers are None or NaN, missing texts None; dates are ISO text.
+Missing numbers are None or NaN, missing texts None; dates are text: "2024-02-29", or "2024-02-29T12:00:00" in UTC.
 """
 
 import json

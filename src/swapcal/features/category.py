@@ -75,10 +75,11 @@ def learn_group(source: Source, name: Name, most: int, rare: int) -> Category:
     if not is_numeric(source, name):
         return learn_texts(source, name, most, rare, is_group=True)
     values = numbers_of(source, name)
-    distinct = np.unique(values[~np.isnan(values)])
+    present = values[np.isfinite(values)]  # infinite numbers have no category, as when a model predicts
+    distinct = np.unique(present)
     if len(distinct) <= MANY_VALUES:
         return Category(name, True, numbers=distinct.tolist())
-    edges = np.unique(np.quantile(values[~np.isnan(values)], np.arange(1, BINS) / BINS))
+    edges = np.unique(np.quantile(present, np.arange(1, BINS) / BINS))
     return Category(name, True, edges=edges.tolist())
 
 

@@ -67,8 +67,9 @@ class Frozen:
         """
         for name in [*groups, *(columns or ())]:
             require(source, name)
-        rest = [name for name in (columns_of(source) if columns is None else columns) if name not in groups]
-        first = [learn_group(source, name, group_categories, rare) for name in groups]
+        named = _plain(groups)
+        rest = [name for name in (columns_of(source) if columns is None else _plain(columns)) if name not in named]
+        first = [learn_group(source, name, group_categories, rare) for name in named]
         others = [
             learn_number(source, name) if is_numeric(source, name) else learn_texts(source, name, categories, rare)
             for name in rest
@@ -247,3 +248,8 @@ def _plain_text(value: Any) -> str | None:
     if value is None or (isinstance(value, float | datetime.date) and value != value):
         return MISSING
     return text_of(value) if isinstance(value, bool | np.bool_ | datetime.date) else None
+
+
+def _plain(names: Sequence[Name]) -> list[Name]:
+    """Return names that JSON can hold: numpy's integers cannot be saved."""
+    return [name if isinstance(name, str) else int(name) for name in names]

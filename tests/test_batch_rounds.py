@@ -1,0 +1,139 @@
+"""How many trees are grown, and in which units they ask."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from swapcal.batch import model as model_module
+from swapcal.batch import trees as trees_module
+from swapcal.batch.correction import NONE, losses
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
+from swapcal.batch.trees import QUICK, THOROUGH, Boost, Sample, grown
+from swapcal.features.frozen import Frozen
+from swapcal.tables.table import Table
+
+
+def sample(table, y, weight=None, folds=3, pace=QUICK, groups=()):
+    features = Frozen.learn(table, groups)
+    n = len(y)
+    apart = np.random.default_rng(0).permutation(n) % folds
+    return Sample(
+        features, features.encode(table), np.zeros(n), y, np.ones(n) if weight is None else weight, apart, pace
+    )
+
+
+def stepped(n=900, unit=1.0):
+    """A number whose sign matters, and one that does not."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    return Table({"x": unit * x, "u": rng.normal(size=n)}), (rng.random(n) < expit(3.0 * np.sign(x))).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("folds", "pace", "trees"), [(2, QUICK, 22), (3, QUICK, 19), (2, THOROUGH, 15), (5, THOROUGH, 13)]
+)
+def test_how_many_trees_all_rows_carry(folds, pace, trees, monkeypatch):
+    """Ten rounds without a fold: 1.3 times as many with it, 1.5 times if it was half, and more if they were quick."""
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    monkeypatch.setattr(Sample, "_boosted", lambda _self, _boosters, start: (start, 10))
+    grower = sample(*stepped(), folds=folds, pace=pace)
+    forest, _ = grower.grow(np.zeros(900), np.zeros((folds, 900)), seed=0)
+    assert len(forest.root) == trees
+
+
+class Fallen:
+    """Boosters that get better up to a round, then worse."""
+
+    def __init__(self, best):
+        self.best, self.rounds = best, 0
+
+    def update(self):
+        self.rounds += 1
+
+
+@pytest.mark.parametrize("pace", [QUICK, THOROUGH])
+def test_boosting_ends_when_patience_does_and_returns_the_best_round(pace, monkeypatch):
+    grower, booster = sample(*stepped(60), pace=pace), Fallen(21)
+    sure = np.where(grower.y > 0, 1.0, -1.0)
+    monkeypatch.setattr(Sample, "_left_out", lambda _self, found: sure / (1 + abs(found[0].rounds - found[0].best)))
+    honest, rounds = grower._boosted([booster], 0.0 * sure)
+    assert rounds == 21
+    assert np.array_equal(honest, sure)
+    assert booster.rounds == 21 + pace.patience
+
+
+def test_numbers_too_small_for_lightgbm_are_asked_in_their_own_unit(monkeypatch):
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    found = []
+    for unit in (1.0, 2.0**-500):
+        table, y = stepped(unit=unit)
+        grower = sample(table, y)
+        forest, _ = grower.grow(np.zeros(900), np.zeros((3, 900)), seed=0)
+        found.append(grown(forest, np.zeros(900), np.zeros(900), grower.rows))
+    positive = stepped()[0].numbers("x") > 0
+    for logits in found:
+        assert logits[positive].mean() > 1.0 > -1.0 > logits[~positive].mean()
+
+
+def test_missing_numbers_are_least_when_trees_are_grown_too(monkeypatch):
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(trees_module, "DOUBT", NONE)
+    rng = np.random.default_rng(0)
+    missing, x = rng.random(900) < 0.3, rng.normal(size=900)
+    y = (rng.random(900) < np.where(missing, 0.95, 0.1)).astype(float)
+    grower = sample(Table({"x": np.where(missing, np.nan, x)}), y)
+    forest, _ = grower.grow(np.zeros(900), np.zeros((3, 900)), seed=0)
+    logits = grown(forest, np.zeros(900), np.zeros(900), grower.rows)
+    assert logits[missing].min() > 1.0
+    assert logits[~missing].max() < 0.0
+
+
+def test_whether_trees_help_is_asked_of_rows_as_they_weigh(monkeypatch):
+    """They help the heavy third of the rows and spoil the light ones by more, row by row; and the reverse."""
+    pytest.importorskip("lightgbm")
+    heavy = np.arange(900) % 3 == 0
+    table, _ = stepped()
+    y = np.tile([0.0, 1.0], 450)
+    sure = np.where(y > 0, 1.0, -1.0) * np.where(heavy, 1.0, -1.0)
+    monkeypatch.setattr(Sample, "_boosted", lambda _self, _boosters, _start: (sure, 3))
+    gain = losses(0.0 * sure, y) - losses(sure, y)
+    assert gain[heavy].min() > 0.0 > gain[~heavy].max()
+    for weight, kept in ((np.where(heavy, 50.0, 1.0), True), (np.where(heavy, 1.0, 50.0), False)):
+        weight *= 900 / weight.sum()
+        grown_ = sample(table, y, weight).grow(np.zeros(900), np.zeros((3, 900)), seed=0)
+        assert (grown_ is not None) == kept
+    assert gain.mean() < 0.0
+
+
+def test_from_scratch_nothing_is_put_on_top_of_a_score_that_nobody_gave(monkeypatch):
+    monkeypatch.setattr(model_module, "SURELY", 0.0)
+    table, y = stepped(600)
+    shops = Table({"x": table.numbers("x"), "shop": np.tile(["a", "b", "c"], 200)})
+    settings = Settings(correction="linear", snapshots=2)
+    assert Model.fit(shops, y, groups=["shop"], settings=settings).opening is None
+    assert Model.fit(shops, y, np.full(600, 0.5), groups=["shop"], settings=settings).opening is not None
+
+
+def test_from_scratch_trees_are_grown_thoroughly_and_around_a_score_quickly(monkeypatch):
+    pytest.importorskip("lightgbm")
+    paces = []
+    monkeypatch.setattr(Boost, "fit", lambda *given: paces.append(given[-1]))
+    table, y = stepped(600)
+    for scores in (None, np.full(600, 0.5)):
+        Model.fit(table, y, scores, settings=Settings(snapshots=2))
+    assert paces == [THOROUGH, QUICK]
+
+
+def test_a_bias_of_two_columns_together_is_found_among_few():
+    """A tree that looks at four of nine inputs seldom sees both."""
+    pytest.importorskip("lightgbm")
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(3000, 8))
+        truth = expit(np.where(X[:, 7] > 0, 1.5, -1.5) * X[:, 0])
+        y = (rng.random(3000) < truth).astype(float)
+        model = Model.fit(X, y, settings=Settings(snapshots=4, seed=seed))
+        assert np.mean((model.mean(X) - truth) ** 2) < 0.3 * np.var(truth)
