@@ -6,12 +6,12 @@ A base model is fitted on one part of each table, every method post-processes it
 everything is measured on a third; methods without a base model fit both parts. The tables are means over the first
 three splits; --seeds 12 with the methods that are compared adds worst groups over all of them. Results go to
 build/batch.jsonl and predictions to build/batch/ (finished runs are not repeated); the tables and the picture of
-docs/batch.md are written from them. With --times, MCGrad and this package are fitted one right after the other, in the
-same process, and those times replace the ones of the runs above, which may have been made at different loads of the
-machine.
+docs/batch.md are written from them. With --times, MCGrad and this package are fitted in turns, in the same process, and
+the medians replace the times of the runs above, which may have been made at different loads of the machine.
 """
 
 import argparse
+import gc
 import json
 import os
 
@@ -41,14 +41,19 @@ SIDE_BY_SIDE = BUILD / "batch-times.jsonl"
 METHODS: dict[str, dict[str, Method]] = {**dict.fromkeys(base_models(), AROUND), NO_BASE: ALONE}
 FEW = 2000
 """Rows of each part for a first call, which loads and compiles."""
+MOST_TURNS, LONG = 5, 15.0
+"""Turns side by side, and the seconds after which no other is begun."""
 Run = tuple[str, str, int, str]
 
 
 def timed(fit: Method, scene: Scene) -> tuple[Array, dict[str, float]]:
     """Return test predictions and the processor time of fitting, of a row in bulk and of a row alone."""
+    gc.collect()
+    gc.disable()  # as timeit does: what the libraries of all methods together have loaded would be looked through
     start = time.process_time()
     predict = fit(scene)
     fitted = time.process_time()
+    gc.enable()
     predict(slice(0, 50))  # compiles what needs compiling
     begin = time.process_time()
     p = predict(slice(None))
@@ -83,7 +88,7 @@ def runs(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iter
 
 
 def side_by_side(given: argparse.Namespace, folder: Path | None, done: set[Run]) -> Iterator[dict[str, Any]]:
-    """Yield the times of MCGrad and of ours, each right after the other, once both have been called before."""
+    """Yield the times of MCGrad and of ours, turn by turn, once both have been called before."""
     methods = DIFFERENCES[False][0], "MCGrad"
     for name in given.tasks:
         for base, model in base_models().items():
@@ -93,9 +98,14 @@ def side_by_side(given: argparse.Namespace, folder: Path | None, done: set[Run])
             small = Scene(load(name, given.first_seed, folder).head(FEW), base_models()[base], given.first_seed)
             for method in methods:
                 timed(AROUND[method], small)
-                seconds = timed(AROUND[method], scene)[1]
-                found = {kind: seconds[kind] for kind in TIMES}
-                yield {"task": name, "base": base, "seed": given.first_seed, "method": method} | found
+            begin = time.process_time()
+            for _ in range(MOST_TURNS):
+                for method in methods:
+                    seconds = timed(AROUND[method], scene)[1]
+                    found = {kind: seconds[kind] for kind in TIMES}
+                    yield {"task": name, "base": base, "seed": given.first_seed, "method": method} | found
+                if time.process_time() - begin > LONG:
+                    break
 
 
 def differences(results: pd.DataFrame, folder: Path | None, done: set[Run]) -> Iterator[dict[str, Any]]:

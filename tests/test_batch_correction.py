@@ -233,3 +233,17 @@ def test_a_pair_of_which_one_has_no_category_is_none():
         assert (spots.coded[:, -1] == width).all()
         assert (spots.coded[:, column] == width).all()
         assert (spots.sloped[:, column] == width).all()
+
+
+def test_a_group_that_is_named_twice_is_one():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    assert Frozen.learn(X, groups=[0, np.int64(0)]).manifest() == Frozen.learn(X, groups=[0]).manifest()
+
+
+def test_the_row_of_a_bad_score_is_counted_from_the_first_of_all():
+    rng = np.random.default_rng(0)
+    X, scores = rng.normal(size=(6000, 2)), rng.uniform(0.2, 0.8, 6000)
+    model = Model.fit(X[:120], (rng.random(120) < scores[:120]).astype(float), scores[:120], settings=LINEAR)
+    scores[4999] = np.nan
+    with pytest.raises(ValueError, match="scores: given nan in row 5000,"):
+        model.mean(X, scores)

@@ -251,5 +251,5 @@ def _plain_text(value: Any) -> str | None:
 
 
 def _plain(names: Sequence[Name]) -> list[Name]:
-    """Return names that JSON can hold: numpy's integers cannot be saved."""
-    return [name if isinstance(name, str) else int(name) for name in names]
+    """Return names, each once, that JSON can hold: numpy's integers cannot be saved."""
+    return list(dict.fromkeys(name if isinstance(name, str) else int(name) for name in names))
