@@ -311,7 +311,7 @@ def _picture(mean: pd.DataFrame) -> str:
         'font-family="system-ui, sans-serif" font-size="12" role="img">',
         "<title>Worst-group calibration error and log loss of post-processing methods</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-        *_legend(),
+        *_legend([method for method in COLOURS if method in mean.index.get_level_values("method")]),
     ]
     for row, (task, base) in enumerate(lines):
         y = TOP + STEP * row + STEP / 2
@@ -323,10 +323,10 @@ def _picture(mean: pd.DataFrame) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _legend() -> list[str]:
+def _legend(methods: list[str]) -> list[str]:
     parts, x = [], LEFT
-    for method, colour in COLOURS.items():
-        parts.append(f'<circle cx="{x}" cy="14" r="5" fill="{colour}"/>')
+    for method in methods:
+        parts.append(f'<circle cx="{x}" cy="14" r="5" fill="{COLOURS[method]}"/>')
         parts.append(f'<text x="{x + 9}" y="18" fill="#333">{method}</text>')
         x += 36 + round(6.5 * len(method))
     return parts

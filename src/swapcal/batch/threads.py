@@ -12,7 +12,7 @@ from swapcal.features.frozen import Coded
 FEWEST_ROWS = 2048
 """Below this a thread costs more than it saves."""
 MOST_ROWS = 4096
-"""Rows at a time, whose contexts stay near the processor; and memory does not grow with the table."""
+"""Rows at a time, whose contexts stay near the processor, however many there are."""
 
 
 def in_threads(
