@@ -16,10 +16,11 @@ import pytest
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
 from swapcal.batch.export import SCRIPT, export
+from swapcal.batch.forest import NO_CODE
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
 from swapcal.batch.simplex import to_simplex
-from swapcal.batch.trees import NO_CODE, Boost
+from swapcal.batch.trees import Boost
 from swapcal.features.frozen import Frozen
 from swapcal.tables.table import Table
 from swapcal.tables.values import MISSING, group_name, is_missing, text_of, unquoted

@@ -10,10 +10,10 @@ from scipy.special import expit
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
 from swapcal.batch.flat import _asked_of_codes
+from swapcal.batch.forest import NO_CODE
 from swapcal.batch.model import Model
 from swapcal.batch.placement import MOST_COORDINATES, lay_out
 from swapcal.batch.settings import Settings
-from swapcal.batch.trees import NO_CODE
 from swapcal.features.frozen import Frozen
 from swapcal.tables.table import Table
 

@@ -30,17 +30,23 @@ def stepped(n=900, unit=1.0):
     return Table({"x": unit * x, "u": rng.normal(size=n)}), (rng.random(n) < expit(3.0 * np.sign(x))).astype(float)
 
 
-@pytest.mark.parametrize(
-    ("folds", "pace", "trees"), [(2, QUICK, 22), (3, QUICK, 19), (2, THOROUGH, 15), (5, THOROUGH, 13)]
-)
-def test_how_many_trees_all_rows_carry(folds, pace, trees, monkeypatch):
-    """Ten rounds without a fold: 1.3 times as many with it, 1.5 times if it was half, and more if they were quick."""
+def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch):
+    """By LightGBM's own predictions of the boosters after the best round, not after the last."""
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(trees_module, "DOUBT", NONE)
-    monkeypatch.setattr(Sample, "_boosted", lambda _self, _boosters, start: (start, 10))
-    grower = sample(*stepped(), folds=folds, pace=pace)
-    forest, _ = grower.grow(np.zeros(900), np.zeros((folds, 900)), seed=0)
-    assert len(forest.root) == trees
+    kept = []
+    watched = Sample._boosted
+    monkeypatch.setattr(
+        Sample, "_boosted", lambda self, found, start: kept.append(found) or watched(self, found, start)
+    )
+    grower = sample(*stepped(), folds=3)
+    forest, _ = grower.grow(np.zeros((3, 900)), seed=0)
+    rounds = len(forest.root) // 3
+    assert [booster.current_iteration() for booster in kept[0]] == [rounds + QUICK.patience] * 3
+    inputs = np.column_stack([np.zeros(900), grower.rows.raw])
+    mean = np.mean([booster.predict(inputs, raw_score=True, num_iteration=rounds) for booster in kept[0]], axis=0)
+    found = grown(forest, np.zeros(900), np.zeros(900), grower.rows)
+    np.testing.assert_allclose(found, trees_module.SURER * mean, rtol=1e-12, atol=1e-12)
 
 
 class Fallen:
@@ -71,7 +77,7 @@ def test_numbers_too_small_for_lightgbm_are_asked_in_their_own_unit(monkeypatch)
     for unit in (1.0, 2.0**-500):
         table, y = stepped(unit=unit)
         grower = sample(table, y)
-        forest, _ = grower.grow(np.zeros(900), np.zeros((3, 900)), seed=0)
+        forest, _ = grower.grow(np.zeros((3, 900)), seed=0)
         found.append(grown(forest, np.zeros(900), np.zeros(900), grower.rows))
     positive = stepped()[0].numbers("x") > 0
     for logits in found:
@@ -85,7 +91,7 @@ def test_missing_numbers_are_least_when_trees_are_grown_too(monkeypatch):
     missing, x = rng.random(900) < 0.3, rng.normal(size=900)
     y = (rng.random(900) < np.where(missing, 0.95, 0.1)).astype(float)
     grower = sample(Table({"x": np.where(missing, np.nan, x)}), y)
-    forest, _ = grower.grow(np.zeros(900), np.zeros((3, 900)), seed=0)
+    forest, _ = grower.grow(np.zeros((3, 900)), seed=0)
     logits = grown(forest, np.zeros(900), np.zeros(900), grower.rows)
     assert logits[missing].min() > 1.0
     assert logits[~missing].max() < 0.0
@@ -103,7 +109,7 @@ def test_whether_trees_help_is_asked_of_rows_as_they_weigh(monkeypatch):
     assert gain[heavy].min() > 0.0 > gain[~heavy].max()
     for weight, kept in ((np.where(heavy, 50.0, 1.0), True), (np.where(heavy, 1.0, 50.0), False)):
         weight *= 900 / weight.sum()
-        grown_ = sample(table, y, weight).grow(np.zeros(900), np.zeros((3, 900)), seed=0)
+        grown_ = sample(table, y, weight).grow(np.zeros((3, 900)), seed=0)
         assert (grown_ is not None) == kept
     assert gain.mean() < 0.0
 

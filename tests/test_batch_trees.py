@@ -7,6 +7,7 @@ from scipy.special import expit
 from swapcal.batch import settings as settings_module
 from swapcal.batch import trees as trees_module
 from swapcal.batch.correction import NONE, logit
+from swapcal.batch.forest import read_forest
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
 from swapcal.batch.trees import Sample, grown
@@ -78,7 +79,7 @@ def test_what_no_sum_describes_is_corrected_and_the_certificate_holds(fitted):
     assert fitted.certificate.holds()
 
 
-def test_the_arrays_are_the_trees_that_were_grown(fitted, monkeypatch):
+def test_the_trees_of_a_model_are_walked_as_by_hand(fitted):
     table, _, scores, _ = crossed(300, seed=2)
     odd = {name: table.raw(name).copy() for name in table.columns}
     odd["shop"][:40] = "never seen"
@@ -86,13 +87,34 @@ def test_the_arrays_are_the_trees_that_were_grown(fitted, monkeypatch):
     assert (forest.codes > 0).any()
     given = logit(scores)
     np.testing.assert_allclose(grown(forest, np.zeros(300), given, rows), by_hand(forest, given, rows.raw, rows.codes))
-    # LightGBM's own prediction, from the booster that became the arrays
-    boosters, forest_of = [], trees_module._forest
-    monkeypatch.setattr(trees_module, "_forest", lambda *given: boosters.append(given[0]) or forest_of(*given))
-    again = Model.fit(*crossed(2000)[:3], groups=["shop"])
-    inputs = np.column_stack([given, np.nan_to_num(rows.raw, nan=-1e300), rows.codes])
-    expected = boosters[0].predict(inputs, raw_score=True)
-    np.testing.assert_allclose(grown(again.boost.forest, np.zeros(300), given, rows), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_trees_of_texts_are_those_that_lightgbm_walks():
+    """Numbers, missing ones, sets of up to 62 codes (two words), trees that ask nothing, several boosters."""
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.normal(size=2000), rng.normal(size=2000), rng.integers(0, 62, (2000, 2))])
+    inputs[::7, 1] = -1e300
+    y = rng.random(2000) < expit(inputs[:, 0] + np.isin(inputs[:, 2] % 7, [1, 3]) - 2.0 * (inputs[:, 3] > 40))
+    boosters = []
+    for leaves, rounds, labels in ((31, 9, y), (2, 3, y), (31, 2, np.zeros(2000)), (15, 5, y)):
+        settings = {"objective": "cross_entropy", "num_leaves": leaves, "verbosity": -1, "min_data_per_group": 5}
+        data = lightgbm.Dataset(inputs, labels, categorical_feature=[2, 3])
+        boosters.append(lightgbm.train(settings, data, rounds))
+    forest = read_forest([booster.model_to_string() for booster in boosters])
+    assert len(forest.root) == sum(booster.num_trees() for booster in boosters)
+    assert (forest.codes >> np.uint64(32)).any()
+    assert (forest.depth == 0).any()
+    given, rows = inputs[:, 0], Coded(np.empty((2000, 1)), inputs[:, 2:].astype(np.int64), inputs[:, 1:2])
+    expected = sum(booster.predict(inputs, raw_score=True) for booster in boosters)
+    np.testing.assert_allclose(grown(forest, np.zeros(2000), given, rows), expected, rtol=1e-12, atol=1e-12)
+    deepest = [_steps(forest, int(root)) for root in forest.root]
+    assert forest.depth.tolist() == deepest
+
+
+def _steps(forest, node):
+    sides = {int(forest.child[2 * node]), int(forest.child[2 * node + 1])} - {node}
+    return 1 + max(_steps(forest, side) for side in sides) if sides else 0
 
 
 def test_the_same_rows_give_the_same_file(fitted, tmp_path):
@@ -122,7 +144,7 @@ def test_log_odds_without_a_fold_owe_nothing_to_its_labels(monkeypatch):
     rows, given, folds = features.encode(table), logit(scores), np.arange(900) % 3
     flipped = np.where(folds == 1, 1 - y, y)
     one, other = (
-        Sample(features, rows, given, labels, np.ones(900), folds).grow(given, np.tile(given, (3, 1)), seed=0)
+        Sample(features, rows, given, labels, np.ones(900), folds).grow(np.tile(given, (3, 1)), seed=0)
         for labels in (y, flipped)
     )
     assert np.array_equal(one[1][folds == 1], other[1][folds == 1])

@@ -14,8 +14,9 @@ import numpy as np
 
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.batch.correction import LOGIT_LIMIT, Correction, Scorer
+from swapcal.batch.forest import NO_CODE
 from swapcal.batch.mixture import Mixture
-from swapcal.batch.trees import NO_CODE, Boost
+from swapcal.batch.trees import Boost
 from swapcal.features.category import Category
 from swapcal.features.frozen import Frozen
 from swapcal.features.number import Number

@@ -25,7 +25,7 @@ WITH_SCORE = (0.5, 0.5, 0.3, 0.3, 0.3)
 WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
 """Prior standard deviation, in log-odds, of hinges, categories, group slopes, group pairs and numbers, for λ = 1."""
 ENOUGH_TO_STEP = 8000
-"""Rows that tell a curvature well enough to step by.
+"""Rows outside a fold that tell a curvature well enough to step by.
 
 With fewer, steps from one penalty to another went astray and too large ones were chosen.
 """
@@ -83,6 +83,8 @@ class Listed:
     rows: Coded
     evenness: float = 1.0
     """How many rows of equal weight tell as much as the rows do, as a share of them."""
+    others: int = 1
+    """How many folds there are besides each."""
 
     @cached_property
     def _spots(self) -> Spots:
@@ -105,12 +107,12 @@ class Listed:
         return np.asarray((sums * self._sizes)[:, :-1])
 
     def square(self, index: Integers, c: Array) -> Array:
-        """Return the lower triangle of Σ c f fᵀ over some rows.
+        """Return the lower triangle of Σ c f fᵀ over the rows of a fold.
 
         Of many rows only the diagonal, on which categories that are rare depend, is exact; what is beside it comes from
         every so many of them, enough for steps that lead to the same place: of all of them where few have most weight.
         """
-        every = max(1, round(self.evenness * len(index)) // ENOUGH_TO_STEP)
+        every = max(1, round(self.evenness * self.others * len(index)) // ENOUGH_TO_STEP)
         found = self._square(index[::every], np.ascontiguousarray(c[::every]))
         if every > 1:
             seen, whole = found.diagonal(), self.diagonal(index, c)

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Integers, Keys
+from swapcal.arrays import Array, Integers
 from swapcal.batch.correction import Correction, believed, logit, losses
+from swapcal.batch.forest import read_forest
 from swapcal.features.frozen import Coded, Frozen
 from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
 
 PARAMETERS: dict[str, Any] = {
     "objective": "cross_entropy",
-    "learning_rate": 0.15,
     "max_bin": 63,
     "min_data_in_leaf": 20,
     "lambda_l2": 3.0,
@@ -29,8 +29,6 @@ PARAMETERS: dict[str, Any] = {
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "verbosity": -1}
 SMALL = 1e-20
 """A spread of numbers this small is taken to 1 first: LightGBM cannot tell numbers below 1e-35 from 0."""
-NO_CODE = -100.0
-"""A threshold below every code."""
 SHARE, FEWEST_INPUTS = 0.4, 6
 """Part of the inputs that a tree looks at, and how many at least.
 
@@ -41,24 +39,26 @@ MOST_ROUNDS, LOOKED_AT = 400, 3
 
 
 class Pace(NamedTuple):
-    """How large trees are, and how the folds' trees learn, which tell how far to go."""
+    """How large trees are, and how fast they learn."""
 
     leaves: int
     depth: int
     rate: float
-    """What a round without a fold learns; those of the trees that predict learn 0.15."""
     patience: int
     """Rounds without a gain before giving up."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return LightGBM's names for the size of the trees."""
-        return {"num_leaves": self.leaves, "max_depth": self.depth}
+        """Return LightGBM's names for it."""
+        return {"num_leaves": self.leaves, "max_depth": self.depth, "learning_rate": self.rate}
 
 
-QUICK, THOROUGH = Pace(15, 6, 0.22, 9), Pace(20, 7, 0.15, 12)
+QUICK, THOROUGH = Pace(15, 6, 0.28, 6), Pace(20, 7, 0.18, 9)
 """Around somebody's score, and where the trees have to find everything themselves."""
-MORE, MORE_THAN_HALF = 1.3, 1.5
-"""Rounds that all rows carry for one that all but a fold do, and for one that half of them do, in steps as large."""
+SURER = 1.1
+"""What the mean of the folds' trees is multiplied with.
+
+It errs less than the trees of one fold, whose steps were made small enough for their own errors.
+"""
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
@@ -101,7 +101,7 @@ class Boost:
 
         They start from the linear correction `first`; `without` is what it would be without each fold: (folds, n).
         """
-        found = Sample(features, rows, given, y, weight, folds, pace).grow(first.logits(given, rows), without, seed)
+        found = Sample(features, rows, given, y, weight, folds, pace).grow(without, seed)
         return None if found is None else (cls(first, found[0]), found[1])
 
 
@@ -125,42 +125,39 @@ class Sample:
     folds: Integers
     pace: Pace = QUICK
 
-    def grow(self, whole: Array, without: Array, seed: int) -> "tuple[Forest, Array] | None":
-        """Return trees that start from the log-odds `whole`, and each row's log-odds by trees without its fold.
+    def grow(self, without: Array, seed: int) -> "tuple[Forest, Array] | None":
+        """Return trees, and each row's log-odds by those of them that were grown without its fold.
 
         Without fold k they start from without[k], so that nothing they learned comes from the fold. The number of
-        rounds is the one with the least out-of-fold loss, the same for all folds. Nothing is returned unless that loss
-        is below the start's beyond doubt.
+        rounds is the one with the least out-of-fold loss, the same for all folds. What predicts is the mean of all
+        folds' trees. Nothing is returned unless the out-of-fold loss is below the start's beyond doubt.
         """
         import lightgbm
 
-        numbers = np.nan_to_num(self.rows.raw / self._units, nan=MISSING)
-        inputs = np.column_stack([self.given, numbers, self.rows.codes])
+        inputs = np.column_stack([self.given, self.rows.raw, self.rows.codes]) / self._units
+        inputs = np.nan_to_num(inputs, copy=False, nan=MISSING)
         own = self.pace.parameters() | {"feature_fraction": _share(inputs.shape[1]), "seed": seed}
         parameters = PARAMETERS | REPRODUCIBLE | own
         data = lightgbm.Dataset(
             inputs, self.y, weight=self.weight, params=parameters, categorical_feature=self._sets()
         ).construct()
-        quick = parameters | {"learning_rate": self.pace.rate}
-        boosters = [self._without(lightgbm, quick, data, k, without[k]) for k in range(len(without))]
+        boosters = [self._without(lightgbm, parameters, data, k, without[k]) for k in range(len(without))]
         start = self._left_out(boosters)
         honest, rounds = self._boosted(boosters, start)
         if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
-        more = MORE if len(without) > 2 else MORE_THAN_HALF
-        rounds = round(more * self.pace.rate / PARAMETERS["learning_rate"] * rounds)
-        forest = _forest(lightgbm.train(parameters, data.set_init_score(whole), rounds), rounds)
-        return self._in_given_units(forest), honest
+        forest = read_forest([booster.model_to_string(num_iteration=rounds) for booster in boosters])
+        forest = forest._replace(
+            threshold=forest.threshold * self._units[forest.column], value=forest.value * (SURER / len(boosters))
+        )
+        return forest, honest
 
     @cached_property
     def _units(self) -> Array:
-        """The powers of two that numbers are counted in, 1 but for those so small that LightGBM takes them for 0."""
+        """The powers of two that inputs are counted in, 1 but for those so small that LightGBM takes them for 0."""
         spreads = np.array([number.spread for number in self.features.numbers])
-        return np.where(spreads < SMALL, 2.0 ** np.round(np.log2(spreads)), 1.0)
-
-    def _in_given_units(self, forest: Forest) -> Forest:
-        units = np.concatenate([[1.0], self._units, np.ones(self.rows.codes.shape[1])])
-        return forest._replace(threshold=forest.threshold * units[forest.column])
+        numbers = np.where(spreads < SMALL, 2.0 ** np.round(np.log2(spreads)), 1.0)
+        return np.concatenate([[1.0], numbers, np.ones(self.rows.codes.shape[1])])
 
     def _sets(self) -> list[int]:
         """Return which inputs are split by sets of codes; lists of codes too long for that are split by their order."""
@@ -217,64 +214,3 @@ def _watched(booster: Any) -> Array:
 
     booster.eval_valid(look)
     return seen[0]
-
-
-def _forest(booster: Any, rounds: int) -> Forest:
-    """Return LightGBM's trees as arrays."""
-    trees = [_Tree.read(text) for text in booster.model_to_string(num_iteration=rounds).split("\nTree=")[1:]]
-    sizes = np.array([len(tree.column) for tree in trees], np.int64)
-    first = (np.cumsum(sizes) - sizes).astype(np.uint64)
-
-    def joined(name: str, dtype: Any) -> Any:
-        return np.concatenate([np.empty(0, dtype), *(getattr(tree, name) for tree in trees)])
-
-    return Forest(
-        first,
-        np.array([tree.depth for tree in trees], np.int64),
-        joined("column", np.uint64),
-        joined("threshold", np.float64),
-        joined("codes", np.uint64),
-        joined("child", np.uint64) + np.repeat(first, 2 * sizes),
-        joined("value", np.float64),
-    )
-
-
-@dataclass(frozen=True)
-class _Tree:
-    """A tree's nodes: those that ask, parents before children, then the leaves."""
-
-    column: Keys
-    threshold: Array
-    codes: Keys
-    child: Keys
-    value: Array
-    depth: int
-
-    @classmethod
-    def read(cls, text: str) -> "_Tree":
-        """Read LightGBM's text of a tree, a list of words per line.
-
-        Child -1 - k is leaf k. Where a set of codes is asked for (the first bit of `decision_type`), the threshold is
-        the set's number, and its 32-bit words are at `cat_boundaries` in `cat_threshold`.
-        """
-        lines = dict(line.split("=", 1) for line in text.partition("\n\n")[0].splitlines()[1:])
-        leaves = int(lines["num_leaves"])
-        asking, size = leaves - 1, 2 * leaves - 1
-
-        def listed(name: str, dtype: Any = np.int64) -> Any:
-            return np.array(lines.get(name, "").split() if asking else [], dtype)
-
-        column, codes, child = np.zeros(size, np.uint64), np.zeros(size, np.uint64), np.repeat(np.arange(size), 2)
-        threshold, value, depth = np.full(size, NO_CODE), np.zeros(size), np.zeros(size, np.int64)
-        column[:asking], threshold[:asking] = listed("split_feature"), listed("threshold", np.float64)
-        sides = np.column_stack([listed("right_child"), listed("left_child")])
-        child[: 2 * asking] = np.where(sides < 0, asking - 1 - sides, sides).ravel()
-        value[asking:] = np.array(lines["leaf_value"].split(), np.float64)
-        ends, words = listed("cat_boundaries"), listed("cat_threshold").tolist()
-        for node in np.flatnonzero(listed("decision_type") & 1).tolist():
-            which = int(threshold[node])
-            parts = words[ends[which] : ends[which + 1]]
-            codes[node], threshold[node] = sum(part << (32 * k) for k, part in enumerate(parts)), NO_CODE
-        for node in range(asking):
-            depth[child[2 * node : 2 * node + 2]] = depth[node] + 1
-        return cls(column, threshold, codes, child.astype(np.uint64), value, int(depth.max()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
@@ -33,8 +34,9 @@ class Table:
     def __init__(self, native: Any) -> None:
         self._data = _open(native)
         self._categories: dict[str, Categories] = {}
+        self._columns: dict[str, Any] = {}
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
         """Names of the columns, in order."""
         return list(self._data) if isinstance(self._data, dict) else list(self._data.columns)
@@ -95,7 +97,9 @@ class Table:
         self.require([name])
         if isinstance(self._data, dict):
             return self._data[name]
-        return self._data.get_column(name)
+        if name not in self._columns:
+            self._columns[name] = self._data.get_column(name)
+        return self._columns[name]
 
 
 class UnknownColumnError(ValueError):
