@@ -30,10 +30,17 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
         raise ValueError(f"context: given {rows.shape[-1]} coordinates, expected {dim}{hint}")
     if single:
         rows = rows.reshape(1, dim)
-    row = first_bad_context(rows)
+    row = first_bad_context(_frozen(rows))
     if row >= 0:
         raise ValueError(_complaint(rows[row], "" if single else f" in row {row + 1}"))
     return rows
+
+
+def _frozen(rows: Array) -> Array:
+    """Return the rows as read-only: a kernel that only reads is then compiled once, whatever it is given."""
+    seen = rows.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
