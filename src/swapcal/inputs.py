@@ -143,8 +143,13 @@ def event_key(event: object) -> int:
     """Return the 64-bit key of an event id (any int, str or bytes); never 0, which stands for "not named"."""
     if type(event) is not str and (isinstance(event, bool) or not isinstance(event, (int, np.integer, str, bytes))):
         raise TypeError(f"event: given {type(event).__name__}, expected an int, str or bytes id")
-    raw = event if isinstance(event, bytes) else str(event).encode()
+    raw = event if isinstance(event, bytes) else _letters(event).encode()
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+def _letters(event: Any) -> str:
+    """Return an id as text; of an Enum what it is, not its name."""
+    return str.__str__(event) if isinstance(event, str) else str(int(event))
 
 
 @dataclass(frozen=True)

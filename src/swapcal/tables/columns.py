@@ -11,7 +11,7 @@ import numpy as np
 
 from swapcal.arrays import AnyArray, Array
 from swapcal.tables.categories import Categories, factorise, from_array, from_arrow
-from swapcal.tables.values import as_number, has_bytes, is_missing, unmasked
+from swapcal.tables.values import as_number, has_bytes, is_missing, letters, unmasked
 
 Values = Array | Categories
 Raw = AnyArray | nw.Series[Any]
@@ -59,7 +59,7 @@ def _names_of(names: Iterable[Any], ignored: Set[str]) -> dict[Any, str]:
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int | np.integer):
             raise TypeError(f"column {name!r}: given a name of type {type(name).__name__}, expected text or an integer")
-        texts[name] = str(name)
+        texts[name] = letters(name)
         if not has_bytes(texts[name]):
             raise ValueError(f"column {name!r}: given a name with a lone surrogate, expected Unicode text")
     if len(set(texts.values())) != len(texts):

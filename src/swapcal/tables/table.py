@@ -11,7 +11,7 @@ from swapcal.arrays import AnyArray, Array, Keys
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.categories import Categories
 from swapcal.tables.columns import categories_of, is_numeric, numbers_of, raw_column
-from swapcal.tables.values import text_key
+from swapcal.tables.values import letters, text_key
 
 
 class Table:
@@ -136,7 +136,7 @@ def is_table(value: Any) -> bool:
 
 def _open(native: Any) -> Any:
     if isinstance(native, Mapping):
-        data = {str(name): raw_column(values) for name, values in native.items()}
+        data = {letters(name): raw_column(values) for name, values in native.items()}
         if len({len(values) for values in data.values()}) > 1:
             lengths = ", ".join(f"{name}: {len(values)}" for name, values in data.items())
             raise ValueError(f"columns: given lengths {lengths}, expected one length")
