@@ -63,6 +63,14 @@ def test_a_bad_label_stops_and_changes_nothing_or_is_skipped(made: Path, tmp_pat
     assert result.exit_code == 0, result.output
     for words in ("2 learned", "1 of no forecast", "1 labelled otherwise before"):
         assert words in said(result)
+    file = labels(tmp_path / "others.csv", "7,maybe,", ",1,", "--8,1,", f"{'9' * 5000},1,", "8,,", "9,1,")
+    result = run("label", made, file, *ROLES, "--on-bad-row", "skip")
+    assert result.exit_code == 0, result.output
+    for words in (
+        "1 learned", "1 without an outcome", "2 of no forecast", "1 without an id",
+        "1 with something else than an outcome",
+    ):  # fmt: skip
+        assert words in said(result)
     assert "row 1: column 'bought'" in said(run("label", made, labels(tmp_path / "l.csv", "7,maybe,"), *ROLES))
     assert "no such state" in said(run("label", tmp_path / "none", file, *ROLES))
     number = run("label", made, labels(tmp_path / "l.csv", "7,1,3"), *ROLES, "--time", "known")

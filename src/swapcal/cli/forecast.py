@@ -71,8 +71,8 @@ def forecast(
     The file is read in pieces and may be larger than memory; what a column holds is seen from the first 64 MiB.
     --follow writes each forecast as its line comes, in CSV, TSV or JSONL; with --id, a row that repeats the id of a
     forecast still without a label, and has an outcome, is that label. Started again with the same --state and file, it
-    goes on after the last row. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
-    input.
+    goes on after the last row. --on-bad-row skip also leaves out, and counts, rows that repeat an id otherwise. Rows in
+    messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
     ticks: list[Callable[[], object]] = []
 
@@ -98,7 +98,8 @@ def forecast(
         with holding(state if follow else None, "this one"):
             live = open_live(roles, state, seed, trees=trees)
             before = live.status()
-            reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=threads)
+            taken = None if follow else live.knows
+            reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=threads, taken=taken)
             page = None if report is None else ForecastReport(report, live, roles, source.name)
             if follow:
                 tally = Follower(live, reader, file, out, state, run, page, stopping).run(ticks)
@@ -135,6 +136,7 @@ def show_summary(run: Run, status: Status, before: Status, reader: StreamReader,
     """Print what was done, how good it was, and what was left out."""
     if not tally.rows:
         run.say(labels_in_words(status))
+        reader.say_skipped(run)
         return
     brier, logs = tally.brier(), tally.log_loss()
     blend = 2 + len(tally.scores)

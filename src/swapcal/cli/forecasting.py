@@ -20,7 +20,7 @@ from swapcal.cli.running import Run
 from swapcal.cli.stream_table import StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
-from swapcal.live import Live, Trace
+from swapcal.live import ConflictingLabelError, Live, Trace
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import table_writer
@@ -121,6 +121,8 @@ def traced(live: Live, stream: StreamTable, encoded: Any = None) -> Trace:
             stream.features if encoded is None else encoded, stream.y, ids=stream.ids,
             time=stream.moments("time"), label_time=stream.moments("label_time"), matures=stream.moments("matures"),
         )  # fmt: skip
+    except ConflictingLabelError as error:
+        raise InputError(f"{_located(error, stream.rows)}; --on-bad-row skip leaves out such rows") from None
     except (ValueError, TypeError) as error:
         raise _located(error, stream.rows) from None
 

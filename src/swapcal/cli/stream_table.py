@@ -159,7 +159,17 @@ def _each(change: Callable[..., Any], *tables: StreamTable) -> dict[str, Any]:
 class StreamReader:
     """Reads and checks a file, stretch by stretch, each column being what it was in the first."""
 
-    def __init__(self, source: Source, roles: Roles, *, skip: bool, positive: str | None = None, jobs: int = 1) -> None:
+    def __init__(
+        self,
+        source: Source,
+        roles: Roles,
+        *,
+        skip: bool,
+        positive: str | None = None,
+        jobs: int = 1,
+        taken: Callable[[Any], bool] | None = None,
+    ) -> None:
+        """`taken` tells whether an id had a row before those of the last stretch: with `skip`, each id has one row."""
         source.require(roles.named())
         self.roles = roles
         self.total: int | None = None
@@ -168,7 +178,9 @@ class StreamReader:
         self.share: float | None = None
         """of the file, read so far"""
         self.skipped: Counter[str] = Counter()
-        self._source, self._skip, self._positive, self._jobs = source, skip, positive, jobs
+        self.skip = skip
+        self._source, self._positive, self._jobs = source, positive, jobs
+        self._taken, self._last_ids = taken, set[Any]()
         self._types: dict[str, Any] = {}
         self._empty: set[str] = set()
         self._latest = -np.inf
@@ -210,11 +222,25 @@ class StreamReader:
         _check_not_before(table, roles, time, roles.label_time, label_time, "label", bad)
         _check_not_before(table, roles, time, roles.matures, matures, "maturity", bad)
         _check_scores(table, roles, bad)
-        if not self._skip:
+        self._check_repeats(table, bad)
+        if not self.skip:
             bad.refuse()
         if time is not None and bad.keep.any():
             self._latest = max(self._latest, float(time[bad.keep].max()))
         return self._like_the_first(_kept(table, roles, bad, y, [time, label_time, matures])), bad
+
+    def _check_repeats(self, table: pa.Table, bad: Bad) -> None:
+        """Leave out rows whose id an earlier one has that can be used."""
+        if self.roles.id is None or self._taken is None or not self.skip:
+            return
+        column, again, new = table[self.roles.id], np.zeros(len(table), bool), set[Any]()
+        ids = column.to_pylist()
+        for row in np.flatnonzero(bad.keep):
+            again[row] = ids[row] in new or ids[row] in self._last_ids or self._taken(ids[row])
+            if not again[row]:
+                new.add(ids[row])
+        self._last_ids = new or self._last_ids  # a stretch of which nothing is left is followed by the next at once
+        bad.mark(again, f"column {self.roles.id!r}: given {VALUE} again, expected each id once", _spelt(column))
 
     def _settled(self, table: pa.Table, bad: Bad) -> pa.Table:
         """Turn text into what its column was in the first rows that had any; where it is not that, rows are bad."""

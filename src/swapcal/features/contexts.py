@@ -429,7 +429,11 @@ def _names(role: str, names: Iterable[str]) -> list[str]:
 
 
 def _score_kinds(scores: "Iterable[str] | Mapping[str, str]") -> dict[str, str]:
-    kinds = {letters(name): kind for name, kind in scores.items()} if isinstance(scores, Mapping) else dict.fromkeys(_names("scores", scores), "probability")
+    kinds = (
+        {letters(name): kind for name, kind in scores.items()}
+        if isinstance(scores, Mapping)
+        else dict.fromkeys(_names("scores", scores), "probability")
+    )
     for name, kind in kinds.items():
         if kind not in ("probability", "logit"):
             raise ValueError(f"score {name!r}: given kind {kind!r}, expected 'probability' or 'logit'")
