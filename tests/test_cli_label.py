@@ -77,6 +77,16 @@ def test_a_bad_label_stops_and_changes_nothing_or_is_skipped(made: Path, tmp_pat
     assert "row 1: time: given a number, expected a date as for the other times" in said(number)
 
 
+def test_outcomes_of_which_none_is_the_positive_one_are_learned_and_said(made: Path, tmp_path: Path) -> None:
+    file = labels(tmp_path / "labels.csv", "3,no,", "4,no,", "5,,")
+    result = run("label", made, file, *ROLES, "--positive", "sold")
+    assert result.exit_code == 0, result.output
+    assert "2 learned" in said(result)
+    assert "--positive: given 'sold', expected a value of column 'bought', such as 'no'" in said(result)
+    nothing = run("label", made, labels(tmp_path / "labels.csv", "6,,"), *ROLES, "--positive", "sold")
+    assert "--positive" not in said(nothing)
+
+
 def test_ids_may_be_numbers_in_python_and_text_in_files(tmp_path: Path) -> None:
     live = Live()
     live.forecast_many([{"a": 1.0}, {"a": 2.0}], [17, "18"])

@@ -116,7 +116,8 @@ def audit(
         carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, kinds(names))
         texts = listed(categorical, source.columns)
-        found = Reading(file, names, positive, options.threads(jobs), run, texts).audit(source, encoder, settings)
+        counted = options.positive_in(target, positive, source)
+        found = Reading(file, names, counted, options.threads(jobs), run, texts).audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
         if card is not None:

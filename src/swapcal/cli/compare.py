@@ -77,8 +77,12 @@ def compare(
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
         )
-        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
-        stream = reader.whole().labelled(target, run)
+        counted = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=counted)
+        whole = reader.whole()
+        if counted is not None:
+            counted.require()
+        stream = whole.labelled(target, run)
         reader.say_skipped(run)
         settings = {"tolerance": tolerance, "title": options.heading(title, file), "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)

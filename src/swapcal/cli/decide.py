@@ -17,9 +17,11 @@ from swapcal.cli.running import Run, running
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
+from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import FilePart, Source
 
 
@@ -52,9 +54,13 @@ def decide(
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:
             raise LossError.of("--loss", "none", "one such as --loss pinball:0.9 or --loss-file costs.toml")
-        columns = Columns(prob, target, tuple(listed(keep, source.columns)), positive, source.dialect.decimal)
+        if positive is not None and target is None:
+            raise InputError("--positive: given without --target, expected both")
+        counted = options.positive_in(target, positive, source)
+        columns = Columns(prob, target, tuple(listed(keep, source.columns)), counted, source.dialect.decimal)
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
+        run.say_unmatched(counted)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Columns:
     prob: str
     target: str | None
     keep: tuple[str, ...]
-    positive: str | None = None
+    positive: Positive | None = None
     decimal: str = "."
 
     def kinds(self, specifications: list[Specification]) -> dict[str, ReadAs]:

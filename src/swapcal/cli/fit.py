@@ -76,7 +76,8 @@ def fit(
             drop=tuple(listed(drop, source.columns)),
         )
         skip = on_bad_row is OnBadRow.skip
-        reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=options.threads(jobs))
+        counted = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=options.threads(jobs))
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         model = _fit(stream.labelled(target, run), roles, settings, run)
@@ -94,6 +95,8 @@ def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable
         for read in reader:
             thinned.add(read)
             shown.to(reader.seen, reader.share)
+    if reader.positive is not None:
+        reader.positive.require()
     if thinned.seen > most:
         run.say(f"fitting {most:,} of {thinned.seen:,} rows, sampled by a hash of their numbers (--rows)", "yellow")
     return thinned.rows()

@@ -99,7 +99,8 @@ def forecast(
             live = open_live(roles, state, seed, trees=trees)
             before = live.status()
             taken = None if follow else live.knows
-            reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=threads, taken=taken)
+            counted = options.positive_in(target, positive, source)
+            reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
             page = None if report is None else ForecastReport(report, live, roles, source.name)
             if follow:
                 tally = Follower(live, reader, file, out, state, run, page, stopping).run(ticks)
@@ -113,7 +114,9 @@ def forecast(
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
         if page is not None and not tally.stopped:
             page.write()
-        show_summary(run, live.status(), before, reader, tally)
+        show_summary(run, live.status(), before, tally)
+        reader.say_skipped(run)
+        run.say_unmatched(counted)
         for name, model in live.models.items():
             run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
                     f"{model.status().seconds:,.1f} s in all")  # fmt: skip
@@ -132,11 +135,10 @@ def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Pa
     return f"{text}; {', '.join(kept) or 'nothing was written'}"
 
 
-def show_summary(run: Run, status: Status, before: Status, reader: StreamReader, tally: RunningScores) -> None:
-    """Print what was done, how good it was, and what was left out."""
+def show_summary(run: Run, status: Status, before: Status, tally: RunningScores) -> None:
+    """Print what was done, and how good it was."""
     if not tally.rows:
         run.say(labels_in_words(status))
-        reader.say_skipped(run)
         return
     brier, logs = tally.brier(), tally.log_loss()
     blend = 2 + len(tally.scores)
@@ -155,7 +157,6 @@ def show_summary(run: Run, status: Status, before: Status, reader: StreamReader,
             f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
         )
     run.say(labels_in_words(status))
-    reader.say_skipped(run)
 
 
 def labels_in_words(status: Status) -> str:

@@ -20,6 +20,7 @@ from swapcal.live.ids import Id
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs
 from swapcal.tables.outcomes import checked_outcomes, outcomes
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import FilePart
 
 
@@ -59,17 +60,20 @@ def label(
         if not state.exists():
             raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
         with holding(state, "its labels"):
-            live, counts = load_live(state), Counter[str]()
+            live, counts, counted = load_live(state), Counter[str](), options.positive_in(target, positive, source)
             for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
-                y = _outcomes(part, target, positive, source.dialect.decimal, on_bad_row)
+                y = _outcomes(part, target, counted, source.dialect.decimal, on_bad_row)
                 times = part.table[time].to_pylist() if time else [None] * len(y)
                 _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
             save_live(live, state)
         _say(run, counts)
         run.say(labels_in_words(live.status()))
+        run.say_unmatched(counted)
 
 
-def _outcomes(part: FilePart, target: str, positive: str | None, decimal: str, on_bad_row: OnBadRow) -> list[float]:
+def _outcomes(
+    part: FilePart, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow
+) -> list[float]:
     """Return outcomes, NaN where there is none; what is no outcome is refused, or infinite."""
     column = part.table[target]
     if on_bad_row is OnBadRow.stop:

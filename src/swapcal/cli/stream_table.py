@@ -16,6 +16,7 @@ from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import Source, WholePart
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
@@ -165,7 +166,7 @@ class StreamReader:
         roles: Roles,
         *,
         skip: bool,
-        positive: str | None = None,
+        positive: Positive | None = None,
         jobs: int = 1,
         taken: Callable[[Any], bool] | None = None,
     ) -> None:
@@ -178,8 +179,8 @@ class StreamReader:
         self.share: float | None = None
         """of the file, read so far"""
         self.skipped: Counter[str] = Counter()
-        self.skip = skip
-        self._source, self._positive, self._jobs = source, positive, jobs
+        self.skip, self.positive = skip, positive
+        self._source, self._jobs = source, jobs
         self._taken, self._last_ids = taken, set[Any]()
         self._types: dict[str, Any] = {}
         self._empty: set[str] = set()
@@ -213,7 +214,7 @@ class StreamReader:
             table = table.set_column(table.column_names.index(name), name, column)
         bad = Bad(stretch.rows, stretch.ragged, stretch.complaint, stretch.whole)
         table = self._settled(table, bad)
-        y = _labels(table[roles.target], roles.target, bad, self._positive, dialect.decimal)
+        y = _labels(table[roles.target], roles.target, bad, self.positive, dialect.decimal)
         _check_ids(table, roles, bad)
         time = _moments(table, roles.time, bad, dialect.dates)
         label_time = _moments(table, roles.label_time, bad, dialect.dates)
@@ -355,7 +356,7 @@ def _numbers_where_meant(
     return table
 
 
-def _labels(column: Any, target: str, bad: Bad, positive: str | None, decimal: str) -> Array:
+def _labels(column: Any, target: str, bad: Bad, positive: Positive | None, decimal: str) -> Array:
     """Return labels in [0, 1] or NaN (no label yet)."""
     y, wrong = outcomes(column, positive, decimal)
     bad.mark(wrong, f"column {target!r}: given {VALUE}, {EXPECTED}", _spelt(column))
