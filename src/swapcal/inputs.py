@@ -59,7 +59,7 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
 
 def refuse_masked(name: str, values: object) -> None:
     """Refuse masked entries: as plain arrays they would be read as if nothing were missing."""
-    if np.ma.is_masked(values):
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):  # others may have an attribute _mask
         raise ValueError(f"{name}: given a masked array with entries missing, expected every entry")
 
 

@@ -1,6 +1,6 @@
 """Source: a table with named columns, or an array, dense or sparse, whose columns are known by number."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,13 @@ def columns_of(source: Source) -> list[Name]:
     if isinstance(source, Sparse):
         return list(source.fullest())
     return list(source.columns) if isinstance(source, Table) else list(range(source.shape[1]))
+
+
+def named(role: str, names: Any) -> list[Name]:
+    """Return names of columns as a list; a text is one name, not a list of its letters."""
+    if isinstance(names, str | bytes) or not isinstance(names, Collection):
+        raise TypeError(f"{role}: given {names!r}, expected a list of columns")
+    return list(names)
 
 
 def require(source: Source, name: Name) -> None:

@@ -129,7 +129,8 @@ def numbers_of(name: str, column: Raw) -> Array:
     try:
         if not isinstance(column, np.ndarray):
             dtype = column.dtype  # some libraries would copy floats, and pyarrow not cast integers beyond 2^53
-            floats = column if dtype == nw.Float64 or dtype.is_integer() else column.cast(nw.Float64)
+            small = dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)
+            floats = column if dtype == nw.Float64 or small else column.cast(nw.Float64)
             return np.ascontiguousarray(floats.to_numpy(), dtype=np.float64)
         if column.dtype.kind == "O":
             return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)

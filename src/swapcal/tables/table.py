@@ -130,7 +130,7 @@ def is_table(value: Any) -> bool:
     """
     if isinstance(value, Mapping):
         return True
-    native = nw.from_native(value, pass_through=True)
+    native = _wrapped(value)
     return isinstance(native, nw.DataFrame | nw.LazyFrame) or _is_record_batch(value)
 
 
@@ -145,7 +145,7 @@ def _open(native: Any) -> Any:
         import pyarrow as pa
 
         native = pa.Table.from_batches([native])
-    frame = nw.from_native(native, pass_through=True)
+    frame = _wrapped(native)
     if isinstance(frame, nw.LazyFrame):
         return _collected(frame)
     if isinstance(frame, nw.DataFrame):
@@ -154,6 +154,13 @@ def _open(native: Any) -> Any:
         f"table: given {type(native).__name__}, expected a pandas, polars or pyarrow table, a duckdb relation "
         "or a mapping of columns"
     )
+
+
+def _wrapped(native: Any) -> Any:
+    try:
+        return nw.from_native(native, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"columns: given a name twice, expected each once ({' '.join(str(error).split())})") from None
 
 
 def _collected(frame: "nw.LazyFrame[Any]") -> Any:
