@@ -264,6 +264,23 @@ def test_files_columns_and_states_that_do_not_fit(frame: pd.DataFrame, tmp_path:
     assert "not a readable swapcal state file" in run(file, *ROLES, "--state", state).stderr.replace("\n", " ")
 
 
+def test_a_column_has_one_role(frame: pd.DataFrame, tmp_path: Path) -> None:
+    file, out = written(tmp_path / "in.csv", frame), tmp_path / "out.csv"
+    for given, words in (
+        (("--groups", "when", "--time", "when"), "column 'when': given as --groups and as --time, expected one role"),
+        (("--groups", "bought"), "column 'bought': given as --groups and as --target, expected one role"),
+        (("--score", "p_model", "--drop", "p_model"), "column 'p_model': given as --score and as --drop"),
+        (("--id", "bought"), "column 'bought': given as --target and as --id, expected one role"),
+    ):
+        assert words in said(run(file, "--target", "bought", *given))
+    high = written(tmp_path / "high.csv", frame.rename(columns={"bought": "high"}))
+    assert "--out: given a column 'high' to copy, expected none called p, mean, low, high, weight" in said(
+        run(high, "--target", "high", "--out", out)
+    )
+    assert not out.exists()
+    assert run(high, "--target", "high").exit_code == 0
+
+
 def test_rows_without_labels_are_forecast_too(frame: pd.DataFrame, tmp_path: Path) -> None:
     partly = frame.astype({"bought": object})
     partly.loc[450:, "bought"] = ""

@@ -81,7 +81,7 @@ def audit(
         typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
     ] = False,
     title: options.Title = None,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated chance.")] = 0,
     jobs: options.Jobs = None,
     positive: options.Positive = None,
 ) -> None:

@@ -49,7 +49,7 @@ def compare(
     tolerance: options.Tolerance = TOLERANCE,
     title: options.Title = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of folds, draws and the simulated chance.")] = 0,
     positive: options.Positive = None,
 ) -> None:
     """Say what you would gain: your score against isotonic, sigmoid and swapcal, on the same rows.

@@ -12,7 +12,7 @@ from rich.table import Table
 from swapcal.arrays import Array
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.parts import answer_parts
+from swapcal.cli.parts import answer_parts, beside
 from swapcal.cli.running import Run, running
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
@@ -109,7 +109,7 @@ def _decide_part(part: FilePart, columns: Columns, specifications: list[Specific
     y = _outcomes(part, columns)
     known = ~np.isnan(y)
     totals.known += int(known.sum())
-    found = {name: table[name] for name in dict.fromkeys((*columns.keep, columns.prob))}
+    kept, found = {name: table[name] for name in dict.fromkeys((*columns.keep, columns.prob))}, {}
     for index, specification in enumerate(specifications):
         rule = specification.build({name: floats(table[name]) for name in specification.columns})
         decision = decide_rows(p, rule)
@@ -118,7 +118,7 @@ def _decide_part(part: FilePart, columns: Columns, specifications: list[Specific
         found[f"expected_cost[{specification.name}]"] = pa.array(decision.expected_cost)
         totals.expected[index] += decision.expected_cost.sum()
         totals.realised[index] += rule(decision.action, np.where(known, y, 0.0))[known].sum()
-    return pa.table(found)
+    return beside(kept, found)
 
 
 def _outcomes(part: FilePart, columns: Columns) -> Array:

@@ -13,7 +13,7 @@ from rich.table import Table
 from swapcal.cli import STOPPED, options
 from swapcal.cli.follow import Follower
 from swapcal.cli.forecast_report import ForecastReport
-from swapcal.cli.forecasting import RunningScores, run_stream
+from swapcal.cli.forecasting import RunningScores, refuse_made, run_stream
 from swapcal.cli.live_state import open_live, save_live
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.place import holding
@@ -58,7 +58,7 @@ def forecast(
     ] = False,
     jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     positive: options.Positive = None,
 ) -> None:
     """Forecast each row, then learn its outcome, in the order of the file.
@@ -94,6 +94,9 @@ def forecast(
             target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
         )  # fmt: skip
+        roles.refuse_clashes()
+        if out is not None:
+            refuse_made(roles.special())
         skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
         with holding(state if follow else None, "this one"):
             live = open_live(roles, state, seed, trees=trees)

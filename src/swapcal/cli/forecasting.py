@@ -2,7 +2,7 @@
 
 import re
 import time as clock
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,8 @@ from swapcal.tables.kinds import floats
 from swapcal.tables.output import table_writer
 
 PIECE = 16_384
+MADE = ("p", "mean", "low", "high", "weight")
+"""Columns that are written for each row, beside its number and what is copied."""
 
 
 @dataclass
@@ -194,8 +196,15 @@ def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Itera
             piece = rest
 
 
+def refuse_made(names: Sequence[str]) -> None:
+    """Refuse to copy columns to the output under names of its own."""
+    for name in names:
+        if name in MADE:
+            raise InputError(f"--out: given a column {name!r} to copy, expected none called {', '.join(MADE)}")
+
+
 def output_rows(stream: StreamTable, trace: Trace, earlier: int) -> pa.Table:
     """Return what is written for some rows."""
-    made = {name: getattr(trace.forecast, name) for name in ("p", "mean", "low", "high", "weight")}
+    made = {name: getattr(trace.forecast, name) for name in MADE}
     numbers = {"row": earlier + stream.rows}
     return pa.table({**numbers, **stream.shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})

@@ -48,6 +48,19 @@ class Roles:
         """Return the columns that are no features."""
         return [name for name in (self.target, self.time, self.id, self.label_time, self.matures) if name]
 
+    def refuse_clashes(self) -> None:
+        """Refuse a column of two roles, one of which would hide it from the other."""
+        single = {"--time": self.time, "--id": self.id, "--label-time": self.label_time, "--matures": self.matures}
+        roles: dict[str, tuple[str, ...]] = {option: (name,) if name else () for option, name in single.items()}
+        roles |= {"--target": (self.target,), "--drop": self.drop, "--score": tuple(self.scores)}
+        roles |= {"--groups": self.groups}
+        pairs = [("--groups", "--score"), *(("--target", option) for option in single)]
+        pairs += [(one, other) for one in ("--score", "--groups") for other in (*single, "--target", "--drop")]
+        for one, other in pairs:
+            for name in roles[one]:
+                if name in roles[other]:
+                    raise InputError(f"column {name!r}: given as {one} and as {other}, expected one role")
+
     def named(self) -> list[str]:
         """Return every column named by the user that must exist."""
         return [*self.special(), *self.scores, *self.groups, *self.numeric, *self.categorical, *self.drop]
@@ -172,6 +185,7 @@ class StreamReader:
     ) -> None:
         """`taken` tells whether an id had a row before those of the last stretch: with `skip`, each id has one row."""
         source.require(roles.named())
+        roles.refuse_clashes()
         self.roles = roles
         self.total: int | None = None
         """rows of the file, once that is known"""
