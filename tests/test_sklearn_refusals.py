@@ -1,5 +1,6 @@
 """What no fit can use: outcomes with gaps, masked rows, names that do not fit; it is refused, and nothing moves."""
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,14 @@ def test_rows_without_names_are_read_in_the_order_of_the_fit(mode: str) -> None:
         found = [plain.predict_proba(rows) for rows in (FRAME, FRAME[:1])]
     for p in found:
         assert np.array_equal(p, plain.predict_proba(X)[: len(p)])
+
+
+def test_names_may_be_an_enum_of_texts() -> None:
+    Name = enum.Enum("Name", {"A": "a", "B": "b"}, type=str)
+    frame = pd.DataFrame({Name["A"]: X[:, 0], Name["B"]: WORDS})
+    found = classifier(groups=[Name["B"]]).fit(frame, Y).predict_proba(frame)
+    plain = frame.rename(columns=str.__str__)
+    assert np.array_equal(found, classifier(groups=["b"]).fit(plain, Y).predict_proba(plain))
 
 
 def test_predictions_of_another_shape_are_refused() -> None:

@@ -172,14 +172,15 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite="allow-nan", ensure_min_samples=least,
             accept_sparse=("csr", "csc"),
         )  # fmt: skip
-        if not self._is_named():
+        if not hasattr(self, "feature_names_in_"):
             return self._reopen(array), array
         dense = array.toarray() if issparse(array) else array  # scikit-learn has warned that names are lacking
         return Table(dict(zip(self.feature_names_in_.tolist(), dense.T, strict=True))), array
 
     def _is_named(self) -> bool:
-        """Tell whether the fit had names of columns."""
-        return hasattr(self, "feature_names_in_")
+        """Tell whether the fit had names of columns; scikit-learn keeps them if they are Python's own texts."""
+        columns = self.models_[0].features.columns
+        return hasattr(self, "feature_names_in_") or any(isinstance(column.name, str) for column in columns)
 
     def _reopen(self, X: Any) -> Source:
         if issparse(X):
@@ -261,11 +262,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _is_plain(self, X: Any) -> bool:
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
-        return plain and X.shape[1] == self.n_features_in_ and not self._is_named()
+        return plain and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
 
     def _one_row(self, X: Any) -> "Coded | None":
         """Return the encoded row of a frame that has one only, the columns of the fit, and plain values in them."""
-        if self.mode != "mean" or not self._is_named() or not self._encode_alike():
+        if self.mode != "mean" or not hasattr(self, "feature_names_in_") or not self._encode_alike():
             return None
         library, names = type(X).__module__.partition(".")[0], self.feature_names_in_.tolist()
         if library not in ROW_OF or getattr(X, "shape", None) != (1, len(names)):
