@@ -132,6 +132,14 @@ def test_missing_and_empty_files(tmp_path):
     assert "no column 'q'" in run(parquet, "--prob", "q", "--loss", "squared").stderr
 
 
+def test_a_column_that_the_answer_would_replace_is_not_kept(tmp_path):
+    path = tmp_path / "before.csv"
+    path.write_text("p,action[squared]\n0.5,1\n")
+    result = run(path, "--prob", "p", "--loss", "squared", "--keep", "action[squared]")
+    assert result.exit_code == 2
+    assert "--keep: given 'action[squared]', expected none of the columns that are written" in result.stderr
+
+
 def test_a_bad_cost_is_named_by_its_row_of_the_file(tmp_path, rows):
     rows["value"][[1999, 2000]] = 1.0, -1.0
     path = tmp_path / "forecasts.parquet"

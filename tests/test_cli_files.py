@@ -24,7 +24,7 @@ from swapcal.tables import delimited, jsonl, parquet  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "decide", "forecast", "fit", "predict")
-run = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in NAMES))
+run = runner(*(getattr(import_module(f"swapcal.cli.{name}"), name) for name in (*NAMES, "monitor")))
 
 N = 80
 ROWS = [(f"{0.05 + i % 10 / 10:.2f}", str(int(i % 3 == 0)), f"{i}.5") for i in range(N)]
@@ -289,6 +289,32 @@ def test_positive_names_the_outcome_in_every_command(tmp_path: Path, file: Path)
     assert run("decide", spelt, "--prob", "p", *named, "--loss", "squared").exit_code == 0
     assert run("forecast", spelt, *named).exit_code == 0
     assert run("fit", spelt, *named, "--snapshots", 2, "--out", tmp_path / "m").exit_code == 0
+
+
+def test_a_positive_value_that_no_row_has_is_refused_or_said(tmp_path: Path) -> None:
+    spelt, out = tmp_path / "spelt.csv", tmp_path / "out"
+    spelt.write_text("p,y,x\n" + "".join(f"{p},{'yes' if y == '1' else 'no'},{x}\n" for p, y, x in ROWS))
+    named = ("--target", "y", "--positive", "Yess")
+    told = "--positive: given 'Yess', expected a value of column 'y', such as 'no', 'yes'"
+    for command, more in (("audit", ("--prob", "p")), ("fit", ())):
+        refused = run(command, spelt, *named, *more, "--out", out)
+        assert (refused.exit_code, out.exists()) == (2, False), refused.output
+        assert told in said(refused)
+    for command, more in (
+        ("decide", ("--prob", "p", "--loss", "squared")),
+        ("monitor", ("--prob", "p")),
+        ("forecast", ()),
+    ):
+        warned = run(command, spelt, *named, *more)
+        assert warned.exit_code < 2, warned.output
+        assert f"{told}: all outcomes so far are 0" in said(warned)
+        assert "--positive" not in said(run(command, spelt, *named[:3], " yes", *more))
+    spelt.write_text("p,y\n" + "".join(f"{k / 10},{k}\n" for k in range(10)) + "0.5,\n")
+    refused = run("audit", spelt, "--prob", "p", "--target", "y", "--positive", "x")
+    assert "such as '0', '1', '2', '3', '4', …" in said(refused)
+    assert "--positive: given without --target" in said(
+        run("decide", spelt, "--prob", "p", "--positive", "1", "--loss", "squared")
+    )
 
 
 def test_rows_without_an_outcome_are_left_out_and_counted(tmp_path: Path) -> None:

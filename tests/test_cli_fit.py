@@ -109,11 +109,20 @@ def test_without_a_score(files):
         (["predict", "train.csv", "train.csv"], "not a readable swapcal state file"),
         (["predict", "model.swapcal", "nowhere.csv"], "nowhere.csv"),
         (["predict", "model.swapcal", "other.csv"], "no column 'member'"),
+        (["fit", "train.csv", "--target", "y", "--score", "y", "--out", "m"], "given as --score and as --target"),
+        (["fit", "train.csv", "--target", "y", "--groups", "y", "--out", "m"], "given as --groups and as --target"),
+        (["fit", "train.csv", "--target", "y", "--score", "p", "--groups", "p", "--out", "m"], "and as --score"),
+        (["fit", "train.csv", "--target", "y", "--groups", "shop", "--drop", "shop", "--out", "m"], "and as --drop"),
+        (["fit", "alone.csv", "--target", "y", "--out", "m"], "given no column beside 'y', expected some to learn"),
+        (["fit", "clock.parquet", "--target", "y", "--out", "m"], "column 'at': given time32[ms], expected numbers"),
+        (["predict", "model.swapcal", "train.csv", "--keep", "p"], "--keep: given 'p', expected none of"),
     ],
 )
 def test_bad_input_exits_with_2_and_leaves_nothing(files, arguments, message, monkeypatch):
     monkeypatch.chdir(files)
     (files / "other.csv").write_text("x,p\n1,0.5\n")
+    (files / "alone.csv").write_text("y\n0\n1\n")
+    papq.write_table(pa.table({"y": [0, 1], "at": pa.array([1, 2], pa.time32("ms"))}), files / "clock.parquet")
     done = run(*arguments)
     assert done.exit_code == 2
     assert message in done.output.replace("\n", "")

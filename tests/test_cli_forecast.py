@@ -12,9 +12,10 @@ pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
 
+from swapcal.cli import forecasting
 from swapcal.cli.forecast import forecast
 from swapcal.live import Live
-from tests.commands import runner
+from tests.commands import runner, said
 
 run = runner(forecast)
 
@@ -147,6 +148,39 @@ def spoiled(frame: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:
     return bad
 
 
+def test_a_row_with_an_id_of_an_earlier_one_stops_or_is_skipped_and_counted(
+    frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecasting, "PIECE", 100)
+    repeated = frame.assign(order=frame["order"].where(~frame.index.isin([7, 110, 499]), "order 5"))
+    file, out, state = written(tmp_path / "in.csv", repeated), tmp_path / "out.csv", tmp_path / "state"
+    given = (file, *ROLES, "--id", "order", "--out", out, "--state", state)
+    refused = run(*given)
+    assert refused.exit_code == 2
+    assert "given 'order 5' again in row 8, expected each id once; --on-bad-row skip leaves out such rows" in said(
+        refused
+    )
+    assert not state.exists()
+    result = run(*given, "--on-bad-row", "skip")
+    assert result.exit_code == 0, result.output
+    assert "skipped 3 of 500 rows (0.6%): column 'order': given … again, expected each id once" in said(result)
+    assert pd.read_csv(out)["row"].tolist() == [k for k in range(1, 501) if k not in (8, 111, 500)]
+    before = state.read_bytes()
+    again = run(*given, "--on-bad-row", "skip")
+    assert again.exit_code == 2
+    assert "given no usable row among 500, expected some; row 1: column 'order': given 'order 0' again" in said(again)
+    assert state.read_bytes() == before
+
+
+def test_of_two_rows_with_one_id_the_first_that_can_be_used_counts(frame: pd.DataFrame, tmp_path: Path) -> None:
+    resent = spoiled(frame, "bought", "maybe")
+    resent.loc[8, "order"] = resent.loc[7, "order"]
+    file, out = written(tmp_path / "in.csv", resent), tmp_path / "out.csv"
+    result = run(file, *ROLES, "--id", "order", "--out", out, "--on-bad-row", "skip")
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(out)["row"].tolist() == [k for k in range(1, 501) if k != 8]
+
+
 @pytest.mark.parametrize(
     ("column", "value", "more", "message"),
     [
@@ -228,6 +262,23 @@ def test_files_columns_and_states_that_do_not_fit(frame: pd.DataFrame, tmp_path:
     assert "given a state with groups = [], expected groups = ['shop']" in other.stderr.replace("\n", " ")
     state.write_bytes(b"junk")
     assert "not a readable swapcal state file" in run(file, *ROLES, "--state", state).stderr.replace("\n", " ")
+
+
+def test_a_column_has_one_role(frame: pd.DataFrame, tmp_path: Path) -> None:
+    file, out = written(tmp_path / "in.csv", frame), tmp_path / "out.csv"
+    for given, words in (
+        (("--groups", "when", "--time", "when"), "column 'when': given as --groups and as --time, expected one role"),
+        (("--groups", "bought"), "column 'bought': given as --groups and as --target, expected one role"),
+        (("--score", "p_model", "--drop", "p_model"), "column 'p_model': given as --score and as --drop"),
+        (("--id", "bought"), "column 'bought': given as --target and as --id, expected one role"),
+    ):
+        assert words in said(run(file, "--target", "bought", *given))
+    high = written(tmp_path / "high.csv", frame.rename(columns={"bought": "high"}))
+    assert "--out: given a column 'high' to copy, expected none called p, mean, low, high, weight" in said(
+        run(high, "--target", "high", "--out", out)
+    )
+    assert not out.exists()
+    assert run(high, "--target", "high").exit_code == 0
 
 
 def test_rows_without_labels_are_forecast_too(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -63,10 +63,28 @@ def test_a_bad_label_stops_and_changes_nothing_or_is_skipped(made: Path, tmp_pat
     assert result.exit_code == 0, result.output
     for words in ("2 learned", "1 of no forecast", "1 labelled otherwise before"):
         assert words in said(result)
+    file = labels(tmp_path / "others.csv", "7,maybe,", ",1,", "--8,1,", f"{'9' * 5000},1,", "8,,", "9,1,")
+    result = run("label", made, file, *ROLES, "--on-bad-row", "skip")
+    assert result.exit_code == 0, result.output
+    for words in (
+        "1 learned", "1 without an outcome", "2 of no forecast", "1 without an id",
+        "1 with something else than an outcome",
+    ):  # fmt: skip
+        assert words in said(result)
     assert "row 1: column 'bought'" in said(run("label", made, labels(tmp_path / "l.csv", "7,maybe,"), *ROLES))
     assert "no such state" in said(run("label", tmp_path / "none", file, *ROLES))
     number = run("label", made, labels(tmp_path / "l.csv", "7,1,3"), *ROLES, "--time", "known")
     assert "row 1: time: given a number, expected a date as for the other times" in said(number)
+
+
+def test_outcomes_of_which_none_is_the_positive_one_are_learned_and_said(made: Path, tmp_path: Path) -> None:
+    file = labels(tmp_path / "labels.csv", "3,no,", "4,no,", "5,,")
+    result = run("label", made, file, *ROLES, "--positive", "sold")
+    assert result.exit_code == 0, result.output
+    assert "2 learned" in said(result)
+    assert "--positive: given 'sold', expected a value of column 'bought', such as 'no'" in said(result)
+    nothing = run("label", made, labels(tmp_path / "labels.csv", "6,,"), *ROLES, "--positive", "sold")
+    assert "--positive" not in said(nothing)
 
 
 def test_ids_may_be_numbers_in_python_and_text_in_files(tmp_path: Path) -> None:

@@ -197,6 +197,7 @@ def test_without_a_time_it_is_cross_validated_and_says_what_is_read(ask, table):
         (["--score", "p_other"], "p_other"),
         (["--score", "p_mine", "--label-time", "day"], "--label-time: given without --time"),
         (["--score", "town"], "town"),
+        (["--score", "p_mine", "--positive", "yes"], "--positive: given 'yes', expected a value of column 'y'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(ask, table, arguments, message):

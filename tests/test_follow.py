@@ -21,7 +21,7 @@ from swapcal.live import Live
 from swapcal.tables.dialect import InputError
 from swapcal.tables.growing import grown
 from swapcal.tables.output import Appending
-from tests.commands import runner
+from tests.commands import runner, said
 
 run = runner(forecast)
 ROLES = ("--target", "y", "--id", "id")
@@ -114,6 +114,22 @@ def test_labels_come_through_the_same_stream(tmp_path: Path) -> None:
     assert more.exit_code == 0, more.output
     assert out.read_text().startswith(before)
     assert rows_of(out) == 4
+
+
+def test_rows_that_repeat_an_id_to_no_purpose_are_skipped_and_counted(tmp_path: Path) -> None:
+    state, out = tmp_path / "state", tmp_path / "out.csv"
+    stream = HEADER + "a,1.5,a,\na,1.5,a,\nb,2.5,b,0\nb,2.5,b,1\na,,,1\na,1.5,a,\nc,1.5,a,0\n"
+    result = run(
+        "-", *ROLES, "--follow", "--on-bad-row", "skip", "--out", out, "--state", state, stdin=stream
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "skipped 2 of 7 rows (28.6%): column 'id': given … again without an outcome" in said(result)
+    assert "skipped 1 of 7 rows (14.3%): a label unlike that before" in said(result)
+    status = Live.load(state).status()
+    assert (status.forecasts, status.labels, status.open) == (3, 3, 0)
+    assert rows_of(out) == 3
+    more = run("-", *ROLES, "--follow", "--on-bad-row", "skip", "--state", state, stdin=HEADER + "a,,,0\n")
+    assert "skipped 1 of 1 rows" in said(more)
 
 
 def test_what_cannot_grow_is_refused(tmp_path: Path) -> None:

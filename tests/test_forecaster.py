@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from swapcal import Forecaster
 from swapcal.engine import state as memory
+from swapcal.kernels.checks import first_bad_context
+from swapcal.kernels.loop import advance
 from tests.adversaries import contexts
 from tests.checks import COMBINATIONS, NAMES, assert_same, build, fields, looped, snapshot, stream
 
@@ -84,6 +87,27 @@ def test_run_accepts_any_layout_and_label_type():
         (X, y.astype(np.float32)),
     ):
         assert_same(fields(Forecaster(4).run(rows, labels)), plain)
+
+
+def test_read_only_arrays_are_played_by_the_same_machine_code():
+    X, y = stream(60, 4)
+    plain, late = Forecaster(4), Forecaster(4)
+    told = fields(plain.run(X, y))
+    late.update(late.predict_many(X), y)
+    before = len(advance.signatures), len(first_bad_context.signatures)
+    X.flags.writeable = y.flags.writeable = False
+    assert_same(fields(Forecaster(4).run(X, y)), told)
+    late.update(late.predict_many(X), y)
+    assert (len(advance.signatures), len(first_bad_context.signatures)) == before
+
+
+def test_forecasts_from_read_only_memory_are_learned():
+    X, y = stream(60, 4)
+    forecaster = Forecaster(4)
+    buffers: list[Any] = []
+    octets = pickle.dumps(forecaster.predict_many(X), protocol=5, buffer_callback=buffers.append)
+    forecaster.update(pickle.loads(octets, buffers=[bytes(buffer) for buffer in buffers]), y)
+    assert forecaster.rounds == 60
 
 
 @every_combination

@@ -185,7 +185,8 @@ def test_integers_beyond_those_of_floats_are_rounded_in_every_library(values):
     pandas = pytest.importorskip("pandas")
     polars = pytest.importorskip("polars")
     expected = np.array([np.nan if value is None else float(value) for value in values])
-    for frame in (arrow, arrow.to_pandas(types_mapper=pandas.ArrowDtype), polars.from_arrow(arrow)):
+    wide = polars.from_arrow(arrow).cast(polars.Int128)
+    for frame in (arrow, arrow.to_pandas(types_mapper=pandas.ArrowDtype), polars.from_arrow(arrow), wide):
         np.testing.assert_array_equal(Table(frame).numbers("id"), expected)
 
 

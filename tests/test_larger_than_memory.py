@@ -153,6 +153,8 @@ def test_queries_are_forecast_in_batches(files: Path, table: Any, library: str, 
         Live().run(lazy, np.zeros(7))
     with pytest.raises(ValueError, match="y: given 2,401, expected 2,400, one for each row"):
         Live().run(lazy, np.zeros(ROWS + 1))
+    with pytest.raises(TypeError, match=r"y: given 1\.0, expected the name of a column, or one for each row"):
+        Live().run(lazy, 1.0)
 
 
 def test_ids_and_times_of_a_query_are_columns_by_name() -> None:

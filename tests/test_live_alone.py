@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,19 @@ def test_text_of_a_type_of_its_own_is_known_by_its_letters() -> None:
         assert named.forecast({"shop": text}, id=k).mean == plain.forecast({"shop": str.__str__(text)}, id=k).mean
     assert named.names == plain.names
     assert {type(text) for text in named.contexts.to_state().manifest["columns"][0]["codes"]} == {str}
+
+
+def test_ids_and_names_of_a_type_of_their_own_are_known_by_their_letters(tmp_path: Path) -> None:
+    Name = enum.Enum("Name", {"FIRST": "a1", "SHOP": "shop"}, type=str)
+    plain, named = Live(groups=["shop"]), Live(groups=[Name["SHOP"]])
+    told = plain.forecast({"shop": "here"}, id="a1")
+    assert named.forecast({Name["SHOP"]: "here"}, id=Name["FIRST"]).p == told.p
+    assert named.names == plain.names
+    assert [named.knows(id) for id in ("a1", Name["FIRST"], "Name.FIRST")] == [True, True, False]
+    named.save(tmp_path / "state")
+    again = Live.load(tmp_path / "state")
+    again.label(Name["FIRST"], 1)
+    assert again.status().labels == 1
 
 
 def test_what_is_refused_alone_changes_nothing() -> None:

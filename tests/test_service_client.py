@@ -1,6 +1,7 @@
 """The client against a service that answers, stumbles and falls silent as scripted."""
 
 import datetime
+import enum
 import json
 import threading
 from collections.abc import Iterator
@@ -116,6 +117,15 @@ def test_values_are_written_as_json_knows_them() -> None:
         with pytest.raises(TypeError, match="given object"):
             client.forecast("f", {"x": object()}, id="b")
         assert len(asked) == 1
+
+
+def test_ids_of_a_type_of_their_own_are_the_same_text_in_bodies_and_addresses() -> None:
+    Name = enum.Enum("Name", {"FIRST": "a1", "SHOP": "shop"}, type=str)
+    with scripted((200, ISSUED | {"state": "learned"}, {})) as (client, asked):
+        client.forecast("f", {Name["SHOP"]: 1}, id=Name["FIRST"])
+        client.outcome("f", Name["FIRST"], 1.0)
+    assert (asked[0][2]["id"], asked[0][2]["record"]) == ("a1", {"shop": 1})
+    assert asked[1][1] == "/v1/forecasters/f/outcomes/a1"
 
 
 def test_live_figures_go_on_after_the_stream_breaks() -> None:

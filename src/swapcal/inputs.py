@@ -30,10 +30,17 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
         raise ValueError(f"context: given {rows.shape[-1]} coordinates, expected {dim}{hint}")
     if single:
         rows = rows.reshape(1, dim)
-    row = first_bad_context(rows)
+    row = first_bad_context(_frozen(rows))
     if row >= 0:
         raise ValueError(_complaint(rows[row], "" if single else f" in row {row + 1}"))
     return rows
+
+
+def _frozen(rows: Array) -> Array:
+    """Return the rows as read-only: a kernel that only reads is then compiled once, whatever it is given."""
+    seen = rows.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
@@ -52,7 +59,7 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
 
 def refuse_masked(name: str, values: object) -> None:
     """Refuse masked entries: as plain arrays they would be read as if nothing were missing."""
-    if np.ma.is_masked(values):
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):  # others may have an attribute _mask
         raise ValueError(f"{name}: given a masked array with entries missing, expected every entry")
 
 
@@ -136,8 +143,13 @@ def event_key(event: object) -> int:
     """Return the 64-bit key of an event id (any int, str or bytes); never 0, which stands for "not named"."""
     if type(event) is not str and (isinstance(event, bool) or not isinstance(event, (int, np.integer, str, bytes))):
         raise TypeError(f"event: given {type(event).__name__}, expected an int, str or bytes id")
-    raw = event if isinstance(event, bytes) else str(event).encode()
+    raw = event if isinstance(event, bytes) else _letters(event).encode()
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+def _letters(event: Any) -> str:
+    """Return an id as text; of an Enum what it is, not its name."""
+    return str.__str__(event) if isinstance(event, str) else str(int(event))
 
 
 @dataclass(frozen=True)

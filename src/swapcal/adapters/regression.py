@@ -11,8 +11,9 @@ from swapcal.adapters.table_estimator import TableEstimator, of_positive_weight 
 # isort: split
 from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite
-from sklearn.utils.validation import _check_y, column_or_1d
+from sklearn.utils.validation import _check_y
 
+from swapcal.adapters.outcome_column import outcome_column
 from swapcal.arrays import Array
 from swapcal.features.source import Name
 from swapcal.tables.batches import in_memory
@@ -102,6 +103,11 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         progress: "Callable[[int], object] | None" = None,
     ) -> Self:
         """Fit on rows X and outcomes y; `progress` is called with numbers of rows done."""
+        with self._all_or_nothing():
+            self._fit(X, y, sample_weight, progress)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Any) -> None:
         self._settings()
         X, y, sample_weight = in_memory(X, y=y, sample_weight=sample_weight)
         source, X = self._source(X, reset=True)
@@ -112,7 +118,6 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self._set_range(found)
         targets = [self._scaled(found)]
         self._learn(source, targets, self._cross_fit(X, found, weight), weight=weight, progress=progress)
-        return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: "ArrayLike | None" = None) -> Self:
         """Go on with more rows. The first call fits; the range, scales, categories and the estimator stay as then."""
@@ -142,9 +147,10 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _numbers(self, y: ArrayLike, rows: int) -> Array:
         if y is None:
             raise ValueError("This SwapRegressor estimator requires y to be passed, but the target y is None.")
-        found = np.asarray(_check_y(column_or_1d(y, warn=True), y_numeric=True, estimator=self), np.float64)
-        if len(found) != rows:
-            raise ValueError(f"y: given {len(found)} outcomes, expected {rows}, one per row of X")
+        column = outcome_column(y, rows, "number")
+        if column.dtype.kind in "mM":
+            raise ValueError(f"y: given {column.dtype}, expected numbers")
+        found = np.asarray(_check_y(column, y_numeric=True, estimator=self), np.float64)
         assert_all_finite(found, input_name="y")
         return found
 
@@ -172,4 +178,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         return None if self.estimator_ is None else self._as_scores(self.estimator_.predict(X))
 
     def _as_scores(self, found: Any) -> Array:
-        return self._scaled(np.asarray(found, np.float64).reshape(-1, 1))
+        scores = np.asarray(found, np.float64)
+        if scores.ndim > 2 or scores.shape[1:] not in ((), (1,)):
+            raise ValueError(f"estimator: given predictions of shape {scores.shape}, expected one per row")
+        return self._scaled(scores.reshape(-1, 1))

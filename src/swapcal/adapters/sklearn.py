@@ -12,8 +12,8 @@ from swapcal.adapters.table_estimator import FEWEST_ROWS, TableEstimator, of_pos
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
+from swapcal.adapters.outcome_column import outcome_column, refuse_mixed
 from swapcal.arrays import Array, Integers
 from swapcal.batch.simplex import to_simplex
 from swapcal.features.source import Name
@@ -139,10 +139,16 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         X may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, and y then the name of one of its columns:
         it is read in batches into memory, so let the query take a sample of what does not fit.
         """
+        with self._all_or_nothing():
+            self._fit(X, y, sample_weight, progress)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Any = None, classes: Any = None) -> None:
         self._settings()
         X, y, sample_weight = in_memory(X, y=y, sample_weight=sample_weight)
         source, X = self._source(X, reset=True)
         labels, weight = self._labels(y, len(source)), self._weights(sample_weight, source)
+        self._refuse_unseen(classes)
         self._refuse_few(labels)
         if weight is not None and not (weight > 0.0).all():
             X, labels, weight = of_positive_weight(X, labels, weight)
@@ -150,7 +156,6 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             self._refuse_few(labels)
         scores = self._cross_fit(X, self.classes_[labels], weight)
         self._learn(source, self._targets(labels), scores, weight=weight, progress=progress)
-        return self
 
     def partial_fit(
         self,
@@ -164,11 +169,12 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         The first rows must show all classes, whatever `classes` says: the correction needs them.
         """
         if not hasattr(self, "models_"):
-            self._refuse_unseen(classes, y)
-            return self.fit(X, y, sample_weight)
+            with self._all_or_nothing():
+                self._fit(X, y, sample_weight, classes=classes)
+            return self
         source, X = self._source(X, reset=False)
-        found = column_or_1d(y)
-        strange = np.setdiff1d(found, self.classes_)
+        found = outcome_column(y, len(source), "class")
+        strange = found[~np.isin(found, self.classes_)]
         if strange.size:
             *others, last = map(repr, self.classes_.tolist())
             raise ValueError(f"y: given class {strange.tolist()[0]!r}, expected {', '.join(others)} or {last}")
@@ -227,9 +233,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         """Return each row's place among the classes."""
         if y is None:
             raise ValueError("This SwapClassifier estimator requires y to be passed, but the target y is None.")
-        found = column_or_1d(y, warn=True)
-        if len(found) != rows:
-            raise ValueError(f"y: given {len(found)} labels, expected {rows}, one per row of X")
+        found = outcome_column(y, rows, "class")
+        refuse_mixed(found)
         assert_all_finite(found, input_name="y")
         check_classification_targets(found)
         self.classes_, labels = np.unique(found, return_inverse=True)
@@ -242,14 +247,16 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             few = "one class only" if len(self.classes_) == 2 else "some classes only"
             raise ValueError(f"y: given {few} among rows of positive weight, expected {_count(len(self.classes_))}")
 
-    def _refuse_unseen(self, classes: "ArrayLike | None", y: ArrayLike) -> None:
+    def _refuse_unseen(self, classes: "ArrayLike | None") -> None:
+        """Refuse classes that were announced and are not there, or are there without having been announced."""
         if classes is None:
             return
-        missing = np.setdiff1d(classes, y)
-        if missing.size:
-            raise ValueError(
-                f"y: given no row of class {missing.tolist()[0]!r} in the first call, expected all classes"
-            )
+        named, found = np.asarray(classes).tolist(), self.classes_.tolist()
+        missing, strange = [c for c in named if c not in found], [c for c in found if c not in named]
+        if missing:
+            raise ValueError(f"y: given no row of class {missing[0]!r} in the first call, expected all classes")
+        if strange:
+            raise ValueError(f"y: given class {strange[0]!r}, expected one of classes={named}")
 
     def _targets(self, labels: Integers) -> list[Array]:
         """Return what each model is to forecast: whether the class is the second of two, or its own of many."""
@@ -259,13 +266,17 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> "Array | None":
         if self.estimator_ is None:
             return None
-        found = list(self.estimator_.classes_)
-        if sorted(found) != sorted(self.classes_):
-            raise ValueError(f"estimator: given one fitted for classes {found}, expected {list(self.classes_)}")
-        return self._as_scores(self.estimator_.predict_proba(X)[:, [found.index(name) for name in self.classes_]])
+        known = list(self.estimator_.classes_)
+        if sorted(known) != sorted(self.classes_):
+            raise ValueError(f"estimator: given one fitted for classes {known}, expected {list(self.classes_)}")
+        return self._as_scores(self.estimator_.predict_proba(X), [known.index(name) for name in self.classes_])
 
-    def _as_scores(self, found: Any) -> Array:
-        return np.asarray(found[:, 1:] if len(self.classes_) == 2 else found, np.float64)
+    def _as_scores(self, found: Any, order: "Sequence[int] | None" = None) -> Array:
+        scores, count = np.asarray(found, np.float64), len(self.classes_)
+        if scores.ndim != 2 or scores.shape[1] != count:
+            raise ValueError(f"estimator: given probabilities of shape {scores.shape}, expected (rows, {count})")
+        scores = scores if order is None else scores[:, order]
+        return scores[:, 1:] if count == 2 else scores
 
     def _both(self, p: Array) -> Array:
         out = np.empty((len(p), 2))

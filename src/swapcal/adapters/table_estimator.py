@@ -1,7 +1,8 @@
 """What `SwapClassifier` and `SwapRegressor` share: reading X, settings, and predictions of one model or of several."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -27,13 +28,16 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
+from swapcal.batch.correction import probabilities
 from swapcal.batch.mixture import Issued
 from swapcal.batch.model import MODES, Model
 from swapcal.batch.settings import Settings
 from swapcal.engine.certificate import Certificate
 from swapcal.features.frozen import Coded
-from swapcal.features.source import Name, Source
+from swapcal.features.number import HUGE
+from swapcal.features.source import Name, Source, named, require
 from swapcal.features.sparse import Sparse
+from swapcal.inputs import refuse_masked
 from swapcal.tables.batches import batches_of, in_memory
 from swapcal.tables.table import Table, is_table
 
@@ -128,15 +132,37 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             correction=self.correction,
         )
 
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Leave what was fitted before as it was if something goes wrong."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
     def _mode(self) -> str:
         if self.mode not in MODES:
             raise ValueError(f"mode: given {self.mode!r}, expected one of {', '.join(MODES)}")
         return self.mode
 
+    def _listed(self, role: str) -> "list[Name] | None":
+        names = getattr(self, role)
+        return None if names is None else named(role, names)
+
     def _source(self, X: Any, *, reset: bool) -> tuple[Source, Any]:
         """Return X as columns to read and as the estimator wants it, after scikit-learn's checks."""
+        source, X = self._checked(X, reset=reset)
+        for role in ("groups", "contexts") if reset else ():
+            for name in self._listed(role) or ():
+                require(source, name)
+        return source, X
+
+    def _checked(self, X: Any, *, reset: bool) -> tuple[Source, Any]:
         (X,) = in_memory(X)
-        if _has_names(X):
+        refuse_masked("X", X)
+        if _has_names(X) and (reset or self._is_named()):
             if reset:
                 _refuse_nothing(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -146,7 +172,15 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite="allow-nan", ensure_min_samples=least,
             accept_sparse=("csr", "csc"),
         )  # fmt: skip
-        return self._reopen(array), array
+        if not hasattr(self, "feature_names_in_"):
+            return self._reopen(array), array
+        dense = array.toarray() if issparse(array) else array  # scikit-learn has warned that names are lacking
+        return Table(dict(zip(self.feature_names_in_.tolist(), dense.T, strict=True))), array
+
+    def _is_named(self) -> bool:
+        """Tell whether the fit had names of columns; scikit-learn keeps them if they are Python's own texts."""
+        columns = self.models_[0].features.columns
+        return hasattr(self, "feature_names_in_") or any(isinstance(column.name, str) for column in columns)
 
     def _reopen(self, X: Any) -> Source:
         if issparse(X):
@@ -156,10 +190,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _weights(self, sample_weight: "ArrayLike | None", source: Source) -> "Array | None":
         if sample_weight is None:
             return None
+        refuse_masked("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, np.empty((len(source), 1)), dtype=np.float64)
-        if (weight < 0.0).any() or not weight.sum() > 0.0:
+        if (weight < 0.0).any() or not weight.any():
             raise ValueError(f"sample_weight: given a smallest of {weight.min()}, expected none negative, not all zero")
-        return np.asarray(weight, np.float64)
+        return _of_fair_size(np.asarray(weight, np.float64))
 
     def _cross_fit(self, X: Any, y: Any, weight: "Array | None") -> "Array | None":
         """Fit the estimator unless it is; return scores (n, models) of rows it was not fitted on."""
@@ -189,15 +224,15 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, source: Source, targets: "Sequence[Array]", scores: "Array | None", **known: Any) -> None:
         """Fit one model for each target."""
-        settings = self._settings()
+        settings, groups, columns = self._settings(), self._listed("groups") or [], self._listed("contexts")
         with _blas().limit(limits=1, user_api="blas"):
             self.models_ = [
                 Model.fit(
                     source,
                     y,
                     None if scores is None else np.ascontiguousarray(scores[:, k]),
-                    groups=[] if self.groups is None else list(self.groups),
-                    columns=None if self.contexts is None else list(self.contexts),
+                    groups=groups,
+                    columns=columns,
                     settings=settings,
                     **known,
                 )
@@ -206,6 +241,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn_more(self, source: Source, X: Any, targets: "Sequence[Array]", weight: "Array | None") -> None:
         scores, rows = self._scores(X), len(source)
+        for column in () if scores is None else scores.T:
+            probabilities(column)  # refused before any of several models has learned
         weight = np.ones(rows) if weight is None else weight * (rows / weight.sum())
         for k, (model, y) in enumerate(zip(self.models_, targets, strict=True)):
             model.learn_more(source, y, None if scores is None else np.ascontiguousarray(scores[:, k]), weight)
@@ -306,6 +343,14 @@ def of_positive_weight(X: Any, y: AnyArray, weight: Array) -> tuple[Any, AnyArra
     """Return the rows that count."""
     kept = np.flatnonzero(weight > 0.0)
     return _safe_indexing(X, kept), y[kept], weight[kept]
+
+
+def _of_fair_size(weight: Array) -> Array:
+    """Return weights whose sum, and its inverse, are numbers; only their ratios matter."""
+    largest = float(weight.max())
+    if 1 / HUGE < largest < HUGE:
+        return weight
+    return np.asarray(np.ldexp(weight, -int(np.frexp(largest)[1])))
 
 
 def _has_names(X: Any) -> bool:

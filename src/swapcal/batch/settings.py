@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from swapcal import bounds
+from swapcal import bounds, inputs
 from swapcal.batch.trees import installed
 
 TARGETS = {
@@ -68,7 +68,7 @@ class Settings:
     @property
     def ridges(self) -> tuple[float, ...]:
         """The ridge penalties to choose from."""
-        return RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
+        return RIDGES if isinstance(self.ridge, str) else (inputs.positive("ridge", self.ridge),)
 
     def levels(self, rows: int, dim: int) -> Any:
         """Return the levels the target's theorem chooses for this many rows and coordinates."""

@@ -81,7 +81,7 @@ def audit(
         typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
     ] = False,
     title: options.Title = None,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated chance.")] = 0,
     jobs: options.Jobs = None,
     positive: options.Positive = None,
 ) -> None:
@@ -116,7 +116,8 @@ def audit(
         carded = card is not None and as_page(card)
         said = _labels(labels, source.columns, kinds(names))
         texts = listed(categorical, source.columns)
-        found = Reading(file, names, positive, options.threads(jobs), run, texts).audit(source, encoder, settings)
+        counted = options.positive_in(target, positive, source)
+        found = Reading(file, names, counted, options.threads(jobs), run, texts).audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, labels=said, **found_with)
         if card is not None:

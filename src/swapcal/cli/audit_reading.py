@@ -17,6 +17,7 @@ from swapcal.features.scales import Scale, Scales
 from swapcal.tables.blocks import in_order
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import FilePart, Source, open_source
 from swapcal.tables.table import Table
 
@@ -37,7 +38,7 @@ class Reading:
         self,
         file: str,
         names: dict[str, Any],
-        positive: str | None,
+        positive: Positive | None,
         jobs: int,
         run: Run,
         categorical: Sequence[str] = (),
@@ -112,6 +113,8 @@ class Reading:
                 shown.to(rows, part.share)
         if not begun:
             raise InputError(f"column {self._names['target']!r}: given no outcome in {rows:,} rows, expected some")
+        if self._positive is not None:
+            self._positive.require()
         self._run.say_unlabelled(rows, used)
         return begun[0]
 

@@ -49,7 +49,7 @@ def compare(
     tolerance: options.Tolerance = TOLERANCE,
     title: options.Title = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of folds, draws and the simulated chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of folds, draws and the simulated chance.")] = 0,
     positive: options.Positive = None,
 ) -> None:
     """Say what you would gain: your score against isotonic, sigmoid and swapcal, on the same rows.
@@ -77,8 +77,12 @@ def compare(
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
         )
-        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=positive)
-        stream = reader.whole().labelled(target, run)
+        counted = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=on_bad_row is OnBadRow.skip, positive=counted)
+        whole = reader.whole()
+        if counted is not None:
+            counted.require()
+        stream = whole.labelled(target, run)
         reader.say_skipped(run)
         settings = {"tolerance": tolerance, "title": options.heading(title, file), "seed": seed}
         contest = _contest(stream, roles, folds, run, settings)

@@ -12,14 +12,16 @@ from rich.table import Table
 from swapcal.arrays import Array
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.parts import answer_parts
+from swapcal.cli.parts import answer_parts, beside
 from swapcal.cli.running import Run, running
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
+from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities
 from swapcal.tables.outcomes import checked_outcomes
 from swapcal.tables.output import protect
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import FilePart, Source
 
 
@@ -52,9 +54,13 @@ def decide(
         specifications += read_toml(loss_file) if loss_file else []
         if not specifications:
             raise LossError.of("--loss", "none", "one such as --loss pinball:0.9 or --loss-file costs.toml")
-        columns = Columns(prob, target, tuple(listed(keep, source.columns)), positive, source.dialect.decimal)
+        if positive is not None and target is None:
+            raise InputError("--positive: given without --target, expected both")
+        counted = options.positive_in(target, positive, source)
+        columns = Columns(prob, target, tuple(listed(keep, source.columns)), counted, source.dialect.decimal)
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
+        run.say_unmatched(counted)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Columns:
     prob: str
     target: str | None
     keep: tuple[str, ...]
-    positive: str | None = None
+    positive: Positive | None = None
     decimal: str = "."
 
     def kinds(self, specifications: list[Specification]) -> dict[str, ReadAs]:
@@ -103,7 +109,7 @@ def _decide_part(part: FilePart, columns: Columns, specifications: list[Specific
     y = _outcomes(part, columns)
     known = ~np.isnan(y)
     totals.known += int(known.sum())
-    found = {name: table[name] for name in dict.fromkeys((*columns.keep, columns.prob))}
+    kept, found = {name: table[name] for name in dict.fromkeys((*columns.keep, columns.prob))}, {}
     for index, specification in enumerate(specifications):
         rule = specification.build({name: floats(table[name]) for name in specification.columns})
         decision = decide_rows(p, rule)
@@ -112,7 +118,7 @@ def _decide_part(part: FilePart, columns: Columns, specifications: list[Specific
         found[f"expected_cost[{specification.name}]"] = pa.array(decision.expected_cost)
         totals.expected[index] += decision.expected_cost.sum()
         totals.realised[index] += rule(decision.action, np.where(known, y, 0.0))[known].sum()
-    return pa.table(found)
+    return beside(kept, found)
 
 
 def _outcomes(part: FilePart, columns: Columns) -> Array:

@@ -15,6 +15,7 @@ from swapcal.cli.progress import bar
 from swapcal.cli.running import Run, running
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.cli.thinned import Thinned
+from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect
 from swapcal.tables.table import Table
 
@@ -52,7 +53,7 @@ def fit(
     ] = None,
     jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of the sample, the order of rows, folds and draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample, the order of rows, folds and draws.")] = 0,
     positive: options.Positive = None,
 ) -> None:
     """Fit a model whose probabilities hold for every group, from a table alone or around another model's score.
@@ -75,8 +76,11 @@ def fit(
             categorical=tuple(listed(categorical, source.columns)),
             drop=tuple(listed(drop, source.columns)),
         )
+        if not set(source.columns) - {target, *roles.drop}:
+            raise InputError(f"{source.name}: given no column beside {target!r}, expected some to learn from")
         skip = on_bad_row is OnBadRow.skip
-        reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=options.threads(jobs))
+        counted = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=options.threads(jobs))
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         model = _fit(stream.labelled(target, run), roles, settings, run)
@@ -94,6 +98,8 @@ def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable
         for read in reader:
             thinned.add(read)
             shown.to(reader.seen, reader.share)
+    if reader.positive is not None:
+        reader.positive.require()
     if thinned.seen > most:
         run.say(f"fitting {most:,} of {thinned.seen:,} rows, sampled by a hash of their numbers (--rows)", "yellow")
     return thinned.rows()

@@ -5,6 +5,7 @@ import os
 import time as clock
 from collections import Counter
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,20 @@ from swapcal.cli.live_state import save_live
 from swapcal.cli.place import Place, beginning, find_place, keep_place
 from swapcal.cli.progress import Bar, bar
 from swapcal.cli.running import Run
-from swapcal.cli.stream_table import StreamReader, StreamTable
-from swapcal.live import Live
+from swapcal.cli.stream_table import VALUE, StreamReader, StreamTable
+from swapcal.live import ConflictingLabelError, ExpiredIdError, Live
 from swapcal.tables.dialect import InputError
 from swapcal.tables.output import Appending
+
+UNLEARNED = {ExpiredIdError: "a label whose forecast has expired", ConflictingLabelError: "a label unlike that before"}
+
+
+class Use(Enum):
+    """What a row is for."""
+
+    forecast = auto()
+    label = auto()
+    nothing = auto()
 
 
 class Follower:
@@ -75,38 +86,47 @@ class Follower:
         for first in range(0, len(read.y), forecasting.PIECE):
             if self._file != "-" and self._stopping():  # what came through a pipe cannot be read again
                 return
-            for some, late in self._runs(read.cut(first, min(first + forecasting.PIECE, len(read.y)))):
-                if late:
+            for some, use in self._runs(read.cut(first, min(first + forecasting.PIECE, len(read.y)))):
+                if use is Use.label:
                     self._label(some)
-                else:
+                elif use is Use.forecast:
                     self._forecast(some, read)
                 self._row = self._tally.last = int(some.rows[-1])
             brier = f"Brier {self._tally.brier()[1]:.4f}" if self._tally.labelled else ""
             shown.to(self._tally.rows, None, brier)
             self._save_when_due()
 
-    def _runs(self, stream: StreamTable) -> Iterator[tuple[StreamTable, bool]]:
+    def _runs(self, stream: StreamTable) -> Iterator[tuple[StreamTable, Use]]:
         """Cut rows where forecasts give way to labels of earlier ones, or the other way round."""
         if stream.ids is None:
-            yield stream, False
+            yield stream, Use.forecast
             return
         start = 0
-        for late, rows in groupby(list(self._are_late(stream))):
+        for use, rows in groupby(list(self._uses(stream))):
             stop = start + len(list(rows))
-            yield stream.cut(start, stop), late
+            yield stream.cut(start, stop), use
             start = stop
 
-    def _are_late(self, stream: StreamTable) -> Iterator[bool]:
-        """Tell of each row whether it is the label of an earlier forecast; what is neither is refused."""
+    def _uses(self, stream: StreamTable) -> Iterator[Use]:
+        """Tell of each row whether it is the label of an earlier forecast; what is neither is refused, or left out."""
         assert stream.ids is not None
         new: set[Any] = set()
         for row, (id, y) in enumerate(zip(stream.ids, stream.y.tolist(), strict=True)):
             again = id in new or self._live.knows(id)
             if again and math.isnan(y):
-                given = f"row {stream.rows[row]}: column {self._reader.roles.id!r}: given {id!r} again"
-                raise InputError(f"{given} without an outcome, expected a new id, or the outcome of that forecast")
+                column, expected = f"column {self._reader.roles.id!r}", "a new id, or the outcome of that forecast"
+                reason = f"{column}: given {VALUE} again without an outcome, expected {expected}"
+                self._leave_out(int(stream.rows[row]), reason.replace(VALUE, repr(id)), reason.replace(VALUE, "…"))
+                yield Use.nothing
+                continue
             new.add(id)
-            yield again
+            yield Use.label if again else Use.forecast
+
+    def _leave_out(self, row: int, complaint: str, reason: str) -> None:
+        """Stop at a row, or count it among those left out."""
+        if not self._reader.skip:
+            raise InputError(f"row {row}: {complaint}")
+        self._reader.skipped[reason] += 1
 
     def _forecast(self, stream: StreamTable, read: StreamTable) -> None:
         trace = traced(self._live, stream)
@@ -121,9 +141,13 @@ class Follower:
         for k, (id, y) in enumerate(zip(stream.ids, stream.y.tolist(), strict=True)):
             try:
                 found = self._live.label_many([id], [y], time=None if when is None else when[k : k + 1])
+                self._late[found[0]] += 1
             except (ValueError, TypeError) as error:
-                raise InputError(f"row {stream.rows[k]}: {str(error).removeprefix('row 1: ')}") from None
-            self._late[found[0]] += 1
+                complaint = str(error).removeprefix("row 1: ")
+                reason = next((words for kind, words in UNLEARNED.items() if isinstance(error, kind)), None)
+                if reason is None:
+                    raise InputError(f"row {stream.rows[k]}: {complaint}") from None
+                self._leave_out(int(stream.rows[k]), complaint, reason)
 
     def _look(self) -> None:
         """Remember the size and the beginning of the file, as long as it is the one that is followed."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from swapcal.cli import STOPPED, options
 from swapcal.cli.follow import Follower
 from swapcal.cli.forecast_report import ForecastReport
-from swapcal.cli.forecasting import RunningScores, run_stream
+from swapcal.cli.forecasting import RunningScores, refuse_made, run_stream
 from swapcal.cli.live_state import open_live, save_live
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.place import holding
@@ -58,7 +58,7 @@ def forecast(
     ] = False,
     jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     positive: options.Positive = None,
 ) -> None:
     """Forecast each row, then learn its outcome, in the order of the file.
@@ -71,8 +71,8 @@ def forecast(
     The file is read in pieces and may be larger than memory; what a column holds is seen from the first 64 MiB.
     --follow writes each forecast as its line comes, in CSV, TSV or JSONL; with --id, a row that repeats the id of a
     forecast still without a label, and has an outcome, is that label. Started again with the same --state and file, it
-    goes on after the last row. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
-    input.
+    goes on after the last row. --on-bad-row skip also leaves out, and counts, rows that repeat an id otherwise. Rows in
+    messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
     ticks: list[Callable[[], object]] = []
 
@@ -94,11 +94,16 @@ def forecast(
             target, time, id, label_time, matures, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
         )  # fmt: skip
+        roles.refuse_clashes()
+        if out is not None:
+            refuse_made(roles.special())
         skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
         with holding(state if follow else None, "this one"):
             live = open_live(roles, state, seed, trees=trees)
             before = live.status()
-            reader = StreamReader(source, roles, skip=skip, positive=positive, jobs=threads)
+            taken = None if follow else live.knows
+            counted = options.positive_in(target, positive, source)
+            reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=threads, taken=taken)
             page = None if report is None else ForecastReport(report, live, roles, source.name)
             if follow:
                 tally = Follower(live, reader, file, out, state, run, page, stopping).run(ticks)
@@ -112,7 +117,9 @@ def forecast(
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
         if page is not None and not tally.stopped:
             page.write()
-        show_summary(run, live.status(), before, reader, tally)
+        show_summary(run, live.status(), before, tally)
+        reader.say_skipped(run)
+        run.say_unmatched(counted)
         for name, model in live.models.items():
             run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
                     f"{model.status().seconds:,.1f} s in all")  # fmt: skip
@@ -131,8 +138,8 @@ def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Pa
     return f"{text}; {', '.join(kept) or 'nothing was written'}"
 
 
-def show_summary(run: Run, status: Status, before: Status, reader: StreamReader, tally: RunningScores) -> None:
-    """Print what was done, how good it was, and what was left out."""
+def show_summary(run: Run, status: Status, before: Status, tally: RunningScores) -> None:
+    """Print what was done, and how good it was."""
     if not tally.rows:
         run.say(labels_in_words(status))
         return
@@ -153,7 +160,6 @@ def show_summary(run: Run, status: Status, before: Status, reader: StreamReader,
             f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
         )
     run.say(labels_in_words(status))
-    reader.say_skipped(run)
 
 
 def labels_in_words(status: Status) -> str:

@@ -2,7 +2,7 @@
 
 import re
 import time as clock
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,14 @@ from swapcal.cli.running import Run
 from swapcal.cli.stream_table import StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.logloss import log_losses
-from swapcal.live import Live, Trace
+from swapcal.live import ConflictingLabelError, Live, Trace
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import floats
 from swapcal.tables.output import table_writer
 
 PIECE = 16_384
+MADE = ("p", "mean", "low", "high", "weight")
+"""Columns that are written for each row, beside its number and what is copied."""
 
 
 @dataclass
@@ -121,6 +123,8 @@ def traced(live: Live, stream: StreamTable, encoded: Any = None) -> Trace:
             stream.features if encoded is None else encoded, stream.y, ids=stream.ids,
             time=stream.moments("time"), label_time=stream.moments("label_time"), matures=stream.moments("matures"),
         )  # fmt: skip
+    except ConflictingLabelError as error:
+        raise InputError(f"{_located(error, stream.rows)}; --on-bad-row skip leaves out such rows") from None
     except (ValueError, TypeError) as error:
         raise _located(error, stream.rows) from None
 
@@ -192,8 +196,15 @@ def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Itera
             piece = rest
 
 
+def refuse_made(names: Sequence[str]) -> None:
+    """Refuse to copy columns to the output under names of its own."""
+    for name in names:
+        if name in MADE:
+            raise InputError(f"--out: given a column {name!r} to copy, expected none called {', '.join(MADE)}")
+
+
 def output_rows(stream: StreamTable, trace: Trace, earlier: int) -> pa.Table:
     """Return what is written for some rows."""
-    made = {name: getattr(trace.forecast, name) for name in ("p", "mean", "low", "high", "weight")}
+    made = {name: getattr(trace.forecast, name) for name in MADE}
     numbers = {"row": earlier + stream.rows}
     return pa.table({**numbers, **stream.shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})

@@ -8,6 +8,7 @@ import pyarrow as pa
 from swapcal.tables.dialect import Dialect, InputError
 from swapcal.tables.kinds import ReadAs, floats, probabilities, timed, within
 from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import FilePart
 
 
@@ -19,7 +20,7 @@ def kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
     return {**kinds, names["target"]: ReadAs.raw, **dict.fromkeys(names["probs"], ReadAs.number)}
 
 
-def with_outcomes(part: FilePart, names: dict[str, Any], positive: str | None, dialect: Dialect) -> pa.Table:
+def with_outcomes(part: FilePart, names: dict[str, Any], positive: Positive | None, dialect: Dialect) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
     table, first = part.table, part.first
     found = checked_outcomes(table[names["target"]], names["target"], first, positive, dialect.decimal)

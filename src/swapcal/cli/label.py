@@ -1,9 +1,12 @@
 """`swapcal label`: outcomes of forecasts made before, by id, learned by a saved state."""
 
+import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from swapcal.cli import options
@@ -16,14 +19,23 @@ from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdE
 from swapcal.live.ids import Id
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import ReadAs
-from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.outcomes import checked_outcomes, outcomes
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import FilePart
+
+
+class NamelessError(InputError):
+    """A row without an id."""
+
 
 REASONS = {
     ExpiredIdError: "whose forecast has expired",
     UnknownIdError: "of no forecast",
     ConflictingLabelError: "labelled otherwise before",
+    NamelessError: "without an id",
 }
+NO_OUTCOME = "with something else than an outcome"
+WHOLE = re.compile(r"-?\d{1,76}")  # so many digits have few enough bits for an id
 
 
 @options.reads_text
@@ -48,15 +60,29 @@ def label(
         if not state.exists():
             raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
         with holding(state, "its labels"):
-            live, counts = load_live(state), Counter[str]()
+            live, counts, counted = load_live(state), Counter[str](), options.positive_in(target, positive, source)
             for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
-                found = checked_outcomes(part.table[target], target, part.first, positive, source.dialect.decimal)
-                y = found.tolist()
+                y = _outcomes(part, target, counted, source.dialect.decimal, on_bad_row)
                 times = part.table[time].to_pylist() if time else [None] * len(y)
                 _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
             save_live(live, state)
         _say(run, counts)
         run.say(labels_in_words(live.status()))
+        run.say_unmatched(counted)
+
+
+def _outcomes(
+    part: FilePart, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow
+) -> list[float]:
+    """Return outcomes, NaN where there is none; what is no outcome is refused, or infinite."""
+    column = part.table[target]
+    if on_bad_row is OnBadRow.stop:
+        found = checked_outcomes(column, target, part.first, positive, decimal)
+    else:
+        y, wrong = outcomes(column, positive, decimal)
+        found = np.where(wrong, np.inf, y)
+    listed: list[float] = found.tolist()
+    return listed
 
 
 def _learn(
@@ -69,8 +95,8 @@ def _learn(
     counts: Counter[str],
 ) -> None:
     for row, (given, value, when) in enumerate(zip(ids, y, times, strict=True), part.first):
-        if value != value:
-            counts["without an outcome"] += 1
+        if not math.isfinite(value):
+            counts["without an outcome" if math.isnan(value) else NO_OUTCOME] += 1
             continue
         try:
             counts[live.label_many([_named(live, given)], [value], time=when)[0]] += 1
@@ -84,14 +110,15 @@ def _learn(
 def _named(live: Live, given: Any) -> Id:
     """Return an id as the forecast knows it: what looks like a number may have been one, or text."""
     if given is None:
-        raise InputError("id: given nothing, expected the id of a forecast")
-    for name in (given, str(given), *([int(given)] if str(given).strip().lstrip("-").isdecimal() else [])):
+        raise NamelessError("id: given nothing, expected the id of a forecast")
+    for name in (given, str(given), *([int(given)] if WHOLE.fullmatch(str(given).strip()) else [])):
         if isinstance(name, int | str) and live.knows(name):
             return name
     return given if isinstance(given, int | str) else str(given)
 
 
 def _say(run: Run, counts: Counter[str]) -> None:
-    for reason in ("learned", "held", "repeated", "without an outcome", *REASONS.values()):
+    left_out = (*REASONS.values(), NO_OUTCOME)
+    for reason in ("learned", "held", "repeated", "without an outcome", *left_out):
         if counts[reason]:
-            run.say(f"{counts[reason]:,} {reason}", "yellow" if reason in REASONS.values() else None)
+            run.say(f"{counts[reason]:,} {reason}", "yellow" if reason in left_out else None)

@@ -19,6 +19,11 @@ def plain(table: pa.Table) -> pa.Table:
     """Return the columns as numbers or text: times become seconds, truth values and dictionaries text."""
     for place, name in enumerate(table.column_names):
         column = table[name]
+        if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
+            hint = f"--categorical {name} reads it as text, --drop {name} leaves it out"
+            raise InputError(
+                f"column {name!r}: given {column.type}, expected numbers, text, truth values or dates; {hint}"
+            )
         if pa.types.is_temporal(column.type):
             micros = pc.cast(pc.cast(column, pa.timestamp("us")), pa.int64())
             column = pc.divide(pc.cast(micros, pa.float64()), 1e6)

@@ -20,6 +20,7 @@ from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import Source
 from swapcal.tables.table import Table
 
@@ -74,7 +75,8 @@ def monitor(
         if prob == target or {prob, target} & set(fresh.columns()):
             raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
-        parts = _parts(source, prob, target, time, positive, run, watching)
+        counted = options.positive_in(target, positive, source)
+        parts = _parts(source, prob, target, time, counted, run, watching)
         for table in parts if time is None else [_sorted(list(parts), time)]:
             _enter(watching, Table(table), prob, target, time)
         if state is not None:
@@ -98,7 +100,7 @@ def _opened(state: Path | None, fresh: Monitor) -> Monitor:
 
 
 def _parts(
-    source: Source, prob: str, target: str, time: str | None, positive: str | None, run: Run, watching: Monitor
+    source: Source, prob: str, target: str, time: str | None, positive: Positive | None, run: Run, watching: Monitor
 ) -> Iterator[pa.Table]:
     """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
     names = {"probs": [prob], "target": target, "time": time, "groups": watching.columns(), **NOTHING_ELSE}
@@ -113,6 +115,7 @@ def _parts(
     if not used:
         raise InputError(f"column {target!r}: given no outcome in {rows:,} rows, expected some")
     run.say_unlabelled(rows, used)
+    run.say_unmatched(positive)
 
 
 def _sorted(parts: list[pa.Table], time: str) -> pa.Table:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from swapcal.tables import positive
 from swapcal.tables.dialect import Dialect
 from swapcal.tables.source import Source, open_source
 
@@ -73,7 +74,12 @@ Forecaster = Annotated[
     list[str] | None, typer.Option(help="Names of forecasters, comma-separated; repeatable; default: all.")
 ]
 Positive = Annotated[
-    str | None, typer.Option(help="Value of the target that counts as 1, all others as 0.", rich_help_panel=READING)
+    str | None,
+    typer.Option(
+        help="Value of the target that counts as 1, all others as 0. If no row has it: refused by audit, compare and "
+        "fit; said at the end by the others.",
+        rich_help_panel=READING,
+    ),
 ]
 Report = Annotated[
     Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
@@ -124,6 +130,13 @@ def reads_text(command: Callable[..., None]) -> Callable[..., None]:
     options = inspect.Signature([*own.values(), *spelling.values()])
     unfolded.__signature__ = options  # type: ignore[attr-defined]
     return unfolded
+
+
+def positive_in(column: str | None, value: str | None, source: Source) -> positive.Positive | None:
+    """Return the value of a column that counts as 1, if one was named."""
+    if column is None or value is None:
+        return None
+    return positive.Positive(value, column, source.dialect.decimal)
 
 
 def heading(title: str | None, file: str) -> str:

@@ -13,7 +13,7 @@ from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
 from swapcal.cli.options import listed
-from swapcal.cli.parts import answer_parts
+from swapcal.cli.parts import answer_parts, beside
 from swapcal.cli.running import Run, running
 from swapcal.tables.kinds import ReadAs, timed
 from swapcal.tables.output import protect
@@ -42,7 +42,7 @@ def predict(
         ),
     ] = Mode.mean,
     keep: options.Keep = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws of --mode sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws of --mode sample.")] = 0,
     jobs: options.Jobs = None,
 ) -> None:
     """Predict a probability for each row, with a model made by `swapcal fit`.
@@ -69,7 +69,7 @@ def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], se
             last = part.first + len(part.table) - 1
             place = "" if str(error).startswith("row ") else f"rows {part.first:,} to {last:,}: "
             raise type(error)(f"{place}{error}") from None
-        return pa.table({name: part.table[name] for name in keep} | found)
+        return beside({name: part.table[name] for name in keep}, found)
 
     return answer_parts(source, kinds, out, "predicting", run, answer, jobs)
 

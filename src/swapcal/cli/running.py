@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
+from swapcal.tables.positive import Positive
 
 FAULTS = (ValueError, TypeError, KeyError, OSError, MemoryError, pa.ArrowException)
 
@@ -42,6 +43,11 @@ class Run:
         if used < rows:
             lost = rows - used
             self.say(f"left out {lost:,} of {rows:,} rows ({lost / rows:.1%}) without an outcome", "yellow")
+
+    def say_unmatched(self, positive: Positive | None) -> None:
+        """Say that no row so far had the value that counts as 1, if that is so."""
+        if positive is not None and (complaint := positive.complaint()) is not None:
+            self.say(f"{complaint}: all outcomes so far are 0", "yellow")
 
 
 @contextmanager

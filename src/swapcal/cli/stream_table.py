@@ -16,6 +16,7 @@ from swapcal.cli.running import Run
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
 from swapcal.tables.outcomes import EXPECTED, outcomes
+from swapcal.tables.positive import Positive
 from swapcal.tables.source import Source, WholePart
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
@@ -46,6 +47,19 @@ class Roles:
     def special(self) -> list[str]:
         """Return the columns that are no features."""
         return [name for name in (self.target, self.time, self.id, self.label_time, self.matures) if name]
+
+    def refuse_clashes(self) -> None:
+        """Refuse a column of two roles, one of which would hide it from the other."""
+        single = {"--time": self.time, "--id": self.id, "--label-time": self.label_time, "--matures": self.matures}
+        roles: dict[str, tuple[str, ...]] = {option: (name,) if name else () for option, name in single.items()}
+        roles |= {"--target": (self.target,), "--drop": self.drop, "--score": tuple(self.scores)}
+        roles |= {"--groups": self.groups}
+        pairs = [("--groups", "--score"), *(("--target", option) for option in single)]
+        pairs += [(one, other) for one in ("--score", "--groups") for other in (*single, "--target", "--drop")]
+        for one, other in pairs:
+            for name in roles[one]:
+                if name in roles[other]:
+                    raise InputError(f"column {name!r}: given as {one} and as {other}, expected one role")
 
     def named(self) -> list[str]:
         """Return every column named by the user that must exist."""
@@ -159,8 +173,19 @@ def _each(change: Callable[..., Any], *tables: StreamTable) -> dict[str, Any]:
 class StreamReader:
     """Reads and checks a file, stretch by stretch, each column being what it was in the first."""
 
-    def __init__(self, source: Source, roles: Roles, *, skip: bool, positive: str | None = None, jobs: int = 1) -> None:
+    def __init__(
+        self,
+        source: Source,
+        roles: Roles,
+        *,
+        skip: bool,
+        positive: Positive | None = None,
+        jobs: int = 1,
+        taken: Callable[[Any], bool] | None = None,
+    ) -> None:
+        """`taken` tells whether an id had a row before those of the last stretch: with `skip`, each id has one row."""
         source.require(roles.named())
+        roles.refuse_clashes()
         self.roles = roles
         self.total: int | None = None
         """rows of the file, once that is known"""
@@ -168,7 +193,9 @@ class StreamReader:
         self.share: float | None = None
         """of the file, read so far"""
         self.skipped: Counter[str] = Counter()
-        self._source, self._skip, self._positive, self._jobs = source, skip, positive, jobs
+        self.skip, self.positive = skip, positive
+        self._source, self._jobs = source, jobs
+        self._taken, self._last_ids = taken, set[Any]()
         self._types: dict[str, Any] = {}
         self._empty: set[str] = set()
         self._latest = -np.inf
@@ -201,7 +228,7 @@ class StreamReader:
             table = table.set_column(table.column_names.index(name), name, column)
         bad = Bad(stretch.rows, stretch.ragged, stretch.complaint, stretch.whole)
         table = self._settled(table, bad)
-        y = _labels(table[roles.target], roles.target, bad, self._positive, dialect.decimal)
+        y = _labels(table[roles.target], roles.target, bad, self.positive, dialect.decimal)
         _check_ids(table, roles, bad)
         time = _moments(table, roles.time, bad, dialect.dates)
         label_time = _moments(table, roles.label_time, bad, dialect.dates)
@@ -210,11 +237,25 @@ class StreamReader:
         _check_not_before(table, roles, time, roles.label_time, label_time, "label", bad)
         _check_not_before(table, roles, time, roles.matures, matures, "maturity", bad)
         _check_scores(table, roles, bad)
-        if not self._skip:
+        self._check_repeats(table, bad)
+        if not self.skip:
             bad.refuse()
         if time is not None and bad.keep.any():
             self._latest = max(self._latest, float(time[bad.keep].max()))
         return self._like_the_first(_kept(table, roles, bad, y, [time, label_time, matures])), bad
+
+    def _check_repeats(self, table: pa.Table, bad: Bad) -> None:
+        """Leave out rows whose id an earlier one has that can be used."""
+        if self.roles.id is None or self._taken is None or not self.skip:
+            return
+        column, again, new = table[self.roles.id], np.zeros(len(table), bool), set[Any]()
+        ids = column.to_pylist()
+        for row in np.flatnonzero(bad.keep):
+            again[row] = ids[row] in new or ids[row] in self._last_ids or self._taken(ids[row])
+            if not again[row]:
+                new.add(ids[row])
+        self._last_ids = new or self._last_ids  # a stretch of which nothing is left is followed by the next at once
+        bad.mark(again, f"column {self.roles.id!r}: given {VALUE} again, expected each id once", _spelt(column))
 
     def _settled(self, table: pa.Table, bad: Bad) -> pa.Table:
         """Turn text into what its column was in the first rows that had any; where it is not that, rows are bad."""
@@ -329,7 +370,7 @@ def _numbers_where_meant(
     return table
 
 
-def _labels(column: Any, target: str, bad: Bad, positive: str | None, decimal: str) -> Array:
+def _labels(column: Any, target: str, bad: Bad, positive: Positive | None, decimal: str) -> Array:
     """Return labels in [0, 1] or NaN (no label yet)."""
     y, wrong = outcomes(column, positive, decimal)
     bad.mark(wrong, f"column {target!r}: given {VALUE}, {EXPECTED}", _spelt(column))

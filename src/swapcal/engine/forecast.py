@@ -8,6 +8,7 @@ import numpy as np
 from swapcal.arrays import Array
 from swapcal.faces import counted, face, share
 from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
+from swapcal.owner import owned
 
 
 class Mark:
@@ -78,6 +79,10 @@ class Forecast:
         self._single = single
         self._mark = Mark(learned)
         self._why = NOBODY
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        for name, value in state[1].items():
+            setattr(self, name, owned(value))
 
     @classmethod
     def joined(cls, parts: "Sequence[Forecast]") -> "Forecast":

@@ -14,7 +14,7 @@ from swapcal.engine.forecast import Forecast
 from swapcal.guard import Guard, guarded
 from swapcal.kernels.company import Company
 from swapcal.kernels.opponents import Opponent
-from swapcal.owner import Owner
+from swapcal.owner import Owner, owned
 
 # Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
 CHUNK = 8192
@@ -54,7 +54,8 @@ class Player(Owner, ABC):
     def update(self, forecast: Forecast, y: Any) -> None:
         """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
         Forecast.check_open(forecast, self._owner)
-        labels = np.array([inputs.label(y)]) if forecast._single else inputs.label_rows(y, len(forecast._tickets))
+        many = len(forecast._tickets)
+        labels = np.array([inputs.label(y)]) if forecast._single else owned(inputs.label_rows(y, many))
         assert forecast._contexts is not None, "only learned forecasts drop their contexts"
         X = self._placed(forecast, forecast._contexts)
         self._advance(X, labels, inputs.NO_EVENT, forecast._tickets, forecast._mixes)
@@ -88,7 +89,8 @@ class Player(Owner, ABC):
         for start in range(0, len(rows), CHUNK):
             part = slice(start, start + CHUNK)
             named = keys if events is None else keys[part]
-            self._advance(rows[part], labels[part], named, tickets[part], mixes)
+            # kernels are compiled anew for arrays that are read-only, which may be maps of large files
+            self._advance(owned(rows[part]), owned(labels[part]), named, tickets[part], mixes)
             if progress is not None:
                 progress(len(rows[part]))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
@@ -102,7 +104,7 @@ class Player(Owner, ABC):
         X : (n, dim)
         opponent : of `swapcal.kernels.opponents`; its labels are written
         """
-        rows = inputs.context_rows(X, self._dim, copy=False)
+        rows = owned(inputs.context_rows(X, self._dim, copy=False))
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(self._distributions(len(rows)))
         self._advance(rows, opponent.labels, inputs.NO_EVENT, tickets, mixes, Company(opponent=opponent))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)

@@ -20,6 +20,7 @@ from swapcal.kernels.encode import CATEGORICAL, ENTRIES, NUMERIC, Past, blank_pa
 from swapcal.owner import Owner
 from swapcal.tables.categories import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES
 from swapcal.tables.columns import Values, columns_of
+from swapcal.tables.values import letters
 
 FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
@@ -424,11 +425,15 @@ def _joined(pieces: list[Encoded]) -> Encoded:
 def _names(role: str, names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
         raise TypeError(f"{role}: given the string {names!r}, expected a list of column names")
-    return [str(name) for name in names]
+    return [letters(name) for name in names]
 
 
 def _score_kinds(scores: "Iterable[str] | Mapping[str, str]") -> dict[str, str]:
-    kinds = dict(scores) if isinstance(scores, Mapping) else dict.fromkeys(_names("scores", scores), "probability")
+    kinds = (
+        {letters(name): kind for name, kind in scores.items()}
+        if isinstance(scores, Mapping)
+        else dict.fromkeys(_names("scores", scores), "probability")
+    )
     for name, kind in kinds.items():
         if kind not in ("probability", "logit"):
             raise ValueError(f"score {name!r}: given kind {kind!r}, expected 'probability' or 'logit'")
@@ -438,4 +443,4 @@ def _score_kinds(scores: "Iterable[str] | Mapping[str, str]") -> dict[str, str]:
 def _pair(pair: Sequence[str]) -> list[str]:
     if isinstance(pair, str) or len(pair) != 2:
         raise ValueError(f"products: given {pair!r}, expected a pair of column names")
-    return [str(pair[0]), str(pair[1])]
+    return [letters(pair[0]), letters(pair[1])]

@@ -1,6 +1,6 @@
 """Source: a table with named columns, or an array, dense or sparse, whose columns are known by number."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from swapcal.arrays import Array
 from swapcal.features.sparse import Sparse
 from swapcal.tables.table import Table, is_table
+from swapcal.tables.values import letters
 
 Name = str | int
 Source = Table | Array | Sparse
@@ -33,7 +34,14 @@ def columns_of(source: Source) -> list[Name]:
     """Return the names, or numbers, of the columns to look at unless some are named."""
     if isinstance(source, Sparse):
         return list(source.fullest())
-    return list(source.columns) if isinstance(source, Table) else list(range(source.shape[1]))
+    return [*map(letters, source.columns)] if isinstance(source, Table) else list(range(source.shape[1]))
+
+
+def named(role: str, names: Any) -> list[Name]:
+    """Return names of columns as a list; a text is one name, not a list of its letters."""
+    if isinstance(names, str | bytes) or not isinstance(names, Collection):
+        raise TypeError(f"{role}: given {names!r}, expected a list of columns")
+    return [letters(name) if isinstance(name, str) else name for name in names]
 
 
 def require(source: Source, name: Name) -> None:

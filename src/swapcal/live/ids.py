@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from swapcal.arrays import Bytes
-from swapcal.tables.values import has_bytes
+from swapcal.tables.values import has_bytes, letters
 
 Id = int | str
 
@@ -21,7 +21,7 @@ def checked_id(id: Any) -> Id:
         return id
     if isinstance(id, str):
         if has_bytes(id):
-            return str(id)
+            return letters(id)
         raise ValueError(f"id: given {id!r} with a lone surrogate, expected Unicode text")
     if isinstance(id, bool) or not isinstance(id, int | np.integer) or isinstance(id, np.timedelta64):
         raise TypeError(f"id: given {type(id).__name__}, expected an int or str")

@@ -12,6 +12,7 @@ from swapcal.kernels.play import LANES, STAKES
 from swapcal.kernels.wealth import Terms
 from swapcal.monitor.ranges import Ranges, read_ranges
 from swapcal.monitor.roster import Column
+from swapcal.tables.values import letters
 
 DEFAULT_STAKES = (0.02, 0.05, 0.13, 0.33, 0.8, 2.0)
 """Stakes, about 2.5 times apart: small ones find small gaps, large ones large gaps and rare events."""
@@ -118,7 +119,7 @@ def _number(name: str, value: Any) -> float:
 def _columns(groups: Sequence[str]) -> list[Column]:
     if isinstance(groups, str):
         raise TypeError(f"groups: given the text {groups!r}, expected a list of column names")
-    names: list[Column] = [(str(name),) for name in groups]
+    names: list[Column] = [(letters(name),) for name in groups]
     if len(set(names)) < len(names):
         raise ValueError(f"groups: given {list(groups)}, expected each column once")
     return names
@@ -127,7 +128,7 @@ def _columns(groups: Sequence[str]) -> list[Column]:
 def _pairs(products: Sequence[Sequence[str]]) -> list[Column]:
     pairs: list[Column] = []
     for product in products:
-        pair: Column = tuple(map(str, product))
+        pair: Column = tuple(map(letters, product))
         if isinstance(product, str) or len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"products: given {product!r}, expected a pair of two column names")
         pairs.append(pair)

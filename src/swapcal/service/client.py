@@ -247,7 +247,12 @@ class Client:
 
 
 def _at(name: str, *path: str | int) -> str:
-    return "/".join(("/v1/forecasters", *(quote(str(part), safe="") for part in (name, *path))))
+    return "/".join(("/v1/forecasters", *(quote(_letters(part), safe="") for part in (name, *path))))
+
+
+def _letters(part: Any) -> str:
+    """Return text; of an Enum the text, as in JSON, not its name."""
+    return str.__str__(part) if isinstance(part, str) else str(part)
 
 
 def _query(**given: Any) -> str:
@@ -264,7 +269,7 @@ def _batches(events: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
 def _plain(value: Any) -> Any:
     """Return a value as JSON knows it: numpy's scalars and dates too; NaN is a missing value."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {_letters(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if hasattr(value, "isoformat"):

@@ -31,6 +31,9 @@ class Batches:
         [([1], [0], [7]), ([2], [1], [8])]
         """
         names = [value for value in given.values() if isinstance(value, str)]
+        for role, value in given.items():
+            if value is not None and not hasattr(value, "__len__"):
+                raise TypeError(f"{role}: given {value!r}, expected the name of a column, or one for each row")
         done = 0
         for batch in self:
             frame = nw.from_native(batch, eager_only=True)

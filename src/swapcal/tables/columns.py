@@ -11,7 +11,7 @@ import numpy as np
 
 from swapcal.arrays import AnyArray, Array
 from swapcal.tables.categories import Categories, factorise, from_array, from_arrow
-from swapcal.tables.values import as_number, has_bytes, is_missing, unmasked
+from swapcal.tables.values import as_number, has_bytes, is_missing, letters, unmasked
 
 Values = Array | Categories
 Raw = AnyArray | nw.Series[Any]
@@ -59,7 +59,7 @@ def _names_of(names: Iterable[Any], ignored: Set[str]) -> dict[Any, str]:
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int | np.integer):
             raise TypeError(f"column {name!r}: given a name of type {type(name).__name__}, expected text or an integer")
-        texts[name] = str(name)
+        texts[name] = letters(name)
         if not has_bytes(texts[name]):
             raise ValueError(f"column {name!r}: given a name with a lone surrogate, expected Unicode text")
     if len(set(texts.values())) != len(texts):
@@ -129,7 +129,8 @@ def numbers_of(name: str, column: Raw) -> Array:
     try:
         if not isinstance(column, np.ndarray):
             dtype = column.dtype  # some libraries would copy floats, and pyarrow not cast integers beyond 2^53
-            floats = column if dtype == nw.Float64 or dtype.is_integer() else column.cast(nw.Float64)
+            small = dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)
+            floats = column if dtype == nw.Float64 or small else column.cast(nw.Float64)
             return np.ascontiguousarray(floats.to_numpy(), dtype=np.float64)
         if column.dtype.kind == "O":
             return np.array([np.nan if is_missing(value) else value for value in column], dtype=np.float64)

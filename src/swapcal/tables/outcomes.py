@@ -8,12 +8,13 @@ import pyarrow as pa
 from swapcal.arrays import Array, Flags
 from swapcal.tables.dialect import InputError
 from swapcal.tables.kinds import distinct, floats
+from swapcal.tables.positive import Positive, number
 
 TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
 EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (--positive VALUE for other words)"
 
 
-def outcomes(column: Any, positive: str | None = None, decimal: str = ".") -> tuple[Array, Flags]:
+def outcomes(column: Any, positive: Positive | None = None, decimal: str = ".") -> tuple[Array, Flags]:
     """Return (outcomes in [0, 1], NaN where there is none; which values are no outcomes).
 
     With `positive`, that value is 1 and every other one 0. `decimal` is the decimal point of numbers that come as text.
@@ -22,7 +23,7 @@ def outcomes(column: Any, positive: str | None = None, decimal: str = ".") -> tu
     --------
     >>> outcomes(pa.chunked_array([["yes", "no", None, "maybe"]]))
     (array([ 1.,  0., nan, nan]), array([False, False, False,  True]))
-    >>> outcomes(pa.chunked_array([[">50K", "<=50K"]]), positive=">50K")[0]
+    >>> outcomes(pa.chunked_array([[">50K", "<=50K"]]), Positive(">50K", "income"))[0]
     array([1., 0.])
     """
     numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
@@ -35,7 +36,7 @@ def outcomes(column: Any, positive: str | None = None, decimal: str = ".") -> tu
     return np.where(wrong, np.nan, y), wrong
 
 
-def checked_outcomes(column: Any, name: str, first: int, positive: str | None = None, decimal: str = ".") -> Array:
+def checked_outcomes(column: Any, name: str, first: int, positive: Positive | None = None, decimal: str = ".") -> Array:
     """Return outcomes, or name the first row (numbered from `first`) whose value is none."""
     y, wrong = outcomes(column, positive, decimal)
     if wrong.any():
@@ -44,28 +45,14 @@ def checked_outcomes(column: Any, name: str, first: int, positive: str | None = 
     return y
 
 
-def _outcome(value: Any, positive: str | None, decimal: str) -> float:
+def _outcome(value: Any, positive: Positive | None, decimal: str) -> float:
     """Return an outcome, NaN for a missing one, infinity for what is none."""
     if positive is not None:
-        return float(_same(value, positive, decimal))
+        return float(positive.matches(value))
     word = str(value).strip().lower()
     if word in TRUE or word in FALSE:
         return float(word in TRUE)
     try:
-        return _number(word, decimal)
+        return number(word, decimal)
     except ValueError:
         return np.inf
-
-
-def _same(value: Any, positive: str, decimal: str) -> bool:
-    if str(value).strip() == positive.strip():
-        return True
-    try:
-        # 1 and 1.0 are one value however the file spells them
-        return _number(value, decimal) == _number(positive, decimal)
-    except ValueError:
-        return str(value).strip().lower() == positive.strip().lower() and isinstance(value, bool)
-
-
-def _number(value: Any, decimal: str) -> float:
-    return float(value.replace(decimal, ".") if isinstance(value, str) else value)

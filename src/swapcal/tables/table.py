@@ -12,7 +12,7 @@ from swapcal.arrays import AnyArray, Array, Keys
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.categories import Categories
 from swapcal.tables.columns import categories_of, is_numeric, numbers_of, raw_column
-from swapcal.tables.values import text_key
+from swapcal.tables.values import letters, text_key
 
 
 class Table:
@@ -134,13 +134,13 @@ def is_table(value: Any) -> bool:
     """
     if isinstance(value, Mapping):
         return True
-    native = nw.from_native(value, pass_through=True)
+    native = _wrapped(value)
     return isinstance(native, nw.DataFrame | nw.LazyFrame) or _is_record_batch(value)
 
 
 def _open(native: Any) -> Any:
     if isinstance(native, Mapping):
-        data = {str(name): raw_column(values) for name, values in native.items()}
+        data = {letters(name): raw_column(values) for name, values in native.items()}
         if len({len(values) for values in data.values()}) > 1:
             lengths = ", ".join(f"{name}: {len(values)}" for name, values in data.items())
             raise ValueError(f"columns: given lengths {lengths}, expected one length")
@@ -149,7 +149,7 @@ def _open(native: Any) -> Any:
         import pyarrow as pa
 
         native = pa.Table.from_batches([native])
-    frame = nw.from_native(native, pass_through=True)
+    frame = _wrapped(native)
     if isinstance(frame, nw.LazyFrame):
         return _collected(frame)
     if isinstance(frame, nw.DataFrame):
@@ -158,6 +158,13 @@ def _open(native: Any) -> Any:
         f"table: given {type(native).__name__}, expected a pandas, polars or pyarrow table, a duckdb relation "
         "or a mapping of columns"
     )
+
+
+def _wrapped(native: Any) -> Any:
+    try:
+        return nw.from_native(native, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"columns: given a name twice, expected each once ({' '.join(str(error).split())})") from None
 
 
 def _collected(frame: "nw.LazyFrame[Any]") -> Any:

@@ -59,7 +59,7 @@ def text_of(value: Any) -> str:
     ['1', '1', 'true', 'True', '2024-02-29T12:00:00']
     """
     if isinstance(value, str):
-        return value if type(value) is str else str.__str__(value)  # of an Enum the text, not its name
+        return letters(value)
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, np.datetime64):
@@ -69,6 +69,11 @@ def text_of(value: Any) -> str:
         return moment.isoformat().removesuffix("T00:00:00")
     number = as_number(value) if isinstance(value, numbers.Real) else None
     return str(int(number)) if number is not None and number.is_integer() else str(value)
+
+
+def letters(name: Any) -> str:
+    """Return a name as Python's own text: of an Enum of texts the text, which str() need not give."""
+    return str.__str__(name) if isinstance(name, str) else str(name)
 
 
 def group_name(text: str) -> str:
