@@ -9,10 +9,10 @@ from scipy.special import expit
 
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
-from swapcal.batch.flat import _asked_of_codes
 from swapcal.batch.forest import NO_CODE
 from swapcal.batch.model import Model
 from swapcal.batch.placement import MOST_COORDINATES, lay_out
+from swapcal.batch.questions import Questions, _asked_of_codes
 from swapcal.batch.settings import Settings
 from swapcal.features.frozen import Frozen
 from swapcal.tables.table import Table
@@ -43,6 +43,32 @@ def test_numbers_at_the_edges_of_a_group_s_bins_are_in_one_of_them(tmp_path: Pat
     np.testing.assert_allclose(standalone.predict(exported(model, tmp_path), X), expected, rtol=0, atol=1e-12)
     found = graph_of(model, tmp_path).run(None, {"X": X})[0]
     np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-6)
+
+
+def test_a_missing_number_is_as_large_beside_the_least_of_all_as_in_the_trees(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    given = {"x": rng.choice([-8e300, -4e300, np.nan, -1e299, 2.0], 1500), "v": rng.normal(size=1500)}
+    y = (rng.random(1500) < np.where(np.isnan(given["x"]) == (given["v"] > 0.0), 0.9, 0.1)).astype(float)
+    model = Model.fit(Table(given), y, settings=Settings(correction="trees", snapshots=2))
+    assert model.boost is not None
+    assert model.boost.forest.threshold.min() < -1e300
+    expected = model.mean(Table(given))
+    np.testing.assert_allclose(standalone.predict(exported(model, tmp_path), given), expected, rtol=0, atol=1e-12)
+    found = graph_of(model, tmp_path).run(None, {name: values[:, None] for name, values in given.items()})[0]
+    np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-6)
+
+
+def test_ways_to_leaves_are_those_of_the_nodes_and_a_leaf_alone_has_none() -> None:
+    child = np.array([1, 2, 1, 1, 3, 4, 3, 3, 4, 4, 5, 5])  # asked: 0 and 2; leaves: 1, 3, 4 and, alone, 5
+    values = np.array([0.0, 1.0, 0.0, 2.0, 4.0, 8.0])
+    asked, threshold = np.array([0, 0, 1, 0, 0, 0]), np.array([0.5, 0.0, -0.5, 0.0, 0.0, 0.0])
+    trees = Questions(np.array([0, 5]), asked, threshold, child, values, 2, np.zeros((0, 0)))
+    arrays = trees.by_leaves()
+    numbers = np.array([[0.0, 0.5, 1.0, 1.0], [9.0, -9.0, 9.0, -9.0]])
+    above = numbers[arrays["asked"]] > arrays["threshold"][:, None]
+    reached = (above[arrays["path"]] == arrays["turns"][..., None]).all(axis=0)
+    assert (arrays["leaf"] @ reached).tolist() == [9.0, 9.0, 12.0, 10.0]
 
 
 def test_sets_of_many_codes_and_thresholds_are_asked_of_the_right_ones() -> None:

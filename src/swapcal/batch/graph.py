@@ -10,8 +10,13 @@ import numpy as np
 
 from swapcal.archive.files import replacing
 from swapcal.arrays import AnyArray
-from swapcal.batch.flat import Fitted, Flat
+from swapcal.batch.columns import Columns, Texts
+from swapcal.batch.correction import LOGIT_LIMIT
+from swapcal.batch.flat import Fitted, Flat, flatten
+from swapcal.batch.questions import Questions
 from swapcal.batch.simplex import MOST_STEPS
+from swapcal.features.source import Name
+from swapcal.kernels.trees import MISSING as LEAST
 from swapcal.tables.values import MISSING, group_name
 
 try:
@@ -38,20 +43,21 @@ def write_graph(
     shape (n, columns); "score" of shape (n, 1), or (n, classes), where scores of another model are corrected. Output:
     "p" of shape (n, 1), the probability of the second class or the expected outcome, or (n, classes).
     """
-    flats = [Flat.of(model) for model in models]
+    columns, flats = flatten(models)
     for name in (SCORE, OUTPUT):
-        if name in flats[0].names:
+        if name in columns.names:
             raise ValueError(f"column {name!r}: given a name the graph needs itself, expected another")
-    if not flats[0].names and not flats[0].scored:
-        raise ValueError("columns: given none, expected at least one; without any the model is a constant")
     graph = _Graph()
-    columns = [_mean(graph, flat, k, len(models)) for k, flat in enumerate(flats)]
-    if len(columns) > 1:
-        graph("Identity", _to_simplex(graph, graph("Concat", *columns, axis=1)), out=OUTPUT)
+    raw = _read(graph, columns)
+    score = graph.input(SCORE, TensorProto.DOUBLE, len(flats)) if flats[0].scored else None
+    least = graph.real(models[0].least), graph.real(1.0 - models[0].least)
+    means = [graph("Clip", _mean(graph, flat, k, raw, score), *least) for k, flat in enumerate(flats)]
+    if len(means) > 1:
+        graph("Identity", _to_simplex(graph, graph("Concat", *means, axis=1)), out=OUTPUT)
     else:
         low, high = outcomes
-        graph("Add", graph("Mul", columns[0], graph.real(high - low)), graph.real(low), out=OUTPUT)
-    written = graph.model(len(columns)).SerializeToString()
+        graph("Add", graph("Mul", means[0], graph.real(high - low)), graph.real(low), out=OUTPUT)
+    written = graph.model(len(means)).SerializeToString()
     with replacing(path) as file:
         file.write(written)
 
@@ -115,31 +121,32 @@ class _Graph:
         return made
 
 
-def _mean(graph: _Graph, flat: Flat, number: int, parts: int) -> str:
+def _mean(graph: _Graph, flat: Flat, number: int, raw: str | None, score: str | None) -> str:
     """Return the mixture's mean, shape (n, 1); the recipe is that of `swapcal.batch.standalone`."""
-    arrays, least = flat.arrays, flat.manifest["least"]
-    columns = [_column(graph, **column) for column in flat.manifest["columns"]]
-    score = graph.input(SCORE, TensorProto.DOUBLE, parts) if flat.scored else None
-    raw = graph("Concat", _ones(graph), *columns, axis=1)
+    arrays = flat.arrays
     inside = _inside(graph, arrays, raw)
     singles = _singles(graph, arrays, raw, inside)
     F = _with_pairs(graph, arrays, singles, inside)
     if score is None:
-        given = graph("MatMul", F, graph.real(arrays["offsets"][0][:, None]))  # of any log-odds
+        given = graph("MatMul", F, graph.real(arrays["weights"][0, 0, :, None]))  # of any log-odds
     else:
         own = graph("Gather", score, graph.whole([number]), axis=1)
-        given = _corrected(graph, arrays, 0, _log_odds(graph, own, flat.manifest["logit_limit"]), F)
+        given = _corrected(graph, arrays, 0, _log_odds(graph, own), F)
     better = _corrected(graph, arrays, 1, given, F)
-    if arrays["leaf"].any():
-        better = graph("Add", better, _trees(graph, flat, _compared(graph, arrays, given, raw, inside)))
+    if flat.questions.leaf.any():
+        better = graph(
+            "Add", better, _trees(graph, flat.questions, _compared(graph, flat.questions, given, raw, inside))
+        )
     corrected = _corrected(graph, arrays, 2, better, F)
     scores = graph("Tanh", graph("Mul", graph("Concat", corrected, given, axis=1), graph.real(0.5)))  # 2p - 1
+    learners = np.zeros((len(arrays["weights"][0, 0]) - arrays["pairs"].shape[1], len(arrays["pool"])))
+    learners[arrays["seen"]] = arrays["pool"][:, :-2].T
     parts_of_wishes = [
-        graph("MatMul", found, graph.real(arrays[name] @ arrays["pool"].T))
-        for found, name in ((singles, "placed"), (scores, "scores_placed"))
+        graph("MatMul", found, graph.real(weights))
+        for found, weights in ((singles, learners), (scores, arrays["pool"][:, -2:].T))
     ]
     wishes = graph("Clip", graph.sum(parts_of_wishes), graph.real(0.0), graph.real(1.0))
-    return graph("Clip", _mixture(graph, arrays, wishes), graph.real(least), graph.real(1.0 - least))
+    return _mixture(graph, arrays, wishes)
 
 
 def _to_simplex(graph: _Graph, p: str) -> str:
@@ -171,39 +178,50 @@ def _ones(graph: _Graph) -> str:
     return graph("Expand", graph.real([[1.0]]), graph("Concat", rows, graph.whole([1]), axis=0))
 
 
-def _column(graph: _Graph, name: Any, texts: list[Any], other: float) -> str:
-    """Return one column of numbers: an input of its own, one of an array's, or what stands for texts."""
-    if not isinstance(name, str):
-        return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.whole([name]), axis=1)
-    if not texts:
+def _read(graph: _Graph, columns: Columns) -> str | None:
+    """Return the columns of numbers, side by side; None if there are no columns."""
+    found = [*(_number(graph, name) for name in columns.numbers), *(_coded(graph, texts) for texts in columns.texts)]
+    return graph("Concat", *found, axis=1) if found else None
+
+
+def _number(graph: _Graph, name: Name) -> str:
+    """Return an input of its own, or a column of an array."""
+    if isinstance(name, str):
         return graph.input(name, TensorProto.DOUBLE, 1)
+    return graph("Gather", graph.input(ARRAY, TensorProto.DOUBLE, None), graph.whole([name]), axis=1)
+
+
+def _coded(graph: _Graph, texts: Texts) -> str:
+    """Return what stands for texts."""
     place = graph(
         "LabelEncoder",
-        graph.input(name, TensorProto.STRING, 1),
+        graph.input(str(texts.name), TensorProto.STRING, 1),
         domain="ai.onnx.ml",
-        keys_strings=[MISSING if text is None else group_name(text) for text, _ in texts],
-        values_int64s=list(range(len(texts))),
-        default_int64=len(texts),
+        keys_strings=[MISSING if text is None else group_name(text) for text in texts.numbers],
+        values_int64s=list(range(len(texts.numbers))),
+        default_int64=len(texts.numbers),
     )
-    return graph("Gather", graph.real([*(value for _, value in texts), other]), place)
+    return graph("Gather", graph.real([*texts.numbers.values(), texts.other]), place)
 
 
-def _inside(graph: _Graph, arrays: dict[str, AnyArray], raw: str) -> str | None:
+def _inside(graph: _Graph, arrays: dict[str, AnyArray], raw: str | None) -> str | None:
     """Return truth values, whether a number lies in the interval of a category; None if there are no categories."""
-    if not len(arrays["looked_at"]):
+    if raw is None or not len(arrays["looked_at"]):
         return None
     seen = graph("Gather", raw, graph.whole(arrays["looked_at"]), axis=1)
     least, most = graph.real(arrays["at_least"]), graph.real(arrays["at_most"])
     return graph("And", graph("GreaterOrEqual", seen, least), graph("LessOrEqual", seen, most))
 
 
-def _singles(graph: _Graph, arrays: dict[str, AnyArray], raw: str, inside: str | None) -> str:
+def _singles(graph: _Graph, arrays: dict[str, AnyArray], raw: str | None, inside: str | None) -> str:
     """Return the features without pairs: a one, standard scores, flags of missing values, categories."""
-    numbers = graph("Gather", raw, graph.whole(arrays["numbers"]), axis=1)
-    scaled = graph("Div", graph("Sub", numbers, graph.real(arrays["centre"])), graph.real(arrays["spread"]))
-    clipped = graph("Clip", scaled, graph.real(-3.0), graph.real(3.0))
-    found = [graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped)]
-    if len(arrays["flagged"]):
+    found = [_ones(graph)]
+    if raw is not None and len(arrays["numbers"]):
+        numbers = graph("Gather", raw, graph.whole(arrays["numbers"]), axis=1)
+        scaled = graph("Div", graph("Sub", numbers, graph.real(arrays["centre"])), graph.real(arrays["spread"]))
+        clipped = graph("Clip", scaled, graph.real(-3.0), graph.real(3.0))
+        found.append(graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped))
+    if raw is not None and len(arrays["flagged"]):
         missing = graph("IsNaN", graph("Gather", raw, graph.whole(arrays["flagged"]), axis=1))
         found.append(graph.cast(missing, TensorProto.DOUBLE))
     if inside is not None:
@@ -218,14 +236,16 @@ def _with_pairs(graph: _Graph, arrays: dict[str, AnyArray], singles: str, inside
     return graph("Concat", singles, graph.cast(graph("And", left, right), TensorProto.DOUBLE), axis=1)
 
 
-def _log_odds(graph: _Graph, score: str, limit: float) -> str:
+def _log_odds(graph: _Graph, score: str) -> str:
     against = graph("Log", graph("Sub", graph.real(1.0), score))
-    return graph("Clip", graph("Sub", graph("Log", score), against), graph.real(-limit), graph.real(limit))
+    limits = graph.real(-LOGIT_LIMIT), graph.real(LOGIT_LIMIT)
+    return graph("Clip", graph("Sub", graph("Log", score), against), *limits)
 
 
 def _corrected(graph: _Graph, arrays: dict[str, AnyArray], stage: int, log_odds: str, F: str) -> str:
     """Return corrected log-odds, shape (n, 1)."""
-    offsets, slopes, knots, hinges = (arrays[name][stage] for name in ("offsets", "slopes", "knots", "hinges"))
+    weights, knots = arrays["weights"][stage], arrays["knots"][stage, 2:]
+    offsets, slopes, hinges = weights[0], weights[1], weights[2:, 0]
     if not offsets.any() and not slopes[1:].any() and not hinges.any() and slopes[0] == 1.0:
         return log_odds
     slope = graph("MatMul", F, graph.real(slopes[:, None])) if slopes[1:].any() else graph.real([[slopes[0]]])
@@ -236,41 +256,40 @@ def _corrected(graph: _Graph, arrays: dict[str, AnyArray], stage: int, log_odds:
     return graph.sum(terms)
 
 
-def _compared(graph: _Graph, arrays: dict[str, AnyArray], given: str, raw: str, inside: str | None) -> str:
+def _compared(graph: _Graph, questions: Questions, given: str, raw: str | None, inside: str | None) -> str:
     """Return what the trees compare, side by side."""
-    if inside is None or not arrays["sets"].size:
-        return graph("Concat", given, raw, axis=1)
-    sums = graph("MatMul", graph.cast(inside, TensorProto.DOUBLE), graph.real(arrays["sets"]))
-    return graph("Concat", given, raw, sums, axis=1)
+    found = [given]
+    if inside is not None and len(questions.sets):
+        found.append(graph("MatMul", graph.cast(inside, TensorProto.DOUBLE), graph.real(questions.sets.T)))
+    if raw is not None and (questions.threshold < LEAST).any():
+        raw = graph("Where", graph("IsNaN", raw), graph.real(LEAST), raw)
+    return graph("Concat", *found, *([] if raw is None else [raw]), axis=1)
 
 
-def _trees(graph: _Graph, flat: Flat, inputs: str) -> str:
+def _trees(graph: _Graph, questions: Questions, inputs: str) -> str:
     """Return the sum of the leaves every row comes to, shape (n, 1), all trees walking down together."""
-    arrays = flat.arrays
     rows = graph("Gather", graph("Shape", inputs), graph.whole([0]))
-    shape = graph("Concat", rows, graph.whole([len(arrays["root"])]), axis=0)
-    place = graph("Expand", graph.whole(arrays["root"][None]), shape)
+    shape = graph("Concat", rows, graph.whole([len(questions.root)]), axis=0)
+    place = graph("Expand", graph.whole(questions.root[None]), shape)
     asked, child, threshold = (
-        graph.whole(arrays["asked"]),
-        graph.whole(arrays["child"]),
-        graph.real(arrays["threshold"]),
+        graph.whole(questions.asked),
+        graph.whole(questions.child),
+        graph.real(questions.threshold),
     )
     two = graph.whole(2)
-    for _ in range(flat.manifest["depth"]):
+    for _ in range(questions.depth):
         value = graph("GatherElements", inputs, graph("Gather", asked, place), axis=1)
         right = graph.cast(graph("Greater", value, graph("Gather", threshold, place)), TensorProto.INT64)
         place = graph("Gather", child, graph("Add", graph("Mul", place, two), right))
-    return graph("ReduceSum", graph("Gather", graph.real(arrays["leaf"]), place), graph.whole([1]))
+    return graph("ReduceSum", graph("Gather", graph.real(questions.leaf), place), graph.whole([1]))
 
 
 def _mixture(graph: _Graph, arrays: dict[str, AnyArray], wishes: str) -> str:
     """Return the mean over forecasters; the search is that of `swapcal.batch.standalone`, the walk a Loop."""
     ladder = _Ladder(graph, wishes, arrays["z"], arrays["member"])
     rows = graph("Gather", graph("Shape", wishes), graph.whole([0]))
-    shape, one = graph("Concat", rows, graph.whole([len(arrays["last"])]), axis=0), graph.whole(1)
-    first, middle, last = (
-        graph("Expand", graph.whole(arrays[name][None]), shape) for name in ("first", "middle", "last")
-    )
+    shape, one = graph("Concat", rows, graph.whole([arrays["ends"].shape[1]]), axis=0), graph.whole(1)
+    first, middle, last = (graph("Expand", graph.whole(places[None]), shape) for places in arrays["ends"])
     w, level = ladder.at(graph, middle)
     above = graph("GreaterOrEqual", w, level)
     lo, hi = graph("Where", above, middle, first), graph("Where", above, last, middle)
@@ -279,7 +298,7 @@ def _mixture(graph: _Graph, arrays: dict[str, AnyArray], wishes: str) -> str:
     width = graph.cast(graph("Sub", hi, lo), TensorProto.DOUBLE)
     steps = graph.cast(graph("Mul", graph("Div", gained, room), width), TensorProto.INT64)
     start = graph("Min", graph("Sub", hi, one), graph("Add", lo, steps))
-    longest = int((arrays["last"] - arrays["first"]).max()) + 1
+    longest = int((arrays["ends"][2] - arrays["ends"][0]).max()) + 1
     most = graph.whole(3 * (longest.bit_length() + 2))  # every third step halves what is left
     ends = [graph.name() for _ in range(3)]
     truth = graph.constant(np.array(True))

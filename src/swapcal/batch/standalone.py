@@ -6,110 +6,86 @@
 Give `scores=` if the model corrects those of another; an array of one column per class if there are more than two.
 Missing numbers are None or NaN, missing texts None; dates are text: "2024-02-29", or "2024-02-29T12:00:00" in UTC.
 """
+# mypy: allow-untyped-defs, allow-untyped-calls
 
 import json
-from typing import Any
 
 import numpy as np
 
 
-def load(path: Any) -> Any:
-    """Return the exported model: what all classes share, and in "parts" what each class needs, or the only one."""
+def load(path):
+    """Return the exported model: what all classes share, and in "parts" the arrays of each class, or the only ones."""
     with np.load(path) as file:
         model = json.loads(str(file["manifest"]))
-        if model["version"] != 2:
-            raise ValueError(f"{path}: given version {model['version']}, expected 2: use the script exported with it")
-        for k, part in enumerate(model["parts"]):
-            part.update({name.split(".")[1]: file[name] for name in file.files if name.startswith(f"{k}.")})
-    return model
+        _require(model["version"] == 3, path, f"version {model['version']}", "3: use the script exported with it")
+        return model | {"parts": [{name: file[key] for name, key in part.items()} for part in model["parts"]]}
 
 
-def predict(model: Any, columns: Any, scores: Any = None, block: int = 512) -> Any:
+def predict(model, columns, scores=None, block=256):
     """Return each row's probability of the second class, of every class if there are more, or its expected outcome."""
     columns = dict(enumerate(columns.T)) if isinstance(columns, np.ndarray) else columns
-    if missing := [name for name in model["columns"] if name not in columns]:
-        raise ValueError(f"columns: given no {missing[0]!r}, expected all of {model['columns']}")
-    if (scores is None) == model["scored"]:
-        raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected the opposite of this model")
-    shape = len(next(iter(columns.values()))), len(model["parts"])
-    p = np.full(shape, 0.5) if scores is None else np.array(scores, float).reshape(shape)
-    for k, part in enumerate(model["parts"]):
-        raw = np.column_stack([np.ones(len(p)), *(_numbers(column, columns) for column in part["columns"])])
-        if np.isinf(raw[:, part["numbers"]]).any():
-            raise ValueError("columns: given an infinite number, expected finite ones")
-        for start in range(0, len(p), block):
-            p[start : start + block, k] = _mean(part, raw[start : start + block], p[start : start + block, k])
-    return _to_simplex(p) if len(model["parts"]) > 1 else model["low"] + model["span"] * p[:, 0]
+    _require(not (missing := {*model["names"]} - {*columns}), "columns", f"no {missing}", f"all of {model['names']}")
+    # None is NaN as a number, and so no probability
+    _require((np.abs(np.array(scores, float) - 0.5) < 0.500001).all() == model["scored"], "scores", *model["scores"])
+    score = np.clip([] if scores is None else np.reshape(scores, (-1, len(model["parts"]))).T, 1e-16, 1.0 - 1e-16)
+    texts = [[known.get(_spelt(value), other) for value in columns[name]] for name, known, other in model["texts"]]
+    raw = np.array([*(columns[name] for name in model["numbers"]), *texts, *(score / (1.0 - score))], float)
+    _require(not np.isinf(raw[: model["finite"]]).any(), "columns", "an infinite number", "finite ones")
+    blocks = [raw[:, start : start + block] for start in range(0, max(1, len(raw.T)), block)]
+    p = np.clip(np.hstack([[_mean(part, rows) for part in model["parts"]] for rows in blocks]), *model["range"])
+    return model["low"] + model["span"] * p[0] if len(p) == 1 else _to_simplex(p / (1.0 - p))
 
 
-def _to_simplex(p: Any) -> Any:
-    """Multiply all odds of a row by one number such that its probabilities sum to 1; see swapcal.batch.simplex."""
-    odds = p / (1.0 - p) / np.sum(p / (1.0 - p), axis=1, keepdims=True)
-    for _ in range(64):
-        q = odds / (1.0 + odds)
-        odds *= 1.0 + (1.0 - q.sum(axis=1, keepdims=True)) / (q * (1.0 - q)).sum(axis=1, keepdims=True)
-    return q / q.sum(axis=1, keepdims=True)
+def _require(fine, name, given, expected):
+    if not fine:
+        raise ValueError(f"{name}: given {given}, expected {expected}")
 
 
-def _numbers(column: Any, columns: Any) -> Any:
-    """Return a column of numbers as it is, one of texts as the numbers the model has for them."""
-    values, known = columns[column["name"]], dict(column["texts"])
-    return [known.get(_spelt(value), column["other"]) for value in values] if known else np.asarray(values, float)
+def _spelt(value):
+    """Return what a value of a column of texts is called in the file; whole numbers and truth values are texts, too."""
+    if isinstance(value, (bool, np.bool_)):
+        return f"text {value}".lower()
+    whole = isinstance(value, (int, float, np.number)) and float(value).is_integer()
+    return "missing" if value is None or value != value else f"text {int(float(value)) if whole else value!s}"
 
 
-def _spelt(value: Any) -> Any:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, int | float | np.number) and float(value).is_integer():
-        return str(int(float(value)))
-    return str(value) if value == value else None
+def _to_simplex(odds, divisor=0.0):
+    """Divide all odds of a row by the one number with which its probabilities sum to 1; see swapcal.batch.simplex."""
+    for _ in range(64):  # Newton climbs to it from below
+        divisor += (np.sum(odds / (odds + divisor), axis=0) - 1.0) / np.sum(odds / (odds + divisor) ** 2, axis=0)
+    return (odds / (odds + divisor)).T
 
 
-def _mean(part: Any, raw: Any, score: Any) -> Any:
+def _mean(part, raw):
     """Return the mean forecast: the score corrected three times, then a mixture of forecasters that look at it."""
-    inside = (raw[:, part["looked_at"]] >= part["at_least"]) & (raw[:, part["looked_at"]] <= part["at_most"])
-    Z = np.nan_to_num(np.clip((raw[:, part["numbers"]] - part["centre"]) / part["spread"], -3.0, 3.0))
-    F = np.column_stack([Z, np.isnan(raw[:, part["flagged"]]), inside, inside[:, part["pairs"]].all(axis=1)])
-    with np.errstate(divide="ignore"):
-        log_odds = np.clip(np.log(score) - np.log1p(-score), -part["logit_limit"], part["logit_limit"])
-    given = _corrected(part, 0, log_odds, F)
-    better = _corrected(part, 1, given, F) + _trees(part, np.column_stack([given, raw, inside @ part["sets"]]))
-    centred = np.tanh(np.column_stack([_corrected(part, 2, better, F), given]) / 2.0)  # 2p - 1
-    x = F[:, : len(part["placed"])] @ part["placed"] + centred @ part["scores_placed"]
-    return np.clip(_mixture(part, x @ part["pool"].T), part["least"], 1.0 - part["least"])
+    # features, a row for each: a one, standard scores, flags of missing values, categories, pairs of categories
+    inside = (raw[part["looked_at"]] >= part["at_least"]) & (raw[part["looked_at"]] <= part["at_most"])
+    Z = np.nan_to_num(np.clip((raw[part["numbers"]] - part["centre"]) / part["spread"], -3.0, 3.0))
+    F = np.vstack([np.ones(len(raw.T)), Z, np.isnan(raw[part["flagged"]]), inside, inside[part["pairs"]].all(axis=0)])
+    # log-odds, given and corrected; a tree's leaf is reached where all answers on the way to it were given
+    given = _corrected(part, 0, np.clip(np.log(raw[part["odds"]]).sum(axis=0), -12.0, 12.0), F)
+    right = np.vstack([given, part["sets"] @ inside, np.nan_to_num(raw, nan=-1e300)])[part["asked"]] > part["threshold"]
+    better = _corrected(part, 1, given, F) + part["leaf"] @ (right[part["path"]] == part["turns"]).all(axis=0)
+    # what learners look at, and what they wish
+    x = np.vstack([F[part["seen"]], np.tanh(_corrected(part, 2, better, F) / 2.0), np.tanh(given / 2.0)])
+    return _mixture(part, np.clip(part["pool"] @ x, 0.0, 1.0)[part["member"]])
 
 
-def _corrected(part: Any, stage: int, log_odds: Any, F: Any) -> Any:
-    bends = np.maximum(0.0, log_odds[:, None] - part["knots"][stage]) @ part["hinges"][stage]
-    return F @ part["offsets"][stage] + log_odds * (F @ part["slopes"][stage]) + bends
+def _corrected(part, stage, log_odds, F):
+    """Return log-odds: a sum over features times a one, the log-odds, and what these are above each knot."""
+    return np.sum(part["weights"][stage] @ F * np.maximum(part["floors"], log_odds - part["knots"][stage]), axis=0)
 
 
-def _trees(part: Any, inputs: Any) -> Any:
-    """Return the sum of the leaves every row comes to; a leaf is its own child, and missing numbers go left."""
-    place, row = np.tile(part["root"], (len(inputs), 1)), np.arange(len(inputs))[:, None]
-    for _ in range(part["depth"]):
-        right = inputs[row, part["asked"][place]] > part["threshold"][place]
-        place = part["child"][2 * place + right]
-    return part["leaf"][place].sum(axis=1)
-
-
-def _mixture(part: Any, wish: Any) -> Any:
+def _mixture(part, wish):
     """Return the mean over forecasters, each between the two levels where its learners' wishes cross them.
 
     The search is the one that was played: from where the middle learner points, walking, every third step halving.
     """
-    z, member, middle, row = part["z"], part["member"], part["middle"], np.arange(len(wish))[:, None]
-    w = np.clip(wish[row, member[middle]], 0.0, 1.0)
-    above = w >= z[middle]
-    lo, hi = np.where(above, middle, part["first"]), np.where(above, part["last"], middle)
-    pointed_at = lo + ((w - z[lo]) / (z[hi] - z[lo]) * (hi - lo)).astype(int)
-    k, turn, moving = np.minimum(pointed_at, hi - 1), 0, np.True_
-    while moving.any():
-        rungs, turn = np.array([k, k + 1]), turn + 1
-        low, high = np.clip(wish[row, member[rungs]], 0.0, 1.0) - z[rungs]
-        down, up = low < 0.0, (low >= 0.0) & (high > 0.0)
-        lo, hi, moving = np.where(up, k + 1, lo), np.where(down, k, hi), up | down
-        k = np.where(moving & (turn % 3 == 0), (lo + hi) // 2, k + up - down)
-    return (z[k] + low / np.maximum(low - high, 1e-323) * (z[k + 1] - z[k])).mean(axis=1)  # z[k] if both gaps are 0
+    z, ends, gap, row, turn = part["z"], part["ends"], wish - part["z"][:, None], np.arange(len(wish.T)), 0
+    lo, hi = np.where(gap[ends[1], row] >= 0.0, ends[1:], ends[:2])
+    k = np.minimum(lo + ((wish[ends[1], row] - z[lo]) / (z[hi] - z[lo]) * (hi - lo)).astype(int), hi - 1)
+    while (hi - lo > 1).any():
+        low, high, turn = gap[k, row], gap[k + 1, row], turn + 1
+        lo, hi = np.where(low < 0.0, lo, k + (high > 0.0)), np.where(low < 0.0, k, np.where(high > 0.0, hi, k + 1))
+        k = np.minimum(np.maximum(k, lo), hi - 1) if turn % 3 else (lo + hi) // 2
+    return np.mean(z[lo] + gap[lo, row] / np.maximum(gap[lo, row] - gap[hi, row], 1e-323) * (z[hi] - z[lo]), axis=0)
