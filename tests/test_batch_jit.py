@@ -5,6 +5,7 @@ import numpy as np
 from swapcal.batch import Stream
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
+from swapcal.batch.slices import sliced
 from swapcal.batch.trees import grown
 from swapcal.features.frozen import Coded
 from swapcal.tables.table import Table
@@ -22,11 +23,13 @@ def outcome() -> dict[str, np.ndarray]:
     stream = Stream(3, kappa=0.02, log=True)
     X = np.column_stack([np.full(n, 0.5), np.tanh(x) / 2, rng.uniform(-0.5, 0.5, n)])
     stream.run(X, y)
+    coded = Coded(X, np.arange(n)[:, None] % 4 - 1, X[:, 1:2] + 0.5)
     history, keys = stream.history(), np.arange(n, dtype=np.uint64)
     return {
         "mean": model.mean(table),
         "issued": np.stack(model.issue(table)),
-        "trees": grown(two_trees(), y, y, Coded(X, np.arange(n)[:, None] % 4 - 1, X[:, 1:2] + 0.5)),
+        "trees": grown(two_trees(), y, y, coded),
+        "slices": grown(two_trees(), y, y, coded, sliced(two_trees())),
         "history mean": history.mean(X[:8]),
         "history issued": np.stack(history.issue(X, keys)),
         "certificate": np.array([v for v in model.certificate.as_dict().values() if v is not None], float),

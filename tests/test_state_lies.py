@@ -290,6 +290,10 @@ def saved_trees(tmp_path_factory: Any) -> Any:
     return parts(path)
 
 
+def _first_leaf(arrays: Any) -> int:
+    return int(np.flatnonzero(arrays["forest.child"][::2] == np.arange(len(arrays["forest.value"])))[0])
+
+
 TREE_LIES: dict[str, Any] = {
     "a tree that begins nowhere": put("forest.root", 0, 10**6),
     "a tree too few": lambda a, s: s.update(trees=s["trees"] - 1),
@@ -300,6 +304,11 @@ TREE_LIES: dict[str, Any] = {
     "a child that is not there": put("forest.child", 0, 10**6),
     "a child too few": lambda a, s: a.update({"forest.child": a["forest.child"][:-1]}),
     "a way back": put("forest.child", -1, 0),
+    "one tree twice": put("forest.root", 1, 0),
+    "a leaf of two nodes": lambda a, s: a["forest.child"].__setitem__(0, a["forest.child"][1]),
+    "a leaf that asks": lambda a, s: put("forest.child", 2 * _first_leaf(a), _first_leaf(a) + 1)(a, s),
+    "a tree that ends early": put("forest.depth", 0, 0),
+    "a tree that ends late": lambda a, s: put("forest.depth", 0, a["forest.depth"][0] + 1)(a, s),
     "a leaf without a number": put("forest.value", 0, math.nan),
     "a regressor beyond the row": put("first.numeric", 0, 10**6),
 }

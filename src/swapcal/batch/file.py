@@ -25,6 +25,7 @@ from swapcal.archive.kind import (
     whole,
 )
 from swapcal.archive.state import State, part
+from swapcal.batch.forest import depths
 from swapcal.batch.placement import width_of
 from swapcal.engine.certificate import Certificate
 from swapcal.features.category import Category
@@ -189,6 +190,14 @@ def _forest_faults(forest: Arrays, trees: int, inputs: int) -> Iterator[str]:
     here = np.repeat(np.arange(nodes, dtype=np.uint64), 2)
     if (child < here).any():
         yield "forest.child: given a way back, expected children after their parents"
+        return
+    own = child == here
+    reached = np.concatenate([child[~own], forest["root"]]).astype(np.int64)
+    if (own[::2] != own[1::2]).any() or (np.bincount(reached, minlength=nodes) != 1).any():
+        yield "forest.child: given trees that share nodes, expected every node but the roots to be one node's child"
+        return
+    if (forest["depth"] != depths(forest["root"].astype(np.int64), child.astype(np.int64).reshape(-1, 2))).any():
+        yield "forest.depth: given other depths than the trees have, expected the steps to each tree's farthest leaf"
 
 
 def _layout_faults(layout: Arrays, numbers: int, sizes: list[int], width: int) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Forest: LightGBM's trees, read from its text as plain arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ def read_forest(texts: Sequence[str]) -> Forest:
     child[asks] = first[owner] + np.where(sides < 0, text.asking[owner] - 1 - sides, sides)
     as_key = np.uint64
     return Forest(
-        first.astype(as_key), _depths(first, child), column, threshold, codes, child.ravel().astype(as_key), value
+        first.astype(as_key), depths(first, child), column, threshold, codes, child.ravel().astype(as_key), value
     )
 
 
@@ -44,13 +44,21 @@ def _lines(tree: str) -> dict[str, str]:
     return {name: lines[name] for name in ("num_leaves", "num_cat", "leaf_value")} if alone else lines
 
 
-def _depths(root: Integers, child: Integers) -> Integers:
+def levels(root: Integers, child: Integers) -> Iterator[Integers]:
+    """Yield the nodes that ask, level by level; `child` has a row for each node."""
+    place = root
+    while len(place := place[child[place, 0] != place]):
+        yield place
+        place = child[place].ravel()
+
+
+def depths(root: Integers, child: Integers) -> Integers:
     """Return how many steps bring every row to a leaf, for each tree."""
-    depth, tree, place = np.zeros(len(root), np.int64), np.arange(len(root)), root
-    while len(place):
-        walks = child[place, 0] != place
-        tree, place = np.repeat(tree[walks], 2), child[place[walks]].ravel()
-        depth[tree] += 1  # once for a tree, however many of its nodes there are
+    depth, tree = np.zeros(len(root), np.int64), np.zeros(len(child), np.int64)
+    tree[root] = np.arange(len(root))
+    for level, asking in enumerate(levels(root, child)):
+        tree[child[asking]] = tree[asking, None]
+        depth[tree[asking]] = level + 1
     return depth
 
 

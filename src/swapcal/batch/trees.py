@@ -14,7 +14,9 @@ import numpy as np
 from swapcal.arrays import Array, Integers
 from swapcal.batch.correction import Correction, believed, logit, losses
 from swapcal.batch.forest import read_forest
+from swapcal.batch.slices import sliced
 from swapcal.features.frozen import Coded, Frozen
+from swapcal.kernels.slices import LEVELS, NOWHERE, Desk, Slices, add_slices
 from swapcal.kernels.trees import BLOCK_ROWS, LAST_BIT, MISSING, Forest, Room, add_trees
 
 PARAMETERS: dict[str, Any] = {
@@ -62,6 +64,9 @@ It errs less than the trees of one fold, whose steps were made small enough for 
 DOUBT = 1.0
 """Standard errors by which the out-of-fold loss must fall before any tree is kept."""
 
+FEW_ROWS = 20
+"""Fewer rows walk from node to node: a word of answers costs the same however many rows there are."""
+
 
 def installed() -> bool:
     """Tell whether LightGBM can be imported."""
@@ -81,7 +86,16 @@ class Boost:
 
     def logits(self, given: Array, rows: Coded) -> Array:
         """Return boosted log-odds."""
-        return grown(self.forest, self.first.logits(given, rows), given, rows)
+        slices = None if len(given) < FEW_ROWS else self._slices
+        return grown(self.forest, self.first.logits(given, rows), given, rows, slices)
+
+    @cached_property
+    def _slices(self) -> Slices | None:
+        return sliced(self.forest)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a file would hold, without slices."""
+        return {"first": self.first, "forest": self.forest}
 
     @classmethod
     def fit(
@@ -105,12 +119,23 @@ class Boost:
         return None if found is None else (cls(first, found[0]), found[1])
 
 
-def grown(forest: Forest, start: Array, given: Array, rows: Coded) -> Array:
-    """Return log-odds: those to start from and every tree's addition; `given` is the score the trees look at."""
+def grown(forest: Forest, start: Array, given: Array, rows: Coded, slices: Slices | None = None) -> Array:
+    """Return log-odds: those to start from and every tree's addition; `given` is the score the trees look at.
+
+    With the forest's slices many rows take a quarter of the time, to the same last bit.
+    """
     out, inputs = start.copy(), 1 + rows.raw.shape[1] + rows.codes.shape[1]
-    bits, place = np.empty((BLOCK_ROWS, inputs), np.uint64), np.empty(BLOCK_ROWS, np.uint64)
-    add_trees(forest, given, rows.raw, rows.codes, Room(np.empty((BLOCK_ROWS, inputs)), bits, place), out)
+    if slices is None:
+        bits, place = np.empty((BLOCK_ROWS, inputs), np.uint64), np.empty(BLOCK_ROWS, np.uint64)
+        add_trees(forest, given, rows.raw, rows.codes, Room(np.empty((BLOCK_ROWS, inputs)), bits, place), out)
+    else:
+        add_slices(slices, given, rows.raw, rows.codes, _desk(inputs, len(slices.column)), out)
     return out
+
+
+def _desk(inputs: int, questions: int) -> Desk:
+    words = [np.empty(size, np.uint64) for size in (questions, NOWHERE + 1, LEVELS)]
+    return Desk(np.zeros((inputs, BLOCK_ROWS)), np.empty((inputs, BLOCK_ROWS), np.uint64), np.zeros(BLOCK_ROWS), *words)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Room(NamedTuple):
 
 @pure
 def add_trees(forest: Forest, given: Array, raw: Array, codes: Integers, room: Room, out: Array) -> None:
-    """Add every tree's leaf to `out`, in the order of the trees whatever the batch."""
+    """Add every tree's leaf to `out`, in the order of the trees whatever the batch; `add_slices` is for many rows."""
     numbers, one, last = raw.shape[1], np.uint64(1), np.uint64(LAST_BIT)
     for start in range(0, len(out), BLOCK_ROWS):
         size = min(BLOCK_ROWS, len(out) - start)
