@@ -59,6 +59,17 @@ def test_a_missing_number_is_as_large_beside_the_least_of_all_as_in_the_trees(tm
     np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-6)
 
 
+def test_one_column_in_a_unit_too_small_for_single_precision_is_centred_in_the_graph(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    u = 5.0 + 2.0 * rng.normal(size=400)
+    y = (u + rng.normal(size=400) > 5.0).astype(float)
+    X = 1e-60 * u[:, None]
+    model = Model.fit(X, y, settings=LINEAR)
+    expected = model.mean(X)
+    assert expected.std() > 0.1
+    np.testing.assert_allclose(graph_of(model, tmp_path).run(None, {"X": X})[0][:, 0], expected, rtol=0, atol=1e-6)
+
+
 def test_ways_to_leaves_are_those_of_the_nodes_and_a_leaf_alone_has_none() -> None:
     child = np.array([1, 2, 1, 1, 3, 4, 3, 3, 4, 4, 5, 5])  # asked: 0 and 2; leaves: 1, 3, 4 and, alone, 5
     values = np.array([0.0, 1.0, 0.0, 2.0, 4.0, 8.0])
