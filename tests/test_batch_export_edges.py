@@ -107,6 +107,21 @@ def test_the_search_is_the_one_played_where_wishes_lie_on_levels(tmp_path: Path)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=f"forecaster {k}")
 
 
+def test_wishes_next_to_their_levels_weigh_the_two_as_played(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 1)), np.tile([0.0, 1.0], 100)
+    model = Model.fit(X, y, settings=LINEAR)
+    levels = 9
+    z = np.linspace(0.0, 1.0, levels)
+    pool = np.zeros((levels, model.mixture.pool.shape[1]))
+    pool[:, 0] = 2.0 * (z + np.where(np.arange(levels) < 4, 1e-7, -3e-7))
+    model._mixture = type(model.mixture)(pool, np.arange(levels)[None], z[None], np.array([levels]), model.dim)
+    expected = model.mean(X[:1])
+    np.testing.assert_allclose(expected, z[3] + 0.25 * (z[4] - z[3]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(standalone.predict(exported(model, tmp_path), X[:1]), expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(graph_of(model, tmp_path).run(None, {"X": X[:1]})[0][:, 0], expected, rtol=0, atol=1e-6)
+
+
 def test_contexts_are_no_longer_than_their_parts_with_many_groups_and_rated_texts() -> None:
     rng = np.random.default_rng(0)
     n = 1500
