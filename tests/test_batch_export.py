@@ -164,8 +164,9 @@ def test_an_export_needs_numpy_only_and_is_the_same_each_time(case: Any, tmp_pat
 def test_scores_are_asked_for_and_infinite_numbers_refused(case: Any, tmp_path: Path) -> None:
     model, (given, scores) = case
     exported = standalone.load(export(tmp_path / "a.npz", [model]))
-    with pytest.raises(ValueError, match="scores: given"):
-        standalone.predict(exported, given, None if scores is not None else np.full(ROWS, 0.5))
+    for wrong in [None] if scores is not None else [np.full(ROWS, 0.5), np.full(ROWS, 2.0), [], np.nan]:
+        with pytest.raises(ValueError, match="scores: given"):
+            standalone.predict(exported, given, wrong)
     with pytest.raises(ValueError, match="given an infinite number"):
         standalone.predict(exported, given | {"x": np.full(ROWS, np.inf)}, scores)
 
@@ -183,6 +184,15 @@ def test_scores_that_are_no_probabilities_are_refused(case: Any, wrong: Any, tmp
     rounded = np.concatenate([[1.0 + 1e-7, -1e-7], scores[2:]])
     expected = model.mean(Table(given), rounded)
     np.testing.assert_allclose(standalone.predict(exported, given, rounded), expected, rtol=0, atol=1e-12)
+
+
+def test_odds_of_scores_in_half_precision_are_those_of_the_numbers(case: Any, tmp_path: Path) -> None:
+    model, (given, scores) = case
+    if scores is None:
+        pytest.skip("a model without scores")
+    half = np.array(scores, np.float16)
+    found = standalone.predict(standalone.load(export(tmp_path / "a.npz", [model])), given, half)
+    np.testing.assert_allclose(found, model.mean(Table(given), half.astype(float)), rtol=0, atol=1e-12)
 
 
 def test_a_column_that_is_not_given_is_named(case: Any, tmp_path: Path) -> None:

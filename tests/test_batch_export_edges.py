@@ -59,6 +59,17 @@ def test_a_missing_number_is_as_large_beside_the_least_of_all_as_in_the_trees(tm
     np.testing.assert_allclose(found[:, 0], expected, rtol=0, atol=1e-6)
 
 
+def test_one_column_in_a_unit_too_small_for_single_precision_is_centred_in_the_graph(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    u = 5.0 + 2.0 * rng.normal(size=400)
+    y = (u + rng.normal(size=400) > 5.0).astype(float)
+    X = 1e-60 * u[:, None]
+    model = Model.fit(X, y, settings=LINEAR)
+    expected = model.mean(X)
+    assert expected.std() > 0.1
+    np.testing.assert_allclose(graph_of(model, tmp_path).run(None, {"X": X})[0][:, 0], expected, rtol=0, atol=1e-6)
+
+
 def test_ways_to_leaves_are_those_of_the_nodes_and_a_leaf_alone_has_none() -> None:
     child = np.array([1, 2, 1, 1, 3, 4, 3, 3, 4, 4, 5, 5])  # asked: 0 and 2; leaves: 1, 3, 4 and, alone, 5
     values = np.array([0.0, 1.0, 0.0, 2.0, 4.0, 8.0])
@@ -94,6 +105,21 @@ def test_the_search_is_the_one_played_where_wishes_lie_on_levels(tmp_path: Path)
         expected = model.mean(X[:1])
         found = standalone.predict(exported(model, tmp_path), X[:1])
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=f"forecaster {k}")
+
+
+def test_wishes_next_to_their_levels_weigh_the_two_as_played(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 1)), np.tile([0.0, 1.0], 100)
+    model = Model.fit(X, y, settings=LINEAR)
+    levels = 9
+    z = np.linspace(0.0, 1.0, levels)
+    pool = np.zeros((levels, model.mixture.pool.shape[1]))
+    pool[:, 0] = 2.0 * (z + np.where(np.arange(levels) < 4, 1e-7, -3e-7))
+    model._mixture = type(model.mixture)(pool, np.arange(levels)[None], z[None], np.array([levels]), model.dim)
+    expected = model.mean(X[:1])
+    np.testing.assert_allclose(expected, z[3] + 0.25 * (z[4] - z[3]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(standalone.predict(exported(model, tmp_path), X[:1]), expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(graph_of(model, tmp_path).run(None, {"X": X[:1]})[0][:, 0], expected, rtol=0, atol=1e-6)
 
 
 def test_contexts_are_no_longer_than_their_parts_with_many_groups_and_rated_texts() -> None:

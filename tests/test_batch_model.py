@@ -394,3 +394,43 @@ def test_a_group_in_which_features_work_the_other_way_round_is_corrected_twice(t
 def test_a_right_score_is_corrected_once_at_most():
     table, y, _, truth = turned(3000)
     assert Model.fit(table, y, truth, groups=["shop"], settings=Settings(correction="linear")).opening is None
+
+
+@pytest.mark.parametrize(
+    ("errors", "tried", "best"),
+    [((0.5, 0.3, 0.4, 0.1), 3, 1), ((0.4, 0.5, 0.1), 2, 0), ((0.5, 0.4, 0.3), 3, 2), ((0.4, 0.4, 0.3), 3, 2)],
+    ids=repr,
+)
+def test_penalties_are_tried_while_the_error_falls_and_progress_counts_rows_once(monkeypatch, errors, tried, best):
+    class Trial:
+        def __init__(self, error):
+            self.error = error
+
+        def run(self, X, y, weight, at, progress):
+            told.append(progress)
+            return y + self.error, [self.error]
+
+    told, y, model = [], np.zeros(10), object.__new__(Model)
+    monkeypatch.setattr(Model, "_doubt", NONE)
+    model.recorders = [Trial(error) for error in errors]
+    assert model._choose(y[:, None], y, np.ones(10), np.arange(1), print) == [errors[best]]
+    assert told == [print] + [None] * (tried - 1)
+    assert [trial.error for trial in model.recorders] == [errors[best]]
+
+
+def test_rows_of_all_other_folds_are_enough_for_the_curvature_of_each(monkeypatch):
+    made = []
+    monkeypatch.setattr(correction_module, "Listed", lambda *given: made.append(given[4:]) or Listed(*given))
+    table, y, scores, _, _ = planted(600)
+    features = Frozen.learn(table, groups=["shop", "day"])
+    rows, given = features.encode(table), logit(scores)
+    design, width = plan(features, rows, given, scored=True)
+    Correction.fit(design, width, given, rows, y, np.ones(600), np.arange(600) % 3)
+    assert [found[1] for found in made if found] == [2]
+    index, c = np.arange(0, 600, 3), np.linspace(1.0, 2.0, 200)
+    found = []
+    for others, enough in ((2, 100), (1, 50), (1, 100)):
+        monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", enough)
+        found.append(Listed(design, width, given, rows, 1.0, others).square(index, c))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()

@@ -186,3 +186,76 @@ def test_without_lightgbm_the_correction_is_linear_unless_trees_are_asked_for(mo
         Model.fit(table, y, scores, settings=Settings(correction="trees"))
     with pytest.raises(ValueError, match="correction: given 'forest', expected one of auto, linear, trees"):
         Settings(correction="forest")
+
+
+def sample(table, y, scores, pace=trees_module.QUICK):
+    features = Frozen.learn(table, ["shop"])
+    return Sample(features, features.encode(table), logit(scores), y, np.ones(len(y)), np.arange(len(y)) % 3, pace)
+
+
+def test_what_predicts_is_the_mean_of_the_folds_trees_enlarged_and_each_row_s_is_that_without_its_fold():
+    pytest.importorskip("lightgbm")
+    one = sample(*crossed(1500)[:3])
+    forest, honest = one.grow(np.tile(one.given, (3, 1)), seed=0)
+    root = forest.root.reshape(3, -1)  # fold after fold, as many trees of each
+    for fold in range(3):
+        own = forest._replace(root=root[fold], depth=forest.depth.reshape(3, -1)[fold])
+        alone = one.given + grown(own, np.zeros(1500), one.given, one.rows) * 3 / trees_module.SURER
+        np.testing.assert_allclose(alone[one.folds == fold], honest[one.folds == fold], rtol=0, atol=1e-9)
+
+
+def test_numbers_too_small_for_lightgbm_are_split_where_larger_ones_are():
+    pytest.importorskip("lightgbm")
+    table, y, scores, _ = crossed(1500)
+    numbers = {name: table.raw(name) * 2.0**-200 for name in ("u", "v")}
+    tiny = Table(numbers | {"shop": table.raw("shop")})
+    large, small = (sample(rows, y, scores) for rows in (table, tiny))
+    forests = [one.grow(np.tile(one.given, (3, 1)), seed=0)[0] for one in (large, small)]
+    assert (forests[0].column == 2).any()
+    np.testing.assert_array_equal(forests[0].column, forests[1].column)
+    found = [grown(f, np.zeros(1500), one.given, one.rows) for f, one in zip(forests, (large, small), strict=True)]
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("inputs", "share"), [(1, 1.0), (6, 1.0), (9, 6 / 9), (15, 0.4), (100, 0.4)])
+def test_a_tree_looks_at_a_part_of_the_inputs_and_at_six_at_least(inputs, share):
+    assert trees_module._share(inputs) == pytest.approx(share)
+
+
+def test_boosting_ends_when_the_loss_has_not_fallen_for_a_while(monkeypatch):
+    class Booster:
+        rounds = 0
+
+        def update(self):
+            self.rounds += 1
+
+    booster, y = Booster(), np.ones(4)
+    monkeypatch.setattr(trees_module, "_watched", lambda one: np.full(4, 0.9 - 0.01 * abs(one.rounds - 6)))
+    one = Sample(None, None, np.zeros(4), y, y, np.zeros(4, int), trees_module.Pace(2, 1, 0.1, patience=6))
+    honest, best = one._boosted([booster], np.zeros(4))
+    assert (best, booster.rounds) == (6, 12)
+    np.testing.assert_allclose(honest, logit(np.full(4, 0.9)))
+
+
+def test_trees_are_kept_only_if_they_gain_more_than_a_standard_error(monkeypatch):
+    pytest.importorskip("lightgbm")
+    asked = []
+    monkeypatch.setattr(trees_module, "believed", lambda gain, doubt: asked.append((gain, doubt)))
+    one = sample(*crossed(300)[:3])
+    assert one.grow(np.tile(one.given, (3, 1)), seed=0) is None
+    ((gain, doubt),) = asked
+    assert len(gain) == 300
+    assert doubt == 1.0
+
+
+def test_sets_of_one_word_do_not_take_the_next_set_s():
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.normal(size=1000), rng.integers(0, 20, 1000)])
+    settings = {"objective": "cross_entropy", "num_leaves": 8, "verbosity": -1, "min_data_per_group": 5}
+    y = rng.random(1000) < expit(2.0 * np.isin(inputs[:, 1] % 7, [1, 3]) * np.sign(inputs[:, 0]))
+    text = lightgbm.train(settings, lightgbm.Dataset(inputs, y, categorical_feature=[1]), 5).model_to_string()
+    assert "num_cat=2" in text or "num_cat=3" in text
+    forest = read_forest([text])
+    assert (forest.codes > 0).sum() > 2
+    assert not (forest.codes >> np.uint64(20)).any()

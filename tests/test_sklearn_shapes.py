@@ -304,3 +304,24 @@ def test_texts_that_mean_nothing_are_not_believed() -> None:
         for columns in (["x", "name"], ["x"])
     ]
     assert errors[0] < errors[1] + 5e-4
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_an_estimator_that_lists_its_classes_in_another_order_is_read_by_name(count):
+    class Backwards(LogisticRegression):
+        def fit(self, X, y):
+            super().fit(X, y)
+            self.classes_ = self.classes_[::-1]
+            return self
+
+        def predict_proba(self, X):
+            return super().predict_proba(X)[:, ::-1]
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1))
+    y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=300), [0.0, 1.0][: count - 1])
+    forwards, backwards = (
+        SwapClassifier(FrozenEstimator(kind().fit(X, y)), random_state=0).fit(X, y).predict_proba(X)
+        for kind in (LogisticRegression, Backwards)
+    )
+    np.testing.assert_allclose(backwards, forwards, rtol=0, atol=1e-12)

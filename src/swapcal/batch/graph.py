@@ -217,10 +217,11 @@ def _singles(graph: _Graph, arrays: dict[str, AnyArray], raw: str | None, inside
     """Return the features without pairs: a one, standard scores, flags of missing values, categories."""
     found = [_ones(graph)]
     if raw is not None and len(arrays["numbers"]):
-        numbers = graph("Gather", raw, graph.whole(arrays["numbers"]), axis=1)
-        scaled = graph("Div", graph("Sub", numbers, graph.real(arrays["centre"])), graph.real(arrays["spread"]))
-        clipped = graph("Clip", scaled, graph.real(-3.0), graph.real(3.0))
-        found.append(graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped))
+        # with the one, for a constant of one element that is 0 as a float is taken for 0 by onnxruntime, and left out
+        numbers = graph("Concat", found[0], graph("Gather", raw, graph.whole(arrays["numbers"]), axis=1), axis=1)
+        centre, spread = (graph.real(np.append(own, arrays[name])) for name, own in (("centre", 0.0), ("spread", 1.0)))
+        clipped = graph("Clip", graph("Div", graph("Sub", numbers, centre), spread), graph.real(-3.0), graph.real(3.0))
+        found = [graph("Where", graph("IsNaN", numbers), graph.real(0.0), clipped)]
     if raw is not None and len(arrays["flagged"]):
         missing = graph("IsNaN", graph("Gather", raw, graph.whole(arrays["flagged"]), axis=1))
         found.append(graph.cast(missing, TensorProto.DOUBLE))

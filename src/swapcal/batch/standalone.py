@@ -25,9 +25,9 @@ def predict(model, columns, scores=None, block=256):
     """Return each row's probability of the second class, of every class if there are more, or its expected outcome."""
     columns = dict(enumerate(columns.T)) if isinstance(columns, np.ndarray) else columns
     _require(not (missing := {*model["names"]} - {*columns}), "columns", f"no {missing}", f"all of {model['names']}")
-    # None is NaN as a number, and so no probability
-    _require((np.abs(np.array(scores, float) - 0.5) < 0.500001).all() == model["scored"], "scores", *model["scores"])
-    score = np.clip([] if scores is None else np.reshape(scores, (-1, len(model["parts"]))).T, 1e-16, 1.0 - 1e-16)
+    given = np.array(scores, float)  # None is NaN, and so no probability
+    _require(np.all(np.abs(given - 0.5) < 0.500001 if model["scored"] else scores is None), "scores", *model["scores"])
+    score = np.clip(given.reshape(-1, len(model["parts"])).T if model["scored"] else np.empty(0), 1e-16, 1.0 - 1e-16)
     texts = [[known.get(_spelt(value), other) for value in columns[name]] for name, known, other in model["texts"]]
     raw = np.array([*(columns[name] for name in model["numbers"]), *texts, *(score / (1.0 - score))], float)
     _require(not np.isinf(raw[: model["finite"]]).any(), "columns", "an infinite number", "finite ones")
@@ -43,8 +43,7 @@ def _require(fine, name, given, expected):
 
 def _spelt(value):
     """Return what a value of a column of texts is called in the file; whole numbers and truth values are texts, too."""
-    if isinstance(value, (bool, np.bool_)):
-        return f"text {value}".lower()
+    value = str(value).lower() if isinstance(value, (bool, np.bool_)) else value
     whole = isinstance(value, (int, float, np.number)) and float(value).is_integer()
     return "missing" if value is None or value != value else f"text {int(float(value)) if whole else value!s}"
 
