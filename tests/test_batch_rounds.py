@@ -50,22 +50,26 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch
 
 
 class Fallen:
-    """Boosters that get better up to a round, then worse."""
+    """A booster that gets better up to a round, then worse, and finds nothing to ask in every seventh round."""
 
     def __init__(self, best):
-        self.best, self.rounds = best, 0
+        self.best, self.rounds, self.trees = best, 0, 0
 
     def update(self):
         self.rounds += 1
+        self.trees += self.rounds % 7 > 0
+
+    def current_iteration(self):
+        return self.trees
 
 
 @pytest.mark.parametrize("pace", [QUICK, THOROUGH])
-def test_boosting_ends_when_patience_does_and_returns_the_best_round(pace, monkeypatch):
+def test_boosting_ends_when_patience_does_and_tells_the_trees_of_the_best_round(pace, monkeypatch):
     grower, booster = sample(*stepped(60), pace=pace), Fallen(21)
     sure = np.where(grower.y > 0, 1.0, -1.0)
     monkeypatch.setattr(Sample, "_left_out", lambda _self, found: sure / (1 + abs(found[0].rounds - found[0].best)))
-    honest, rounds = grower._boosted([booster], 0.0 * sure)
-    assert rounds == 21
+    honest, counts = grower._boosted([booster], 0.0 * sure)
+    assert counts == [18]
     assert np.array_equal(honest, sure)
     assert booster.rounds == 21 + pace.patience
 
@@ -104,7 +108,7 @@ def test_whether_trees_help_is_asked_of_rows_as_they_weigh(monkeypatch):
     table, _ = stepped()
     y = np.tile([0.0, 1.0], 450)
     sure = np.where(y > 0, 1.0, -1.0) * np.where(heavy, 1.0, -1.0)
-    monkeypatch.setattr(Sample, "_boosted", lambda _self, _boosters, _start: (sure, 3))
+    monkeypatch.setattr(Sample, "_boosted", lambda _self, _boosters, _start: (sure, [0, 0, 0]))
     gain = losses(0.0 * sure, y) - losses(sure, y)
     assert gain[heavy].min() > 0.0 > gain[~heavy].max()
     for weight, kept in ((np.where(heavy, 50.0, 1.0), True), (np.where(heavy, 1.0, 50.0), False)):

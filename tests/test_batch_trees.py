@@ -222,21 +222,6 @@ def test_a_tree_looks_at_a_part_of_the_inputs_and_at_six_at_least(inputs, share)
     assert trees_module._share(inputs) == pytest.approx(share)
 
 
-def test_boosting_ends_when_the_loss_has_not_fallen_for_a_while(monkeypatch):
-    class Booster:
-        rounds = 0
-
-        def update(self):
-            self.rounds += 1
-
-    booster, y = Booster(), np.ones(4)
-    monkeypatch.setattr(trees_module, "_watched", lambda one: np.full(4, 0.9 - 0.01 * abs(one.rounds - 6)))
-    one = Sample(None, None, np.zeros(4), y, y, np.zeros(4, int), trees_module.Pace(2, 1, 0.1, patience=6))
-    honest, best = one._boosted([booster], np.zeros(4))
-    assert (best, booster.rounds) == (6, 12)
-    np.testing.assert_allclose(honest, logit(np.full(4, 0.9)))
-
-
 def test_trees_are_kept_only_if_they_gain_more_than_a_standard_error(monkeypatch):
     pytest.importorskip("lightgbm")
     asked = []

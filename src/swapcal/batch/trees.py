@@ -168,10 +168,11 @@ class Sample:
         ).construct()
         boosters = [self._without(lightgbm, parameters, data, k, without[k]) for k in range(len(without))]
         start = self._left_out(boosters)
-        honest, rounds = self._boosted(boosters, start)
+        honest, counts = self._boosted(boosters, start)
         if not believed(self.weight * (losses(start, self.y) - losses(honest, self.y)), DOUBT):
             return None
-        forest = read_forest([booster.model_to_string(num_iteration=rounds) for booster in boosters])
+        kept = [(booster, count) for booster, count in zip(boosters, counts, strict=True) if count]
+        forest = read_forest([booster.model_to_string(num_iteration=count) for booster, count in kept])
         forest = forest._replace(
             threshold=forest.threshold * self._units[forest.column], value=forest.value * (SURER / len(boosters))
         )
@@ -197,12 +198,13 @@ class Sample:
         )
         return lightgbm.Booster(parameters, learned).add_valid(watched, "left out")
 
-    def _boosted(self, boosters: list[Any], start: Array) -> tuple[Array, int]:
+    def _boosted(self, boosters: list[Any], start: Array) -> tuple[Array, list[int]]:
         """Boost all folds side by side until their losses together have not fallen for a while.
 
-        Returned are the log-odds of each row without its fold after the best round, and which round that was.
+        Returned are the log-odds of each row without its fold after the best round, and how many trees each booster had
+        then: a round in which it found nothing to ask has none.
         """
-        best, least, honest = 0, np.inf, start
+        best, least, honest, counts = 0, np.inf, start, [0] * len(boosters)
         for done in range(1, MOST_ROUNDS + 1):
             for booster in boosters:
                 booster.update()
@@ -212,9 +214,10 @@ class Sample:
             loss = float(self.weight @ losses(found, self.y))
             if loss < least:
                 best, least, honest = done, loss, found
+                counts = [booster.current_iteration() for booster in boosters]
             elif done - best >= self.pace.patience:
                 break
-        return honest, best
+        return honest, counts
 
     def _left_out(self, boosters: list[Any]) -> Array:
         """Return each row's log-odds so far by the booster without its fold."""
