@@ -350,6 +350,15 @@ def test_the_unit_of_a_feature_does_not_matter(scale):
     assert np.corrcoef(plain, scaled)[0, 1] > 0.999
 
 
+def test_a_perfect_score_is_left_alone_where_chance_speaks_against_it_by_little_more_than_a_standard_error():
+    rng = np.random.default_rng(22)  # out of fold, a correction gains 1.1 standard errors here
+    X = rng.normal(size=(21_000, 6))
+    truth = expit(X @ [1.0, 0.5, -0.5, 0.3, 0.0, 0.0])
+    y = (rng.random(21_000) < truth).astype(float)
+    model = Model.fit(X[:1000], y[:1000], truth[:1000], settings=Settings(seed=22, correction="linear"))
+    assert np.abs(model.corrected(X[1000:], truth[1000:]) - truth[1000:]).max() < 1e-9
+
+
 @pytest.mark.parametrize("sharpness", [1.0, 4.0])
 @pytest.mark.parametrize("rows", [60, 300])
 def test_few_rows_do_not_spoil_a_perfect_score(rows, sharpness):
