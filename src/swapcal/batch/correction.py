@@ -6,6 +6,7 @@ departs from it where the levels disagree.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.special import expit
 from swapcal.arrays import Array, Integers
 from swapcal.batch.regressors import Listed, Turned, plan
 from swapcal.features.frozen import Coded, Frozen
-from swapcal.kernels.batch_design import Design
+from swapcal.kernels.batch_design import Design, design_dot, sizes_of, spots_of
 
 SMALL = 4000
 """Rows on which Newton starts; a step or two on all rows then suffice."""
@@ -128,8 +129,14 @@ class Correction:
 
     def logits(self, given: Array, rows: Coded) -> Array:
         """Return corrected log-odds."""
-        listed = Listed(self.design, len(self.coefficients), given, rows)
-        return np.asarray(listed.dots(np.arange(len(given)), self.coefficients[None])[0])
+        spots, out = spots_of(self.design, rows.codes, len(self.coefficients)), np.empty((1, len(given)))
+        design_dot(self.design, given, rows.Z, spots, np.arange(len(given)), self._sized, out)
+        return np.asarray(out[0])
+
+    @cached_property
+    def _sized(self) -> Array:
+        """The coefficients times their regressors' sizes, as one line."""
+        return np.asarray(np.append(self.coefficients, 0.0) * sizes_of(self.design, len(self.coefficients)))[None]
 
     @classmethod
     def fit(
