@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,39 @@ def test_commits_are_on_disk_and_readers_do_not_wait(path):
         assert store.forecasters() == {}
         writer.execute("ROLLBACK")
     store.close()
+
+
+def test_a_command_waits_longer_for_its_turn_to_write_than_a_learner(path):
+    learner, command = open_store(path, learner=True, create=True), open_store(path)
+    found = [store._transaction(lambda writer: writer.pragma("busy_timeout")) for store in (learner, command)]
+    assert found == [5000, 60000]
+    command.close()
+    learner.close()
+
+
+def test_space_is_given_back_while_the_learner_moves_its_log_into_the_file(path):
+    learner, command = open_store(path, learner=True, create=True), open_store(path)
+    command._transaction(lambda writer: writer.execute("UPDATE meta SET value = value"))
+    reader, mover, probe = (apsw.Connection(path) for _ in range(3))
+    reader.execute("BEGIN")  # holds the mover up
+    for connection in (reader, mover, probe):
+        connection.execute("SELECT * FROM meta").fetchall()  # before it has read, it knows of no log
+    learner.append([made("a")])
+    mover.set_busy_timeout(60_000)
+    moving = threading.Thread(target=mover.wal_checkpoint, kwargs={"mode": apsw.SQLITE_CHECKPOINT_RESTART})
+    moving.start()
+    for _ in range(3000):
+        try:
+            probe.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            break
+        time.sleep(0.01)
+    command.shrink()
+    assert moving.is_alive()
+    reader.execute("COMMIT")
+    moving.join()
+    for connection in (reader, mover, probe, command, learner):
+        connection.close()
 
 
 def test_a_second_learner_is_refused_and_a_reader_is_not(path):

@@ -23,6 +23,8 @@ COMMON = f"PRAGMA busy_timeout = {BUSY}; PRAGMA trusted_schema = 0; PRAGMA cache
 WRITING = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1;"
 LEARNING = f"PRAGMA journal_size_limit = {64 << 20};"
 VISITING = "PRAGMA wal_autocheckpoint = 0;"
+PATIENT = "PRAGMA busy_timeout = 60000;"
+"""For a command: a learner under load leaves only short gaps to write in, and it looks for one ten times a second."""
 INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 STEP = 200
 """Pages given back at a time."""
@@ -73,7 +75,7 @@ class SQLiteStore(SqlStore):
         """Give back the space that was pruned, page by page, so that a learner never waits long."""
         while self._read("PRAGMA freelist_count") != [(0,)]:
             self._transaction(lambda writer: writer.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall())
-        with self._turn, self._translated():
+        with self._turn, self._translated(), suppress(apsw.BusyError):  # busy: the learner is at it
             if self._writer is not None:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
@@ -159,7 +161,7 @@ class SQLiteStore(SqlStore):
             self._writer = None
 
     def _connect_writer(self) -> apsw.Connection:
-        return self._connect(WRITING + (VISITING if self._occupancy is None else LEARNING))
+        return self._connect(WRITING + (VISITING + PATIENT if self._occupancy is None else LEARNING))
 
     def _connect(self, settings: str) -> apsw.Connection:
         connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)
