@@ -73,5 +73,4 @@ def _is_of_texts(column: Rated | Category) -> bool:
 
 
 def _once(names: Iterable[Name]) -> list[Name]:
-    """Return names, each once, that JSON can hold: numpy's integers cannot be saved."""
-    return list(dict.fromkeys(name if isinstance(name, str) else int(name) for name in names))
+    return list(dict.fromkeys(names))
