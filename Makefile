@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service docs test test-portable test-systems check bench bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak release-check clean help
+.PHONY: setup demo demo-service docs test test-portable test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak release-check clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -64,10 +64,16 @@ check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+golden: $(VENV)/.dev     ## record tests/golden anew, only for a declared change (PARTS="values texts api saved")
+	$(BIN)/python -m tests.golden.record $(PARTS)
+
 bench: $(VENV)/.bench     ## speed against peers, as ratios in one run
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/monitor.py
+
+bench-baseline: $(VENV)/.dev     ## speed against a frozen commit, in alternating processes; some four minutes
+	$(BIN)/python benchmarks/baseline.py
 
 bench-files: $(VENV)/.bench     ## files larger than memory: peak memory and speed from 1 to 16 million rows
 	$(BIN)/python benchmarks/files.py
