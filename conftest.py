@@ -4,12 +4,9 @@ from importlib.util import find_spec
 
 NEEDS = {
     "src/swapcal/cli": ("typer", "rich", "pyarrow"),
-    **{
-        f"src/swapcal/tables/{name}.py": ("pyarrow",)
-        for name in ("delimited", "jsonl", "kinds", "outcomes", "output", "parquet", "source")
-    },
+    **{f"src/swapcal/tables/{name}.py": ("pyarrow",) for name in ("delimited", "formats", "outcomes", "output")},
     **{f"src/swapcal/adapters/{name}.py": ("sklearn",) for name in ("sklearn", "table_estimator", "regression")},
-    "src/swapcal/batch/graph.py": ("onnx",),
+    "src/swapcal/batch/onnx.py": ("onnx",),
     "src/swapcal/adapters/river.py": ("river",),
     "src/swapcal/adapters/spark": ("pyspark", "pandas", "pyarrow", "sklearn"),
     "src/swapcal/service": ("apsw", "httptools", "msgspec", "prometheus_client", "starlette", "typer", "pyarrow"),

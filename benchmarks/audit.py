@@ -20,7 +20,7 @@ import pyarrow.parquet as papq
 
 from swapcal import Audit
 from swapcal.audit.levels import Levels
-from swapcal.audit.tally import Tally
+from swapcal.audit.sums import Tally
 
 BATCH = 1 << 17
 

@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from swapcal.service.desk import LONGEST, MANY, SHARE
-from swapcal.service.event import Event
-from swapcal.service.http.server import TURNS, _bound
+from swapcal.service.events import Event
+from swapcal.service.server import TURNS, _bound
 from swapcal.service.store import open_store
+from swapcal.service.worker import LONGEST, MANY, SHARE
 
 NAME, BATCH = "plain", 4096
 

@@ -13,10 +13,10 @@ from batch_scene import Scene
 from batch_tasks import base_models
 from swapcal import SwapClassifier
 from swapcal.arrays import Array
-from swapcal.baselines.batch_registry import BATCH
+from swapcal.baselines.batch import BATCH
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
-from swapcal.tables.table import Table
+from swapcal.tables.frame import Table
 
 Predict = Callable[[slice], Array]
 Method = Callable[[Scene], Predict]

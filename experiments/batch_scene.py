@@ -8,10 +8,10 @@ import pandas as pd
 
 from batch_tasks import Cells, Task
 from swapcal.arrays import Array
-from swapcal.batch.placement import lay_out
-from swapcal.features.frozen import Frozen
-from swapcal.kernels.batch_design import fill_contexts
-from swapcal.tables.table import Table
+from swapcal.batch.settings import lay_out
+from swapcal.features.encoder import Frozen
+from swapcal.kernels.batch import fill_contexts
+from swapcal.tables.frame import Table
 
 PATCHED_GROUPS, PATCHED_ROWS = 400, 100
 

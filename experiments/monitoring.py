@@ -24,7 +24,7 @@ import monitoring_streams as streams
 from swapcal import Monitor
 from swapcal.cli.rating.figure import Line, Panel, figure
 from swapcal.kernels.wealth import CHANGE_AT, LIFE_AT
-from swapcal.monitor import evidence
+from swapcal.monitor import state
 
 Array = NDArray[np.float64]
 
@@ -231,10 +231,10 @@ def stakes(runs: int, _shorten: int) -> dict[str, Any]:
             y = (rng.random(5_000) < p + gap).astype(float)
             monitor = Monitor(tolerance=0.0, level_ranges=False).add({}, p, y)
             book = monitor._bets.live_book()
-            mean = float(evidence.log_wealth(book, monitor._bets.terms)[0, 0])
+            mean = float(state.log_wealth(book, monitor._bets.terms)[0, 0])
             gains = [np.log1p(k / (1 + k * p) * (y - p)).sum() for k in grid]
             kept.append(mean)
-            behind.append(float(evidence.lane_log_wealth(book)[0, 0::2].max()) - mean)
+            behind.append(float(state.lane_log_wealth(book)[0, 0::2].max()) - mean)
             hindsight.append(max(gains) - mean)
         rows.append(f"| {gap:g} | {np.mean(kept):.1f} | {np.mean(behind):.2f} | {np.mean(hindsight):.2f} |")
         print(rows[-1], flush=True)

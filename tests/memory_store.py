@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from swapcal.service.event import MADE, Event
-from swapcal.service.stored import Conflict, KeptSnapshot, TokenRow, Unavailable, Unreadable
+from swapcal.service.events import MADE, Event
+from swapcal.service.sql import Conflict, KeptSnapshot, TokenRow, Unavailable, Unreadable
 
 
 class MemoryStore:

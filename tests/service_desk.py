@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swapcal.service.desk import Desk
-from swapcal.service.jobs import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Make, Write
-from swapcal.service.recovery import recover
-from swapcal.service.refusal import Refusal
-from swapcal.service.rows import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.api_error import Refusal
+from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Make, Write
 from swapcal.service.settings import Settings
-from swapcal.service.snapshot import Still
+from swapcal.service.snapshots import Still, recover
+from swapcal.service.worker import Desk
 
 
 class Clock:

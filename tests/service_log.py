@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swapcal.service.desk import Desk
-from swapcal.service.jobs import CORRECTIONS, FORECASTS, OUTCOMES, Make, Write
-from swapcal.service.rows import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import Settings
 from swapcal.service.store import open_store
+from swapcal.service.worker import Desk
 
 COLD = 600.0
 """Seconds to wait for an answer: kernels may have to be compiled first."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from swapcal.service.event import Event
+from swapcal.service.events import Event
 from swapcal.service.sql import PAGE, PIECE
 from swapcal.service.store import Conflict, Store, TokenRow, Unreadable, open_store
 

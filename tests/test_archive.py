@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swapcal import Forecaster, archive
-from swapcal.archive.container import pack
-from swapcal.archive.kind import TEXT, Field, floats, whole
+from swapcal.archive import TEXT, Field, floats, pack, whole
 from swapcal.engine.forecaster import FILE
 from swapcal.kernels.state import Memory
 from tests.checks import snapshot, stream

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
+from swapcal.audit.curves import _column_likenesses
 from swapcal.audit.findings import plain
-from swapcal.audit.sample import hash_names
-from swapcal.audit.timeline import KEPT_BINS, MOST_BINS, Span, Timeline
-from swapcal.audit.witnesses import _column_likenesses
+from swapcal.audit.levels import KEPT_BINS, MOST_BINS, Span, Timeline
+from swapcal.audit.sums import hash_names
 from swapcal.report import validate
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.batch import Batch
-from swapcal.kernels.logloss import FLOOR
+from swapcal.audit.rows import Batch
+from swapcal.kernels.tally import FLOOR
 
 GOOD = {"p": [0.2, 0.8], "y": [0, 1]}
 

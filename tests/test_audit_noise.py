@@ -5,10 +5,9 @@ import pytest
 from scipy.stats import binomtest
 
 from swapcal import Audit
-from swapcal.audit.design import Residuals
-from swapcal.audit.measures import QUANTITIES
+from swapcal.audit.intervals import shift_interval
+from swapcal.audit.measures import QUANTITIES, Residuals
 from swapcal.audit.null import compare
-from swapcal.audit.sizes import shift_interval
 from swapcal.kernels import tally as kernel
 
 REDRAWS = 1000

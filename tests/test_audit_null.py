@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from swapcal import Audit
-from swapcal.audit.design import Cells, Residuals
-from swapcal.audit.measures import QUANTITIES
+from swapcal.audit.measures import QUANTITIES, Cells, Residuals
 from swapcal.audit.null import compare, simulate
 
 REDRAWS = 400

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from swapcal import Audit
 from swapcal.archive import ArchiveError
-from swapcal.audit.file import FILE
+from swapcal.audit.state import FILE
 from tests.test_state_lies import craft, cut, parts, put, spoilt
 
 ROWS = 400
@@ -67,7 +67,7 @@ def test_a_loaded_audit_reports_adds_and_saves_as_the_one_that_was_saved(tmp_pat
 @pytest.mark.parametrize("by_row", [True, False])
 def test_loaded_shards_add_up_as_the_shards_do(tmp_path: Path, monkeypatch: Any, by_row: bool) -> None:
     if not by_row:
-        monkeypatch.setattr("swapcal.audit.sample.MOST_ROWS", 256)
+        monkeypatch.setattr("swapcal.audit.sums.MOST_ROWS", 256)
     first = framed(0)
     second = framed(1, like=first)
     first.save(tmp_path / "first")

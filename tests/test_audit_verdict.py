@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.cautions import stretches
+from swapcal.audit.evidence import stretches
 from swapcal.audit.verdict import ALPHA
-from swapcal.kernels.logloss import FLOOR, log_losses
+from swapcal.kernels.tally import FLOOR, log_losses
 from swapcal.report import render
 
 REDRAWS = 150

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit import words
+from swapcal.audit import text as words
+from swapcal.audit.curves import _true_terms
 from swapcal.audit.findings import plain
-from swapcal.audit.witnesses import _true_terms
 from swapcal.report import render
 
 ROWS = 20_000
@@ -179,7 +179,7 @@ def test_undecided_says_where_the_far_end_comes_from():
     assert verdict.word == "undecided"
     widest = audit.evidence.widest(0.04)
     assert max(-widest.low, widest.high) == verdict.high
-    assert f"It may reach {words.points(verdict.high)} where the prediction is 0.5 (" in detail
+    assert f"It may reach {words.percentage_points(verdict.high)} where the prediction is 0.5 (" in detail
 
 
 def test_nothing_is_minus_zero():

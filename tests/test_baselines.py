@@ -19,10 +19,10 @@ from swapcal.baselines import (
     LuoKL,
     Okoroafor,
 )
-from swapcal.baselines.groups import halves
+from swapcal.baselines.contextual import halves
 from swapcal.baselines.online import OnlineBaseline
 from swapcal.datasets import Stream, play, played
-from swapcal.kernels.baseline_calibration import kl_rounding
+from swapcal.kernels.baselines import kl_rounding
 
 DIM, ROUNDS = 3, 400
 OPPONENTS = ["linear", "oppose", "adaptive", "leave-ahead"]

@@ -1,10 +1,7 @@
 import numpy as np
 import pytest
 
-from swapcal.baselines.batch_registry import BATCH
-from swapcal.baselines.gopalan import SwapAgnostic
-from swapcal.baselines.hkrr import HKRR
-from swapcal.baselines.lsboost import Linear, LSBoost
+from swapcal.baselines.batch import BATCH, HKRR, Linear, LSBoost, SwapAgnostic
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,23 @@ import pytest
 from scipy.special import expit
 
 from swapcal.batch import correction as correction_module
-from swapcal.batch import regressors as regressors_module
 from swapcal.batch.correction import (
     NONE,
     PENALTIES,
     Correction,
+    Listed,
     Moments,
     _best_penalty,
     left_out,
     logit,
+    plan,
     slopes_off,
 )
 from swapcal.batch.model import Model
-from swapcal.batch.regressors import Listed, plan
 from swapcal.batch.settings import Settings
-from swapcal.features.frozen import Coded, Frozen
-from swapcal.kernels.batch_design import spots_of
-from swapcal.tables.table import Table
+from swapcal.features.encoder import Coded, Frozen
+from swapcal.kernels.batch import spots_of
+from swapcal.tables.frame import Table
 
 LINEAR = Settings(correction="linear", snapshots=2)
 
@@ -106,7 +106,7 @@ def test_a_few_heavy_rows_are_not_left_out_of_the_curvature(monkeypatch):
     rows, given = features.encode(table), logit(expit(x))
     design, width = plan(features, rows, given, scored=True)
     exact = Correction.fit(design, width, given, rows, y, weight, folds, NONE)
-    monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", 100)
+    monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 100)
     found = Correction.fit(design, width, given, rows, y, weight, folds, NONE)
     assert np.array_equal(found[1], exact[1])
     even = Correction.fit(design, width, given, rows, y, np.full(n, 1.0), folds, NONE)
@@ -147,7 +147,7 @@ def listed_with_a_rare_text():
 def test_texts_that_are_not_in_the_rows_looked_at_have_their_curvature(monkeypatch):
     listed, c = listed_with_a_rare_text()
     exact = listed.square(np.arange(400), c)
-    monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", 200)
+    monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 200)
     found = listed.square(np.arange(400), c)
     assert (listed.square(np.arange(0, 400, 2), c[::2]).diagonal() == 0.0).any()
     np.testing.assert_allclose(found.diagonal(), exact.diagonal(), rtol=1e-12)
@@ -156,7 +156,7 @@ def test_texts_that_are_not_in_the_rows_looked_at_have_their_curvature(monkeypat
 def test_curvature_comes_from_all_rows_unless_there_are_twice_enough(monkeypatch):
     listed, c = listed_with_a_rare_text()
     exact = listed.square(np.arange(399), c[:399])
-    monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", 200)
+    monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 200)
     assert np.array_equal(listed.square(np.arange(399), c[:399]), exact)
 
 

@@ -16,13 +16,12 @@ import pytest
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
 from swapcal.batch.export import SCRIPT, export
-from swapcal.batch.forest import NO_CODE
+from swapcal.batch.mixture import to_simplex
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
-from swapcal.batch.simplex import to_simplex
-from swapcal.batch.trees import Boost
-from swapcal.features.frozen import Frozen
-from swapcal.tables.table import Table
+from swapcal.batch.trees import NO_CODE, Boost
+from swapcal.features.encoder import Frozen
+from swapcal.tables.frame import Table
 from swapcal.tables.values import MISSING, group_name, is_missing, text_of, unquoted
 
 ROWS = 1500
@@ -341,7 +340,7 @@ def test_classes_of_a_table_whose_texts_each_rates_in_its_own_way(scored: bool, 
     exported = standalone.load(export(tmp_path / "m.npz", models, classes=["a", "b", "c"]))
     found = standalone.predict(exported, given, scores)
     np.testing.assert_allclose(found, to_simplex(np.column_stack(each)), rtol=0, atol=1e-12)
-    onnx = pytest.importorskip("swapcal.batch.graph")
+    onnx = pytest.importorskip("swapcal.batch.onnx")
     onnx.write_graph(tmp_path / "m.onnx", models)
     found = run_graph(tmp_path / "m.onnx", feeds(given, scores))
     np.testing.assert_allclose(found, to_simplex(np.column_stack(each)), rtol=0, atol=1e-6)

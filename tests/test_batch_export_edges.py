@@ -9,13 +9,12 @@ from scipy.special import expit
 
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
-from swapcal.batch.forest import NO_CODE
+from swapcal.batch.export import Questions, _asked_of_codes
 from swapcal.batch.model import Model
-from swapcal.batch.placement import MOST_COORDINATES, lay_out
-from swapcal.batch.questions import Questions, _asked_of_codes
-from swapcal.batch.settings import Settings
-from swapcal.features.frozen import Frozen
-from swapcal.tables.table import Table
+from swapcal.batch.settings import MOST_COORDINATES, Settings, lay_out
+from swapcal.batch.trees import NO_CODE
+from swapcal.features.encoder import Frozen
+from swapcal.tables.frame import Table
 
 LINEAR = Settings(correction="linear", snapshots=2)
 

@@ -5,10 +5,9 @@ import numpy as np
 from swapcal.batch import Stream
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
-from swapcal.batch.slices import sliced
-from swapcal.batch.trees import grown
-from swapcal.features.frozen import Coded
-from swapcal.tables.table import Table
+from swapcal.batch.trees import grown, sliced
+from swapcal.features.encoder import Coded
+from swapcal.tables.frame import Table
 from tests.fresh import python
 from tests.test_batch_trees import two_trees
 

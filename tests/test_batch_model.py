@@ -5,16 +5,13 @@ from scipy.special import expit
 from swapcal import archive
 from swapcal.batch import correction as correction_module
 from swapcal.batch import model as model_module
-from swapcal.batch import regressors as regressors_module
-from swapcal.batch.correction import NONE, Correction, left_out, logit
+from swapcal.batch.correction import NONE, Correction, Listed, left_out, logit, plan
 from swapcal.batch.model import Model, _fold_count
-from swapcal.batch.placement import lay_out, prior_of, width_of
-from swapcal.batch.regressors import Listed, plan
-from swapcal.batch.settings import Settings
-from swapcal.features.category import Category
-from swapcal.features.frozen import Frozen
-from swapcal.kernels.batch_design import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
-from swapcal.tables.table import Table, UnknownColumnError
+from swapcal.batch.settings import Settings, lay_out, prior_of, width_of
+from swapcal.features.encoder import Frozen
+from swapcal.features.sources import Category
+from swapcal.kernels.batch import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
+from swapcal.tables.frame import Table, UnknownColumnError
 
 
 def planted(n, seed=0):
@@ -181,7 +178,7 @@ def test_curvature_of_many_rows_is_exact_on_the_diagonal_and_near_beside_it(monk
     design, width = plan(features, rows, given, scored=True)
     listed, index, c = Listed(design, width, given, rows), np.arange(3000), np.random.default_rng(0).random(3000)
     exact = listed.square(index, c)
-    monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", 600)
+    monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 600)
     found = listed.square(index, c)
     np.testing.assert_allclose(found.diagonal(), exact.diagonal(), rtol=1e-12)
     assert not np.allclose(found, exact, rtol=1e-3)  # it does come from some of the rows
@@ -191,7 +188,7 @@ def test_curvature_of_many_rows_is_exact_on_the_diagonal_and_near_beside_it(monk
 
 
 def test_out_of_fold_log_odds_by_a_curvature_of_some_rows_are_those_of_a_refit(monkeypatch):
-    monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", 400)
+    monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 400)
     monkeypatch.setattr(correction_module, "PENALTIES", (1.0,))
     table, y, scores, _, _ = planted(3000)
     features = Frozen.learn(table, groups=["shop", "day"])
@@ -439,7 +436,7 @@ def test_rows_of_all_other_folds_are_enough_for_the_curvature_of_each(monkeypatc
     index, c = np.arange(0, 600, 3), np.linspace(1.0, 2.0, 200)
     found = []
     for others, enough in ((2, 100), (1, 50), (1, 100)):
-        monkeypatch.setattr(regressors_module, "ENOUGH_TO_STEP", enough)
+        monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", enough)
         found.append(Listed(design, width, given, rows, 1.0, others).square(index, c))
     np.testing.assert_array_equal(found[0], found[1])
     assert (found[0] != found[2]).any()

@@ -10,8 +10,8 @@ from swapcal.batch.correction import NONE, losses
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
 from swapcal.batch.trees import QUICK, THOROUGH, Boost, Sample, grown
-from swapcal.features.frozen import Frozen
-from swapcal.tables.table import Table
+from swapcal.features.encoder import Frozen
+from swapcal.tables.frame import Table
 
 
 def sample(table, y, weight=None, folds=3, pace=QUICK, groups=()):

@@ -8,12 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swapcal.batch.correction import Correction
-from swapcal.batch.forest import NO_CODE, depths, read_forest
-from swapcal.batch.slices import sliced
-from swapcal.batch.trees import FEW_ROWS, Boost, grown
-from swapcal.features.frozen import Coded
-from swapcal.kernels.slices import LEVELS, NOWHERE
-from swapcal.kernels.trees import MISSING, Forest
+from swapcal.batch.trees import FEW_ROWS, NO_CODE, Boost, depths, grown, read_forest, sliced
+from swapcal.features.encoder import Coded
+from swapcal.kernels.trees import LEVELS, MISSING, NOWHERE, Forest
 from tests.reference_trees import walked
 from tests.test_batch_trees import by_hand
 

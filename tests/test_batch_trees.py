@@ -7,13 +7,12 @@ from scipy.special import expit
 from swapcal.batch import settings as settings_module
 from swapcal.batch import trees as trees_module
 from swapcal.batch.correction import NONE, logit
-from swapcal.batch.forest import read_forest
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
-from swapcal.batch.trees import Sample, grown
-from swapcal.features.frozen import Coded, Frozen
+from swapcal.batch.trees import Sample, grown, read_forest
+from swapcal.features.encoder import Coded, Frozen
 from swapcal.kernels.trees import Forest
-from swapcal.tables.table import Table
+from swapcal.tables.frame import Table
 
 
 def crossed(n, seed=0):

@@ -7,7 +7,7 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit import Comparison
-from swapcal.audit.scores import intervals
+from swapcal.audit.curves import intervals
 from swapcal.report import card
 
 

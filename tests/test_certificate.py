@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from swapcal import Forecaster, bounds, errors
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate
-from swapcal.engine.certify import _level_terms
+from swapcal.engine.certificate import Certificate, _level_terms
 from swapcal.kernels.state import START, STEP, T_GAP
 from tests.adversaries import RULES, contexts, rules
 from tests.checks import COMBINATIONS, NAMES, build, stream

@@ -14,9 +14,9 @@ import pyarrow.parquet as papq  # noqa: E402
 from swapcal import Audit  # noqa: E402
 from swapcal.cli import audit as command  # noqa: E402
 from swapcal.report import validate  # noqa: E402
-from swapcal.tables import parquet  # noqa: E402
-from swapcal.tables.kinds import ReadAs  # noqa: E402
-from swapcal.tables.source import open_source  # noqa: E402
+from swapcal.tables import formats  # noqa: E402
+from swapcal.tables.formats import open_source  # noqa: E402
+from swapcal.tables.outcomes import ReadAs  # noqa: E402
 from tests.commands import runner  # noqa: E402
 
 ROWS = 6000
@@ -54,7 +54,7 @@ def files(table, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.parquet"])
 def test_all_formats_agree_with_the_library(files, table, name, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS", 2500)  # several batches
+    monkeypatch.setattr(formats, "PARQUET_ROWS", 2500)  # several batches
     result = run(
         files / name, *NAMED, "--features", "age,town", "--groups", "shift", "--groups", "town",
         "--time", "when", "--json", tmp_path / "a.json", "--out", tmp_path / "a.html",
@@ -141,7 +141,7 @@ def test_missing_values_are_located(tmp_path):
 
 
 def test_a_late_bad_batch_names_its_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS", 10)
+    monkeypatch.setattr(formats, "PARQUET_ROWS", 10)
     p = np.full(25, 0.5)
     p[21] = 7.0
     papq.write_table(pa.table({"p": p, "y": np.ones(25)}), tmp_path / "late.parquet")
@@ -157,8 +157,8 @@ def test_standard_input(files):
 
 
 def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS", 20_000)
-    monkeypatch.setattr(parquet, "BUFFER", 1 << 14)
+    monkeypatch.setattr(formats, "PARQUET_ROWS", 20_000)
+    monkeypatch.setattr(formats, "BUFFER", 1 << 14)
     rows, columns = 400_000, {name: np.random.default_rng(0).random(400_000) for name in ("p", "y", "a", "b")}
     papq.write_table(pa.table(columns), tmp_path / "long.parquet", row_group_size=20_000, use_dictionary=False)
     before, seen, most = pa.total_allocated_bytes(), 0, 0

@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 
 from swapcal.cli import forecasting  # noqa: E402
-from swapcal.tables import delimited, jsonl, parquet  # noqa: E402
+from swapcal.tables import delimited, formats  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "decide", "forecast", "fit", "predict")
@@ -422,8 +422,8 @@ def test_options_have_one_name_and_lists_one_form(tmp_path: Path, file: Path) ->
 
 
 def test_rows_count_from_one_across_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROWS", 16)
-    monkeypatch.setattr(jsonl, "ROWS", 16)
+    monkeypatch.setattr(formats, "JSON_ROWS", 16)
+    monkeypatch.setattr(formats, "PARQUET_ROWS", 16)
     monkeypatch.setattr(delimited, "BLOCK", 256)
     bad = CSV + "7,1,1\n"
     (tmp_path / "in.csv").write_text(bad)

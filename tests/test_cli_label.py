@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
 
-from swapcal.cli import forecasting, live_state  # noqa: E402
+from swapcal.cli import forecasting  # noqa: E402
 from swapcal.cli.forecast import forecast  # noqa: E402
 from swapcal.cli.label import label  # noqa: E402
 from swapcal.live import Live, Refit  # noqa: E402
@@ -126,7 +126,7 @@ def test_an_output_says_its_format(made: Path, tmp_path: Path, name: str) -> Non
 def test_checkpoints_go_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state saved in the middle knows exactly the rows that were forecast, none that was only read ahead."""
     monkeypatch.setattr(forecasting, "PIECE", 100)
-    monkeypatch.setattr(live_state, "CHECKPOINT", 0.0)
+    monkeypatch.setattr(forecasting, "CHECKPOINT", 0.0)
     rng = np.random.default_rng(0)
     rows = [f"{a},{int(rng.random() < 0.3)}" for a in rng.normal(size=350).round(3)]
     saved: list[bytes] = []
@@ -153,7 +153,7 @@ def test_checkpoints_go_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_trees_are_saved_beside_the_state_and_go_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = pytest.importorskip("sklearn.tree")
-    monkeypatch.setattr(live_state, "boosted_trees", lambda: tree.DecisionTreeClassifier(random_state=0))
+    monkeypatch.setattr(forecasting, "boosted_trees", lambda: tree.DecisionTreeClassifier(random_state=0))
     rng = np.random.default_rng(0)
     rows = [
         f"{a},{b},{int(rng.random() < 0.2 + 0.6 * ((a > 0) ^ (b > 0)))}" for a, b in rng.normal(size=(1300, 2)).round(3)
@@ -175,16 +175,16 @@ def test_trees_are_saved_beside_the_state_and_go_on_exactly(tmp_path: Path, monk
 
 def test_labels_reach_a_state_with_trees_which_never_know_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = pytest.importorskip("sklearn.tree")
-    monkeypatch.setattr(live_state, "boosted_trees", lambda: tree.DecisionTreeClassifier(random_state=0))
+    monkeypatch.setattr(forecasting, "boosted_trees", lambda: tree.DecisionTreeClassifier(random_state=0))
     (tmp_path / "in.csv").write_text("\n".join(["order,a,bought", *(f"{k},{k % 7}," for k in range(30))]) + "\n")
     state = tmp_path / "s"
     assert run("forecast", tmp_path / "in.csv", *ROLES, "--trees", "--state", state).exit_code == 0
     early = state.read_bytes()
     assert run("label", state, labels(tmp_path / "l.csv", "3,1,", "4,0,"), *ROLES).exit_code == 0
-    trees = Refit.load(live_state.beside(state), tree.DecisionTreeClassifier())
+    trees = Refit.load(forecasting.beside(state), tree.DecisionTreeClassifier())
     for _ in range(3):
         trees.learn({"a": 1}, None, None, 1.0)
-    trees.save(live_state.beside(state))
+    trees.save(forecasting.beside(state))
     state.write_bytes(early)
     refused = run("label", state, tmp_path / "l.csv", *ROLES)
     assert refused.exit_code == 2

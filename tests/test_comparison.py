@@ -7,11 +7,10 @@ import pytest
 from scipy.special import ndtr
 
 from swapcal.audit import Comparison
-from swapcal.audit.difference import _both, _Group, differences, group_differences
-from swapcal.audit.pairs import EDGES, Pairs
-from swapcal.kernels.logloss import log_losses
+from swapcal.audit.difference import EDGES, Pairs, _both, _Group, differences, group_differences
+from swapcal.kernels.tally import log_losses
 from swapcal.report import render, validate
-from swapcal.tables.categories import from_array
+from swapcal.tables.values import from_array
 
 
 def rows(n, seed=0, weights=False):

@@ -9,8 +9,7 @@ import pytest
 from scipy.special import expit
 
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
-from swapcal.contest import Contest, cross_validated, in_time_order
-from swapcal.contest.rivals import FIRST, _stretches, folds_of
+from swapcal.benchmark import FIRST, Contest, _stretches, cross_validated, folds_of, in_time_order
 
 RNG = np.random.default_rng(3)
 N = 3000

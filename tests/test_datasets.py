@@ -5,17 +5,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from swapcal import Forecaster, errors, inputs
+from swapcal import Forecaster, _validate, errors
 from swapcal.datasets import KINDS, Stream, play, played, prediction_groups
 from swapcal.datasets.synthetic import BLOCK
-from swapcal.kernels.opponents import ADAPTIVE, AGE, BUCKETS, EPOCH, LEAVE_AHEAD, PUSH, blank_notes, choose_label
+from swapcal.kernels.state import ADAPTIVE, AGE, BUCKETS, EPOCH, LEAVE_AHEAD, PUSH, blank_notes, choose_label
 
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("dim", [2, 3, 20])
 def test_contexts_are_valid_and_chances_are_chances(name, dim):
     X, chance, coins = Stream(name, dim, 3000).rows(0, 3000)
-    assert inputs.context_rows(X, dim) is not None
+    assert _validate.context_rows(X, dim) is not None
     assert ((chance >= 0) & (chance <= 1)).all()
     assert ((coins >= 0) & (coins < 1)).all()
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from swapcal.cli import compile as compilation
 from swapcal.cli import demo as command
-from swapcal.cli.running import Run, _said_when_compiling
+from swapcal.cli.progress import Run, _said_when_compiling
 from swapcal.datasets import flights as source
 from tests.commands import runner
 from tests.fresh import python

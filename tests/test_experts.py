@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from swapcal.archive import State
-from swapcal.kernels.curve import CURVE, VARIANCE, bent, learn_curve
 from swapcal.kernels.experts import (
+    CURVE,
     EXPERTS,
     HASHED,
     KNOWN,
@@ -19,7 +19,10 @@ from swapcal.kernels.experts import (
     PRIOR,
     SCORED,
     TENSION,
+    VARIANCE,
     View,
+    bent,
+    learn_curve,
 )
 from swapcal.live import Live
 from swapcal.live.experts import Experts, as_model, expert_keys, expert_names, expert_weights

@@ -12,9 +12,9 @@ import swapcal
 from swapcal import Audit, Client, Contexts, Forecaster, Live, Loss, Monitor
 from swapcal.audit import Comparison
 from swapcal.baselines import ONLINE
-from swapcal.baselines.batch_registry import BATCH
+from swapcal.baselines.batch import BATCH
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
-from swapcal.contest import Contest
+from swapcal.benchmark import Contest
 from swapcal.losses import cost_matrix, decide, omniprediction, regret, swap_omniprediction
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}| object at |\bfunction\b")

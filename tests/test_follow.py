@@ -15,12 +15,11 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
+from swapcal.cli.follow import Place, find_place, holding, keep_place
 from swapcal.cli.forecast import forecast
-from swapcal.cli.place import Place, find_place, holding, keep_place
 from swapcal.live import Live
-from swapcal.tables.dialect import InputError
-from swapcal.tables.growing import grown
 from swapcal.tables.output import Appending
+from swapcal.tables.sources import InputError, grown
 from tests.commands import runner, said
 
 run = runner(forecast)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from swapcal import Forecaster
 from swapcal.engine import state as memory
-from swapcal.kernels.checks import first_bad_context
 from swapcal.kernels.loop import advance
+from swapcal.kernels.state import first_bad_context
 from tests.adversaries import contexts
 from tests.checks import COMBINATIONS, NAMES, assert_same, build, fields, looped, snapshot, stream
 

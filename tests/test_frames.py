@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.encoder import Encoder
+from swapcal.audit.rows import Encoder
 from swapcal.features import Contexts
-from swapcal.features.frozen import Frozen
-from swapcal.tables import categories as limits
-from swapcal.tables.table import Table, UnknownColumnError, categories, is_table
+from swapcal.features.encoder import Frozen
+from swapcal.tables import values as limits
+from swapcal.tables.frame import Table, UnknownColumnError, categories, is_table
 from swapcal.tables.values import MISSING
 
 DATA = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, inputs
+from swapcal import Forecaster, _validate
 from tests.checks import COMBINATIONS, NAMES, build, snapshot, stream
 
 GOOD = np.array([0.5, 0.1, -0.2])
@@ -174,14 +174,14 @@ def test_event_ids_come_one_per_context(forecaster):
 
 @given(st.one_of(st.integers(), st.text(), st.binary()))
 def test_every_id_has_a_key_and_none_is_the_unnamed_one(event):
-    assert 0 < inputs.event_key(event) < 2**64
-    assert inputs.event_key(event) == inputs.event_key(event)
+    assert 0 < _validate.event_key(event) < 2**64
+    assert _validate.event_key(event) == _validate.event_key(event)
 
 
 def test_ids_of_a_type_of_their_own_are_known_by_what_they_are():
     Text, Number = enum.Enum("Text", {"ONE": "a1"}, type=str), enum.Enum("Number", {"ONE": 1}, type=int)
-    assert inputs.event_key(Text["ONE"]) == inputs.event_key(np.str_("a1")) == inputs.event_key("a1")
-    assert inputs.event_key(Number["ONE"]) == inputs.event_key(np.int8(1)) == inputs.event_key(1)
+    assert _validate.event_key(Text["ONE"]) == _validate.event_key(np.str_("a1")) == _validate.event_key("a1")
+    assert _validate.event_key(Number["ONE"]) == _validate.event_key(np.int8(1)) == _validate.event_key(1)
 
 
 @pytest.mark.parametrize("dim", [2, 0, -1, 3.0, True, "4", None])

@@ -20,14 +20,14 @@ import pyarrow.dataset as pads  # noqa: E402
 import pyarrow.parquet as papq  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
-from swapcal.cli import forecasting, live_state  # noqa: E402
-from swapcal.cli.audit_reading import Reading  # noqa: E402
-from swapcal.cli.running import Run  # noqa: E402
+from swapcal.cli import forecasting  # noqa: E402
+from swapcal.cli.audit import Reading  # noqa: E402
+from swapcal.cli.progress import Run  # noqa: E402
 from swapcal.live import Live  # noqa: E402
-from swapcal.tables import batches, delimited, jsonl, parquet  # noqa: E402
-from swapcal.tables.blocks import Cutter, in_order  # noqa: E402
-from swapcal.tables.dialect import InputError  # noqa: E402
-from swapcal.tables.source import open_source  # noqa: E402
+from swapcal.tables import delimited, formats, frame  # noqa: E402
+from swapcal.tables.delimited import Cutter, in_order  # noqa: E402
+from swapcal.tables.formats import open_source  # noqa: E402
+from swapcal.tables.sources import InputError  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
 NAMES = ("audit", "forecast", "fit", "monitor", "predict")
@@ -75,9 +75,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut files into dozens of pieces."""
     monkeypatch.setattr(delimited, "BLOCK", 4000)
     monkeypatch.setattr(delimited, "FIRST", 9000)
-    monkeypatch.setattr(parquet, "ROWS", 170)
-    monkeypatch.setattr(jsonl, "ROWS", 170)
-    monkeypatch.setattr(batches, "ROWS", 170)
+    monkeypatch.setattr(formats, "JSON_ROWS", 170)
+    monkeypatch.setattr(formats, "PARQUET_ROWS", 170)
+    monkeypatch.setattr(frame, "ROWS", 170)
 
 
 FEATURES = {"features": ["x", "z", "city", "flag"], "groups": ["city"]}
@@ -128,7 +128,7 @@ def query(library: str, files: Path, table: Any) -> Any:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_queries_are_audited_in_batches(files: Path, table: Any, library: str, small: None) -> None:
     lazy = query(library, files, table)
-    seen = batches.batches_of(lazy)
+    seen = frame.batches_of(lazy)
     assert seen is not None
     assert sum(1 for _ in seen) > 1
     found = Audit.from_frame(lazy, prob="p", target="y", **FEATURES)
@@ -240,8 +240,8 @@ def test_forecasts_of_pieces_are_those_of_the_whole(
         if k:
             monkeypatch.setattr(delimited, "BLOCK", 4000)
             monkeypatch.setattr(delimited, "FIRST", 30_000)
-            monkeypatch.setattr(parquet, "ROWS", 1000)
-            monkeypatch.setattr(jsonl, "ROWS", 1000)
+            monkeypatch.setattr(formats, "JSON_ROWS", 1000)
+            monkeypatch.setattr(formats, "PARQUET_ROWS", 1000)
         out = tmp_path / f"{k}.csv"
         result = run("forecast", files / (name if k else "in.csv"), *roles, "--out", out)
         assert result.exit_code == 0, result.output
@@ -306,7 +306,7 @@ def test_a_broken_row_in_the_middle_is_named_and_leaves_nothing(
 def test_a_run_that_fails_leaves_the_state_as_it_was(
     files: Path, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_state, "CHECKPOINT", 0.0)
+    monkeypatch.setattr(forecasting, "CHECKPOINT", 0.0)
     monkeypatch.setattr(forecasting, "PIECE", 600)
     state, good, bad = tmp_path / "state", files / "in.csv", spoilt(files, tmp_path, 2200, "y", "maybe")
     assert run("forecast", bad, "--target", "y", "--state", state).exit_code == 2
@@ -388,7 +388,7 @@ def test_blocks_are_cut_between_records(records: list[list[str]], size: int) -> 
 
 
 def test_a_quote_that_stays_open_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swapcal.tables.blocks.LONGEST", 1000)
+    monkeypatch.setattr("swapcal.tables.delimited.LONGEST", 1000)
     endless = (b'"aaaa\n' if k == 0 else b"b,c\n" for k in range(10**9))
     with pytest.raises(InputError, match="line 1: given a quote that is never closed"):
         list(Cutter("t", ",", lambda: None).blocks(endless, 100))

@@ -15,22 +15,22 @@ from numba import config, typeof
 
 import swapcal.engine.forecaster
 import swapcal.features.column
-import swapcal.features.reader
+import swapcal.features.records
 import swapcal.live.experts
 import swapcal.live.learner
-import swapcal.live.shelf
+import swapcal.live.open_rows
 from swapcal import Live
-from swapcal.archive.state import State
+from swapcal.archive import State
 from swapcal.features import Contexts
-from swapcal.kernels.entry import Entry
+from swapcal.kernels.jit import Entry
 from swapcal.monitor import Monitor
 
 ROOMS = (
     swapcal.engine.forecaster,
-    swapcal.features.reader,
+    swapcal.features.records,
     swapcal.live.experts,
     swapcal.live.learner,
-    swapcal.live.shelf,
+    swapcal.live.open_rows,
 )
 ENTRIES = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, Entry)}.values()
 SETTINGS = [

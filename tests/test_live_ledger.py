@@ -14,8 +14,8 @@ import pytest
 
 from swapcal import Forecaster
 from swapcal.engine import state as memory
-from swapcal.live import ExpiredIdError, Live, UnknownIdError, ledger
-from swapcal.live.ledger import Ledger, Limits
+from swapcal.live import ExpiredIdError, Live, UnknownIdError, open_forecasts
+from swapcal.live.open_forecasts import Ledger, Limits
 from tests.checks import snapshot, stream
 
 RECORD = {"v": 1.0}
@@ -58,7 +58,7 @@ def test_labels_that_come_at_once_have_no_delay_and_no_wait() -> None:
 
 
 def test_the_oldest_labels_are_forgotten_first(monkeypatch: Any) -> None:
-    monkeypatch.setattr(ledger, "REMEMBERED", 3)
+    monkeypatch.setattr(open_forecasts, "REMEMBERED", 3)
     live = Live()
     live.run([RECORD] * 5, [0, 1, 0, 1, 0], ids=[1, 2, 3, 4, 5])
     for known, y in ((3, 0), (4, 1), (5, 0)):
@@ -71,20 +71,20 @@ def test_the_oldest_labels_are_forgotten_first(monkeypatch: Any) -> None:
 
 
 def test_due_labels_come_in_order_of_arrival_then_of_issue() -> None:
-    ledger = Ledger()
+    open_forecasts = Ledger()
     for id, due in (("a", 9), ("b", 7), ("c", 7)):
-        ledger.admit(id, 1, due=due, y=1)
-    ledger.admit("d", 1)
-    assert learned(ledger, 7) == []
-    assert learned(ledger, 9.5) == ["b", "c", "a"]
-    assert not ledger.expects()
+        open_forecasts.admit(id, 1, due=due, y=1)
+    open_forecasts.admit("d", 1)
+    assert learned(open_forecasts, 7) == []
+    assert learned(open_forecasts, 9.5) == ["b", "c", "a"]
+    assert not open_forecasts.expects()
 
 
-def learned(ledger: Ledger, before: float) -> list[Any]:
+def learned(open_forecasts: Ledger, before: float) -> list[Any]:
     found = []
-    for slot in ledger.fall_due(before):
-        found.append(ledger.ids[slot])
-        ledger.close(slot)
+    for slot in open_forecasts.fall_due(before):
+        found.append(open_forecasts.ids[slot])
+        open_forecasts.close(slot)
     return found
 
 
@@ -230,7 +230,7 @@ class Says:
 
 
 def test_expired_ids_are_forgotten_too(monkeypatch: Any) -> None:
-    monkeypatch.setattr(ledger, "REMEMBERED", 2)
+    monkeypatch.setattr(open_forecasts, "REMEMBERED", 2)
     live = Live(max_open=1)
     for k in range(5):
         live.forecast(RECORD, id=k)
@@ -358,18 +358,18 @@ def test_copies_have_their_own_lock(copied: Any) -> None:
 
 def test_what_is_closed_leaves_nothing_behind() -> None:
     for patience in (None, 8):
-        ledger = Ledger(patience=patience)
-        first = ledger.admit("first", 0.0, 1e9)
+        open_forecasts = Ledger(patience=patience)
+        first = open_forecasts.admit("first", 0.0, 1e9)
         for k in range(20_000):
-            slot = ledger.admit(k, float(k), float(k))
-            for due in ledger.deliver(slot, 1.0, float(k)):
-                ledger.close(due)
-            ledger.reuse()
-        assert len(ledger._line) < 4000
-        assert len(ledger._awaited) <= 10
-        assert ledger.slots == 2
-        assert ledger.status().oldest_open == 20_001
-        assert ledger.opened == {"first": first}
+            slot = open_forecasts.admit(k, float(k), float(k))
+            for due in open_forecasts.deliver(slot, 1.0, float(k)):
+                open_forecasts.close(due)
+            open_forecasts.reuse()
+        assert len(open_forecasts._line) < 4000
+        assert len(open_forecasts._awaited) <= 10
+        assert open_forecasts.slots == 2
+        assert open_forecasts.status().oldest_open == 20_001
+        assert open_forecasts.opened == {"first": first}
 
 
 @pytest.mark.parametrize("limits", [{"max_open": 3}, {"expires": 3}, {"lifetime": 3.0}], ids=str)
@@ -383,16 +383,16 @@ def test_places_of_expired_forecasts_are_taken_again(limits: Any) -> None:
 
 @pytest.mark.parametrize("forecasts", [0, 2**32 - 1000], ids=["from the first", "beyond 32 bits"])
 def test_the_oldest_expire_in_order_however_many_came_before(forecasts: int) -> None:
-    ledger, expected = Ledger(Limits(max_open=3)), list[int]()
-    ledger.forecasts = forecasts
+    open_forecasts, expected = Ledger(Limits(max_open=3)), list[int]()
+    open_forecasts.forecasts = forecasts
     for k in range(4000):
-        slot, expected = ledger.admit(k), [*expected, k][-3:]
+        slot, expected = open_forecasts.admit(k), [*expected, k][-3:]
         if k % 5 == 1:
-            assert [*ledger.deliver(slot, 1.0, math.nan)] == [slot]
-            ledger.close(slot)
+            assert [*open_forecasts.deliver(slot, 1.0, math.nan)] == [slot]
+            open_forecasts.close(slot)
             expected.remove(k)
-        ledger.reuse()
-        assert [*ledger.opened] == expected
-        assert not expected or ledger.status().oldest_open == k + 1 - expected[0]
-    assert len(ledger._line) < 2000
-    assert ledger.slots <= 5
+        open_forecasts.reuse()
+        assert [*open_forecasts.opened] == expected
+        assert not expected or open_forecasts.status().oldest_open == k + 1 - expected[0]
+    assert len(open_forecasts._line) < 2000
+    assert open_forecasts.slots <= 5

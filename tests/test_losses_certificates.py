@@ -23,8 +23,7 @@ from swapcal.losses import (
     v_shaped,
     zero_one,
 )
-from swapcal.losses.ball import quadratic_minimum
-from swapcal.losses.curve import stages
+from swapcal.losses.ball import quadratic_minimum, stages
 from tests import reference_losses as reference
 
 ROWS = 400

@@ -14,12 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swapcal import Monitor, bounds
-from swapcal.kernels.play import CUSUM, LANES, RESIDUAL, ROWS, SQUARE, START, SUM
-from swapcal.kernels.wealth import CHANGE_AT, FIRST, LIFE_AT, LIFE_PEAK, VISITS, price
-from swapcal.monitor import evidence
-from swapcal.monitor.history import ENTRIES
+from swapcal.kernels.wealth import (
+    CHANGE_AT,
+    CUSUM,
+    FIRST,
+    LANES,
+    LIFE_AT,
+    LIFE_PEAK,
+    RESIDUAL,
+    ROWS,
+    SQUARE,
+    START,
+    SUM,
+    VISITS,
+    price,
+)
+from swapcal.monitor import state as evidence
+from swapcal.monitor.alarms import since_change
 from swapcal.monitor.settings import DEFAULT_STAKES
-from swapcal.monitor.size import since_change
+from swapcal.monitor.state import ENTRIES
 from tests import reference_monitor as reference
 
 
@@ -286,8 +299,8 @@ def test_save_and_load_go_on_bit_for_bit(tmp_path):
 
 def test_a_damaged_or_foreign_file_is_refused(tmp_path):
     from swapcal import archive
-    from swapcal.archive.container import pack
-    from swapcal.monitor.file import FILE
+    from swapcal.archive import pack
+    from swapcal.monitor.state import FILE
 
     Monitor().add({}, [0.5], [1]).save(tmp_path / "m")
     arrays, settings = archive.read(tmp_path / "m", FILE)

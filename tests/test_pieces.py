@@ -22,15 +22,15 @@ pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
 papq = pytest.importorskip("pyarrow.parquet")
 
-from swapcal.cli.model_columns import plain  # noqa: E402
+from swapcal.cli.rows import plain  # noqa: E402
 from swapcal.cli.stream_table import Roles, StreamReader  # noqa: E402
-from swapcal.features.number import Number  # noqa: E402
-from swapcal.features.scales import Scales  # noqa: E402
-from swapcal.tables import delimited, jsonl, opened, parquet  # noqa: E402
-from swapcal.tables.dialect import InputError  # noqa: E402
-from swapcal.tables.kinds import ReadAs  # noqa: E402
-from swapcal.tables.source import open_source  # noqa: E402
-from swapcal.tables.table import Table  # noqa: E402
+from swapcal.features.encoder import Scales  # noqa: E402
+from swapcal.features.sources import Number  # noqa: E402
+from swapcal.tables import delimited, formats, sources  # noqa: E402
+from swapcal.tables.formats import open_source  # noqa: E402
+from swapcal.tables.frame import Table  # noqa: E402
+from swapcal.tables.outcomes import ReadAs  # noqa: E402
+from swapcal.tables.sources import InputError  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
 WORDS = st.sampled_from(["Rome", "Bari, south", 'the "old" town', "two\nlines", "Ærø", "x", " padded ", "1,5 a"])
@@ -85,8 +85,8 @@ def pieces(block: int, head: int, rows: int) -> Iterator[None]:
     """Cut files into pieces of so many bytes or rows."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name, size in (
-            (delimited, "BLOCK", block), (delimited, "FIRST", head), (opened, "HEAD", head), (opened, "CHUNK", head),
-            (parquet, "ROWS", rows), (jsonl, "ROWS", rows), (jsonl, "BLOCK", block),
+            (delimited, "BLOCK", block), (delimited, "FIRST", head), (sources, "HEAD", head), (sources, "CHUNK", head),
+            (formats, "JSON_ROWS", rows), (formats, "PARQUET_ROWS", rows), (formats, "BLOCK", block),
         ):  # fmt: skip
             patch.setattr(module, name, size)
         yield

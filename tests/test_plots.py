@@ -8,7 +8,7 @@ import pytest
 
 from swapcal import Audit, Live, Monitor, plots
 from swapcal.engine.certificate import Certificate
-from swapcal.live.chronicle import STRETCHES, Chronicle
+from swapcal.live.scheduler import STRETCHES, Chronicle
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -149,7 +149,7 @@ def test_without_matplotlib_the_extra_is_named():
 
 
 def test_lines_differ_in_colour_and_in_dashes():
-    from swapcal.plots.canvas import LINES
+    from swapcal.plots import LINES
 
     assert len({to_hex(colour) for colour, _ in LINES}) == len(LINES)
     assert len({*LINES}) == len(LINES)

@@ -8,7 +8,7 @@ import pytest
 from swapcal import Audit, Forecaster, Live
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
-from swapcal.tables.table import Table
+from swapcal.tables.frame import Table
 from tests.fresh import python
 
 

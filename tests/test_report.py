@@ -12,11 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from swapcal.report import SCHEMA_VERSION, render, validate
-from swapcal.report.formats import figure, p_value, percent, points
 from swapcal.report.groups import MOST_GROUPS, reach
 from swapcal.report.headline import strip
-from swapcal.report.layout import NAME_LENGTH
-from swapcal.report.markup import VOID, Html, coordinate, tag
+from swapcal.report.html import NAME_LENGTH, VOID, Html, coordinate, figure, p_value, percent, points, tag
 from swapcal.report.noise_floor import MOST_QUANTITIES
 from swapcal.report.reliability import MOST_LEVELS
 from swapcal.report.svg import Axis, covering

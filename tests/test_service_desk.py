@@ -13,17 +13,15 @@ import pytest
 pytest.importorskip("msgspec")
 
 from swapcal.live import Live
-from swapcal.service.desk import Desk
-from swapcal.service.jobs import FORECASTS, OUTCOMES, Make, Write
-from swapcal.service.limits import Limits
-from swapcal.service.logs import JsonLog
-from swapcal.service.refusal import Refusal
-from swapcal.service.rows import OutcomeRow
-from swapcal.service.settings import LIVE, Settings
-from swapcal.service.snapshot import Still
+from swapcal.service.api_error import Refusal
+from swapcal.service.events import OutcomeRow
+from swapcal.service.hosted import Ward
+from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
+from swapcal.service.settings import LIVE, JsonLog, Limits, Settings
+from swapcal.service.snapshots import Still
 from swapcal.service.status import alarms, certificate, describe, engine
 from swapcal.service.store import Unavailable
-from swapcal.service.ward import Ward
+from swapcal.service.worker import Desk
 from tests.memory_store import MemoryStore
 from tests.service_desk import Clock, Hand, assert_follows_from_log, bits, rng, row
 

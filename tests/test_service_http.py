@@ -16,10 +16,9 @@ pytest.importorskip("httptools")
 pytest.importorskip("apsw")
 pytest.importorskip("prometheus_client")
 
-from swapcal.service import Desk, Limits, Server, open_store
-from swapcal.service.http import security
-from swapcal.service.logs import JsonLog
-from swapcal.service.tokens import create_token, revoke_token
+from swapcal.service import Desk, Limits, Server, auth, open_store
+from swapcal.service.auth import create_token, revoke_token
+from swapcal.service.settings import JsonLog
 from tests.service_server import Caller, served
 
 SHOP = "/v1/forecasters/shop"
@@ -321,7 +320,7 @@ def test_tokens_open_what_they_are_for(tmp_path: Path, monkeypatch: pytest.Monke
         assert callers["read"].get("/metrics").status == 200
         assert callers["forecast"].get("/metrics").status == 403
         revoke_token(store, "read")
-        monkeypatch.setattr(security, "FRESH", 0.0)
+        monkeypatch.setattr(auth, "FRESH", 0.0)
         assert callers["read"].get("/metrics").status == 401
         store.close()
     told = out.getvalue().decode()

@@ -8,12 +8,10 @@ import pytest
 
 pytest.importorskip("msgspec")
 
-from swapcal.service import keeper as keeping
-from swapcal.service.gauge import Gauge
-from swapcal.service.inbox import BATCH, LONGEST, MANY, SHARE, Inbox
-from swapcal.service.jobs import FORECASTS, Write
-from swapcal.service.keeper import Keeper
-from swapcal.service.refusal import Refusal
+from swapcal.service import snapshots as keeping
+from swapcal.service.api_error import Refusal
+from swapcal.service.queue import BATCH, FORECASTS, LONGEST, MANY, SHARE, Gauge, Inbox, Write
+from swapcal.service.snapshots import Keeper
 from tests.memory_store import MemoryStore
 
 

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 pytest.importorskip("msgspec")
 
-from swapcal.service.refusal import Refusal
-from swapcal.service.snapshot import Still
+from swapcal.service.api_error import Refusal
+from swapcal.service.snapshots import Still
 from tests.memory_store import MemoryStore
 from tests.service_desk import Clock, Hand, assert_follows_from_log
 

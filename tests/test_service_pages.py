@@ -23,13 +23,13 @@ pytest.importorskip("prometheus_client")
 
 import swapcal
 from swapcal.service import Desk, Server, open_store, webhook
+from swapcal.service.api_error import unavailable
+from swapcal.service.auth import create_token
 from swapcal.service.client import ServiceError
-from swapcal.service.pages import broadcast, cockpit, reporter
-from swapcal.service.pages.routes import dashboard
-from swapcal.service.pages.static import FILES
-from swapcal.service.refusal import unavailable
-from swapcal.service.tokens import create_token
-from swapcal.service.ward import Draft, Label, Ward
+from swapcal.service.dashboard import feed, pages
+from swapcal.service.dashboard.pages import dashboard
+from swapcal.service.dashboard.render import FILES
+from swapcal.service.hosted import Draft, Label, Ward
 from swapcal.service.webhook import Webhook, alarms_of
 from tests.service_server import Caller, Reply, served
 
@@ -164,13 +164,13 @@ def test_a_forecaster_that_cannot_be_asked_and_a_fault_have_pages(
     def broken(ward: Ward, known: int | None = None) -> Any:
         raise KeyError(EVIL)
 
-    monkeypatch.setattr(broadcast, "PAUSE", 0.0)
+    monkeypatch.setattr(feed, "PAUSE", 0.0)
     with served(tmp_path, pages=dashboard()) as caller:
         caller.post("/v1/forecasters", {"name": "shop"})
-        monkeypatch.setattr(reporter, "see", away)
+        monkeypatch.setattr(feed, "see", away)
         page = caller.get("/forecasters/shop")
         assert (page.status, "It is being rebuilt." in page.body) == (200, True)
-        monkeypatch.setattr(reporter, "see", broken)
+        monkeypatch.setattr(feed, "see", broken)
         page = caller.get("/forecasters/shop")
         assert (page.status, "A fault of the service" in page.body, "KeyError" in page.body) == (500, True, False)
 
@@ -239,21 +239,21 @@ def test_the_client_iterates_over_live_figures(service: Caller) -> None:
 
 
 def test_silence_is_filled_with_heartbeats(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcast, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(feed, "HEARTBEAT", 0.05)
     told = events(service, "/forecasters/empty/live", 6)
     assert {"comment": "still here"} in told or {"": "still here"} in told
 
 
 def test_many_listeners_are_one_question_to_the_learner(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    see = reporter.see
+    see = feed.see
 
     def counted(ward: Ward, known: int | None = None) -> Any:
         asked.append(ward.name)
         return see(ward, known)
 
-    monkeypatch.setattr(reporter, "see", counted)
-    monkeypatch.setattr(broadcast, "PAUSE", 30.0)
+    monkeypatch.setattr(feed, "see", counted)
+    monkeypatch.setattr(feed, "PAUSE", 30.0)
     service.post("/v1/forecasters", {"name": "crowd"})  # nobody has looked at it, however fast the tests before were
     service.post("/v1/forecasters/crowd/forecasts", {"id": "a", "record": {"x": 1}})
     listeners = [threading.Thread(target=events, args=(service, "/forecasters/crowd/live", 2)) for _ in range(20)]
@@ -265,7 +265,7 @@ def test_many_listeners_are_one_question_to_the_learner(service: Caller, monkeyp
 
 
 def test_listeners_have_a_limit(service: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cockpit, "LISTENERS", 0)
+    monkeypatch.setattr(pages, "LISTENERS", 0)
     refused = service.get("/forecasters/shop/live")
     assert (refused.status, refused.headers["retry-after"]) == (503, "10")
 

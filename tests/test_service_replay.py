@@ -13,13 +13,12 @@ import shutil
 import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 
-from swapcal.archive import Kind, State
-from swapcal.archive.container import packed
+from swapcal.archive import Kind, State, packed
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.export import export
 from swapcal.cli.replay import DIFFERENT, SAME, replay
-from swapcal.service import export as exporting
-from swapcal.service.recovery import recover
+from swapcal.service import history as exporting
+from swapcal.service.snapshots import recover
 from swapcal.service.store import Unreadable, open_store
 from tests.commands import runner
 from tests.service_log import outcome_of, record, write_log

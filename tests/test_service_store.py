@@ -12,7 +12,7 @@ pytest.importorskip("apsw")
 
 import apsw
 
-from swapcal.service.event import Event
+from swapcal.service.events import Event
 from swapcal.service.sql import PASSED, REMOVE_IDS, REMOVE_SETTLED, SETTLED
 from swapcal.service.store import Conflict, Occupied, Unavailable, Unreadable, open_store
 from tests.store_checks import StoreChecks, forecast, made
@@ -95,7 +95,7 @@ def test_a_second_learner_is_refused_and_a_reader_is_not(path):
 
 DYING = """
 import os, sys
-from swapcal.service.event import Event
+from swapcal.service.events import Event
 from swapcal.service.store import open_store
 store = open_store(sys.argv[1], learner=True, create=True)
 store.append([Event("a", 1, "made", "", 0.0, b"{}"), Event("a", 2, "forecast", "x", 1.0, b"{}")])

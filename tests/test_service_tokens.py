@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from swapcal import cli
 from swapcal.cli import BAD_INPUT, token
-from swapcal.service import tokens
+from swapcal.service import auth
+from swapcal.service.auth import create_token, revoke_token, scopes_of
 from swapcal.service.store import open_store
-from swapcal.service.tokens import create_token, revoke_token, scopes_of
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_every_token_is_compared_in_constant_time_also_after_a_hit(store, monkey
         compared.append((one, other))
         return hmac.compare_digest(one, other)
 
-    monkeypatch.setattr(tokens, "hmac", SimpleNamespace(compare_digest=compare))
+    monkeypatch.setattr(auth, "hmac", SimpleNamespace(compare_digest=compare))
     assert scopes_of(secret, store.tokens()) == {"read"}
     assert len(compared) == 3
 

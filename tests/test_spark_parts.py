@@ -17,15 +17,14 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from swapcal import Live
-from swapcal.adapters.spark import audit, fit, forecast, kept, monitor, score
-from swapcal.adapters.spark.events import MATURES, TIME, EventRoles, Manner, columns_of, packed, unpacked
-from swapcal.adapters.spark.faults import PROBABILITY, Faults
-from swapcal.adapters.spark.keyed import Keyed
-from swapcal.adapters.spark.monitoring import CLOCK, _order
-from swapcal.audit.encoder import Encoder
-from swapcal.features.number import Number
-from swapcal.features.scales import Scales
-from swapcal.tables.table import Table
+from swapcal.adapters.spark import audit, fit, forecast, forecasting, monitor, score
+from swapcal.adapters.spark.judging import CLOCK, _order
+from swapcal.adapters.spark.keyed import MATURES, TIME, EventRoles, Keyed, Manner, columns_of, packed, unpacked
+from swapcal.adapters.spark.parts import PROBABILITY, Faults
+from swapcal.audit.rows import Encoder
+from swapcal.features.encoder import Scales
+from swapcal.features.sources import Number
+from swapcal.tables.frame import Table
 from tests.systems import spark_events
 
 
@@ -201,14 +200,14 @@ def keyed_batches(parts: int) -> list[pd.DataFrame]:
 
 
 def keeper(store: Store, beside: int, remember: bool = True) -> Any:
-    return kept.Kept(store, KEPT, spark_events.SETTINGS, remember, beside)
+    return forecasting.Kept(store, KEPT, spark_events.SETTINGS, remember, beside)
 
 
 @pytest.fixture
 def no_memory() -> Any:
-    kept.BESIDE.clear()
+    forecasting.BESIDE.clear()
     yield
-    kept.BESIDE.clear()
+    forecasting.BESIDE.clear()
 
 
 @pytest.mark.parametrize("remember", [True, False])
@@ -217,7 +216,7 @@ def test_what_is_kept_goes_on_from_memory_or_from_the_store(
     most: int, remember: bool, no_memory: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An archive is written after every batch, now and then, or only at first; memory is lost in between, or not."""
-    monkeypatch.setattr(kept, "ROWS", most)
+    monkeypatch.setattr(forecasting, "ROWS", most)
     by_heart, forgetful, always = Store(), Store(), Store()
     memories: dict[Store, dict[bytes, Any]] = {store: {} for store in (by_heart, forgetful, always)}
     for number, batch in enumerate(keyed_batches(6)):
@@ -225,13 +224,13 @@ def test_what_is_kept_goes_on_from_memory_or_from_the_store(
             memories[forgetful].clear()
         told = []
         for store, memory in memories.items():
-            monkeypatch.setattr(kept, "BESIDE", memory)
+            monkeypatch.setattr(forecasting, "BESIDE", memory)
             told.append(played(keeper(store, 0 if store is always else 8, remember), batch))
         pd.testing.assert_frame_equal(told[0], told[1])
         pd.testing.assert_frame_equal(told[0], told[2])
     assert (len(by_heart.rows) > 0) == (most > 0)
     assert not always.rows, "what must be read anyway is written as a whole"
-    monkeypatch.setattr(kept, "BESIDE", {})
+    monkeypatch.setattr(forecasting, "BESIDE", {})
     states = [keeper(store, 0, remember)._found().keyed.live.to_state() for store in memories]
     assert (states[0].arrays["labelled.y"].size > 0) == remember
     for name, array in states[0].arrays.items():
@@ -259,7 +258,7 @@ def test_a_key_that_failed_is_read_again(no_memory: None, monkeypatch: pytest.Mo
         patch.setattr(keeping._head, "update", lambda value: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             played(keeping, second)
-    assert not kept.BESIDE
+    assert not forecasting.BESIDE
     store.rows.clear()  # Spark drops what a failed task wrote
     assert set(played(keeper(store, 8), second)["event"]) == {"forecast", "learned"}
 
@@ -269,9 +268,9 @@ def test_memory_holds_no_more_keys_than_it_may(no_memory: None) -> None:
     stores = [Store() for _ in range(5)]
     for number, store in enumerate(stores):
         played(keeper(store, 3), first.assign(price=first["price"] + number))
-    assert len(kept.BESIDE) == 3
+    assert len(forecasting.BESIDE) == 3
     held = {bytes(store.values["head"][0]) for store in stores}
-    assert {*kept.BESIDE} < held
+    assert {*forecasting.BESIDE} < held
 
 
 def test_rows_come_back_from_the_store_as_they_were() -> None:
@@ -284,9 +283,9 @@ def test_rows_come_back_from_the_store_as_they_were() -> None:
 def answers_from(store: Store, memory: bool, batch: pd.DataFrame, **other: Any) -> pd.DataFrame:
     """Answer a batch from a copy of the store and what is in memory, which is then used up, or from the copy alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept, "BESIDE", kept.BESIDE if memory else {})
+        patch.setattr(forecasting, "BESIDE", forecasting.BESIDE if memory else {})
         how = {"roles": KEPT, "settings": spark_events.SETTINGS, "remember": True, "beside": 8} | other
-        return played(kept.Kept(copy.deepcopy(store), **how), batch)
+        return played(forecasting.Kept(copy.deepcopy(store), **how), batch)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +322,7 @@ def test_what_an_earlier_version_kept_goes_on(no_memory: None) -> None:
 
 def test_a_stamp_tells_the_clock(no_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated outcome moves the clock and nothing else; undone, it must be undone in memory too."""
-    monkeypatch.setattr(kept, "ROWS", 0)
+    monkeypatch.setattr(forecasting, "ROWS", 0)
     store, batch = Store(), keyed_batches(2)[0]
     played(keeper(store, 8), batch)
     before = copy.deepcopy(store)

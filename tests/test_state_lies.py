@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal.archive import ArchiveError, Kind
-from swapcal.archive.container import pack
+from swapcal.archive import ArchiveError, Kind, pack
 from swapcal.baselines import GargIto, Okoroafor
 from swapcal.baselines.online import FILE as BASELINE
-from swapcal.batch import file as batch_file
+from swapcal.batch import state as batch_file
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
 from swapcal.live import Live
-from swapcal.live import file as live_file
-from swapcal.tables.table import Table
+from swapcal.live import state as live_file
+from swapcal.tables.frame import Table
 from tests.checks import stream
 
 RECORDS = [{"g": "ab"[k % 2], "v": float(k % 5), "p": 0.1 + 0.05 * (k % 9), "c": "xyz"[k % 3]} for k in range(60)]

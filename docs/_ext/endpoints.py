@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from swapcal.service.http.openapi import document
+from swapcal.service.openapi import document
 
 
 def markdown() -> str:

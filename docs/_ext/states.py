@@ -1,12 +1,12 @@
 """The kinds of state files as Markdown, from the schemas that reading and writing go by."""
 
 from swapcal.archive import Kind
-from swapcal.audit.file import FILE as AUDIT
+from swapcal.audit.state import FILE as AUDIT
 from swapcal.baselines.online import FILE as BASELINE
-from swapcal.batch.file import FILE as MODEL
+from swapcal.batch.state import FILE as MODEL
 from swapcal.engine.forecaster import FILE as FORECASTER
-from swapcal.live.file import FILE as LIVE
-from swapcal.monitor.file import FILE as MONITOR
+from swapcal.live.state import FILE as LIVE
+from swapcal.monitor.state import FILE as MONITOR
 
 WRITTEN: tuple[tuple[Kind, str, str], ...] = (
     (LIVE, "`Live.save`, `swapcal forecast --state`", "`Live.load`, `swapcal label`"),

@@ -39,9 +39,9 @@ __all__ = [
 _HOME = {
     "Audit": "audit",
     "Client": "service.client",
-    "Contexts": "contexts",
-    "Forecast": "forecast",
-    "Forecaster": "forecaster",
+    "Contexts": "features",
+    "Forecast": "engine.forecast",
+    "Forecaster": "engine.forecaster",
     "Live": "live",
     "Loss": "losses",
     "Monitor": "monitor",

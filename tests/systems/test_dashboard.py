@@ -172,8 +172,8 @@ def test_html_in_ids_columns_and_categories_stays_text(browser: Any, service: Se
 
 
 def test_signing_in_and_out(browser: Any, tmp_path: Path) -> None:
+    from swapcal.service.auth import create_token
     from swapcal.service.store import open_store
-    from swapcal.service.tokens import create_token
 
     path = str(tmp_path / "forecasts.db")
     store = open_store(path, create=True)

@@ -101,7 +101,7 @@ def test_everything_public_is_in_the_reference(site: Path) -> None:
 
 def test_every_command_and_every_call_is_in_the_reference(site: Path) -> None:
     pytest.importorskip("msgspec")
-    from swapcal.service.http.openapi import document
+    from swapcal.service.openapi import document
 
     commands = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     assert [name for name in cli.COMMANDS if f"<h2>swapcal {name}<" not in commands] == []

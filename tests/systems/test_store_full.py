@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("apsw")
 
-from swapcal.service.event import Event
+from swapcal.service.events import Event
 from swapcal.service.store import Store, Unavailable, open_store
 from tests.store_checks import made
 

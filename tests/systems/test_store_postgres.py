@@ -71,7 +71,7 @@ def test_readers_claim_and_append_nothing(learner, postgres_url):
 
 LEARNING = """
 import sys
-from swapcal.service.event import Event
+from swapcal.service.events import Event
 from swapcal.service.store import open_store
 store = open_store(sys.argv[1], learner=True)
 assert store.claim("a")

@@ -4,9 +4,9 @@ import tempfile
 
 import swapcal
 import swapcal.cli.serve
-from swapcal.service.desk import Desk
-from swapcal.service.http.server import Server
+from swapcal.service.server import Server
 from swapcal.service.store import open_store
+from swapcal.service.worker import Desk
 
 assert swapcal.cli.serve
 

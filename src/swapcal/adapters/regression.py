@@ -13,10 +13,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_y
 
-from swapcal.adapters.outcome_column import outcome_column
+from swapcal.adapters.table_estimator import outcome_column
 from swapcal.arrays import Array
-from swapcal.features.source import Name
-from swapcal.tables.batches import in_memory
+from swapcal.features.sources import Name
+from swapcal.tables.frame import in_memory
 
 
 class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]

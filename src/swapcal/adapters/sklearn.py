@@ -13,12 +13,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
-from swapcal.adapters.outcome_column import outcome_column, refuse_mixed
+from swapcal.adapters.table_estimator import outcome_column, refuse_mixed
 from swapcal.arrays import Array, Integers
-from swapcal.batch.simplex import to_simplex
-from swapcal.features.source import Name
+from swapcal.batch.mixture import to_simplex
+from swapcal.features.sources import Name
 from swapcal.losses import Decision, Loss, decide
-from swapcal.tables.batches import in_memory
+from swapcal.tables.frame import in_memory
 
 
 class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What `SwapClassifier` and `SwapRegressor` share: reading X, settings, and predictions of one model or of several."""
+"""What `SwapClassifier` and `SwapRegressor` share: reading X and y, settings, predictions of one or several models."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from swapcal.arrays import AnyArray, Array
+from swapcal._validate import refuse_masked
+from swapcal.arrays import AnyArray, Array, Flags
 
 try:
     import sklearn  # noqa: F401
@@ -24,7 +25,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
@@ -33,13 +34,71 @@ from swapcal.batch.mixture import Issued
 from swapcal.batch.model import MODES, Model
 from swapcal.batch.settings import Settings
 from swapcal.engine.certificate import Certificate
-from swapcal.features.frozen import Coded
-from swapcal.features.number import HUGE
-from swapcal.features.source import Name, Source, named, require
-from swapcal.features.sparse import Sparse
-from swapcal.inputs import refuse_masked
-from swapcal.tables.batches import batches_of, in_memory
-from swapcal.tables.table import Table, is_table
+from swapcal.features.encoder import Coded
+from swapcal.features.sources import HUGE, Name, Source, Sparse, named, require
+from swapcal.tables.frame import Table, batches_of, in_memory, is_table
+from swapcal.tables.values import is_missing
+
+# The outcomes of a fit: y as one column with a value in every row, whatever held it.
+
+
+def outcome_column(y: Any, rows: int, noun: str) -> AnyArray:
+    """Return y as an array of one value per row of X; `noun` is what a value is called.
+
+    Examples
+    --------
+    >>> outcome_column(["no", "yes", None], 3, "class")
+    Traceback (most recent call last):
+    ...
+    ValueError: y: given None in row 3, expected a class
+    """
+    refuse_masked("y", y)
+    found: AnyArray = column_or_1d(_unspoilt(y), warn=True)
+    if len(found) != rows:
+        raise ValueError(f"y: given {len(found)} rows, expected {rows}, one per row of X")
+    missing = np.flatnonzero(_are_missing(found))
+    if missing.size:
+        raise ValueError(f"y: given {found[missing[0]]} in row {missing[0] + 1}, expected a {noun}")
+    return found
+
+
+def refuse_mixed(y: AnyArray) -> None:
+    """Refuse texts among other values: they have no order, and 1 is not "1"."""
+    if y.dtype.kind != "O":
+        return
+    texts = np.array([isinstance(value, str) for value in y], bool)
+    if texts.any() and not texts.all():
+        row = int(np.flatnonzero(texts != texts[0])[0])
+        raise ValueError(f"y: given {y[row]!r} in row {row + 1} after {y[0]!r}, expected classes of one type")
+
+
+def _unspoilt(y: Any) -> Any:
+    """Return a list of texts and others as objects: numpy alone would make words of all."""
+    if not isinstance(y, list | tuple):
+        return y
+    texts = sum(isinstance(value, str) for value in y)
+    return _objects(y) if 0 < texts < len(y) else y
+
+
+def _objects(values: Sequence[Any]) -> AnyArray:
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
+
+
+def _are_missing(y: AnyArray) -> Flags:
+    if y.dtype.kind == "O":
+        return np.array([is_missing(value) for value in y], bool)
+    if y.dtype.kind in "mM":
+        return np.asarray(np.isnat(y))
+    return np.isnan(y) if y.dtype.kind == "f" else np.zeros(len(y), bool)
+
+
+# What `SwapClassifier` and `SwapRegressor` share: reading X, settings, and predictions of one model or of several.
+
+
+# scikit-learn brings it
+
 
 FEWEST_ROWS = 2
 FEW_ROWS = 64
@@ -107,8 +166,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         export(path, self.models_, classes=getattr(self, "classes_", None), outcomes=self._outcomes())
 
     def to_onnx(self, path: "str | os.PathLike[str]") -> None:
-        """Write what mode "mean" predicts as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
-        from swapcal.batch.graph import write_graph
+        """Write what mode "mean" predicts as an ONNX graph; see `swapcal.batch.onnx.write_graph` for its inputs."""
+        from swapcal.batch.onnx import write_graph
 
         check_is_fitted(self)
         write_graph(path, self.models_, outcomes=self._outcomes())

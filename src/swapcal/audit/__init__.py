@@ -3,11 +3,10 @@
 from swapcal.audit.audit import Audit
 from swapcal.audit.comparison import Comparison
 from swapcal.audit.difference import Difference, GroupDifference
-from swapcal.audit.groups import GroupRow
-from swapcal.audit.labels import Labels
+from swapcal.audit.evidence import GroupRow
 from swapcal.audit.null import Noise
-from swapcal.audit.verdict import Finding
-from swapcal.audit.witness import Term, Witness
+from swapcal.audit.text import Labels
+from swapcal.audit.verdict import Finding, Term, Witness
 
 __all__ = [
     "Audit",

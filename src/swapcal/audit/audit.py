@@ -8,30 +8,26 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from swapcal import archive, errors, plots
+from swapcal._display import counted, face
 from swapcal.archive import written
-from swapcal.audit import file, measures, scores, state
-from swapcal.audit.batch import Batch
-from swapcal.audit.crossing import cross, pairs_of
-from swapcal.audit.encoder import Coordinate, Encoder
-from swapcal.audit.evidence import Evidence
+from swapcal.audit import curves, measures, state
+from swapcal.audit import state as file
+from swapcal.audit.curves import likenesses
+from swapcal.audit.evidence import Evidence, GroupRow
 from swapcal.audit.findings import AuditSettings, assemble, json_text, reliability
 from swapcal.audit.findings import groups as group_entries
-from swapcal.audit.groups import GroupRow
-from swapcal.audit.labels import Labels, Titles
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
-from swapcal.audit.reader import Reader
+from swapcal.audit.rows import Batch, Coordinate, Encoder, Reader, cross, pairs_of
 from swapcal.audit.sums import Sums
-from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, checked_tolerance
-from swapcal.audit.witness import Witness
-from swapcal.audit.witnesses import likenesses
-from swapcal.faces import counted, face
+from swapcal.audit.text import Labels, Titles
+from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, checked_tolerance
 from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.schema import Resemblance
-from swapcal.tables.table import Table, is_table
+from swapcal.tables.frame import Table, is_table
 
 
 class Audit:
@@ -345,33 +341,33 @@ class Audit:
 
     def ece(self) -> float:
         """Return the expected calibration error over the levels: Cal_1 per row."""
-        return scores.ece(self.sums)
+        return curves.ece(self.sums)
 
     def smooth_ece(self) -> float:
         """Return the smooth calibration error, from the rows if all are kept, else from the histogram."""
-        return scores.smooth_ece(self.sums)
+        return curves.smooth_ece(self.sums)
 
     def brier(self) -> float:
         """Return the mean squared error."""
-        return scores.brier(self.sums)
+        return curves.brier(self.sums)
 
     def brier_split(self) -> tuple[float, float]:
         """Return the calibration and the refinement part of the Brier score; they add up to it.
 
         Calibration is what shifting every level by its own mean residual would save.
         """
-        return scores.brier_split(self.sums)
+        return curves.brier_split(self.sums)
 
     def log_loss(self) -> float:
         """Return the mean log loss in nats, with probabilities kept 10⁻⁶ away from 0 and 1 (`kernels.logloss`)."""
-        return scores.log_loss(self.sums)
+        return curves.log_loss(self.sums)
 
     def auc(self) -> tuple[float | None, float]:
         """Return the area under the ROC curve and how far binning can have moved it.
 
         None with one class only. Exact, with 0 in the second place, if every distinct prediction is kept.
         """
-        return scores.auc(self.sums)
+        return curves.auc(self.sums)
 
     def witness(self, quantity: str = "smcal", q: int = 2, against: str | None = None) -> Witness:
         """Return what attains an error: "smcal", "mcal", "sreg" or "somni".

@@ -1,25 +1,169 @@
-"""Difference: how much better one of two predictors is than the other, tested on the same rows.
+"""How much better one of two predictors is than the other, tested on the same rows."""
 
-All tests are paired and treat the rows as independent draws. Means of paired differences are judged by their own
-spread, but no smaller than it is where outcomes make both predictors equally good: few events would else look certain.
-The error of a group compares |μ|, the size of its mean residual, of both predictors. As
-|μ_a| − |μ_b| = ± min(|μ_a − μ_b|, |μ_a + μ_b|), "equally wrong" means that the predictions agree in the mean, or that
-the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both predictors are
-right. Calibration losses are compared by an estimate without the bias that noise gives; its variance counts both the
-part linear in the residuals and the quadratic one, which overstates it where both predictors are nearly calibrated:
-there the test is careful.
-"""
-
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from swapcal.arrays import Array, Integers
-from swapcal.audit import pairs as kept
-from swapcal.audit.pairs import PairCell, Pairs
 from swapcal.audit.verdict import ALPHA
+from swapcal.kernels.tally import log_losses
+from swapcal.tables.values import Categories
+
+# Pairs: what a comparison keeps of rows that two predictors judged, additive.
+
+_FINE = np.array([0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05])
+EDGES = np.concatenate([_FINE, np.arange(1, 10) / 10, 1.0 - _FINE[::-1]])
+"""Between the ranges of forecasts over which calibration is compared: tenths, and finer near 0 and 1.
+
+They are fixed, so that sums of parts add up, and the same for both predictors.
+"""
+
+RANGES = len(EDGES) + 1
+
+
+MASS, MASS2, OBSERVED, R, S, R2, S2, RR, SS, RS, NULL, EXPECTED, ROWS = range(13)
+"""Columns of the sums, with r = y − a and s = y − b the residuals of the two predictors and m = (a + b)/2.
+
+Σα, Σα², Σαy, Σαr, Σαs, Σα²r, Σα²s, Σα²r², Σα²s², Σα²rs, Σα²m(1 − m) (or Σα²(y − m)² where 0 < y < 1), Σα·min(m, 1 − m),
+number of rows.
+"""
+
+SUMS = 13
+LOSSES = ("Brier score", "log loss")
+
+
+class PairCell(NamedTuple):
+    """Sums of one group by ranges: `before` and `after` (cells,) say in which range each predictor put the rows."""
+
+    before: Integers
+    after: Integers
+    sums: Array
+
+
+class PairColumn:
+    """Sums per category and pair of ranges; only cells that hold rows are kept."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.keys: Integers = np.zeros(0, np.int64)
+        self.sums: Array = np.zeros((0, SUMS))
+
+    def add(self, names: list[str], codes: Integers, ranges: Integers, terms: Array) -> None:
+        """Add rows: their category's place in `names`, their pair of ranges, and their terms (rows, SUMS)."""
+        keys, place = np.unique(self._known(names)[codes] * RANGES**2 + ranges, return_inverse=True)
+        sums = np.stack(
+            [np.bincount(place, weights=term, minlength=len(keys)) for term in terms.T], axis=1, dtype=float
+        )
+        self._merge(keys, sums)
+
+    def merge(self, other: "PairColumn") -> None:
+        """Add what another column holds."""
+        code, ranges = np.divmod(other.keys, RANGES**2)
+        self._merge(self._known(other.names)[code] * RANGES**2 + ranges, other.sums)
+
+    def each(self) -> list[tuple[str, PairCell]]:
+        """Return every category with its cells, in alphabetical order."""
+        code, ranges = np.divmod(self.keys, RANGES**2)
+        before, after = np.divmod(ranges, RANGES)
+        ends = np.searchsorted(code, np.arange(len(self.names) + 1))  # keys increase
+        places = [slice(int(ends[k]), int(ends[k + 1])) for k in range(len(self.names))]
+        cells = [PairCell(before[part], after[part], self.sums[part]) for part in places]
+        return sorted(zip(self.names, cells, strict=True), key=lambda pair: pair[0])
+
+    def within(self) -> PairCell:
+        """Return the cells of all categories, each category's ranges counted as ranges of their own."""
+        code, ranges = np.divmod(self.keys, RANGES**2)
+        before, after = np.divmod(ranges, RANGES)
+        return PairCell(code * RANGES + before, code * RANGES + after, self.sums)
+
+    def _known(self, names: list[str]) -> Integers:
+        self.names = list(dict.fromkeys([*self.names, *names]))
+        place = {name: code for code, name in enumerate(self.names)}
+        return np.array([place[name] for name in names], np.int64)
+
+    def _merge(self, keys: Integers, sums: Array) -> None:
+        self.keys, place = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
+        both = np.concatenate([self.sums, sums])
+        self.sums = np.zeros((len(self.keys), SUMS))
+        np.add.at(self.sums, place, both)
+
+
+class Pairs:
+    """Sums over rows of two predictors: their losses, and per group their residuals by pair of ranges.
+
+    `losses` has one row per loss of `LOSSES`: Σαd, Σα²d, Σα²d², Σα·before, Σα·after, with d = after − before, and Σα²
+    times the variance of d where outcomes make the two equally good.
+    """
+
+    def __init__(self) -> None:
+        self.everyone = PairColumn()
+        self.columns: dict[str, PairColumn] = {}
+        self.losses: Array = np.zeros((len(LOSSES), 6))
+
+    def add(self, a: Array, b: Array, y: Array, weights: Array, groups: Mapping[str, Categories]) -> None:
+        """Add checked rows with predictions a (before) and b (after)."""
+        if not len(y):
+            return
+        terms = _terms(a, b, y, weights)
+        ranges = np.searchsorted(EDGES, a, side="right") * RANGES + np.searchsorted(EDGES, b, side="right")
+        self.everyone.add(["all rows"], np.zeros(len(y), np.int64), ranges, terms)
+        for name, column in groups.items():
+            self.columns.setdefault(name, PairColumn()).add(column.names, column.codes.astype(np.int64), ranges, terms)
+        self.losses += [_loss_sums(loss, a, b, y, weights) for loss in (_squares, log_losses)]
+
+    def __add__(self, other: "Pairs") -> Self:
+        whole = deepcopy(self)
+        whole.everyone.merge(other.everyone)
+        for name, column in other.columns.items():
+            whole.columns.setdefault(name, PairColumn()).merge(column)
+        whole.losses += other.losses
+        return whole
+
+
+def _terms(a: Array, b: Array, y: Array, weights: Array) -> Array:
+    r, s, m, heavy = y - a, y - b, (a + b) / 2, weights**2
+    null = np.where((y > 0) & (y < 1), (y - m) ** 2, m * (1 - m))
+    rarer = np.minimum(m, 1 - m)
+    ones = np.ones(len(y))
+    terms = [weights, heavy, weights * y, weights * r, weights * s, heavy * r, heavy * s]
+    return np.stack([*terms, heavy * r * r, heavy * s * s, heavy * r * s, heavy * null, weights * rarer, ones], axis=1)
+
+
+def _squares(p: Array, y: Array) -> Array:
+    return (y - p) ** 2
+
+
+def _loss_sums(loss: Callable[[Array, Array], Array], a: Array, b: Array, y: Array, weights: Array) -> list[float]:
+    """Return a row of `Pairs.losses`.
+
+    d is linear in the outcome, with ends d_0 ≤ 0 ≤ d_1 or the reverse: a chance of −d_0/(d_1 − d_0) makes its mean 0
+    and its variance −d_0·d_1.
+    """
+    before, after, heavy = loss(a, y), loss(b, y), weights**2
+    d = after - before
+    none, all_ = np.zeros(len(y)), np.ones(len(y))
+    equal = np.maximum(-(loss(b, none) - loss(a, none)) * (loss(b, all_) - loss(a, all_)), 0.0)
+    null = np.where((y > 0) & (y < 1), d * d, equal)
+    parts = (weights * d, heavy * d, heavy * d * d, weights * before, weights * after, heavy * null)
+    return [float(part.sum()) for part in parts]
+
+
+# Difference: how much better one of two predictors is than the other, tested on the same rows.
+#
+# All tests are paired and treat the rows as independent draws. Means of paired differences are judged by their own
+# spread, but no smaller than it is where outcomes make both predictors equally good: few events would else look
+# certain.
+# The error of a group compares |μ|, the size of its mean residual, of both predictors. As
+# |μ_a| − |μ_b| = ± min(|μ_a − μ_b|, |μ_a + μ_b|), "equally wrong" means that the predictions agree in the mean, or
+# that
+# the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both predictors
+# are
+# right. Calibration losses are compared by an estimate without the bias that noise gives; its variance counts both the
+# part linear in the residuals and the quadratic one, which overstates it where both predictors are nearly calibrated:
+# there the test is careful.
 
 Word = Literal["better", "worse", "no difference found"]
 
@@ -93,7 +237,7 @@ class Estimate(NamedTuple):
 
 def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
     """Return the overall scores: losses, calibration loss, and the latter within the groups of each named column."""
-    found = [_loss(pairs, k) for k in range(len(kept.LOSSES))]
+    found = [_loss(pairs, k) for k in range(len(LOSSES))]
     everyone = pairs.everyone.within()
     said = "Brier score that recalibrating would save, noise removed"
     found.append(_calibration("calibration loss", said, everyone))
@@ -105,11 +249,11 @@ def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
 
 def _loss(pairs: Pairs, k: int) -> Difference:
     meaning = ("mean squared error of the forecasts", "mean surprise at the outcomes, in nats")[k]
-    mass, heavy = pairs.everyone.sums[:, kept.MASS].sum(), pairs.everyone.sums[:, kept.MASS2].sum()
+    mass, heavy = pairs.everyone.sums[:, MASS].sum(), pairs.everyone.sums[:, MASS2].sum()
     linear, first, second, before, after, null = pairs.losses[k]
-    estimate = _mean(mass, heavy, linear, first, second, pairs.everyone.sums[:, kept.ROWS].sum())
+    estimate = _mean(mass, heavy, linear, first, second, pairs.everyone.sums[:, ROWS].sum())
     estimate = _at_least(estimate, float(np.sqrt(null)) / mass)
-    return _judged(kept.LOSSES[k], meaning, before / mass, after / mass, estimate)
+    return _judged(LOSSES[k], meaning, before / mass, after / mass, estimate)
 
 
 def _calibration(name: str, meaning: str, cell: PairCell) -> Difference:
@@ -156,38 +300,37 @@ def _at_least(estimate: Estimate, error: float) -> Estimate:
 def calibration(cell: PairCell) -> tuple[float, float, Estimate]:
     """Return the calibration losses Σ_v n_v/n μ_v² of both predictors, noise removed, and their difference."""
     sums = cell.sums
-    mass = sums[:, kept.MASS].sum()
+    mass = sums[:, MASS].sum()
     (a, n_a, mu_a, loss_a), (b, n_b, mu_b, loss_b) = (
-        _by_range(where, sums, linear, square)
-        for where, linear, square in ((cell.before, kept.R, kept.RR), (cell.after, kept.S, kept.SS))
+        _by_range(where, sums, linear, square) for where, linear, square in ((cell.before, R, RR), (cell.after, S, SS))
     )
     before, after = loss_a / mass, loss_b / mass
     u, v = mu_a[a], mu_b[b]
     shift = v**2 - u**2 - (before - after)
     linear = (
-        4 * u**2 * sums[:, kept.RR]
-        + 4 * v**2 * sums[:, kept.SS]
-        - 8 * u * v * sums[:, kept.RS]
-        + shift**2 * sums[:, kept.MASS2]
-        + 4 * shift * (u * sums[:, kept.R2] - v * sums[:, kept.S2])
+        4 * u**2 * sums[:, RR]
+        + 4 * v**2 * sums[:, SS]
+        - 8 * u * v * sums[:, RS]
+        + shift**2 * sums[:, MASS2]
+        + 4 * shift * (u * sums[:, R2] - v * sums[:, S2])
     ).sum()
     own = [
         (2 * (np.bincount(where, weights=_centred(sums, m[where], m[where], kind)) / n) ** 2).sum()
         for where, n, m, kind in ((a, n_a, mu_a, "before"), (b, n_b, mu_b, "after"))
     ]
     shared = (4 * _centred(sums, u, v, "both") ** 2 / (n_a[a] * n_b[b])).sum()
-    least = (4 * (v - u) ** 2 * sums[:, kept.NULL]).sum()
+    least = (4 * (v - u) ** 2 * sums[:, NULL]).sum()
     variance = max(linear, least) + max(own[0] + own[1] - shared, 0.0)
-    if variance <= 1e-13 * (4 * (u**2 * sums[:, kept.RR]).sum() + own[0] + own[1]):
+    if variance <= 1e-13 * (4 * (u**2 * sums[:, RR]).sum() + own[0] + own[1]):
         variance = 0.0
-    freedom = max(float(mass**2 / sums[:, kept.MASS2].sum()) - 1, 1.0)
+    freedom = max(float(mass**2 / sums[:, MASS2].sum()) - 1, 1.0)
     return before, after, Estimate(after - before, float(np.sqrt(variance)) / mass, freedom)
 
 
 def _by_range(where: Integers, sums: Array, linear: int, square: int) -> tuple[Integers, Array, Array, float]:
     """Return each cell's range, every range's mass and mean residual, and Σ n_v μ_v² without the bias of noise."""
     place = np.unique(where, return_inverse=True)[1].astype(np.int64)
-    total = np.stack([np.bincount(place, weights=sums[:, k]) for k in (kept.MASS, kept.MASS2, linear, square)])
+    total = np.stack([np.bincount(place, weights=sums[:, k]) for k in (MASS, MASS2, linear, square)])
     mass, heavy, residual, squares = total
     room = mass**2 - heavy
     apart = room > 1e-9 * mass**2  # a single row tells nothing of its own noise
@@ -198,11 +341,11 @@ def _by_range(where: Integers, sums: Array, linear: int, square: int) -> tuple[I
 def _centred(sums: Array, u: Array, v: Array, kind: str) -> Array:
     """Return Σα²(r − u)(s − v) of every cell, or with r or s in both places."""
     first, second, product = {
-        "before": (kept.R2, kept.R2, kept.RR),
-        "after": (kept.S2, kept.S2, kept.SS),
-        "both": (kept.R2, kept.S2, kept.RS),
+        "before": (R2, R2, RR),
+        "after": (S2, S2, SS),
+        "both": (R2, S2, RS),
     }[kind]
-    return sums[:, product] - u * sums[:, second] - v * sums[:, first] + u * v * sums[:, kept.MASS2]
+    return sums[:, product] - u * sums[:, second] - v * sums[:, first] + u * v * sums[:, MASS2]
 
 
 def group_differences(pairs: Pairs) -> list[GroupDifference]:
@@ -221,14 +364,14 @@ class _Group:
 
     def __init__(self, name: str, cell: PairCell) -> None:
         total = cell.sums.sum(axis=0)
-        self.name, self.n = name, float(total[kept.MASS])
-        mass, heavy, rows = total[kept.MASS], total[kept.MASS2], total[kept.ROWS]
-        self.mean_y = float(total[kept.OBSERVED] / mass)
-        self.gaps = float(total[kept.R] / mass), float(total[kept.S] / mass)
-        self.small = bool(total[kept.EXPECTED] * mass / heavy < LEAST_EVENTS)
+        self.name, self.n = name, float(total[MASS])
+        mass, heavy, rows = total[MASS], total[MASS2], total[ROWS]
+        self.mean_y = float(total[OBSERVED] / mass)
+        self.gaps = float(total[R] / mass), float(total[S] / mass)
+        self.small = bool(total[EXPECTED] * mass / heavy < LEAST_EVENTS)
         self.apart, self.middle = _contrasts(total, mass, heavy, rows)
         self.losses = calibration(cell)
-        self.ece = tuple(_ece(where, cell.sums, kind) for where, kind in ((cell.before, kept.R), (cell.after, kept.S)))
+        self.ece = tuple(_ece(where, cell.sums, kind) for where, kind in ((cell.before, R), (cell.after, S)))
 
     def p_values(self) -> tuple[float, float]:
         return max(self.apart.p_value(), self.middle.p_value()), self.losses[2].p_value()
@@ -245,10 +388,10 @@ def _contrasts(total: Array, mass: float, heavy: float, rows: float) -> tuple[Es
     The second's variance is at least that of outcomes with the middle of the two predictions: few events, or none,
     would else look certain.
     """
-    r, s, r2, s2, rr, ss, rs = (total[k] for k in (kept.R, kept.S, kept.R2, kept.S2, kept.RR, kept.SS, kept.RS))
+    r, s, r2, s2, rr, ss, rs = (total[k] for k in (R, S, R2, S2, RR, SS, RS))
     apart = _mean(mass, heavy, s - r, s2 - r2, rr + ss - 2 * rs, rows)
     middle = _mean(mass, heavy, r + s, r2 + s2, rr + ss + 2 * rs, rows)
-    least = 2 * float(np.sqrt(total[kept.NULL])) / mass
+    least = 2 * float(np.sqrt(total[NULL])) / mass
     return apart, _at_least(middle, least)
 
 
@@ -259,7 +402,7 @@ def _change(total: float, apart: float) -> float:
 
 def _ece(where: Integers, sums: Array, kind: int) -> float:
     place = np.unique(where, return_inverse=True)[1]
-    return float(np.abs(np.bincount(place, weights=sums[:, kind])).sum() / sums[:, kept.MASS].sum())
+    return float(np.abs(np.bincount(place, weights=sums[:, kind])).sum() / sums[:, MASS].sum())
 
 
 def _adjusted(groups: list[_Group]) -> list[GroupDifference]:

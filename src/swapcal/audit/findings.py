@@ -9,18 +9,17 @@ from typing import Any, TypedDict, cast
 
 import numpy as np
 
-from swapcal.audit import curves, measures, scores, words
-from swapcal.audit.crossing import crossings
-from swapcal.audit.evidence import Evidence
-from swapcal.audit.groups import GroupRow
-from swapcal.audit.labels import Titles
+from swapcal.audit import curves, measures, text
+from swapcal.audit.curves import witnesses
+from swapcal.audit.evidence import Evidence, GroupRow
+from swapcal.audit.intervals import LEAST_VARIANCE
 from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
-from swapcal.audit.scan_statistic import LEAST_VARIANCE
+from swapcal.audit.rows import crossings
+from swapcal.audit.text import Titles
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict
-from swapcal.audit.witnesses import witnesses
 from swapcal.kernels import tally as kernel
-from swapcal.kernels.logloss import FLOOR
+from swapcal.kernels.tally import FLOOR
 from swapcal.losses import Loss, decision_rows
 from swapcal.report.schema import SCHEMA_VERSION, DecisionEntry, Findings, GroupEntry, Headline, Level, QuantityEntry
 from swapcal.version import __version__
@@ -116,11 +115,11 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
     said = None if first is None else titles.finding(first)
     return {
         "verdict": verdict.word,
-        "sentence": words.headline(
+        "sentence": text.headline(
             verdict, said, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
         ),
-        "detail": words.size(
-            verdict, _elsewhere(evidence, first, titles), _widest(evidence, verdict, titles), scores.ece(evidence.sums)
+        "detail": text.size(
+            verdict, _elsewhere(evidence, first, titles), _widest(evidence, verdict, titles), curves.ece(evidence.sums)
         ),
         "warnings": list(verdict.warnings),
         "beyond_chance": verdict.beyond,
@@ -261,20 +260,20 @@ def forecaster(evidence: Evidence, certificate: Mapping[str, Any]) -> Any:
 
 def score_entry(evidence: Evidence) -> Any:
     """Return the familiar scores."""
-    calibration, refinement = scores.brier_split(evidence.sums)
+    calibration, refinement = curves.brier_split(evidence.sums)
     table = evidence.sums.tally.table.sum(axis=0)
     chance, n = evidence.noise("cal", 1), evidence.sums.n
     return {
-        **scores.intervals(evidence.sums),
+        **curves.intervals(evidence.sums),
         "ece_low": chance.low / n,
         "ece_high": chance.high / n,
-        "brier": scores.brier(evidence.sums),
+        "brier": curves.brier(evidence.sums),
         "brier_calibration": calibration,
         "brier_refinement": refinement,
-        "log_loss": scores.log_loss(evidence.sums),
-        "auc": scores.auc(evidence.sums)[0],
-        "ece": scores.ece(evidence.sums),
-        "smooth_ece": scores.smooth_ece(evidence.sums),
+        "log_loss": curves.log_loss(evidence.sums),
+        "auc": curves.auc(evidence.sums)[0],
+        "ece": curves.ece(evidence.sums),
+        "smooth_ece": curves.smooth_ece(evidence.sums),
         "mean_p": table[kernel.PREDICTED] / table[kernel.MASS],
         "mean_y": table[kernel.OBSERVED] / table[kernel.MASS],
     }
@@ -327,7 +326,7 @@ def notes(evidence: Evidence) -> list[str]:
     if not evidence.sums.sample.complete:
         kept = len(evidence.sums.kept().p)
         found.append(f"Curves along a direction and likenesses to groups come from {kept:,} sampled rows.")
-        doubt = scores.auc(evidence.sums)[1]
+        doubt = curves.auc(evidence.sums)[1]
         if doubt > 0:
             found.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")
     found.append(f"For the log loss, probabilities are kept {FLOOR:g} away from 0 and 1.")
@@ -363,5 +362,5 @@ def _widest(evidence: Evidence, verdict: Verdict, titles: Titles) -> str:
 
 
 def _place(evidence: Evidence, found: Finding) -> str:
-    place, rows = words.where(found, evidence.whole(found)), f"({found.n:,.0f} {evidence.sums.unit})"
+    place, rows = text.where(found, evidence.whole(found)), f"({found.n:,.0f} {evidence.sums.unit})"
     return f"{place} {rows}" if found.is_group else f"along {found.name}, {place} {rows}"

@@ -1,12 +1,18 @@
-"""Levels: which predictions are judged together."""
+"""Which predictions are judged together: levels, a fine histogram, and bins over time."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Self
+from datetime import UTC, datetime
+from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.fft import dct, idct
 
 from swapcal.arrays import Array, Index
+from swapcal.kernels.tally import SCALARS, SPECTRUM_BINS, add_groups, add_spectrum
+
+# Levels: which predictions are judged together.
 
 MOST_VALUES = 256
 """Up to this many distinct predictions each one is a level of its own."""
@@ -103,3 +109,232 @@ def equal_part(p: Array, count: int) -> Index:
 
 def _uniform(count: int) -> tuple[float, ...]:
     return tuple((np.arange(count + 1) / count).tolist())
+
+
+# Histogram: a fine histogram of predictions and outcomes, for the familiar scores.
+
+SMOOTH_CELLS = 2048
+NARROW = 0.25
+
+
+class Histogram:
+    """Σα, Σαp and Σαy in bins of equal width in arcsin √p, and the summed log loss: additive.
+
+    `impossible` counts the rows whose outcome had been given probability 0.
+    """
+
+    def __init__(self) -> None:
+        self.bins: Array = np.zeros((SPECTRUM_BINS, 3))
+        self.log_loss = 0.0
+        self.impossible = 0
+
+    def add(self, p: Array, y: Array, weights: Array) -> None:
+        """Add checked rows."""
+        self.log_loss += float(add_spectrum(p, y, weights, self.bins))
+        self.impossible += int(np.sum((p <= 0.0) & (y > 0.0)) + np.sum((p >= 1.0) & (y < 1.0)))
+
+    def merge(self, other: "Histogram") -> None:
+        """Add another histogram."""
+        self.bins = self.bins + other.bins
+        self.log_loss += other.log_loss
+        self.impossible += other.impossible
+
+    def auc(self) -> tuple[float | None, float]:
+        """Return the area under the ROC curve and how far ties within a bin can have moved it."""
+        mass, _, ones = self.bins.T
+        return area(mass - ones, ones)
+
+    def smooth_ece(self) -> float:
+        """Return the smooth calibration error of the residuals in the histogram."""
+        used = self.bins[self.bins[:, 0] > 0]
+        return smooth_error(used[:, 1] / used[:, 0], (used[:, 2] - used[:, 1]) / used[:, 0].sum())
+
+    def density(self, bins: int) -> tuple[Array, Array]:
+        """Return edges of equal-width bins and Σα in each, every fine bin counted where its mean prediction lies.
+
+        The bins cover [0, 1], or only the predictions' own range where that is narrow: else rare events fill one bin.
+        """
+        used = self.bins[self.bins[:, 0] > 0]
+        mean = used[:, 1] / used[:, 0]
+        low, high = (mean.min(), mean.max()) if 0 < np.ptp(mean) < NARROW else (0.0, 1.0)
+        place = np.clip(((mean - low) / (high - low) * bins).astype(np.intp), 0, bins - 1)
+        counts = np.bincount(place, weights=used[:, 0], minlength=bins).astype(np.float64)
+        return np.linspace(low, high, bins + 1), counts
+
+
+def area(zeros: Array, ones: Array) -> tuple[float | None, float]:
+    """Return AUC from the masses of both classes in increasing order of score, and half the mass of ties.
+
+    Examples
+    --------
+    >>> area(np.array([3.0, 1.0]), np.array([0.0, 2.0]))
+    (0.875, 0.125)
+    """
+    total = float(zeros.sum() * ones.sum())
+    if total <= 0:
+        return None, 0.0
+    below = np.concatenate([[0.0], np.cumsum(zeros)[:-1]])
+    ties = 0.5 * float(np.dot(zeros, ones)) / total
+    return float(np.dot(below, ones)) / total + ties, ties
+
+
+def smooth_error(p: Array, residual: Array) -> float:
+    """Smooth ECE (Błasiok and Nakkiran 2023).
+
+    The σ at which the residuals, smoothed by a Gaussian of width σ reflected at 0 and 1, have total mass σ.
+
+    Parameters
+    ----------
+    p, residual : (m,) places in [0, 1] and the residual mass there, divided by the total mass
+
+    Examples
+    --------
+    All residuals have one sign, so no smoothing cancels anything.
+
+    >>> round(smooth_error(np.array([0.3, 0.7]), np.array([0.05, 0.05])), 4)
+    0.1
+    """
+    waves = dct(np.bincount(equal_part(p, SMOOTH_CELLS), weights=residual, minlength=SMOOTH_CELLS), norm="ortho")
+    frequency = np.pi * np.arange(SMOOTH_CELLS)
+
+    def smoothed(width: float) -> float:
+        return float(np.abs(idct(waves * np.exp(-0.5 * (frequency * width) ** 2), norm="ortho")).sum())
+
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if smoothed(middle) > middle else (low, middle)
+    return 0.5 * (low + high)
+
+
+# Timeline: residuals over time, in bins that double as time goes on.
+
+MOST_BINS = 48
+"""Stretches of time drawn at most."""
+KEPT_BINS = 4096
+"""Stretches kept at most: fine enough to say on which day something began within ten years."""
+COARSE = 10
+FINEST = -20
+DAY = 86_400.0
+
+
+class Span(NamedTuple):
+    """Bins first … last of width 2^exponent, bin i being [i·2^e, (i+1)·2^e)."""
+
+    exponent: int
+    first: int
+    last: int
+
+    def coarser(self) -> "Span":
+        """Return the span with bins twice as wide."""
+        return Span(self.exponent + 1, self.first >> 1, self.last >> 1)
+
+    def fitted(self, most: int) -> "Span":
+        """Double the width until there are at most `most` bins."""
+        span = self
+        while span.last - span.first >= most:
+            span = span.coarser()
+        return span
+
+    @classmethod
+    def of(cls, low: float, high: float, most: int = KEPT_BINS) -> "Span":
+        """Return the finest span that covers [low, high] in at most `most` bins."""
+        exponent = FINEST
+        if high > low:
+            exponent = max(FINEST, int(np.floor(np.log2((high - low) / most))))
+        width = 2.0**exponent
+        return cls(exponent, int(low // width), int(high // width)).fitted(most)
+
+    def union(self, other: "Span") -> "Span":
+        """Return the finest span, no finer than either, that covers both."""
+        a, b = self, other
+        while a.exponent < b.exponent:
+            a = a.coarser()
+        while b.exponent < a.exponent:
+            b = b.coarser()
+        return Span(a.exponent, min(a.first, b.first), max(a.last, b.last)).fitted(KEPT_BINS)
+
+
+class Timeline:
+    """Scalar sums per time bin and coarse level. The bins depend on the range of times alone: additive.
+
+    `first` and `last` hold the earliest and the latest time in every bin.
+    """
+
+    def __init__(self) -> None:
+        self.span: Span | None = None
+        self.table: Array = np.zeros((0, COARSE, SCALARS))
+        self.first: Array = np.zeros(0)
+        self.last: Array = np.zeros(0)
+        self.dated = False
+        self.low, self.high = np.inf, -np.inf
+
+    def add(self, time: Array, dated: bool, p: Array, y: Array, weights: Array) -> None:
+        """Add checked rows with their times."""
+        if not len(time):
+            return
+        low, high = float(time.min()), float(time.max())
+        self._cover(Span.of(low, high))
+        assert self.span is not None
+        self.low, self.high, self.dated = min(self.low, low), max(self.high, high), dated
+        place = (time // 2.0**self.span.exponent).astype(np.int64) - self.span.first
+        add_groups(place.astype(np.int32), equal_part(p, COARSE), p, y, weights, self.table)
+        np.minimum.at(self.first, place, time)
+        np.maximum.at(self.last, place, time)
+
+    def merge(self, other: "Timeline") -> None:
+        """Add another timeline."""
+        if other.span is None:
+            return
+        self._cover(other.span)
+        theirs = deepcopy(other)
+        assert self.span is not None
+        theirs._cover(self.span)
+        self.table = self.table + theirs.table
+        self.first, self.last = np.minimum(self.first, theirs.first), np.maximum(self.last, theirs.last)
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.dated = self.dated or other.dated
+
+    def drawn(self) -> "Timeline":
+        """Return the same in bins few enough to draw."""
+        twin = deepcopy(self)
+        if self.span is not None:
+            twin._spread(self.span.fitted(MOST_BINS))
+        return twin
+
+    def _cover(self, span: Span) -> None:
+        self._spread(span if self.span is None else self.span.union(span))
+
+    def _spread(self, wanted: Span) -> None:
+        if wanted == self.span:
+            return
+        bins = wanted.last - wanted.first + 1
+        table, first, last = np.zeros((bins, COARSE, SCALARS)), np.full(bins, np.inf), np.full(bins, -np.inf)
+        if self.span is not None:
+            shift = wanted.exponent - self.span.exponent
+            place = (np.arange(self.span.first, self.span.last + 1) >> shift) - wanted.first
+            np.add.at(table, place, self.table)
+            np.minimum.at(first, place, self.first)
+            np.maximum.at(last, place, self.last)
+        self.span, self.table, self.first, self.last = wanted, table, first, last
+
+    def window(self) -> tuple[str | None, str | None]:
+        """First and last time, formatted."""
+        if self.span is None:
+            return None, None
+        return self.written(self.low), self.written(self.high)
+
+    def labels(self) -> list[str]:
+        """Start of every bin, formatted; the first bin starts with the data."""
+        if self.span is None:
+            return []
+        starts = np.arange(self.span.first, self.span.last + 1) * 2.0**self.span.exponent
+        return [self.written(max(float(start), self.low)) for start in starts]
+
+    def written(self, time: float) -> str:
+        """Return a time as text: dates as dates, with the hour where the whole timeline is short."""
+        if not self.dated:
+            return f"{time:.6g}"
+        stamp = datetime.fromtimestamp(time, UTC)
+        whole_days = self.high - self.low >= MOST_BINS * DAY / 2
+        return stamp.strftime("%Y-%m-%d") if whole_days else stamp.strftime("%Y-%m-%d %H:%M")

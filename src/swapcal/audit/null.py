@@ -8,12 +8,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import ndtri
 
+from swapcal._display import face
 from swapcal.arrays import Array, Index
-from swapcal.audit.design import Cells, FixedDesign, Residuals
 from swapcal.audit.levels import Levels
-from swapcal.audit.measures import Measure
-from swapcal.audit.sample import KeptRows, hash_names
-from swapcal.faces import face
+from swapcal.audit.measures import Cells, FixedDesign, Measure, Residuals
+from swapcal.audit.sums import KeptRows, hash_names
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""

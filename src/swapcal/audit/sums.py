@@ -1,24 +1,291 @@
-"""Sums: everything an audit keeps of its rows, additive."""
+"""Everything an audit keeps of its rows, additive: sums per level and group, a sample, a timeline."""
 
-from collections.abc import Collection, Sequence
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from swapcal.audit.batch import Batch
-from swapcal.audit.crossing import Pair, cross, crossings
-from swapcal.audit.encoder import Coordinate, Encoder
-from swapcal.audit.histogram import Histogram
-from swapcal.audit.levels import Levels
-from swapcal.audit.reader import Reader
-from swapcal.audit.sample import KeptRows, Sample
-from swapcal.audit.tally import Tally
-from swapcal.audit.timeline import Timeline
+from swapcal.arrays import Array, Index, Keys, Places
+from swapcal.audit.levels import Histogram, Levels, Timeline
+from swapcal.audit.rows import Batch, Coordinate, Encoder, Pair, Reader, cross, crossings
 from swapcal.kernels import tally as kernel
-from swapcal.tables.batches import batches_of
-from swapcal.tables.table import Table
+from swapcal.kernels.tally import finish_hashes, hash_rows
+from swapcal.tables.frame import Table, batches_of
+from swapcal.tables.values import Categories
+
+# Tally: the additive statistics of every level, and of every group within it.
+
+THREAD_ROWS = 1 << 15
+"""Below this many rows a second thread costs more than it saves."""
+
+
+class Groups:
+    """Scalar sums per level and category of one categorical column; categories may appear at any time."""
+
+    def __init__(self, levels: int) -> None:
+        self.names: list[str] = []
+        self.table: Array = np.zeros((levels, 0, kernel.SCALARS))
+
+    def codes(self, names: list[str]) -> Index:
+        """Codes of the names, opening room for those not seen before."""
+        known = {name: code for code, name in enumerate(self.names)}
+        fresh = [name for name in names if name not in known]
+        if fresh:
+            self.names = [*self.names, *fresh]
+            self.table = np.pad(self.table, ((0, 0), (0, len(fresh)), (0, 0)))
+            known = {name: code for code, name in enumerate(self.names)}
+        return np.array([known[name] for name in names], dtype=np.int32)
+
+    def sorted(self) -> tuple[list[str], Array]:
+        """Names and table in alphabetical order, so that the order of arrival leaves no trace."""
+        order = np.argsort(self.names) if self.names else np.zeros(0, np.intp)
+        return [self.names[i] for i in order], self.table[:, order]
+
+
+class Tally:
+    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the group tables.
+
+    Of G and H the lower triangles are summed.
+    """
+
+    def __init__(self, levels: Levels, d: int) -> None:
+        self.levels = levels
+        self.table: Array = np.zeros((len(levels), kernel.SCALARS))
+        self.g: Array = np.zeros((len(levels), d))
+        self.lower_G: Array = np.zeros((len(levels), d, d))
+        self.lower_H: Array = np.zeros((len(levels), d, d))
+        self.groups: dict[str, Groups] = {}
+
+    def columns(self) -> list[tuple[str, tuple[str, ...], Array]]:
+        """Every group column with its categories and their sums (L, K, SCALARS), in alphabetical order."""
+        found = ((name, *self.groups[name].sorted()) for name in sorted(self.groups))
+        return [(name, tuple(categories), table) for name, categories, table in found]
+
+    def add(self, p: Array, y: Array, weights: Array, X: Array, groups: Mapping[str, Categories]) -> None:
+        """Add checked rows."""
+        self.refine(self.levels.grow(p))
+        level = self.levels.index(p)
+        for name, column in groups.items():
+            self._add_group(name, column, level, p, y, weights)
+        sums = (self.table, self.g, self.lower_G, self.lower_H)
+        half = len(p) // 2 if len(p) >= THREAD_ROWS else 0
+        spare = tuple(np.zeros_like(total) for total in sums) if half else ()
+        with ThreadPoolExecutor(1) as pool:
+            rest = slice(half, None)
+            other = pool.submit(_run, level, p, y, weights, X, slice(0, half), spare) if half else None
+            _run(level, p, y, weights, X, rest, sums)
+            if other is not None:
+                other.result()
+        for mine, theirs in zip(sums, spare, strict=False):
+            mine += theirs
+
+    def _add_group(self, name: str, column: Categories, level: Index, p: Array, y: Array, weights: Array) -> None:
+        group = self.groups.setdefault(name, Groups(len(self.levels)))
+        codes = group.codes(column.names)[column.codes]
+        kernel.add_groups(level, codes, p, y, weights, group.table)
+
+    def refine(self, levels: Levels) -> None:
+        """Move every sum to other levels, each of which is a union of the present ones."""
+        if levels == self.levels:
+            return
+        count = len(levels)
+        target = self._targets(levels)
+        for name in ("table", "g", "lower_G", "lower_H"):
+            setattr(self, name, _moved(getattr(self, name), target, count))
+        for group in self.groups.values():
+            group.table = _moved(group.table, target, count)
+        self.levels = levels
+
+    def _targets(self, levels: Levels) -> Index:
+        if self.levels.values is None:
+            raise ValueError("levels: given intervals, expected single values: intervals cannot be split")
+        return levels.index(np.asarray(self.levels.values, dtype=float))
+
+    def __iadd__(self, other: "Tally") -> Self:
+        levels = self.levels.join(other.levels.values)
+        self.refine(levels)
+        theirs = deepcopy(other)
+        theirs.refine(levels)
+        self.table += theirs.table
+        self.g += theirs.g
+        self.lower_G += theirs.lower_G
+        self.lower_H += theirs.lower_H
+        for name, group in theirs.groups.items():
+            mine = self.groups.setdefault(name, Groups(len(levels)))
+            codes = mine.codes(group.names)
+            mine.table[:, codes] += group.table
+        return self
+
+    @property
+    def n(self) -> Array:
+        """Mass of each level."""
+        return self.table[:, kernel.MASS]
+
+    @property
+    def A(self) -> Array:
+        """Summed residual of each level."""
+        return self.table[:, kernel.RESIDUAL]
+
+    @property
+    def v(self) -> Array:
+        """Mean prediction of each level: its value, or the mean in the interval (its middle if empty)."""
+        if self.levels.values is not None:
+            return np.array(self.levels.values, dtype=np.float64)
+        n = self.n
+        middle = np.array([sum(self.levels.bounds(i)) / 2 for i in range(len(n))])
+        return np.where(n > 0, self.table[:, kernel.PREDICTED] / np.where(n > 0, n, 1.0), middle)
+
+    @property
+    def G(self) -> Array:
+        """Σ α x xᵀ per level, symmetric."""
+        return _symmetric(self.lower_G)
+
+    @property
+    def H(self) -> Array:
+        """Covariance of g per level if the predictions are true, symmetric."""
+        return _symmetric(self.lower_H)
+
+
+def _run(level: Index, p: Array, y: Array, weights: Array, X: Array, rows: slice, sums: tuple[Array, ...]) -> None:
+    kernel.tally(level[rows], p[rows], y[rows], weights[rows], X[rows], *sums)
+
+
+def _moved(sums: Array, target: Index, count: int) -> Array:
+    moved = np.zeros((count, *sums.shape[1:]))
+    np.add.at(moved, target, sums)
+    return moved
+
+
+def _symmetric(lower: Array) -> Array:
+    d = lower.shape[1]
+    return lower + np.swapaxes(lower, 1, 2) * (1.0 - np.eye(d))
+
+
+# Sample: a bounded, mergeable sample of distinct rows, and a fingerprint of all of them.
+
+ENTRIES = 1 << 21
+MOST_ROWS = 1 << 16
+"""A sample keeps at most this many distinct rows and about `ENTRIES` numbers."""
+
+
+class KeptRows(NamedTuple):
+    """Distinct rows with how often each occurred; `labels[name]` holds hashed category names."""
+
+    hashes: Keys
+    copies: Array
+    p: Array
+    y: Array
+    weights: Array
+    X: Array
+    labels: Mapping[str, Keys]
+
+    def take(self, index: Places) -> "KeptRows":
+        """Return some of the rows."""
+        labels = {name: found[index] for name, found in self.labels.items()}
+        return KeptRows._make([*(part[index] for part in self[:-1]), labels])
+
+
+class Sample:
+    """The distinct rows with the smallest hashes, and the sums of all hashes.
+
+    Which rows are kept depends on the set of rows alone, so merging shards in any order gives the same
+    sample. While there are no more distinct rows than room, the sample is the whole data (`complete`).
+    """
+
+    def __init__(self, d: int) -> None:
+        self.capacity = _capacity(d)
+        self.rows: KeptRows | None = None
+        self.complete = True
+        self.sums = (0, 0)
+
+    def add(self, batch: Batch) -> None:
+        """Add checked rows."""
+        labels = {name: hash_names(c.names)[c.codes] for name, c in batch.groups.items()}
+        hashes, sums = _hash_batch(batch, labels)
+        self.sums = _wrap(self.sums, sums)
+        new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, labels)
+        if self.rows is not None and not self.complete:
+            new = new.take(np.flatnonzero(hashes <= self.rows.hashes[-1]))
+        self._keep(new)
+
+    def merge(self, other: "Sample") -> None:
+        """Add what another sample holds."""
+        self.sums = _wrap(self.sums, other.sums)
+        self.complete = self.complete and other.complete
+        if other.rows is not None:
+            self._keep(other.rows)
+
+    def widen(self, more: int) -> None:
+        """Give every row so many coordinates more, all 0, which leave its hash as it is."""
+        if self.rows is not None:
+            self.rows = self.rows._replace(X=np.pad(self.rows.X, ((0, 0), (0, more))))
+            self.capacity = _capacity(self.rows.X.shape[1])
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of all rows, whatever their order and split."""
+        return f"{self.sums[0]:016x}{self.sums[1]:016x}"
+
+    def _keep(self, new: KeptRows) -> None:
+        rows = new if self.rows is None else _stacked(self.rows, new)
+        _, first, place = np.unique(rows.hashes, return_index=True, return_inverse=True)
+        copies: Array = np.bincount(place, weights=rows.copies, minlength=len(first)).astype(np.float64)
+        if len(first) > self.capacity:
+            self.complete = False
+        if not self.complete:
+            first, copies = first[: self.capacity], copies[: self.capacity]
+        self.rows = rows.take(first)._replace(copies=copies)
+
+
+def _capacity(d: int) -> int:
+    return int(np.clip(ENTRIES // (d + 4), 256, MOST_ROWS))
+
+
+def hash_names(names: list[str]) -> Keys:
+    """Return a 64-bit hash of every name, the same in every process.
+
+    Examples
+    --------
+    >>> bool(hash_names(["a"])[0] == hash_names(["b", "a"])[1])
+    True
+    """
+    digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _hash_batch(batch: Batch, labels: Mapping[str, Keys]) -> tuple[Keys, tuple[int, int]]:
+    hashes = np.zeros(len(batch), np.uint64)
+    scalars = np.column_stack([batch.p, batch.y, batch.weights])
+    with np.errstate(over="ignore"):  # sums modulo 2^64 are meant; only uncompiled kernels would warn
+        hash_rows(scalars.view(np.uint64), _keys("row", 3), hashes)
+        if batch.marks is None:
+            hash_rows(batch.X.view(np.uint64), _keys("context", batch.X.shape[1]), hashes)
+        else:
+            hash_rows(batch.marks[:, None], _keys("features", 1), hashes)
+        for name, values in labels.items():
+            hash_rows(values[:, None], _keys(f"group {name}", 1), hashes)
+        first, second = finish_hashes(hashes)
+    return hashes, (int(first), int(second))
+
+
+def _keys(purpose: str, count: int) -> Keys:
+    return hash_names([f"{purpose} {i}" for i in range(count)]) | np.uint64(1)
+
+
+def _wrap(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return (a[0] + b[0]) % 2**64, (a[1] + b[1]) % 2**64
+
+
+def _stacked(a: KeptRows, b: KeptRows) -> KeptRows:
+    labels = {name: np.concatenate([a.labels[name], b.labels[name]]) for name in a.labels}
+    return KeptRows._make([*map(np.concatenate, zip(a[:-1], b[:-1], strict=True)), labels])
+
+
+# Sums: everything an audit keeps of its rows, additive.
 
 
 @dataclass

@@ -1,8 +1,152 @@
-"""What an audit concludes: each finding, and the verdict: beyond chance or not, how large, against which tolerance."""
+"""What an audit concludes: witnesses, findings and the verdict, with sizes and tolerance."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from swapcal.faces import face, points
+import numpy as np
+
+from swapcal._display import face, named, points
+from swapcal.arrays import Array, Index, Places
+from swapcal.audit.levels import Levels
+from swapcal.audit.rows import Coordinate, contexts, memberships, positive, probabilities
+
+# Witness: the function that attains an error, in the user's own words, and the rows that carry it.
+
+Form = Literal["linear", "affine", "groups", "regret", "omni"]
+
+
+class Term(NamedTuple):
+    """One summand of a direction: coefficient per unit of the named feature, or of the indicator."""
+
+    name: str
+    coefficient: float
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What attains an error: one function per level, and each level's share of the error.
+
+    Attributes
+    ----------
+    quantity, against : the error and its class, for example ``SMCal_2`` and ``F_1^lin``
+    value : the error; `evaluate` recomputes it from the data
+    levels, n, v : the levelling rule, the mass and the mean prediction of every level
+    contributions : each level's share of `value`
+    gaps : signed, Σ α f(x)(y − p)/n per level
+    theta : (L, d) directions; for regret, of the correction added to the prediction
+    names : per level the worst group, for a finite class
+    """
+
+    quantity: str
+    against: str
+    form: Form
+    power: float
+    value: float
+    levels: Levels
+    n: Array
+    v: Array
+    contributions: Array
+    gaps: Array
+    coordinates: tuple[Coordinate, ...]
+    theta: Array | None = None
+    names: tuple[str, ...] | None = None
+
+    @property
+    def worst(self) -> int:
+        """Index of the level that contributes most."""
+        return int(self.contributions.argmax())
+
+    def __repr__(self) -> str:
+        return f"Witness({self._about()})"
+
+    def _about(self) -> str:
+        rule = named((term.name for term in self.direction()), 3) if len(self.n) else "nothing"
+        return f"worst rule on the features: {rule}, most at forecasts near {self.v[self.worst]:.3g}"
+
+    def _repr_html_(self) -> str:
+        size = f"{self.value:.4g} in all, {self.value / max(float(self.n.sum()), 1e-300):.3g} a row"
+        return face("Witness", self._about(), {"error": size, "details": f"{self.quantity} against {self.against}"})
+
+    def orientation(self, level: int) -> float:
+        """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.
+
+        For a finite class, the sign of the gap.
+        """
+        if self.form == "regret":
+            return 1.0
+        return -1.0 if self.form == "omni" else float(np.sign(self.gaps[level]))
+
+    def direction(self, level: int | None = None) -> list[Term]:
+        """Direction of a level (default: the worst) in the user's features and units, largest first."""
+        level = self.worst if level is None else level
+        if self.names is not None:
+            return [Term(self.names[level], 1.0, None)]
+        assert self.theta is not None
+        terms = zip(self.theta[level], self.coordinates, strict=True)
+        ranked = sorted(((t, c) for t, c in terms if t * c.factor != 0), key=lambda pair: -abs(pair[0]))
+        return [Term(c.name, float(t * c.factor), c.unit) for t, c in ranked]
+
+    def function(self, p: Any, X: Any = None, groups: Any = None) -> Array:
+        """Value f(x) of the level's function on every row (of the correction, for regret)."""
+        p = probabilities("p", p)
+        level = self.levels.index(p)
+        if self.names is not None:
+            return _chosen(self.names, level, groups, len(p))
+        assert self.theta is not None
+        linear = np.einsum("td,td->t", contexts(X, len(p)), self.theta[level])
+        halved: Array = 0.5 * (1.0 + linear) if self.form in {"affine", "omni"} else linear
+        return halved
+
+    def carried(self, p: Any, y: Any, X: Any = None, groups: Any = None, weights: Any = None) -> Array:
+        """Return what every row adds to its level's sum."""
+        f = self.function(p, X, groups)
+        p = probabilities("p", p)
+        weight = positive("weights", weights, len(p))
+        residual = probabilities("y", y, len(p)) - p
+        if self.form == "regret":
+            return np.asarray(weight * (2.0 * f * residual - f**2))
+        if self.form == "omni":
+            level = self.levels.index(p)
+            action = np.where(self.gaps < 0, 0.0, 1.0)[level]
+            return np.asarray(weight * residual * (action - f) / np.maximum(self.v, 1.0 - self.v)[level])
+        return np.asarray(weight * residual * f)
+
+    def evaluate(self, p: Any, y: Any, X: Any = None, groups: Any = None, weights: Any = None) -> float:
+        """Recompute the error of this witness from the rows; on the audited data it equals `value`."""
+        carried = self.carried(p, y, X, groups, weights)
+        p = probabilities("p", p)
+        level = self.levels.index(p)
+        sums = np.bincount(level, weights=carried, minlength=len(self.n))
+        if self.form in {"regret", "omni"}:
+            return float(sums.sum())
+        mass = np.bincount(level, weights=positive("weights", weights, len(p)), minlength=len(self.n))
+        used = mass > 0
+        return float(np.sum(mass[used] * np.abs(sums[used] / mass[used]) ** self.power))
+
+    def rows(
+        self, p: Any, y: Any, X: Any = None, groups: Any = None, weights: Any = None, level: int | None = None
+    ) -> Places:
+        """Rows of the level (default: the worst) that carry its error, heaviest first."""
+        level = self.worst if level is None else level
+        carried = self.carried(p, y, X, groups, weights)
+        inside = self.levels.index(probabilities("p", p)) == level
+        sign = np.sign(carried[inside].sum())
+        carrying = np.flatnonzero(inside & (sign * carried > 0))
+        return carrying[np.argsort(-sign * carried[carrying], kind="stable")]
+
+
+def _chosen(names: Sequence[str], level: Index, groups: Any, rows: int) -> Array:
+    """Mark the rows of the group chosen for their level."""
+    member = np.zeros(rows)
+    for column, found in memberships(groups, rows).items():
+        label = np.array([f"{column} = {name}" for name in found.names])[found.codes]
+        member += label == np.array(names)[level]
+    return member
+
+
+# What an audit concludes: each finding, and the verdict: beyond chance or not, how large, against which tolerance.
 
 Word = Literal["miscalibrated", "small", "no error found", "undecided"]
 

@@ -13,14 +13,8 @@ Examples
 
 from typing import Any
 
-from swapcal.baselines.blum_mansour import BlumMansourONS
-from swapcal.baselines.fishelson import Fishelson
-from swapcal.baselines.foster_hart import FosterHart
-from swapcal.baselines.foster_vohra import FosterVohra
-from swapcal.baselines.garg_ito import GargIto
-from swapcal.baselines.groups import GroupMulticalibration
-from swapcal.baselines.luo_kl import LuoKL
-from swapcal.baselines.okoroafor import Okoroafor
+from swapcal.baselines.calibration import Fishelson, FosterHart, FosterVohra, LuoKL
+from swapcal.baselines.contextual import BlumMansourONS, GargIto, GroupMulticalibration, Okoroafor
 
 __all__ = [
     "ONLINE",

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from swapcal import archive, inputs
-from swapcal.archive.kind import TEXT, Arrays, Settings, floats, integers, keys, whole
+from swapcal import _validate, archive
+from swapcal._display import face
+from swapcal._locking import Guard
+from swapcal.archive import TEXT, Arrays, Settings, floats, integers, keys, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
-from swapcal.engine.player import Player
-from swapcal.faces import face
-from swapcal.guard import Guard
-from swapcal.kernels.baseline_cells import (
+from swapcal.engine.forecast import Player
+from swapcal.kernels.baselines import (
     GARG_ITO,
     GROUPS,
     OKOROAFOR,
@@ -24,9 +24,9 @@ from swapcal.kernels.baseline_cells import (
     BaselineScratch,
     BaselineState,
 )
-from swapcal.kernels.company import Company
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.loop import advance
+from swapcal.kernels.state import Company
 
 NO_ENGINE: Any = None
 """Where a baseline plays, the loop has no use for the engine's state."""
@@ -85,10 +85,10 @@ class OnlineBaseline(Player):
     """Whether a forecast may play more than two levels."""
 
     def __init__(self, dim: int, *, horizon: int = 10_000, levels: int | None = None, seed: int = 0) -> None:
-        self._dim = inputs.dimension(dim)
-        self._horizon = int(inputs.positive("horizon", horizon))
+        self._dim = _validate.dimension(dim)
+        self._horizon = int(_validate.positive("horizon", horizon))
         n = self._ideal_levels() if levels is None else _interval_count(levels)
-        self._seed = inputs.event_key(inputs.seed(seed))
+        self._seed = _validate.event_key(_validate.seed(seed))
         self._owner = secrets.token_hex(8)
         self._guard = Guard()
         self._cells = self._allocate(n)

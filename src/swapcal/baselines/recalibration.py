@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
+from swapcal._display import face
 from swapcal.arrays import Array
-from swapcal.faces import face
-from swapcal.kernels.logloss import FLOOR
+from swapcal.kernels.tally import FLOOR
 
 STEPS = 50
 """Newton steps at most; a handful are taken."""

@@ -1,8 +1,6 @@
 """Online to batch: mixtures of frozen forecasters, and the table model built on them."""
 
-from swapcal.batch.history import History, stratified
-from swapcal.batch.mixture import Issued, Mixture, Snapshot
-from swapcal.batch.recorder import Recorder
+from swapcal.batch.mixture import History, Issued, Mixture, Recorder, Snapshot, stratified
 
 Stream = Recorder
 """An earlier name of `Recorder`."""

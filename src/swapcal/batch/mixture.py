@@ -1,15 +1,67 @@
-"""A uniform mixture of frozen forecasters, kept as K snapshots."""
+"""Mixtures of frozen forecasters: K snapshots or the log of all T rounds, how they are recorded, several classes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal import inputs
+from swapcal import _validate
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.kernels.frozen import Draws, Snapshots, issued_forecasts, mean_forecasts
+from swapcal.engine import state as memory
+from swapcal.engine.certificate import Certificate
+from swapcal.engine.forecast import CHUNK
+from swapcal.engine.forecaster import Forecaster
+from swapcal.kernels.batch import (
+    BySlot,
+    Changes,
+    Draws,
+    Rungs,
+    Snapshots,
+    issued_forecasts,
+    mean_forecasts,
+    replay_issued,
+    replay_mean,
+)
 from swapcal.kernels.linalg import padded
+from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW, Company, Log, blank_log
+
+# Simplex: probabilities of several classes, each learned against all others, made to sum to 1.
+
+MOST_STEPS = 64
+
+
+def to_simplex(p: Array) -> Array:
+    """Return (n, classes) probabilities that sum to 1, by one shift of all log-odds of a row.
+
+    q_k = σ(logit p_k + c) with Σ q_k = 1 minimises Σ_k KL(q_k ‖ p_k), the divergences being those of two outcomes. The
+    set of q that sum to 1 is affine and holds every outcome e_y, so Pythagoras holds with equality, row by row:
+    Σ_k (log loss of p_k) = Σ_k (log loss of q_k) + Σ_k KL(q_k ‖ p_k). The step can only lower that loss. All classes
+    move the same way, so Σ_k |q_k - p_k| = |Σ_k p_k - 1|, the least that any q that sums to 1 can have.
+
+    In odds o_k and t = e^c, Σ o_k t/(1 + o_k t) = 1: increasing and concave, so Newton from t = 1/Σ o_k, where the sum
+    is at most 1, climbs to the solution without passing it; far away each step doubles t at least.
+
+    Examples
+    --------
+    >>> to_simplex(np.array([[0.5, 0.2, 0.1], [0.2, 0.3, 0.5]])).round(3)
+    array([[0.593, 0.267, 0.139],
+           [0.2  , 0.3  , 0.5  ]])
+    """
+    odds = p / (1.0 - p)
+    t = 1.0 / odds.sum(axis=1, keepdims=True)
+    for _ in range(MOST_STEPS):
+        q = odds * t / (1.0 + odds * t)
+        short = 1.0 - q.sum(axis=1, keepdims=True)
+        short[short <= 1e-15] = 0.0  # a row that is there stays, however far others have to go
+        if not short.any():
+            break
+        t = t * (1.0 + short / (q * (1.0 - q)).sum(axis=1, keepdims=True))
+    return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+
+# A uniform mixture of frozen forecasters, kept as K snapshots.
 
 
 class Snapshot(NamedTuple):
@@ -112,4 +164,206 @@ def widened(X: Array) -> Array:
 
 def mixed(seed: int) -> np.uint64:
     """Return the seed with its bits spread, as the draws want it."""
-    return np.uint64(inputs.event_key(inputs.seed(seed)))
+    return np.uint64(_validate.event_key(_validate.seed(seed)))
+
+
+# The exact mixture of all T frozen forecasters, as the log of what each row changed.
+
+BEFORE = -1
+"""Row number of what existed before the first row."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Every learner's every version: two vectors per row, one more per new level, represent all T forecasters exactly.
+
+    Forecaster t is the one that row t met, made from rows 0 … t - 1. For i.i.d. rows the uniform mixture over t has,
+    with probability 1 - δ, the errors of `swapcal.bounds.dsmcal2`, `dsmcal1`, `saerr` and `dsomni`.
+
+    Attributes
+    ----------
+    theta : (changes, d) new weights, in the order they came about.
+    slot : (changes,) whose.
+    row : (changes,) after which row; -1 for what was there before the first.
+    z : (slots,) the slots' levels.
+    rounds : T.
+
+    Examples
+    --------
+    >>> from swapcal.batch import Recorder
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([np.full(300, 0.5), rng.uniform(-0.8, 0.8, 300)])
+    >>> recorder = Recorder(2, log=True)
+    >>> _ = recorder.run(X, (rng.random(300) < 0.5 + 0.5 * X[:, 1]).astype(float))
+    >>> history = recorder.history()
+    >>> history.rounds, len(history.theta) <= 3 * history.rounds + 2
+    (300, True)
+    """
+
+    theta: Array
+    slot: Integers
+    row: Integers
+    z: Array
+    rounds: int
+
+    def snapshot(self, t: int) -> Snapshot:
+        """Return forecaster t."""
+        if not 0 <= t < self.rounds:
+            raise ValueError(f"t: given {t}, expected a round from 0 to {self.rounds - 1}")
+        known = np.flatnonzero(self.row < t)
+        last = np.full(len(self.z), -1)
+        last[self.slot[known]] = known  # of repeated slots numpy keeps the last
+        order = self._ascending()
+        order = order[last[order] >= 0]
+        return Snapshot(self.z[order], self.theta[last[order]])
+
+    def snapshots(self, count: int, rng: np.random.Generator) -> Mixture:
+        """Return `count` forecasters at random rounds, one in each of as many equal stretches."""
+        return Mixture.of([self.snapshot(int(t)) for t in stratified(count, self.rounds, rng)])
+
+    def mean(self, X: Array) -> Array:
+        """Return the mean of z* over all T forecasters, shape (n,); O(T d) per row."""
+        start = int(np.count_nonzero(self.row == BEFORE))
+        changes, rungs = self._changes(), self._rungs()
+        return np.array([replay_mean(changes, start, x, rungs) for x in widened(X)])
+
+    def issue(self, X: Array, keys: Keys, seed: int = 0) -> Issued:
+        """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(d log L) per row."""
+        change = np.argsort(self.slot, kind="stable")
+        offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
+        by_slot, draws, out = BySlot(change, offset, self._ascending()), Draws(keys, mixed(seed)), np.empty((len(X), 4))
+        replay_issued(self._changes(), by_slot, widened(X), draws, self._rungs(), out)
+        return Issued(*np.ascontiguousarray(out.T))
+
+    def _changes(self) -> Changes:
+        return Changes(widened(self.theta), self.slot, self.row, self.z, self.rounds)
+
+    def _rungs(self) -> Rungs:
+        n = len(self.z)
+        return Rungs(np.empty(n, np.int64), np.empty(n), np.arange(n))
+
+    def _ascending(self) -> Integers:
+        return np.argsort(self.z)
+
+
+def stratified(count: int, rounds: int, rng: np.random.Generator) -> Integers:
+    """Return `count` rounds, uniform in equal stretches of [0, rounds): each is equally likely to be drawn.
+
+    Examples
+    --------
+    >>> stratified(4, 100, np.random.default_rng(0)) // 25
+    array([0, 1, 2, 3])
+    """
+    edges = (np.arange(count) + rng.random(count)) * (rounds / count)
+    return np.minimum(edges.astype(np.int64), rounds - 1)
+
+
+# A forecaster over a table, with the forecasters of chosen rounds kept, or of all of them.
+
+NO_DRAW = np.ones(1, np.uint64)
+"""Some event, so that the draws, which nobody looks at, cost no fingerprint of the context."""
+
+
+class Recorder:
+    """Runs a `swapcal.Forecaster` over rows in the order given, and keeps what it was on the way.
+
+    A row may count with a weight w ≥ 0. The learners' regret against any θ is
+    λ‖θ - prior‖² + Σ (wα)²(wish - y)² q/(1 + wαq) whatever the weights and the prior, so the certificate's exact errors
+    and data-dependent bound, now of weighted sums, hold as they do online. The worst-case theorem needs wα ≤ 1 and is
+    not claimed once a weight differs from 1.
+
+    Parameters
+    ----------
+    dim, levels, prior, ridge, kappa : as in `swapcal.Forecaster`.
+    log : keep every change, for `history`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        levels: Any = "adaptive",
+        prior: Array | None = None,
+        ridge: float = 1.0,
+        kappa: float = 0.2,
+        log: bool = False,
+    ) -> None:
+        self._forecaster = Forecaster(dim, levels=levels, prior=prior, ridge=ridge, kappa=kappa)
+        self._weighted = False
+        self._log: list[Log] | None = [self._beginning()] if log else None
+
+    @property
+    def rounds(self) -> int:
+        """Number of rows learned."""
+        return self._forecaster.rounds
+
+    def snapshot(self) -> Snapshot:
+        """Return the present forecaster, frozen."""
+        state = self._forecaster._state
+        slots = memory.slots_in_order(state)
+        return Snapshot(state.z[slots], state.theta[slots, : self._forecaster.dim])
+
+    def run(
+        self,
+        X: Array,
+        y: Array,
+        weight: Array | None = None,
+        at: Integers | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> tuple[Array, list[Snapshot]]:
+        """Forecast, then learn, row by row.
+
+        Parameters
+        ----------
+        X, y, weight : (n, dim) contexts, (n,) labels in [0, 1], (n,) weights (1 by default)
+        at : increasing row numbers; the forecaster that each of these rows meets is kept
+        progress : called with the number of rows done since the last call
+
+        Returns
+        -------
+        The mean forecast of every row before its label was used, and the snapshots.
+        """
+        X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)  # another layout would compile the kernel anew
+        weights = np.ones(len(y)) if weight is None else np.ascontiguousarray(weight)
+        self._weighted |= bool((weights != 1.0).any())
+        means, kept = np.empty(len(y)), []
+        tickets = memory.blank_tickets(min(len(y), CHUNK))
+        stops = [] if at is None else at.tolist()
+        for start, stop in pairwise([0, *stops, len(y)]):
+            for begin in range(start, stop, CHUNK):
+                part = slice(begin, min(stop, begin + CHUNK))
+                means[part] = self._learn(X[part], y[part], weights[part], tickets)
+                if progress is not None:
+                    progress(part.stop - begin)
+            kept.append(self.snapshot())
+        return means, kept[: len(stops)]
+
+    def history(self) -> History:
+        """Return the exact log; needs ``log=True``."""
+        if self._log is None:
+            raise ValueError("log: given False, expected True at construction; without it changes are not kept")
+        slot, row, theta = (np.concatenate([part[k] for part in self._log]) for k in range(3))
+        state = self._forecaster._state
+        return History(theta, slot, row, state.z[: state.counts[LEVELS]].copy(), self.rounds)
+
+    def certificate(self) -> Certificate:
+        """Return the exact pseudo errors on the rows learned, with their bounds."""
+        found = self._forecaster.certificate()
+        return replace(found, theorem=None, theorem_psmcal=None) if self._weighted else found
+
+    def _learn(self, X: Array, y: Array, weights: Array, tickets: Array) -> Array:
+        """Learn rows of one chunk; return their means. `tickets` is room for them."""
+        forecaster, before, issued = self._forecaster, self.rounds, tickets[: len(y)]
+        issued[:, T_SLOT_LOW] = -1.0
+        log = blank_log(0 if self._log is None else len(y), forecaster.dim)
+        forecaster._advance(X, y, NO_DRAW, issued, forecaster._blank_mixes(1), Company(weights, log))
+        if self._log is not None:
+            n = int(log.size[0])
+            self._log.append(Log(log.slot[:n].copy(), log.row[:n] + before, log.theta[:n].copy(), log.size))
+        return issued[:, T_MEAN]
+
+    def _beginning(self) -> Log:
+        """Return the learners there are before the first row, as changes."""
+        state, n = self._forecaster._state, len(self._forecaster.levels)
+        theta = state.theta[:n, : self._forecaster.dim].copy()
+        return Log(np.arange(n), np.full(n, BEFORE), theta, np.array([n]))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from swapcal import archive
-from swapcal.archive.state import State, nested, part
+from swapcal.archive import State, nested, part
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.correction import (
     DOUBT,
@@ -19,23 +19,19 @@ from swapcal.batch.correction import (
     believed,
     left_out,
     logit,
+    plan,
     probabilities,
     slopes_off,
 )
 from swapcal.batch.export import export
-from swapcal.batch.file import FILE
-from swapcal.batch.history import stratified
-from swapcal.batch.mixture import Issued, Mixture, Snapshot
-from swapcal.batch.placement import lay_out, prior_of, width_of
-from swapcal.batch.recorder import Recorder
-from swapcal.batch.regressors import plan
-from swapcal.batch.settings import Settings
-from swapcal.batch.threads import in_threads
+from swapcal.batch.mixture import Issued, Mixture, Recorder, Snapshot, stratified
+from swapcal.batch.settings import Settings, in_threads, lay_out, prior_of, width_of
+from swapcal.batch.state import FILE
 from swapcal.batch.trees import QUICK, THOROUGH, Boost
 from swapcal.engine.certificate import Certificate
-from swapcal.features.frozen import Coded, Frozen
-from swapcal.features.source import Name, Source, opened
-from swapcal.kernels.batch_design import Design, Placement, fill_contexts
+from swapcal.features.encoder import Coded, Frozen
+from swapcal.features.sources import Name, Source, opened
+from swapcal.kernels.batch import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.trees import Forest
 
@@ -309,8 +305,8 @@ class Model:
         export(path, [self])
 
     def to_onnx(self, path: "str | os.PathLike[str]") -> None:
-        """Write `mean` as an ONNX graph; see `swapcal.batch.graph.write_graph` for its inputs."""
-        from swapcal.batch.graph import write_graph  # needs onnx
+        """Write `mean` as an ONNX graph; see `swapcal.batch.onnx.write_graph` for its inputs."""
+        from swapcal.batch.onnx import write_graph  # needs onnx
 
         write_graph(path, [self])
 

@@ -1,12 +1,106 @@
-"""Settings: how a model is fitted."""
+"""How a model is fitted, which coordinates its contexts have, and how its work is spread over threads."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from swapcal import bounds, inputs
+from swapcal import _validate, bounds
+from swapcal.arrays import Array, Integers
 from swapcal.batch.trees import installed
+from swapcal.features.encoder import Coded, Frozen
+from swapcal.kernels.batch import Placement
+
+# Which coordinates a batch context has, and how large they are.
+
+SCORE, GIVEN = 0.5, 0.1
+"""Sizes of the corrected score's and the given score's coordinates."""
+GROUPS, OTHERS = 0.3, 0.3
+"""Norms of all group coordinates together and of all others: ¼ + ¼ + 0.01 + 0.09 + 0.09 ≤ 1.
+
+The ridge λ makes a small coordinate expensive to rely on: a group's offset at one level needs some λG/0.09 rows to be
+believed, and until then the pooled correction stands.
+"""
+MOST_COORDINATES = 128
+SCORES = 3
+
+
+def lay_out(features: Frozen, rows: Coded) -> Placement:
+    """Return the layout: groups first, then numbers, then other categories, the most frequent ones if room is short."""
+    category = np.full((len(features.categories), max([c.size for c in features.categories], default=1)), -1, np.int64)
+    numeric = np.full(rows.Z.shape[1], -1, np.int64)
+    groups = features.groups
+    rest = [j for j in range(len(category)) if j not in groups]
+    width = _place_categories(features, rows, groups, category, SCORES)
+    width = _place_numbers(numeric, width)
+    _place_categories(features, rows, rest, category, width)
+    others = len(features.numbers) + len(features.rated) + len(rest)
+    sizes = [GROUPS / np.sqrt(len(groups)) if j in groups else OTHERS / np.sqrt(others) for j in range(len(category))]
+    number_size = OTHERS / (3.0 * np.sqrt(max(others, 1)))
+    return Placement(numeric, category, float(number_size), np.array(sizes), np.array([SCORE, GIVEN]))
+
+
+def width_of(layout: Placement) -> int:
+    """Return the number of coordinates of a context."""
+    return int(max(layout.numeric.max(initial=SCORES - 1), layout.category.max(initial=SCORES - 1))) + 1
+
+
+def prior_of(layout: Placement) -> Array:
+    """Return θ with ⟨θ, x⟩ = the corrected score."""
+    prior = np.zeros(width_of(layout))
+    prior[0], prior[1] = 1.0, 0.5 / layout.score_sizes[0]
+    return prior
+
+
+def counts_of(codes: Integers, size: int) -> Integers:
+    """Return how many rows have each code; -1 is none."""
+    return np.bincount(codes + 1, minlength=size + 1)[1:]
+
+
+def _place_numbers(numeric: Integers, width: int) -> int:
+    room = max(0, min(len(numeric), MOST_COORDINATES - width))
+    numeric[:room] = np.arange(width, width + room)
+    return width + room
+
+
+def _place_categories(features: Frozen, rows: Coded, columns: list[int], category: Integers, width: int) -> int:
+    entries = [
+        (-count, column, code)
+        for column in columns
+        for code, count in enumerate(counts_of(rows.codes[:, column], features.categories[column].size).tolist())
+    ]
+    chosen = sorted(entries)[: max(0, MOST_COORDINATES - width)]
+    for place, (_, column, code) in enumerate(sorted(chosen, key=lambda entry: entry[1:])):
+        category[column, code] = width + place
+    return width + len(chosen)
+
+
+# Threads: the same work on stretches of rows, side by side.
+
+FEWEST_ROWS = 2048
+"""Below this a thread costs more than it saves."""
+MOST_ROWS = 4096
+"""Rows at a time, whose contexts stay near the processor, however many there are."""
+
+
+def in_threads(
+    work: Callable[[Coded, Array | None], Array], rows: Coded, scores: Array | None, jobs: int
+) -> list[Array]:
+    """Return `work` of consecutive stretches of the rows and their scores; a row's result depends on the row alone."""
+    count = len(rows.Z)
+    jobs = max(1, min(jobs, count // FEWEST_ROWS))
+    edges = np.linspace(0, count, max(jobs, -(-count // MOST_ROWS)) + 1).astype(int)
+    stretches = [(rows.take(slice(a, b)), None if scores is None else scores[a:b]) for a, b in pairwise(edges.tolist())]
+    if jobs == 1:
+        return [work(*stretch) for stretch in stretches]
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(lambda stretch: work(*stretch), stretches))
+
+
+# Settings: how a model is fitted.
 
 TARGETS = {
     "adaptive": None,
@@ -68,7 +162,7 @@ class Settings:
     @property
     def ridges(self) -> tuple[float, ...]:
         """The ridge penalties to choose from."""
-        return RIDGES if isinstance(self.ridge, str) else (inputs.positive("ridge", self.ridge),)
+        return RIDGES if isinstance(self.ridge, str) else (_validate.positive("ridge", self.ridge),)
 
     def levels(self, rows: int, dim: int) -> Any:
         """Return the levels the target's theorem chooses for this many rows and coordinates."""

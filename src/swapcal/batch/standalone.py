@@ -49,7 +49,7 @@ def _spelt(value):
 
 
 def _to_simplex(odds, divisor=0.0):
-    """Divide all odds of a row by the one number with which its probabilities sum to 1; see swapcal.batch.simplex."""
+    """Divide all odds of a row by the one number with which its probabilities sum to 1; see swapcal.batch.mixture."""
     for _ in range(64):  # Newton climbs to it from below
         divisor += (np.sum(odds / (odds + divisor), axis=0) - 1.0) / np.sum(odds / (odds + divisor) ** 2, axis=0)
     return (odds / (odds + divisor)).T

@@ -15,54 +15,22 @@ True
 (0.6, True)
 """
 
-from swapcal.bounds import (
-    adaptive,
-    ball,
-    batch,
-    bound,
-    concentration,
-    discounted,
-    learners,
-    levels,
-    monitoring,
-    online,
-    pseudo,
-    rates,
-    realised,
-    rounding,
-    shards,
-)
+from swapcal.bounds import adaptive, batch, bound, learners, monitoring, online, realised
 from swapcal.bounds.adaptive import *
-from swapcal.bounds.ball import *
 from swapcal.bounds.batch import *
 from swapcal.bounds.bound import *
-from swapcal.bounds.concentration import *
-from swapcal.bounds.discounted import *
 from swapcal.bounds.learners import *
-from swapcal.bounds.levels import *
 from swapcal.bounds.monitoring import *
 from swapcal.bounds.online import *
-from swapcal.bounds.pseudo import *
-from swapcal.bounds.rates import *
 from swapcal.bounds.realised import *
-from swapcal.bounds.rounding import *
-from swapcal.bounds.shards import *
 
 __all__ = [
     *adaptive.__all__,
-    *ball.__all__,
     *batch.__all__,
     *bound.__all__,
-    *concentration.__all__,
-    *discounted.__all__,
     *learners.__all__,
-    *levels.__all__,
     *monitoring.__all__,
     *online.__all__,
-    *pseudo.__all__,
-    *rates.__all__,
     *realised.__all__,
-    *rounding.__all__,
-    *shards.__all__,
 ]
 """What each file exports."""

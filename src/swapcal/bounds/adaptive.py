@@ -20,9 +20,8 @@ from swapcal.bounds.bound import (
     require_nonnegative,
     require_positive,
 )
-from swapcal.bounds.concentration import log_cover_size
 from swapcal.bounds.learners import learner_regret
-from swapcal.bounds.realised import smcal2_from_psreg, sreg_from_psreg
+from swapcal.bounds.realised import log_cover_size, smcal2_from_psreg, sreg_from_psreg
 from swapcal.kernels.state import END_HALVINGS, NEWBORN_REACH, SPLIT_SHARE_OF_DIM, SPLIT_SHARE_OF_RIDGE, START_INTERVALS
 
 __all__ = [

@@ -1,16 +1,25 @@
-"""The online theorems: every error after T rounds, for the paper's algorithm and for ours.
-
-``delta`` is the failure probability; ``None`` asks for the bound in expectation. The latter takes δ = 1/(T
-+ 1) and adds 1, since no error here exceeds T. N is ``default_levels`` unless given.
-"""
+"""The online theorems: pathwise bounds on pseudo swap regret, and every error after T rounds."""
 
 from __future__ import annotations
 
-from swapcal.bounds.bound import Bound, require_horizon
-from swapcal.bounds.concentration import log_cover_size
-from swapcal.bounds.levels import rate, resolve_levels
-from swapcal.bounds.pseudo import paper_psreg, psreg
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from swapcal.bounds.bound import (
+    Bound,
+    hedge_gap,
+    rate,
+    require_dim,
+    require_horizon,
+    require_nonnegative,
+    require_range,
+    resolve_levels,
+    rounding_error,
+    sharp_rounding_error,
+)
+from swapcal.bounds.learners import learner_regret, ons_regret
 from swapcal.bounds.realised import (
+    log_cover_size,
     paper_smcal2_linear,
     paper_somni_from_smcal1,
     paper_sreg_from_psreg,
@@ -21,16 +30,226 @@ from swapcal.bounds.realised import (
 )
 
 __all__ = [
+    "blum_mansour",
+    "certificate",
     "l1_lower_bound",
+    "paper_psreg",
     "paper_smcal1",
     "paper_smcal2",
     "paper_somni",
     "paper_sreg",
+    "psmcal2_from_psreg",
+    "psreg",
+    "psreg_grid",
+    "psreg_realised",
     "smcal1",
     "smcal2",
     "somni",
     "sreg",
+    "swap_gain",
 ]
+
+# Bounds on the pseudo contextual swap regret: deterministic, pathwise, for any sequence.
+
+
+def blum_mansour(regrets: Iterable[float]) -> Bound:
+    """Bound PSReg of the Blum–Mansour reduction by the sum of its learners' external regrets on the grid.
+
+    Examples
+    --------
+    >>> float(blum_mansour([1.0, 2.5]))
+    3.5
+    """
+    return Bound(_total("regrets", regrets), None, "Proposition 2 (Blum–Mansour reduction)")
+
+
+def swap_gain(correlation: float) -> Bound:
+    """Smallest average squared-loss gain some f' in F_4 achieves on a level where f in F_1 correlates.
+
+    If f has correlation α with the residual on the level, v + ηf gains 2ηα − η²μ, μ = mean f² ≤ 1, which for
+    η = min(1, α/μ) is at least α². The same holds under a distribution (Lemma 14).
+
+    Examples
+    --------
+    >>> float(swap_gain(0.5))
+    0.25
+    """
+    if not -1 <= correlation <= 1:
+        raise ValueError(f"correlation: given {correlation!r}, expected a number in [-1, 1]")
+    return Bound(correlation**2, None, "Lemmas 3 and 14 (correlation implies swap regret)")
+
+
+def psmcal2_from_psreg(psreg: float) -> Bound:
+    """Bound PSMCal_2 against F_1 by PSReg against F_4 (already by PSReg against v + F_1 on each level v).
+
+    The same inequality holds between SMCal_2 and SReg (replace P_t by the draw) and, with levels pooled over
+    x and p ~ π, between DSMCal_2 and SAErr (Lemma 15).
+
+    Examples
+    --------
+    >>> float(psmcal2_from_psreg(7.0))
+    7.0
+    """
+    require_nonnegative("psreg", psreg)
+    return Bound(float(psreg), None, "Lemmas 4 and 15 (multicalibration from swap regret)")
+
+
+def certificate(gap: float, excesses: Iterable[float], prior: float = 0.0) -> Bound:
+    """Data-dependent bound on PSReg: Σ D_t + Σ_i R_i + prior, valid for any label delay.
+
+    Parameters
+    ----------
+    gap
+        Σ D_t, fixed when the forecasts are issued; it may be negative.
+    excesses
+        R_i = Σ α(w_issued − y)² − min_θ [Σ α(⟨θ, x⟩ − y)² + λ‖θ − θ_0‖²] of each level's learner; with
+        immediate labels Σ α²(w − y)² q/(1 + αq) is an upper bound that needs no minimisation.
+    prior
+        Σ_i λ‖θ_i − θ_0‖² of the comparators.
+
+    Examples
+    --------
+    >>> float(certificate(0.5, [1.0, 2.0], prior=8.0))
+    11.5
+    """
+    require_nonnegative("prior", prior)
+    return Bound(gap + sum(excesses) + prior, None, "ours: pathwise certificate")
+
+
+def paper_psreg(horizon: float, dim: int, levels: int | None = None) -> Bound:
+    """PSReg against F_4^lin of Algorithms 1–5: O(Nd log T + T/N²), with the constants the proof yields.
+
+        (N+1)[(d/2β) ln(1 + 100T/(ωd(N+1))) + 32βω] + T/N²,   β = 1/640, ω = 1/(4β²)
+
+    By concavity the logarithms of the levels' masses, which add to T, are largest when the masses are equal.
+
+    Examples
+    --------
+    >>> paper_psreg(10**6, 5).levels
+    24
+    """
+    n = resolve_levels(levels, horizon, dim, "smcal")
+    learners = (n + 1) * float(ons_regret(horizon / (n + 1), dim))
+    value = learners + horizon * float(rounding_error(n))
+    citation = "Propositions 2, 3 and Lemma 5 (pseudo swap regret), constants ours"
+    return Bound(value, rate(1 / 3, levels), citation, levels=n)
+
+
+def psreg(
+    horizon: float,
+    dim: int,
+    levels: int | None = None,
+    *,
+    learner: str = "ridge",
+    ridge: float = 1.0,
+    distance2: float = 36.0,
+) -> Bound:
+    """PSReg on the uniform grid, ours: T/(4N²) + (N+1)·(learner's regret at mass T/(N+1)).
+
+    For ridge this is T/(4N²) + (N+1)[λB² + d ln(1 + T/(λd(N+1)))]. It holds for the two-point hedge and for
+    Blum–Mansour with RRound alike, pathwise, even if y_t is chosen after seeing P_t.
+
+    Parameters
+    ----------
+    horizon, dim, levels
+        T, d and N (``default_levels`` for ``"smcal"`` unless told).
+    learner
+        ``"ridge"``, ``"vaw"``, ``"ons"`` or ``"ons-fast"``.
+    ridge
+        λ.
+    distance2
+        B², the largest squared distance from prior to comparator: 36 for F_4^lin from θ_0 = 2v e_1, 16 from
+        θ_0 = 0, and 4 for v + F_1^lin (enough for multicalibration) from θ_0 = 2v e_1.
+
+    Examples
+    --------
+    >>> float(psreg(10**6, 5)) < float(paper_psreg(10**6, 5)) / 20
+    True
+    """
+    n = resolve_levels(levels, horizon, dim, "smcal")
+    each = learner_regret(learner, horizon / (n + 1), dim, ridge=ridge, distance2=distance2)
+    value = (n + 1) * float(each) + horizon * float(sharp_rounding_error(n))
+    return Bound(value, rate(1 / 3, levels), f"ours: {learner} on the uniform grid", levels=n)
+
+
+def psreg_grid(
+    points: Sequence[float],
+    horizon: float,
+    dim: int,
+    *,
+    learner: str = "ridge",
+    ridge: float = 1.0,
+    distance2: float = 36.0,
+) -> Bound:
+    """PSReg on any fixed grid 0 = z_0 < … < z_L = 1: T·max h²/4 plus the learners' regrets.
+
+    Parameters
+    ----------
+    points
+        The levels, increasing from 0 to 1.
+    horizon, dim, learner, ridge, distance2
+        As in `psreg`.
+
+    Examples
+    --------
+    >>> round(float(psreg_grid([0, 0.5, 1], 100, 2)), 6) == round(float(psreg(100, 2, 2)), 6)
+    True
+    """
+    require_horizon(horizon)
+    widths = _widths(points)
+    each = learner_regret(learner, horizon / len(points), dim, ridge=ridge, distance2=distance2)
+    value = len(points) * float(each) + horizon * float(hedge_gap(max(widths)))
+    return Bound(value, None, f"ours: {learner} on a fixed grid", levels=len(widths))
+
+
+def psreg_realised(
+    gap: float,
+    masses: Iterable[float],
+    dim: int,
+    *,
+    learner: str = "ridge",
+    ridge: float = 1.0,
+    distance2: float = 36.0,
+) -> Bound:
+    """PSReg on the grid that was actually played: gap + Σ_v (learner's regret at mass n_v).
+
+    Parameters
+    ----------
+    gap
+        Σ_t h_t²/4 over the widths of the intervals that served, or the smaller Σ_t D_t.
+    masses
+        n_v = Σ_t P_t(v) of every level, created at any time.
+    dim, learner, ridge, distance2
+        As in `psreg`.
+
+    Examples
+    --------
+    >>> tight = psreg_realised(100 / 16, [20.0, 50.0, 30.0], 2)
+    >>> float(tight) <= float(psreg(100, 2, 2))
+    True
+    """
+    require_dim(dim)
+    regrets = (float(learner_regret(learner, mass, dim, ridge=ridge, distance2=distance2)) for mass in masses)
+    return Bound(gap + sum(regrets), None, f"ours: {learner} on the realised grid")
+
+
+def _total(name: str, values: Iterable[float]) -> float:
+    total = float(sum(values))
+    require_range(f"sum of {name}", total, low=float("-inf"))
+    return total
+
+
+def _widths(points: Sequence[float]) -> list[float]:
+    widths = [float(right) - float(left) for left, right in pairwise(points)]
+    if not widths or points[0] != 0 or points[-1] != 1 or min(widths) <= 0:
+        raise ValueError(f"points: given {list(points)!r}, expected levels that increase strictly from 0 to 1")
+    return widths
+
+
+# The online theorems: every error after T rounds, for the paper's algorithm and for ours.
+#
+# ``delta`` is the failure probability; ``None`` asks for the bound in expectation. The latter takes δ = 1/(T
+# + 1) and adds 1, since no error here exceeds T. N is ``default_levels`` unless given.
 
 
 def paper_smcal2(horizon: float, dim: int, delta: float | None = 0.05, levels: int | None = None) -> Bound:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.running import running
+from swapcal.cli.progress import running
 from swapcal.service.store import open_store
 
 

@@ -7,18 +7,17 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from swapcal._display import changes, named, points
 from swapcal.arrays import Array
 from swapcal.audit.verdict import TOLERANCE
+from swapcal.benchmark import Contest, Entry, cross_validated, in_time_order
 from swapcal.cli import options
-from swapcal.cli.model_columns import all_scores, plain
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Output, Run, running
+from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.rows import all_scores, plain
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
-from swapcal.contest import Contest, Entry, cross_validated, in_time_order
-from swapcal.faces import changes, named, points
 from swapcal.tables.clock import created_at
-from swapcal.tables.kinds import is_text
+from swapcal.tables.outcomes import is_text
 from swapcal.tables.output import protect
 
 MOST_CATEGORIES = 30

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from swapcal.cli.options import threads
-from swapcal.cli.running import Output, running
+from swapcal.cli.progress import Output, running
 from swapcal.kernels import loop, wealth
 from swapcal.kernels.encode import encode_rows
 from swapcal.kernels.experts import put_scores, run_experts
@@ -51,7 +51,7 @@ def compile_shelf() -> None:
     """Put a record away until its label comes, and take it out again."""
     from swapcal.features import Contexts
     from swapcal.live.learner import Learner
-    from swapcal.live.shelf import Shelf
+    from swapcal.live.open_rows import Shelf
 
     contexts, one = Contexts(reserved={"blend": 1.0}), np.zeros(1, np.int64)
     shelf = Shelf(Learner(contexts, {}, {}))
@@ -66,7 +66,7 @@ def compile_audit() -> None:
     import pyarrow as pa
 
     from swapcal.audit import Audit
-    from swapcal.kernels.logloss import log_losses
+    from swapcal.kernels.tally import log_losses
 
     x, y = _sample()
     p = np.round(x[:, 1] + 0.5, 1)

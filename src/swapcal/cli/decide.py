@@ -12,17 +12,15 @@ from rich.table import Table
 from swapcal.arrays import Array
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.parts import answer_parts, beside
-from swapcal.cli.running import Run, running
+from swapcal.cli.progress import Run, running
+from swapcal.cli.rows import answer_parts, beside
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import ReadAs, floats, probabilities
-from swapcal.tables.outcomes import checked_outcomes
+from swapcal.tables.formats import FilePart, Source
+from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, probabilities
 from swapcal.tables.output import protect
-from swapcal.tables.positive import Positive
-from swapcal.tables.source import FilePart, Source
+from swapcal.tables.sources import InputError
 
 
 @options.reads_text

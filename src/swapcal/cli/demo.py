@@ -16,11 +16,10 @@ from swapcal.audit import Comparison
 from swapcal.audit.findings import forecaster
 from swapcal.cli.audit import show_headline
 from swapcal.cli.compile import compiling
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Output, Run, running
+from swapcal.cli.progress import Output, Run, bar, running
 from swapcal.datasets.flights import FEATURES, GROUPS, WEATHER, flights, names_of
 from swapcal.engine.certificate import Certificate
-from swapcal.kernels.logloss import log_losses
+from swapcal.kernels.tally import log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
 from swapcal.tables.output import protect

@@ -16,8 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Output, Run, running
+from swapcal.cli.progress import Output, Run, bar, running
 from swapcal.datasets.flights import FEATURES, GROUPS, flights
 from swapcal.service.client import Client, Issued
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.progress import bar
-from swapcal.cli.running import running
+from swapcal.cli.progress import bar, running
 from swapcal.service.retention import older_than
 from swapcal.service.store import Store, open_store
 from swapcal.tables.output import protect, table_writer
@@ -30,7 +29,7 @@ def export(
     may be running. Then: swapcal audit FILE --prob mean --target y.
     """
     with running("export") as run, closing(open_store(store)) as opened:
-        from swapcal.service.export import Exporter
+        from swapcal.service.history import Exporter
 
         protect([store if "://" not in store else None], {"--out": out})
         name = _one(options.chosen(None if forecaster is None else [forecaster], opened.forecasters()))

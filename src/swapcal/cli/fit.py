@@ -9,15 +9,13 @@ import typer
 from swapcal.batch.model import Model
 from swapcal.batch.settings import Settings
 from swapcal.cli import options
-from swapcal.cli.model_columns import SCORE, SCORE_KIND, TARGET, TYPES, all_scores, plain, types_of
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Run, running
+from swapcal.cli.progress import Run, bar, running
+from swapcal.cli.rows import SCORE, SCORE_KIND, TARGET, TYPES, Thinned, all_scores, plain, types_of
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
-from swapcal.cli.thinned import Thinned
-from swapcal.tables.dialect import InputError
+from swapcal.tables.frame import Table
 from swapcal.tables.output import protect
-from swapcal.tables.table import Table
+from swapcal.tables.sources import InputError
 
 ROOM, FEWEST = 3_500_000, 50_000
 """Values of a file that are fitted in about a gigabyte; and rows that are fitted however many columns there are."""

@@ -11,17 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from swapcal.cli import STOPPED, options
-from swapcal.cli.follow import Follower
-from swapcal.cli.forecast_report import ForecastReport
-from swapcal.cli.forecasting import RunningScores, refuse_made, run_stream
-from swapcal.cli.live_state import open_live, save_live
+from swapcal.cli.follow import Follower, holding
+from swapcal.cli.forecasting import ForecastReport, RunningScores, open_live, refuse_made, run_stream, save_live
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.place import holding
-from swapcal.cli.running import Run, running, stoppable
+from swapcal.cli.progress import Run, running, stoppable
 from swapcal.cli.stream_table import Roles, StreamReader
 from swapcal.live import Status
-from swapcal.tables.dialect import InputError
 from swapcal.tables.output import protect
+from swapcal.tables.sources import InputError
 
 
 @options.reads_text

@@ -1,29 +1,205 @@
-"""Forecasting: a stream of rows forecast and learned piece by piece, its forecasts written and its scores kept."""
+"""A stream of rows forecast and learned piece by piece: its state, its report, its scores."""
 
+import json
+import os
 import re
+import shutil
 import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.special import expit
 
-from swapcal.arrays import Array, Integers
-from swapcal.cli.forecast_report import ForecastReport
-from swapcal.cli.live_state import Checkpoint
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Run
-from swapcal.cli.stream_table import StreamReader, StreamTable
+from swapcal.archive import ArchiveError, put_text
+from swapcal.arrays import Array, Flags, Integers
+from swapcal.cli.progress import Run, bar
+from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
-from swapcal.kernels.logloss import log_losses
-from swapcal.live import ConflictingLabelError, Live, Trace
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import floats
+from swapcal.kernels.tally import log_losses
+from swapcal.live import ConflictingLabelError, Live, Refit, Trace
+from swapcal.report import render
+from swapcal.tables.outcomes import floats
 from swapcal.tables.output import table_writer
+from swapcal.tables.sources import InputError
+
+# The state of `swapcal forecast`: made or continued, saved now and then, its trees in a file beside it.
+
+CHECKPOINT = 60.0  # seconds after which a state is saved again
+TREES = "trees"
+
+
+def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = False) -> Live:
+    """Return a new `Live`, or the one saved at `state` if its settings are these."""
+    fresh = Live(
+        groups=roles.groups,
+        scores=roles.scores,
+        numeric=roles.numeric,
+        categorical=roles.categorical,
+        drop=[*dict.fromkeys([*roles.special(), *roles.drop])],
+        models={TREES: Refit(boosted_trees())} if trees else None,
+        seed=seed,
+    )
+    if state is None or not state.exists():
+        return fresh
+    live = load_live(state)
+    if trees != (TREES in live.models):
+        raise ArchiveError(
+            f"{state}: given a state saved {'without' if trees else 'with'} --trees, expected the same now"
+        )
+    ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, live))
+    for name in ours:
+        if ours[name] != theirs.get(name):
+            raise ArchiveError(
+                f"{state}: given a state with {name} = {theirs.get(name)}, expected {name} = {ours[name]}"
+            )
+    return live
+
+
+def load_live(state: Path) -> Live:
+    """Return what `save_live` saved; trees that know more labels than the state would know the future."""
+    kept = beside(state)
+    models = {TREES: Refit.load(kept, boosted_trees())} if kept.exists() else None
+    live = Live.load(state, models)
+    if models is not None and models[TREES].labels > live.status().labels:
+        given = f"given {models[TREES].labels:,} labels beside a state with {live.status().labels:,}"
+        raise ArchiveError(f"{kept}: {given}, expected the file that was saved with the state")
+    return live
+
+
+def save_live(live: Live, state: Path) -> None:
+    """Save a state and beside it what its trees were fitted on.
+
+    The first time the trees go first, because a state with trees cannot be read without them; later the state does:
+    after a crash between the two the trees lack a few rows, and never know more than the state.
+    """
+    if live.models and not beside(state).exists():
+        live.models[TREES].save(beside(state))
+    live.save(state)
+    if live.models:
+        live.models[TREES].save(beside(state))
+
+
+def beside(state: Path) -> Path:
+    """Return where the trees of a state are."""
+    return state.with_name(f"{state.name}.trees")
+
+
+def boosted_trees() -> Any:
+    """Return the classifier of --trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=0)
+
+
+class Checkpoint:
+    """A state that is saved now and then, so that a crash loses a minute; a run that fails leaves the old one."""
+
+    def __init__(self, state: Path | None) -> None:
+        self._state = state
+        self._since = clock.monotonic()
+        self._old: list[tuple[Path, Path | None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Let the old files take their places again if something went wrong; else they are not needed any more."""
+        for path, old in self._old:
+            if kind is not None and old is not None:
+                os.replace(old, path)
+            elif kind is not None:
+                path.unlink(missing_ok=True)
+            elif old is not None:
+                old.unlink(missing_ok=True)
+
+    def is_due(self) -> bool:
+        """Tell whether it is time to save."""
+        return self._state is not None and clock.monotonic() - self._since >= CHECKPOINT
+
+    def save(self, live: Live) -> None:
+        """Save the state; the next time counts from now."""
+        assert self._state is not None, "only then is it ever due"
+        if not self._old:
+            self._old = [(path, _copied(path)) for path in (self._state, beside(self._state))]
+        save_live(live, self._state)
+        self._since = clock.monotonic()
+
+
+def _copied(path: Path) -> Path | None:
+    if not path.exists():
+        return None
+    return Path(shutil.copy2(path, path.with_name(f".{path.name}.before")))
+
+
+# The report of `swapcal forecast`: the issued forecasts audited as they are made, whatever their number.
+
+GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
+
+
+class ForecastReport:
+    """An audit of the issued forecasts over every coordinate and group; coordinates may appear as the stream goes.
+
+    Groups are those declared, or else the categorical columns that have few categories in the rows first read.
+    """
+
+    def __init__(self, path: Path, live: Live, roles: Roles, file: str) -> None:
+        self._path, self._live, self._roles, self._file = path, live, roles, file
+        self._groups: list[str] | None = None
+        self._audit: Any = None
+
+    def add(self, stream: StreamTable, trace: Trace, first: StreamTable) -> None:
+        """Add forecasts of some rows, which were read together with those of `first`."""
+        from swapcal.audit import Audit  # half the time of importing this command, and only reports need it
+
+        if self._groups is None:
+            few = (name for name in self._live.contexts.categorical if self._is_grouping(first.features[name]))
+            self._groups = list(self._roles.groups or few)
+        known = ~np.isnan(stream.y)
+        if not known.any():
+            return
+        made = trace.forecast
+        columns = {
+            "p": made.p[known], "y": stream.y[known], "X": trace.x[known], "low": made.low[known],
+            "high": made.high[known], "weight": made.weight[known], "time": self._times(stream, known),
+            "groups": {name: _labels(stream.features[name], known) for name in self._groups} or None,
+        }  # fmt: skip
+        names = self._live.names[: trace.x.shape[1]]
+        if self._audit is None:
+            title = f"Forecasts of {self._roles.target} in {Path(self._file).name}"
+            self._audit = Audit(**columns, names=names, title=title)
+        else:
+            self._audit.widen(names)
+            self._audit.add(**columns)
+
+    def write(self) -> None:
+        """Render the findings."""
+        if self._audit is None:
+            raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
+        put_text(self._path, render(self._audit.to_dict(certificate=self._live.certificate().as_dict())))
+
+    def _is_grouping(self, column: Any) -> bool:
+        return len(pc.unique(column)) <= GROUPS_SHOWN
+
+    def _times(self, stream: StreamTable, known: Flags) -> Any:
+        """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
+        if stream.time is None or self._roles.time is None:
+            return None
+        times, given = stream.time[known], stream.shown[self._roles.time].type
+        numbers = pa.types.is_integer(given) or pa.types.is_floating(given)
+        return times if numbers else np.round(times * 1e6).astype("datetime64[us]")
+
+
+def _labels(column: Any, known: Flags) -> Any:
+    return column.filter(pa.array(known)).cast(pa.string()).to_pylist()
+
+
+# Forecasting: a stream of rows forecast and learned piece by piece, its forecasts written and its scores kept.
 
 PIECE = 16_384
 MADE = ("p", "mean", "low", "high", "weight")

@@ -10,18 +10,16 @@ import numpy as np
 import typer
 
 from swapcal.cli import options
+from swapcal.cli.follow import holding
 from swapcal.cli.forecast import labels_in_words
-from swapcal.cli.live_state import load_live, save_live
+from swapcal.cli.forecasting import load_live, save_live
 from swapcal.cli.options import OnBadRow
-from swapcal.cli.place import holding
-from swapcal.cli.running import Run, running
+from swapcal.cli.progress import Run, running
 from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdError
-from swapcal.live.ids import Id
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import ReadAs
-from swapcal.tables.outcomes import checked_outcomes, outcomes
-from swapcal.tables.positive import Positive
-from swapcal.tables.source import FilePart
+from swapcal.live.validation import Id
+from swapcal.tables.formats import FilePart
+from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, outcomes
+from swapcal.tables.sources import InputError
 
 
 class NamelessError(InputError):

@@ -12,17 +12,16 @@ from rich.console import Console
 
 from swapcal.archive import ArchiveError, put_text
 from swapcal.cli import options
-from swapcal.cli.judged_columns import kinds, with_outcomes
 from swapcal.cli.options import listed
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Output, Run, running
+from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.rows import kinds, with_outcomes
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
-from swapcal.tables.dialect import InputError
+from swapcal.tables.formats import Source
+from swapcal.tables.frame import Table
+from swapcal.tables.outcomes import Positive
 from swapcal.tables.output import protect
-from swapcal.tables.positive import Positive
-from swapcal.tables.source import Source
-from swapcal.tables.table import Table
+from swapcal.tables.sources import InputError
 
 BATCH_ROWS = 1 << 17
 MOST_SHOWN = 10

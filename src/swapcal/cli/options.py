@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from swapcal.tables import positive
-from swapcal.tables.dialect import Dialect
-from swapcal.tables.source import Source, open_source
+from swapcal.tables import outcomes
+from swapcal.tables.formats import Source, open_source
+from swapcal.tables.sources import Dialect
 
 
 class Order(StrEnum):
@@ -132,11 +132,11 @@ def reads_text(command: Callable[..., None]) -> Callable[..., None]:
     return unfolded
 
 
-def positive_in(column: str | None, value: str | None, source: Source) -> positive.Positive | None:
+def positive_in(column: str | None, value: str | None, source: Source) -> outcomes.Positive | None:
     """Return the value of a column that counts as 1, if one was named."""
     if column is None or value is None:
         return None
-    return positive.Positive(value, column, source.dialect.decimal)
+    return outcomes.Positive(value, column, source.dialect.decimal)
 
 
 def heading(title: str | None, file: str) -> str:

@@ -11,14 +11,13 @@ import typer
 from swapcal.arrays import Array, Keys
 from swapcal.batch.model import Model
 from swapcal.cli import options
-from swapcal.cli.model_columns import SCORE, SCORE_KIND, TYPES, kind_of, plain, scores_of
 from swapcal.cli.options import listed
-from swapcal.cli.parts import answer_parts, beside
-from swapcal.cli.running import Run, running
-from swapcal.tables.kinds import ReadAs, timed
+from swapcal.cli.progress import Run, running
+from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_parts, beside, kind_of, plain, scores_of
+from swapcal.tables.formats import FilePart, Source
+from swapcal.tables.frame import Table
+from swapcal.tables.outcomes import ReadAs, timed
 from swapcal.tables.output import protect
-from swapcal.tables.source import FilePart, Source
-from swapcal.tables.table import Table
 
 
 class Mode(StrEnum):

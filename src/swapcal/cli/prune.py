@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Run, running
+from swapcal.cli.progress import Run, bar, running
 from swapcal.service.retention import Pruning, all_but, plan, seconds
 from swapcal.service.retention import older_than as first_since
 from swapcal.service.store import Store, open_store

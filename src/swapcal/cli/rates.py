@@ -7,8 +7,7 @@ import typer
 from rich.console import Console
 
 from swapcal.archive import put_text
-from swapcal.cli.progress import bar
-from swapcal.cli.running import running
+from swapcal.cli.progress import bar, running
 from swapcal.rates import drawing, page, plan, store
 from swapcal.rates.plan import Task
 from swapcal.rates.results import Result, certified

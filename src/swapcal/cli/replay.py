@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from swapcal.cli import options
-from swapcal.cli.progress import bar
-from swapcal.cli.running import Run, running
+from swapcal.cli.progress import Run, bar, running
 from swapcal.service.store import Store, open_store
 
 if TYPE_CHECKING:

@@ -11,17 +11,15 @@ from rich.console import Console
 
 from swapcal.cli import options
 from swapcal.cli.compile import PARTS, compiling
-from swapcal.cli.running import Run, running
-from swapcal.service.desk import Desk
-from swapcal.service.http.server import Server
-from swapcal.service.jobs import Make
-from swapcal.service.limits import Limits
-from swapcal.service.logs import JsonLog
-from swapcal.service.pages.routes import dashboard
-from swapcal.service.refusal import Refusal
-from swapcal.service.settings import Settings, from_table
+from swapcal.cli.progress import Run, running
+from swapcal.service.api_error import Refusal
+from swapcal.service.dashboard.pages import dashboard
+from swapcal.service.queue import Make
+from swapcal.service.server import Server
+from swapcal.service.settings import JsonLog, Limits, Settings, from_table
 from swapcal.service.store import open_store
 from swapcal.service.webhook import Webhook, check_url
+from swapcal.service.worker import Desk
 
 WAIT = 600.0
 """Seconds to wait for forecasters of the file to be made: the log may have to be replayed first."""

@@ -12,12 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from swapcal.arrays import Array, Flags, Integers
-from swapcal.cli.running import Run
-from swapcal.tables.dialect import InputError
-from swapcal.tables.kinds import TIME, ReadAs, distinct, floats, is_text, moments, parsed, settled
-from swapcal.tables.outcomes import EXPECTED, outcomes
-from swapcal.tables.positive import Positive
-from swapcal.tables.source import Source, WholePart
+from swapcal.cli.progress import Run
+from swapcal.tables.formats import Source, WholePart
+from swapcal.tables.outcomes import (
+    EXPECTED,
+    TIME,
+    Positive,
+    ReadAs,
+    distinct,
+    floats,
+    is_text,
+    moments,
+    outcomes,
+    parsed,
+    settled,
+)
+from swapcal.tables.sources import InputError
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 NUMBERED = ("rows", "y", "time", "label_time", "matures")

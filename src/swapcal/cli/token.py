@@ -9,10 +9,10 @@ from rich.table import Table
 
 from swapcal.cli import options
 from swapcal.cli.options import listed
-from swapcal.cli.running import Output, running
+from swapcal.cli.progress import Output, running
+from swapcal.service.auth import SCOPES, create_token, revoke_token
+from swapcal.service.sql import TokenRow
 from swapcal.service.store import open_store
-from swapcal.service.stored import TokenRow
-from swapcal.service.tokens import SCOPES, create_token, revoke_token
 
 token = typer.Typer(no_args_is_help=True, help="Create, list and revoke the tokens of a service.")
 

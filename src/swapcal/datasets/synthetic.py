@@ -1,33 +1,37 @@
-"""Seeded streams to measure forecasters on: stochastic, drifting, adversarial.
-
-Every stream has contexts x = (½, 0.6 s, 0.6 u): a signal s uniform on [−1, 1] and, from d = 3 on, a point u uniform on
-the unit sphere of the other coordinates, so that chances spread alike in every dimension. Rows depend only on (name,
-dim, seed, position) and the horizon T, never on how they are asked for.
-
-- linear: a coin of chance ½ + 0.35 s.
-- nonlinear: a coin of chance ½ + 0.4 sin(πs)·cos(2s); no linear function of x is right.
-- drifting: a coin whose dependence on the coordinates turns three times around during the horizon.
-- rare: a coin of chance 0.01 + 0.008 s.
-- oppose: 1 exactly when the mean of the issued distribution is below ½.
-- adaptive: a coin of chance ½ + 0.3 s, moved by ±0.2 in whichever direction lengthens Σ(y − mean)x over the rounds with
-  a similar forecast.
-- leave-ahead, hard for ℓ1 calibration: about T^{1/3} rates; each is tossed until the forecasts are T^{1/3} behind or
-  T^{2/3} rounds have passed, and then left, so that what was lost is hard to win back.
-- revealed: x takes about T^{1/3} values and tells the chance; judged by groups that look at the forecast.
-
-The last is the setting in which groups may depend on the prediction (`prediction_groups`): whoever plays the revealed
-chance pays for sampling noise on every level, whoever deviates is caught by a group.
-"""
+"""Seeded streams to measure forecasters on: stochastic, drifting, adversarial; and how they are played."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from swapcal import inputs
+from swapcal import _validate
 from swapcal.arrays import Array
-from swapcal.kernels.opponents import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE
+from swapcal.kernels.state import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE, Opponent, blank_notes, choose_label
+
+# Seeded streams to measure forecasters on: stochastic, drifting, adversarial.
+#
+# Every stream has contexts x = (½, 0.6 s, 0.6 u): a signal s uniform on [−1, 1] and, from d = 3 on, a point u uniform
+# on
+# the unit sphere of the other coordinates, so that chances spread alike in every dimension. Rows depend only on (name,
+# dim, seed, position) and the horizon T, never on how they are asked for.
+#
+# - linear: a coin of chance ½ + 0.35 s.
+# - nonlinear: a coin of chance ½ + 0.4 sin(πs)·cos(2s); no linear function of x is right.
+# - drifting: a coin whose dependence on the coordinates turns three times around during the horizon.
+# - rare: a coin of chance 0.01 + 0.008 s.
+# - oppose: 1 exactly when the mean of the issued distribution is below ½.
+# - adaptive: a coin of chance ½ + 0.3 s, moved by ±0.2 in whichever direction lengthens Σ(y − mean)x over the rounds
+# with
+#   a similar forecast.
+# - leave-ahead, hard for ℓ1 calibration: about T^{1/3} rates; each is tossed until the forecasts are T^{1/3} behind or
+#   T^{2/3} rounds have passed, and then left, so that what was lost is hard to win back.
+# - revealed: x takes about T^{1/3} values and tells the chance; judged by groups that look at the forecast.
+#
+# The last is the setting in which groups may depend on the prediction (`prediction_groups`): whoever plays the
+# revealed
+# chance pays for sampling noise on every level, whoever deviates is caught by a group.
 
 Chance = Callable[[Array, Array], Array]
 
@@ -84,7 +88,7 @@ def signal(X: Array) -> Array:
 
 
 class LabelRule(NamedTuple):
-    """How a stream's labels come about: a rule of `swapcal.kernels.opponents` and the chances it starts from."""
+    """How a stream's labels come about: a rule of `swapcal.kernels.state` and the chances it starts from."""
 
     rule: int
     chance: Chance
@@ -132,11 +136,11 @@ class Stream:
     def __post_init__(self) -> None:
         if self.name not in KINDS:
             raise ValueError(f"stream: given {self.name!r}, expected one of {', '.join(KINDS)}")
-        if inputs.dimension(self.dim) < 2:
+        if _validate.dimension(self.dim) < 2:
             raise ValueError(f"dim: given {self.dim}, expected at least 2 (the constant and the signal)")
         if self.rounds < 1:
             raise ValueError(f"rounds: given {self.rounds}, expected at least 1")
-        inputs.seed(self.seed)
+        _validate.seed(self.seed)
 
     @property
     def rule(self) -> int:
@@ -203,3 +207,94 @@ def prediction_groups(p: Array, chance: Array) -> Array:
            [1., 0., 1.]])
     """
     return np.column_stack([p > chance, p < chance, np.ones(len(p))]).astype(np.float64)
+
+
+# Playing a stream against a forecaster, compiled where the forecaster allows it.
+
+
+class OnlineForecaster(Protocol):
+    """Anything with `predict` and `update` can be played against; the ticket needs `p` and `mean`."""
+
+    def predict(self, x: Any) -> Any:
+        """Return a ticket for one context."""
+
+    def update(self, forecast: Any, y: Any) -> None:
+        """Learn the label of a ticket."""
+
+
+@runtime_checkable
+class Duelist(Protocol):
+    """A forecaster with a compiled loop against opponents: a `Forecaster` or a baseline."""
+
+    def duel(self, X: Array, opponent: Opponent) -> Any:
+        """Return the forecasts, and let the opponent write its labels."""
+
+
+class Part(NamedTuple):
+    """Some consecutive rounds as they were played. `forecast` has arrays p and mean (and more, if compiled)."""
+
+    X: Array
+    y: Array
+    chance: Array
+    forecast: Any
+
+
+class Plain(NamedTuple):
+    """What is known of forecasts whose ticket is anyone's."""
+
+    p: Array
+    mean: Array
+
+
+def play(forecaster: OnlineForecaster, stream: Stream) -> Iterator[Part]:
+    """Yield the rounds of a stream played against a forecaster, in pieces.
+
+    The opponent sees the mean of the distribution P_t before it chooses y_t; it never sees the draw.
+
+    Parameters
+    ----------
+    forecaster : a `Forecaster` or a baseline (compiled), or anything with predict and update
+    stream : of the same dimension
+
+    Examples
+    --------
+    >>> from swapcal import Forecaster
+    >>> parts = list(play(Forecaster(dim=2), Stream("oppose", dim=2, rounds=500)))
+    >>> len(parts), bool(abs(parts[0].forecast.mean[-100:].mean() - 0.5) < 0.1)
+    (1, True)
+    """
+    dim = getattr(forecaster, "dim", stream.dim)
+    if dim != stream.dim:
+        raise ValueError(f"stream: given {stream.dim} coordinates, expected the forecaster's {dim}")
+    notes = blank_notes(stream.dim, stream.longest_epoch)
+    for X, chance, coins in stream.blocks():
+        opponent = Opponent(stream.rule, chance, coins, notes, np.zeros(len(X)))
+        forecast = forecaster.duel(X, opponent) if isinstance(forecaster, Duelist) else _loop(forecaster, X, opponent)
+        yield Part(X, opponent.labels, chance, forecast)
+
+
+def played(forecaster: OnlineForecaster, stream: Stream) -> Part:
+    """Return all rounds of a stream at once; for streams that fit in memory.
+
+    Examples
+    --------
+    >>> from swapcal import Forecaster
+    >>> part = played(Forecaster(dim=2), Stream("linear", dim=2, rounds=2000))
+    >>> bool(np.mean((part.forecast.p - part.y) ** 2) < 0.25)
+    True
+    """
+    parts = list(play(forecaster, stream))
+    X, y, chance = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    p, mean = (np.concatenate([getattr(part.forecast, name) for part in parts]) for name in ("p", "mean"))
+    return Part(X, y, chance, Plain(p, mean))
+
+
+def _loop(forecaster: OnlineForecaster, X: Array, opponent: Opponent) -> Plain:
+    seen = np.empty((2, len(X)))
+    rule, chance, coins, notes, labels = opponent
+    for t, x in enumerate(X):
+        ticket = forecaster.predict(x)
+        labels[t] = choose_label(rule, float(ticket.mean), x, float(chance[t]), float(coins[t]), notes)
+        forecaster.update(ticket, labels[t])
+        seen[:, t] = ticket.p, ticket.mean
+    return Plain(*seen)

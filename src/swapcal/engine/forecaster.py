@@ -8,22 +8,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import archive, bounds, inputs
-from swapcal.archive.kind import TEXT, TRUTH, Arrays, Settings, one_of, whole
-from swapcal.archive.state import State
+from swapcal import _validate, archive, bounds
+from swapcal._display import face
+from swapcal._locking import Guard, guarded
+from swapcal.archive import TEXT, TRUTH, Arrays, Settings, State, one_of, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
-from swapcal.engine import schema as layout
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate
-from swapcal.engine.certify import certify, certify_recent
-from swapcal.engine.forecast import Forecast
-from swapcal.engine.player import Player
-from swapcal.faces import face
-from swapcal.guard import Guard, guarded
-from swapcal.kernels.checks import all_known
-from swapcal.kernels.company import Company
-from swapcal.kernels.entry import Entry
+from swapcal.engine.certificate import Certificate, certify, certify_recent
+from swapcal.engine.forecast import Forecast, Player
+from swapcal.kernels.jit import Entry
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
 from swapcal.kernels.state import (
@@ -39,7 +33,9 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Company,
     Memory,
+    all_known,
 )
 
 Levels = str | int | ArrayLike
@@ -70,10 +66,10 @@ advance_one = Entry(advance)
 def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
     """Return what is wrong with a state from `Forecaster.to_state`."""
     learner, mixing = LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]]
-    return layout.faults(arrays, settings["dim"], learner, mixing, settings["uniform"])
+    return memory.faults(arrays, settings["dim"], learner, mixing, settings["uniform"])
 
 
-FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: layout.FIELDS, faults)
+FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: memory.FIELDS, faults)
 
 
 class Forecaster(Player):
@@ -132,12 +128,12 @@ class Forecaster(Player):
         prior: ArrayLike | None = None,
         window: float | None = None,
     ) -> None:
-        self._dim = inputs.dimension(dim)
+        self._dim = _validate.dimension(dim)
         z, adaptive = grid.starting(levels)
         _check_combination(learner, mixing, adaptive)
         self._window = 0.0 if window is None else _checked_window(window, learner, mixing)
         code, beta, omega = LEARNERS[learner]
-        ridge = inputs.positive("ridge", ridge)
+        ridge = _validate.positive("ridge", ridge)
         self._learner = learner
         self._mixing = mixing
         self._uniform = not adaptive and isinstance(levels, (int, np.integer))
@@ -147,11 +143,11 @@ class Forecaster(Player):
             self._dim,
             len(z) + (SPARE_SLOTS if adaptive else 0),
             codes=[code, MIXINGS[mixing], int(adaptive)],
-            knobs=[ridge, inputs.positive("kappa", kappa), beta, ridge if omega is None else omega],
-            seed=inputs.event_key(inputs.seed(seed)),
+            knobs=[ridge, _validate.positive("kappa", kappa), beta, ridge if omega is None else omega],
+            seed=_validate.event_key(_validate.seed(seed)),
             start=None
             if prior is None
-            else inputs.weights(prior, self._dim, ONS_RADIUS if code == ONS_LEARNER else None),
+            else _validate.weights(prior, self._dim, ONS_RADIUS if code == ONS_LEARNER else None),
             window=self._window,
         )
         self._scratch = memory.scratch(self._state)
@@ -172,7 +168,7 @@ class Forecaster(Player):
         """
         if target not in ("smcal", "sreg", "omni"):
             raise ValueError(f'target: given {target!r}, expected "smcal", "sreg" or "omni"')
-        n = bounds.default_levels(horizon, inputs.dimension(dim), target)
+        n = bounds.default_levels(horizon, _validate.dimension(dim), target)
         return cls(dim, levels=n, learner="ons", mixing="blum-mansour", seed=seed)
 
     @property
@@ -192,7 +188,7 @@ class Forecaster(Player):
         To every learner a new coordinate looks as if it had always been there and always been 0, so certificates
         go on. Open forecasts stay valid.
         """
-        if inputs.dimension(dim) < self._dim:
+        if _validate.dimension(dim) < self._dim:
             raise ValueError(f"dim: given {dim}, expected at least the present {self._dim}; coordinates never go away")
         self._state = memory.with_width(self._state, dim)
         self._scratch = memory.scratch(self._state)
@@ -211,7 +207,7 @@ class Forecaster(Player):
         """
         if self.rounds:
             raise ValueError(f"ridge: given after {self.rounds} labels, expected before the first")
-        self._state = memory.with_ridge(self._state, inputs.positive("ridge", ridge))
+        self._state = memory.with_ridge(self._state, _validate.positive("ridge", ridge))
 
     @guarded
     def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:
@@ -349,7 +345,7 @@ class Forecaster(Player):
 def _checked_window(window: Any, learner: str, mixing: str) -> float:
     if (learner, mixing) != ("ridge", "hedge"):
         raise ValueError(f'window: given with {learner!r} and {mixing!r}, expected "ridge" and "hedge"')
-    return inputs.window(window)
+    return _validate.window(window)
 
 
 def _check_combination(learner: str, mixing: str, adaptive: bool) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import inputs
+from swapcal import _validate
 from swapcal.arrays import Array
 from swapcal.kernels.state import END_HALVINGS, START_INTERVALS
 
@@ -60,7 +60,7 @@ def explicit(values: ArrayLike) -> Array:
     >>> explicit([0, 0.01, 0.1, 1])
     array([0.  , 0.01, 0.1 , 1.  ])
     """
-    inputs.refuse_masked("levels", values)
+    _validate.refuse_masked("levels", values)
     try:
         z = np.array(values)
         if z.dtype.kind not in "iufO":

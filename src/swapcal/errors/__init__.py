@@ -12,24 +12,24 @@ The classes are F_1^lin = {x ↦ ⟨θ,x⟩ : θ in Θ_1}, Θ_1 = {|θ_1|/2 + (�
 F_res^aff = {(1 + ⟨θ,x⟩)/2 : ‖θ‖ ≤ 1}; and any finite list of functions (groups).
 """
 
-from swapcal.errors.omni import Omniprediction, somni, somni_levels
-from swapcal.errors.pooled import (
+from swapcal.errors.regret import ridge_regret, swap_regret
+from swapcal.errors.swap import (
+    TAIL_RADIUS,
     Interval,
+    Omniprediction,
+    cal,
     mcal1_affine,
     mcal1_linear,
     mcal2_affine,
     mcal2_linear,
     mcal2_linear_total,
     mcal_groups,
-)
-from swapcal.errors.regret import ridge_regret, swap_regret
-from swapcal.errors.swap import (
-    TAIL_RADIUS,
-    cal,
     power_sum,
     smcal_affine,
     smcal_groups,
     smcal_linear,
+    somni,
+    somni_levels,
     support_affine,
     support_linear,
     witness_affine,

@@ -1,6 +1,6 @@
 """Raw records to contexts: what the user has, in the coordinates the engine needs."""
 
+from swapcal.features.column import Encoded
 from swapcal.features.contexts import Contexts
-from swapcal.features.encoded import Encoded
 
 __all__ = ["Contexts", "Encoded"]

@@ -1,16 +1,18 @@
-"""One column of the records: what kind it is, which values it has shown, where they live in x."""
+"""One column of the records, products of two, and where columns go in x."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.encode import CATEGORICAL, LOGIT, NUMERIC, PROBABILITY
-from swapcal.tables.categories import FEATURE_CATEGORIES, Categories, from_array
-from swapcal.tables.columns import Values
-from swapcal.tables.values import text_key, text_of
+from swapcal.tables.frame import Values
+from swapcal.tables.values import FEATURE_CATEGORIES, Categories, from_array, text_key, text_of
+
+# One column of the records: what kind it is, which values it has shown, where they live in x.
 
 MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the bucket of all other categories
 NOWHERE, UNSEEN = -1, -2
@@ -148,3 +150,176 @@ class Column:
             column.code_of(text)
         column.at = [int(place) for place in entry["at"]]
         return column
+
+
+# Declared products of two columns: group × group, group × score, number × number.
+
+SHIFT = 1 << 20  # more than the codes a column can have
+
+
+@dataclass
+class Product:
+    """The product of two columns, with one coordinate per combination of their categories."""
+
+    left: Column
+    right: Column
+    column: Column
+
+    @classmethod
+    def of(cls, left: Column, right: Column, own: int) -> "Product":
+        """Declare the product; its kind is settled when both factors' kinds are."""
+        return cls(left, right, Column(f"{left.name} × {right.name}", UNDECIDED, own))
+
+    def codes_of(self, left: Integers, right: Integers, learn: bool) -> tuple[Integers, list[int]]:
+        """Return (each row's code, the codes present); a row with a missing factor has code `NOWHERE`."""
+        codes = np.full(len(left), NOWHERE, dtype=np.int64)
+        rows = np.flatnonzero((left != MISSING) & (right != MISSING))
+        if rows.size == 0:
+            return codes, []
+        if self.column.kind == UNDECIDED:
+            self.column.kind = CATEGORICAL if self._categorical() else NUMERIC
+        if self.column.kind == NUMERIC:
+            codes[rows] = SHARED
+            return codes, [SHARED]
+        pairs, first, inverse = np.unique(left[rows] * SHIFT + right[rows], return_index=True, return_inverse=True)
+        table = np.zeros(len(pairs), dtype=np.int64)
+        for position in np.argsort(first):
+            table[position] = self.column.code_of(self._words(int(pairs[position])), learn)
+        codes[rows] = table[inverse]
+        return codes, sorted(set(table.tolist()))
+
+    def factors(self, order: dict[str, int]) -> list[int]:
+        """Return the numeric factors' column numbers, `NOWHERE` for a categorical one."""
+        return [NOWHERE if side.kind == CATEGORICAL else order[side.name] for side in (self.left, self.right)]
+
+    def _categorical(self) -> bool:
+        return CATEGORICAL in (self.left.kind, self.right.kind)
+
+    def _words(self, pair: int) -> str:
+        sides = zip((self.left, self.right), divmod(pair, SHIFT), strict=True)
+        return " & ".join(side.label(code) for side, code in sides if side.kind == CATEGORICAL)
+
+
+# Where columns go in x and with which weight: the shares of the room beside x_1 = ½.
+
+ROOM = 0.75  # squared norm left beside x_1 = ½
+FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1
+GROUP_WEIGHT = 0.3  # of all declared groups together, beside the other features
+WAVES_PER_COLUMN = 8
+
+
+class Layout(NamedTuple):
+    """What the kernels need to know of the columns, as arrays."""
+
+    kinds: Integers
+    salts: Keys
+    absent: Keys
+    """the symbols of missing values"""
+    value_at: Integers
+    weights: Array
+    scores: list[int]
+    """positions of the declared scores among the columns"""
+    factors: Integers
+    share: float
+    """weight of a product"""
+    shares: Array
+    """weight of each column's categories"""
+    frequency: Array
+    phase: Array
+    wave_scale: float
+    first: int
+    budget: float
+
+
+def score_weight(settings: Mapping[str, Any]) -> float:
+    """Return the weight of a declared score: that of the lightest reserved one, or 1 if it stands alone."""
+    return min(settings["reserved"].values(), default=1.0)
+
+
+def unit(settings: Mapping[str, Any]) -> float:
+    """Return what a score of weight 1 is multiplied with, so that scores and features fill the room at most."""
+    squares = sum(weight**2 for weight in settings["reserved"].values())
+    squares += len(settings["scores"]) * score_weight(settings) ** 2
+    return math.sqrt(ROOM / (squares + feature_squares(settings)))
+
+
+def feature_squares(settings: Mapping[str, Any]) -> float:
+    """Return the squared weight of all raw features together."""
+    return FEATURE_WEIGHT**2 + (GROUP_WEIGHT**2 if settings["groups"] else 0.0)
+
+
+def features_norm(settings: Mapping[str, Any]) -> float:
+    """Return the most that all raw features of a context have together."""
+    return unit(settings) * math.sqrt(feature_squares(settings))
+
+
+def spread_over(settings: Mapping[str, Any], columns: Sequence[Column]) -> float:
+    """Return the root of the number of columns, products and packs of waves that share the features' weight."""
+    features = sum(not column.is_score and column.name not in settings["groups"] for column in columns)
+    features += len(settings["products"]) + math.ceil(settings["fourier"] / WAVES_PER_COLUMN)
+    return math.sqrt(max(features, 1))
+
+
+def lay_out(settings: Mapping[str, Any], columns: dict[str, Column], products: list[Product], spread: float) -> Layout:
+    """Return the arrays for the columns as they are now."""
+    one = unit(settings)
+    share = one * FEATURE_WEIGHT / spread if spread else 0.0
+    order = {name: j for j, name in enumerate(columns)}
+    heavy = one * score_weight(settings)
+    counted = one * GROUP_WEIGHT / math.sqrt(max(len(settings["groups"]), 1))
+    return Layout(
+        np.array([c.kind for c in columns.values()], dtype=np.int64),
+        np.array([c.salt for c in columns.values()], dtype=np.uint64),
+        np.array([c.keys[MISSING] for c in columns.values()], dtype=np.uint64),
+        np.array([NOWHERE if c.kind == CATEGORICAL else c.at[SHARED] for c in columns.values()], dtype=np.int64),
+        np.array([heavy if c.is_score else share for c in columns.values()], dtype=np.float64),
+        [order[name] for name in settings["scores"] if name in order],
+        np.array([product.factors(order) for product in products], dtype=np.int64).reshape(-1, 2),
+        share,
+        np.array([counted if name in settings["groups"] else share for name in columns], dtype=np.float64),
+        frequencies(settings, list(columns.values())),
+        np.random.default_rng(settings["seed"]).uniform(0.0, 2.0 * np.pi, settings["fourier"]),
+        share / math.sqrt(WAVES_PER_COLUMN),
+        1 + len(settings["reserved"]) + len(settings["scores"]),
+        features_norm(settings) ** 2,
+    )
+
+
+def frequencies(settings: Mapping[str, Any], columns: list[Column]) -> Array:
+    """Return each column's wave frequencies: a function of seed and name, so other columns cannot change them."""
+    found = np.zeros((len(columns), settings["fourier"]))
+    for j, column in enumerate(columns):
+        if column.kind == NUMERIC and settings["fourier"]:
+            found[j] = np.random.default_rng([settings["seed"], column.salt]).normal(size=settings["fourier"])
+    return found
+
+
+# `Encoded`: records as the experts and the engine see them.
+
+
+@dataclass(eq=False)
+class Encoded:
+    """n encoded rows. `dims` says how many coordinates existed at each row; later ones are 0 there."""
+
+    x: Array
+    dims: Integers
+    keys: Keys
+    values: Array
+    scores: Array
+    """(n, number of declared scores) the users' own forecasts as probabilities, NaN where missing."""
+    marks: Keys
+    """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+
+def probabilities(given: Array, layout: Layout) -> Array:
+    """Return the declared scores among all columns' numbers (n, K), those that are logits as probabilities."""
+    if not layout.scores:
+        return np.zeros((len(given), 0))
+    numbers, logit = given[:, layout.scores], layout.kinds[layout.scores] == LOGIT
+    if not logit.any():
+        return np.ascontiguousarray(numbers)
+    with np.errstate(over="ignore"):  # the exponential of a very unlikely score is infinite, and its probability 0
+        return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)

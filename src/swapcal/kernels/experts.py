@@ -1,16 +1,4 @@
-"""A bank of online logistic regressions at many learning rates, and the blend of all of them.
-
-The bank reads each row as a short list of hashed features. One part of it is linear in them; another also sees
-every pair of columns, which is what trees of depth two see; the last are second-order regressions on the context.
-None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and without
-the scores, share their weight by what each has been worth lately, so that a score which is noise, or breaks, costs next
-to nothing. The blend pools the log-odds of the stacks, the experts, the scores and the base rate by merit: while labels
-come at once it is the stacks, and the later they come the more it leans on experts that change slowly. Merits move as
-fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not. Where
-labels come late, experts that fall short of the base rate even on labels as they come lose their odds, and a row unlike
-those whose labels are known is forecast with less confidence. Where they come at once, the blend is what a curve with
-a short memory makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it late.
-"""
+"""A bank of online logistic regressions at many learning rates, and the blend of all of them."""
 
 from typing import NamedTuple
 
@@ -18,11 +6,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.kernels.curve import bent, learn_curve
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
-from swapcal.kernels.jit import inlined, jit
+from swapcal.kernels.jit import inlined, jit, shared
 from swapcal.kernels.newton import KEEP, NEWTON, Newton, learn_newton, list_context, newton_margin, newton_variance
+
+# A curve with a short memory: how forecasts turned out of late, as a function of the forecast alone.
+#
+# A forecast p becomes p + p(1 - p)(w_1 + w_2 (2p - 1)): one weight moves the middle, the other spreads forecasts or
+# draws
+# them together, and 0 and 1 stay where they are, so that few labels decide little on the ends. The weights are those
+# of a
+# ridge regression of y - p whose past fades.
+
+CURVE = 2
+VARIANCE = 0.1  # of a weight, before any label
+CURVE_KEEP = 1.0 - 1.0 / 5e3  # of what was learned, at each label
+LOOSEST_CURVE = 1.0  # forgetting stops once the weights' variances are on average so large
+STEEPEST = 0.7  # a forecast near an end is multiplied by no more than 1 ± this
+
+
+@inlined
+def term(p: float, i: int) -> float:
+    """Return what a weight of the curve is multiplied by."""
+    return p * (1.0 - p) * (2.0 * p - 1.0 if i else 1.0)
+
+
+@shared
+def bent(weights: Array, p: float) -> float:
+    """Return what the curve makes of a probability."""
+    pull = weights[0] + weights[1] * (2.0 * p - 1.0)
+    return float(p + p * (1.0 - p) * min(STEEPEST, max(-STEEPEST, pull)))
+
+
+@shared
+def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float, gain: Array) -> None:
+    """Let the past fade, unless little is left of it, and enter one more forecast."""
+    error = y - p - weights[0] * term(p, 0) - weights[1] * term(p, 1)
+    for i in range(CURVE):
+        gain[i] = spread[i, 0] * term(p, 0) + spread[i, 1] * term(p, 1)
+    noise = 1.0 + share * (gain[0] * term(p, 0) + gain[1] * term(p, 1))
+    inflate = 1.0 / CURVE_KEEP if spread[0, 0] + spread[1, 1] < CURVE * LOOSEST_CURVE else 1.0
+    for i in range(CURVE):
+        weights[i] += share * error / noise * gain[i]
+        for j in range(CURVE):
+            spread[i, j] = inflate * (spread[i, j] - share / noise * gain[i] * gain[j])
+
+
+# A bank of online logistic regressions at many learning rates, and the blend of all of them.
+#
+# The bank reads each row as a short list of hashed features. One part of it is linear in them; another also sees
+# every pair of columns, which is what trees of depth two see; the last are second-order regressions on the context.
+# None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and
+# without
+# the scores, share their weight by what each has been worth lately, so that a score which is noise, or breaks, costs
+# next
+# to nothing. The blend pools the log-odds of the stacks, the experts, the scores and the base rate by merit: while
+# labels
+# come at once it is the stacks, and the later they come the more it leans on experts that change slowly. Merits move
+# as
+# fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not. Where
+# labels come late, experts that fall short of the base rate even on labels as they come lose their odds, and a row
+# unlike
+# those whose labels are known is forecast with less confidence. Where they come at once, the blend is what a curve
+# with
+# a short memory makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it
+# late.
 
 Single = NDArray[np.float32]
 

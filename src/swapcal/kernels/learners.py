@@ -1,12 +1,29 @@
-"""What one level's learner does with a labelled context of weight α."""
+"""What one level's learner does with a labelled context, and the search among all levels."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, shared
-from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball
+from swapcal.kernels.linalg import absorb, add_outer, dot, project_ball, quadratic
+from swapcal.kernels.mixing import shrunk
 from swapcal.kernels.simd import row_axpy, row_dot
-from swapcal.kernels.state import CODES_LEARNER, ONS_LEARNER, STEP, VAW_LEARNER, Memory, Scratch
+from swapcal.kernels.state import (
+    CODES_LEARNER,
+    LEVELS,
+    ONS_LEARNER,
+    OWN,
+    RIDGE,
+    STEP,
+    UPDATES,
+    VAW_LEARNER,
+    WINDOW,
+    Memory,
+    Scratch,
+)
+
+# What one level's learner does with a labelled context of weight α.
 
 # F_4^lin lies inside the ball of this radius (paper, Section 2.3).
 ONS_RADIUS = 4.0
@@ -72,3 +89,161 @@ def learn_level(state: Memory, slot: int, x: Array, y: float, alpha: float, w: f
         share = step_ridge(state, slot, x, y, alpha, scratch)
         miss = y - 0.5 if learner == VAW_LEARNER else y - w
         state.potential[slot] += alpha * miss * miss * share
+
+
+# Learners with a short memory: ridge regressions whose past fades by e^(-1/window) with every label.
+#
+# What fades must not take the penalty with it, or directions that the data no longer visit would swing freely.
+# Coordinates get their λ back in turn, all of them once in a window, as if told once more where the learner started:
+# the
+# regularised loss they minimise is Σ γ^(T-t) α (⟨θ,x⟩ - y)² + Σ_j f_j (θ_j - θ_0j)², λ/e² < f_j ≤ λ (see
+# `swapcal.bounds.learners`).
+
+# After so many windows without a label nothing is left that double precision could tell from nothing.
+FORGOTTEN = 36.0
+
+
+@inlined
+def observe(state: Memory, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
+    """Move a learner to its new solution with one more observation."""
+    r = row_dot(state.recent, row, x)
+    g = absorb(state.recent_factor[row], state.recent_scale[row], x, alpha, scratch.u)
+    row_axpy(state.recent, row, alpha * (y - r) / g, scratch.u)
+
+
+@inlined
+def restart(state: Memory, row: int) -> None:
+    """Let a learner start again."""
+    prior, ridge = min(row, 1), state.knobs[RIDGE]
+    for i in range(state.recent_factor.shape[1]):
+        state.recent_factor[row, i] = 0.0
+    for i in range(state.recent.shape[1]):
+        state.recent[row, i] = state.recent_prior[prior, i]
+        state.recent_scale[row, i] = 1.0 / ridge
+        state.recent_pull[row, i] = ridge
+    state.recent_excess[row] = 0.0
+
+
+@inlined
+def refill(state: Memory, row: int, coordinate: int, scratch: Scratch) -> None:
+    """Pull a coordinate towards the learner's start with all of λ again."""
+    scratch.unit[coordinate] = 1.0
+    lacking = state.knobs[RIDGE] - state.recent_pull[row, coordinate]
+    observe(state, row, scratch.unit, state.recent_prior[min(row, 1), coordinate], lacking, scratch)
+    state.recent_pull[row, coordinate] = state.knobs[RIDGE]
+    scratch.unit[coordinate] = 0.0
+
+
+@inlined
+def fade(state: Memory, row: int, scratch: Scratch) -> None:
+    """Bring a learner up to date: let its past fade, and refill the coordinates whose turn has come meanwhile."""
+    window, now, width = state.knobs[WINDOW], state.counts[UPDATES], state.recent.shape[1]
+    before = state.recent_clock[row]
+    state.recent_clock[row] = now
+    if now - before > FORGOTTEN * window:
+        restart(state, row)
+    elif now > before:
+        kept = np.exp((before - now) / window)
+        for i in range(width):
+            state.recent_scale[row, i] /= kept
+            state.recent_pull[row, i] *= kept
+        state.recent_excess[row] *= kept
+        first, last = int(width * (before / window)), int(width * (now / window))
+        for turn in range(max(first, last - width), last):
+            refill(state, row, turn % width, scratch)
+
+
+@inlined
+def learn_recent(state: Memory, row: int, x: Array, y: float, alpha: float, scratch: Scratch) -> None:
+    """Enter (x, y) with weight α into a learner with a short memory."""
+    if alpha > 0.0:
+        fade(state, row, scratch)
+        observe(state, row, x, y, alpha, scratch)
+
+
+# The levels in order with their learners, live or frozen, and the one search among them.
+
+
+class Ladder(NamedTuple):
+    """Level k is z[place[k]], and row member[k] of the others is its learner."""
+
+    levels: int
+    place: Integers
+    z: Array
+    member: Integers
+    theta: Array
+    factor: Array
+    """Only looked at, as `scale` is, if a wish depends on its weight."""
+    scale: Array
+    shrinks: bool
+    """Whether a wish depends on the weight it is to carry, as VAW's does."""
+    recent: Array
+    """Row 1 + member is the level's learner with a short memory; only looked at if there are such."""
+    recalls: bool
+
+
+@inlined
+def ladder_of(state: Memory) -> Ladder:
+    """Return a forecaster's levels as they are now."""
+    shrinks = state.codes[CODES_LEARNER] == VAW_LEARNER
+    return Ladder(
+        state.counts[LEVELS],
+        state.order,
+        state.z,
+        state.order,
+        state.theta,
+        state.factor,
+        state.scale,
+        shrinks,
+        state.recent,
+        state.knobs[WINDOW] > 0.0,
+    )
+
+
+@inlined
+def wish(ladder: Ladder, member: int, x: Array, alpha: float) -> float:
+    """Return what a learner forecasts if it is to carry weight α."""
+    r = row_dot(ladder.theta, member, x)
+    if ladder.shrinks:
+        return shrunk(r, quadratic(ladder.factor[member], ladder.scale[member], x), alpha)
+    if ladder.recalls:
+        r += ladder.theta[member, OWN] * (clip(row_dot(ladder.recent, member + 1, x)) - 0.5)
+    return clip(r)
+
+
+@inlined
+def crossing(ladder: Ladder, x: Array) -> tuple[int, float, float]:
+    """Return k and the wishes of levels k and k + 1, with wish(low) ≥ z_low and wish(high) ≤ z_high.
+
+    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so a crossing always lies between lo and hi.
+    Learners mostly agree: the search starts where the middle one points and walks from there; every third step halves
+    what is left, which bounds the number of learners looked at by O(log L).
+    """
+    z, place, member = ladder.z, ladder.place, ladder.member
+    lo, hi = 0, ladder.levels - 1
+    k, turn = 0, 0
+    if hi > 1:
+        k = (lo + hi) // 2
+        w = wish(ladder, member[k], x, 1.0)
+        middle = z[place[k]]
+        if w >= middle:
+            lo = k
+            share = (w - middle) / (1.0 - middle)
+        else:
+            hi = k
+            share = w / middle
+        k = min(hi - 1, lo + int(share * (hi - lo)))
+    while True:
+        w_low, w_high = wish(ladder, member[k], x, 1.0), wish(ladder, member[k + 1], x, 1.0)
+        turn += 1
+        if w_low < z[place[k]] and k > lo:
+            hi = k
+            k = hi - 1
+        elif w_high > z[place[k + 1]] and k + 1 < hi:
+            lo = k + 1
+            k = lo
+        else:
+            return k, w_low, w_high
+        if turn % 3 == 0:
+            k = (lo + hi) // 2
+            k = min(k, hi - 1)

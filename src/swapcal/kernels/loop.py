@@ -7,13 +7,10 @@ same machine code, with many rows or one, so they agree bit for bit. The baselin
 import numpy as np
 
 from swapcal.arrays import Array, Keys
-from swapcal.kernels.baseline_cells import Baseline
-from swapcal.kernels.baselines import enter_baseline, issue_baseline, learn_baseline
-from swapcal.kernels.company import Company, Log
+from swapcal.kernels.baselines import Baseline, enter_baseline, issue_baseline, learn_baseline
 from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.ladder import crossing, ladder_of, wish
-from swapcal.kernels.learners import clip, learn_level, pull_to_half
+from swapcal.kernels.learners import clip, crossing, ladder_of, learn_level, learn_recent, pull_to_half, wish
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
     hedge_gap,
@@ -24,8 +21,6 @@ from swapcal.kernels.mixing import (
     stationary,
     write_mixture,
 )
-from swapcal.kernels.opponents import answer
-from swapcal.kernels.recent import learn_recent
 from swapcal.kernels.simd import row_dot
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
@@ -59,8 +54,11 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
+    Company,
+    Log,
     Memory,
     Scratch,
+    answer,
 )
 
 # Wishes this close are the same wish, rounded by other code or another processor. Taking one for the other adds at most

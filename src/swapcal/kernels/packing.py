@@ -1,20 +1,23 @@
-"""Rows of numbers and keys in few bytes, without losing a bit: most numbers are 0, 1, or singles, most keys come again.
-
-A packed row is a list of half-words: the lengths, then for every eight numbers their sizes in one half-word and what is
-left of them, then the keys likewise. Before that, numbers that follow from others are veiled: only what they differ by
-is left, mostly nothing.
-"""
+"""Rows of numbers and keys in few bytes, without losing a bit; ends of records in delimited text."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from swapcal.arrays import Array, Integers, Keys
+from swapcal.arrays import Array, Bytes, Integers, Keys
 from swapcal.kernels.experts import EXPERTS, FIRST_EXPERT
 from swapcal.kernels.jit import inlined, jit
 from swapcal.kernels.mixing import hedge_gap, hedge_weight
 from swapcal.kernels.state import T_GAP, T_HIGH, T_LOW, T_MEAN, T_W_HIGH, T_W_LOW, T_WEIGHT
+
+# Rows of numbers and keys in few bytes, without losing a bit: most numbers are 0, 1, or singles, most keys come again.
+#
+# A packed row is a list of half-words: the lengths, then for every eight numbers their sizes in one half-word and what
+# is
+# left of them, then the keys likewise. Before that, numbers that follow from others are veiled: only what they differ
+# by
+# is left, mostly nothing.
 
 Halves = NDArray[np.uint16]
 Whole = int | np.int64
@@ -319,3 +322,35 @@ def longest(numbers: int, keys: int) -> int:
 def blank_known() -> Known:
     """Return the memory of no keys."""
     return Known(np.zeros(KNOWN_KEYS, np.uint64), np.zeros(PROBES, np.uint16), np.zeros(1, np.int64))
+
+
+# Where records of delimited text end.
+
+QUOTE, NEWLINE = 34, 10
+
+
+@jit
+def record_ends(text: Bytes, delimiter: int) -> tuple[int, int]:
+    """Return (where the last whole record ends, where a quote opens that is not closed, -1 if none does).
+
+    A quote opens only where a field begins, and closes at the next one that is not doubled; elsewhere it is a letter.
+    The text must begin with a record.
+    """
+    end, opened, begins = 0, -1, True
+    i, n = 0, len(text)
+    while i < n:
+        letter = text[i]
+        if opened >= 0:
+            if letter == QUOTE:
+                if i + 1 < n and text[i + 1] == QUOTE:
+                    i += 1
+                else:
+                    opened = -1
+        elif letter == QUOTE and begins:
+            opened, begins = i, False
+        elif letter == NEWLINE:
+            end, begins = i + 1, True
+        else:
+            begins = letter == delimiter
+        i += 1
+    return end, opened

@@ -1,8 +1,14 @@
-"""The forecaster's whole memory as named arrays, and the columns of a ticket."""
+"""The forecaster's memory as named arrays, the columns of a ticket, and what may accompany a run."""
 
 from typing import NamedTuple
 
+import numpy as np
+
 from swapcal.arrays import Array, Integers, Keys
+from swapcal.kernels.jit import inlined, lean, shared
+from swapcal.kernels.linalg import padded
+
+# The forecaster's whole memory as named arrays, and the columns of a ticket.
 
 RIDGE_LEARNER, ONS_LEARNER, VAW_LEARNER = 0, 1, 2
 HEDGE, BLUM_MANSOUR = 0, 1
@@ -110,3 +116,167 @@ class Scratch(NamedTuple):
     """(5, levels) for the search of a closed class; empty when hedging."""
     matrix: Array
     """(levels, levels) for the state reduction; empty when hedging."""
+
+
+# Fast refusal of contexts that are not in X.
+
+# Contexts come out of divisions and square roots: this much beyond the unit ball is rounding, not a mistake.
+ROUNDING = 1e-9
+
+
+@lean
+def first_bad_context(X: Array) -> int:
+    """Return the first row with x_1 ≠ ½, ‖x‖ > 1 or a value that is not finite; -1 if there is none."""
+    for row in range(X.shape[0]):
+        square = 0.0
+        for i in range(X.shape[1]):
+            square += X[row, i] * X[row, i]
+        # Comparisons with NaN are false, so it is caught here too.
+        if not (abs(X[row, 0] - 0.5) <= ROUNDING and square <= 1.0 + 2.0 * ROUNDING):
+            return row
+    return -1
+
+
+@lean
+def all_known(tickets: Array, z: Array, levels: int) -> bool:
+    """Say whether every ticket's two levels are where the memory keeps them, in slots below `levels`."""
+    for row in range(tickets.shape[0]):
+        low, high = int(tickets[row, T_SLOT_LOW]), int(tickets[row, T_SLOT_HIGH])
+        if low >= levels or high >= levels:
+            return False
+        if z[low] != tickets[row, T_LOW] or z[high] != tickets[row, T_HIGH]:
+            return False
+    return True
+
+
+# Label rules that may read the forecast before they choose.
+
+COIN, OPPOSE, ADAPTIVE, LEAVE_AHEAD = 0, 1, 2, 3
+
+# ADAPTIVE keeps one residual vector per bucket of forecast means and moves the rate by at most PUSH.
+BUCKETS = 20
+PUSH = 0.2
+# LEAVE_AHEAD keeps, in the row after the buckets: epoch, its rounds so far, its Σ(y - mean), the longest epoch.
+EPOCH, AGE, LEAD, LONGEST = 0, 1, 2, 3
+
+
+class Opponent(NamedTuple):
+    """Who chooses the labels of rounds, each after the distribution and before the draw; see `choose_label`."""
+
+    rule: int
+    chance: Array
+    """(n,)"""
+    coins: Array
+    """(n,)"""
+    notes: Array
+    """What it remembers, from `blank_notes`."""
+    labels: Array
+    """(n,) written; empty for no opponent."""
+
+
+NOBODY = Opponent(COIN, np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
+
+
+def blank_notes(dim: int, longest: float) -> Array:
+    """Return what an opponent remembers before the first round; `longest` is LEAVE_AHEAD's longest epoch."""
+    notes = np.zeros((BUCKETS + 1, padded(dim)))
+    notes[BUCKETS, LONGEST] = longest
+    return notes
+
+
+@inlined
+def widen_the_gap(mean: float, x: Array, chance: float, coin: float, notes: Array) -> float:
+    """Toss a coin whose rate is moved to lengthen the residual vector Σ(y - mean)x of the forecast's bucket.
+
+    ‖r + (y - m)x‖² is larger for y = 1 than for y = 0 exactly if 2⟨r,x⟩ + (1 - 2m)‖x‖² > 0.
+    """
+    residual = notes[min(BUCKETS - 1, int(mean * BUCKETS))]
+    tilt = 0.0
+    for i in range(x.shape[0]):
+        tilt += (2.0 * residual[i] + (1.0 - 2.0 * mean) * x[i]) * x[i]
+    y = 1.0 if coin < chance + (PUSH if tilt > 0.0 else -PUSH) else 0.0
+    for i in range(x.shape[0]):
+        residual[i] += (y - mean) * x[i]
+    return y
+
+
+@inlined
+def leave_ahead(mean: float, coin: float, notes: Array) -> float:
+    """Toss the present epoch's coin, and leave the epoch for good once the forecasts in it are far behind."""
+    memo = notes[BUCKETS]
+    epochs = max(1.0, np.floor(np.sqrt(memo[LONGEST])))
+    y = 1.0 if coin < 0.25 + 0.5 * (memo[EPOCH] % epochs + 0.5) / epochs else 0.0
+    memo[AGE] += 1.0
+    memo[LEAD] += y - mean
+    if abs(memo[LEAD]) >= np.sqrt(memo[LONGEST]) or memo[AGE] >= memo[LONGEST]:
+        memo[EPOCH] += 1.0
+        memo[AGE] = 0.0
+        memo[LEAD] = 0.0
+    return y
+
+
+@shared
+def choose_label(rule: int, mean: float, x: Array, chance: float, coin: float, notes: Array) -> float:
+    """Return the label of one round.
+
+    Parameters
+    ----------
+    rule : COIN tosses a coin of the given chance. OPPOSE answers 1 exactly when the forecast's mean is below `chance`.
+        ADAPTIVE moves the chance to make the residuals of similar forecasts grow. LEAVE_AHEAD ignores `chance`, tosses
+        coins of its own and changes their rate whenever the forecasts are behind.
+    mean : of the distribution about to be issued
+    x : the context
+    coin : uniform in [0, 1)
+    notes : from `blank_notes`; what the opponent remembers between rounds
+    """
+    if rule == OPPOSE:
+        return 1.0 if mean < chance else 0.0
+    if rule == ADAPTIVE:
+        return widen_the_gap(mean, x, chance, coin, notes)
+    if rule == LEAVE_AHEAD:
+        return leave_ahead(mean, coin, notes)
+    return 1.0 if coin < chance else 0.0
+
+
+@inlined
+def answer(opponent: Opponent, row: int, mean: float, x: Array) -> float:
+    """Let the opponent choose the label of a round, and write it down."""
+    y = choose_label(opponent.rule, mean, x, opponent.chance[row], opponent.coins[row], opponent.notes)
+    opponent.labels[row] = y
+    return y
+
+
+# What may come with the rounds of a loop: weights, a log, an opponent. Empty arrays stand for nothing.
+
+# Changes one round can make while hedging: two learners, one new level.
+CHANGES = 3
+
+
+class Log(NamedTuple):
+    """Every change of a learner; those of row t make the forecaster of round t + 1. Only for hedging."""
+
+    slot: Integers
+    """(CHANGES n,) whose."""
+    row: Integers
+    """(CHANGES n,) after which row."""
+    theta: Array
+    """(CHANGES n, d) the new weights."""
+    size: Integers
+    """(1,) how many there are."""
+
+
+def blank_log(rows: int, dim: int) -> Log:
+    """Return room for all changes that so many rows can make."""
+    slot, row = np.empty((2, CHANGES * rows), np.int64)
+    return Log(slot, row, np.empty((CHANGES * rows, dim)), np.zeros(1, np.int64))
+
+
+class Company(NamedTuple):
+    """What comes with rounds besides contexts and labels."""
+
+    weights: Array = np.empty(0)
+    """(n,) how often each round counts; empty for once."""
+    log: Log = blank_log(0, 0)
+    """Where to write down what changes; empty for nowhere."""
+    opponent: Opponent = NOBODY
+    """Who chooses the labels; `NOBODY` if they are given."""

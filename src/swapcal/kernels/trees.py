@@ -1,11 +1,13 @@
-"""Sums of decision trees over encoded rows: log-odds, standard scores and category codes."""
+"""Sums of decision trees over encoded rows, one row or 64 rows at a time."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Integers, Keys
-from swapcal.kernels.jit import pure
+from swapcal.arrays import Array, Bytes, Integers, Keys
+from swapcal.kernels.jit import inlined, pure
+
+# Sums of decision trees over encoded rows: log-odds, standard scores and category codes.
 
 BLOCK_ROWS = 64
 """Rows that walk down one tree together: the tree stays in the cache, and no row waits for another's comparison."""
@@ -77,3 +79,148 @@ def add_trees(forest: Forest, given: Array, raw: Array, codes: Integers, room: R
                     room.place[b] = forest.child[node + node + (below | in_set)]
             for b in range(size):
                 out[start + b] += forest.value[room.place[b]]
+
+
+# Trees asked by 64 rows at once, a bit of a word for each row.
+#
+# The nodes of many trees ask few different questions. Each is answered once for a block of rows, and a tree sends
+# whole
+# words down its branches: the rows that go left at a node are one `and` of two words. No row is looked at alone before
+# its leaf is looked up.
+
+LEVELS = 8
+"""Of a tree at most: the way to a leaf, a bit for each level, must fit into a byte."""
+NOWHERE = 255
+"""Where words that have come to a leaf are put: nodes that ask, on LEVELS levels, are no more than this."""
+ROW_BIT = np.uint64(1) << np.arange(BLOCK_ROWS, dtype=np.uint64)
+SPREAD = np.array([sum((byte >> j & 1) << 8 * j for j in range(8)) for byte in range(256)], np.uint64)
+"""The bits of a byte, one in each byte of a word."""
+
+
+class Slices(NamedTuple):
+    """What the trees of a forest ask: each question once, then the nodes that ask, tree by tree.
+
+    Within a tree such nodes are counted from 0, parents before children.
+    """
+
+    numbers: int
+    """How many questions compare numbers; those that look codes up in sets come after them."""
+    column: Keys
+    """(questions,) as in the forest."""
+    threshold: Array
+    """(questions,)"""
+    codes: Keys
+    """(questions,)"""
+    first: Integers
+    """(trees + 1,) where each tree's nodes begin."""
+    question: Keys
+    """(nodes,)"""
+    left: Bytes
+    """(nodes,) which node of the tree is the left child; NOWHERE for a leaf."""
+    right: Bytes
+    """(nodes,)"""
+    level: Bytes
+    """(nodes,)"""
+    base: Keys
+    """(trees,) where each tree's values begin."""
+    value: Array
+    """(2^depth of each tree,) the leaves, by their ways: bit k is set where the way goes left at level k."""
+
+
+class Desk(NamedTuple):
+    """Scratch of `add_slices`; numbers are finite from the start, because rows that are not there are added up too."""
+
+    inputs: Array
+    """(inputs, BLOCK_ROWS)"""
+    bits: Keys
+    """(inputs, BLOCK_ROWS) where in a set an input is looked up."""
+    total: Array
+    """(BLOCK_ROWS,)"""
+    answer: Keys
+    """(questions,) which rows go left."""
+    here: Keys
+    """(NOWHERE + 1,) which rows come to a node."""
+    way: Keys
+    """(LEVELS,) which rows go left at a level."""
+
+
+@inlined
+def read_rows(given: Array, raw: Array, codes: Integers, start: int, size: int, desk: Desk) -> None:
+    """Fill the inputs of a block."""
+    numbers = raw.shape[1]
+    for b in range(size):
+        desk.inputs[0, b] = given[start + b]
+    for j in range(numbers):
+        for b in range(size):
+            value = raw[start + b, j]
+            desk.inputs[1 + j, b] = MISSING if np.isnan(value) else value
+    for c in range(codes.shape[1]):
+        for b in range(size):
+            code = codes[start + b, c]
+            desk.inputs[1 + numbers + c, b] = code
+            desk.bits[1 + numbers + c, b] = np.uint64(code if 0 <= code < LAST_BIT else LAST_BIT)
+
+
+@inlined
+def answer_all(slices: Slices, desk: Desk) -> None:
+    """Answer every question for all rows of the block."""
+    nobody, one = np.uint64(0), np.uint64(1)
+    for q in range(slices.numbers):
+        column, threshold, rows = slices.column[q], slices.threshold[q], nobody
+        for b in range(BLOCK_ROWS):
+            rows |= ROW_BIT[b] if desk.inputs[column, b] <= threshold else nobody
+        desk.answer[q] = rows
+    for q in range(slices.numbers, len(slices.column)):
+        column, threshold, codes, rows = slices.column[q], slices.threshold[q], slices.codes[q], nobody
+        for b in range(BLOCK_ROWS):
+            below = np.uint64(desk.inputs[column, b] <= threshold)
+            rows |= (below | ((codes >> desk.bits[column, b]) & one)) << np.uint64(b)
+        desk.answer[q] = rows
+
+
+@inlined
+def send_down(slices: Slices, tree: int, desk: Desk) -> None:
+    """Find at which levels of a tree each row goes left."""
+    for level in range(LEVELS):
+        desk.way[level] = np.uint64(0)
+    desk.here[0] = ~np.uint64(0)
+    first = np.uint64(slices.first[tree])
+    for i in range(slices.first[tree + 1] - slices.first[tree]):
+        node = first + np.uint64(i)
+        rows = desk.here[i]
+        left = rows & desk.answer[slices.question[node]]
+        desk.here[slices.left[node]] = left
+        desk.here[slices.right[node]] = rows ^ left
+        desk.way[slices.level[node]] |= left
+
+
+@inlined
+def add_leaves(slices: Slices, tree: int, desk: Desk) -> None:
+    """Add to each row's total the leaf at the end of its way, which is a byte once eight rows' bits are spread."""
+    base, byte, one = slices.base[tree], np.uint64(255), np.uint64(1)
+    for eight in range(0, BLOCK_ROWS, 8):
+        ways = np.uint64(0)
+        for k in range(LEVELS):
+            went_left = (desk.way[LEVELS - 1 - k] >> np.uint64(eight)) & byte
+            ways = (ways << one) | SPREAD[went_left]
+        for j in range(8):
+            desk.total[eight + j] += slices.value[base + ((ways >> np.uint64(8 * j)) & byte)]
+
+
+@pure
+def add_slices(slices: Slices, given: Array, raw: Array, codes: Integers, desk: Desk, out: Array) -> None:
+    """Add every tree's leaf to `out`, in the order of the trees, as `add_trees` does."""
+    for column in range(len(desk.bits)):
+        for b in range(BLOCK_ROWS):
+            desk.bits[column, b] = np.uint64(LAST_BIT)
+    for start in range(0, len(out), BLOCK_ROWS):
+        size = min(BLOCK_ROWS, len(out) - start)
+        read_rows(given, raw, codes, start, size, desk)
+        answer_all(slices, desk)
+        for b in range(size):
+            desk.total[b] = out[start + b]
+        for tree in range(len(slices.base)):
+            send_down(slices, tree, desk)
+            add_leaves(slices, tree, desk)
+        for b in range(size):
+            out[start + b] = desk.total[b]

@@ -1,19 +1,19 @@
-"""`Experts`: a compiled bank of online logistic regressions, and room for anybody's model."""
+"""A compiled bank of online logistic regressions, models of the user's own, and the rows they saw."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 
-from swapcal.archive.kind import Arrays, Settings, floats, integers, singles
-from swapcal.archive.state import State
+from swapcal._locking import Owner
+from swapcal.archive import Arrays, Settings, State, floats, integers, singles
 from swapcal.arrays import AnyArray, Array, Integers, Keys
-from swapcal.kernels.curve import CURVE, VARIANCE
 from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import (
     COUNTS,
     CROSSED,
+    CURVE,
     EXPERTS,
     HASHED,
     KNOWN,
@@ -38,6 +38,7 @@ from swapcal.kernels.experts import (
     SAID_STACK,
     SCORED,
     TENSION,
+    VARIANCE,
     Bank,
     Single,
     View,
@@ -45,10 +46,76 @@ from swapcal.kernels.experts import (
     run_experts,
     share_blend,
 )
+from swapcal.kernels.jit import Entry
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
-from swapcal.live.rows import Row
-from swapcal.owner import Owner
+
+__all__ = [
+    "ENTRIES",
+    "Experts",
+    "Model",
+    "as_model",
+    "expert_names",
+    "expert_weights",
+]
+
+# `Rows`: what every learner saw of each row, and said of it.
+
+
+@dataclass
+class Rows:
+    """n rows as arrays."""
+
+    x: Array
+    dims: Integers
+    """coordinates that existed at each row; later ones are 0 there"""
+    keys: Keys
+    values: Array
+    scores: Array
+    """the users' and the models' probabilities"""
+    draws: Keys
+    """what the draws between levels know each row by"""
+    memory: Array
+    """what the experts need to learn the label"""
+    judged: Array
+    """the blend's, the experts' and the models' probabilities"""
+    ticket: Array
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+    def cut(self, a: int, b: int) -> "Rows":
+        """Return some of the rows, sharing memory."""
+        if (a, b) == (0, len(self.dims)):
+            return self
+        return Rows(*(getattr(self, name)[a:b] for name in NAMES))
+
+    def copied(self) -> "Rows":
+        """Return the rows in memory of their own."""
+        return Rows(*(getattr(self, name).copy() for name in NAMES))
+
+    def overwrite(self, source: "Rows", names: tuple[str, ...]) -> None:
+        """Copy rows; what there is more of here is 0: coordinates and columns that did not exist yet."""
+        for name in names:
+            old: Any
+            new: Any
+            old, new = getattr(source, name), getattr(self, name)
+            if old.ndim == 1 or old.shape[1] == new.shape[1]:
+                new[:] = old
+            else:
+                width = min(old.shape[1], new.shape[1])
+                new[:, :width] = old[:, :width]
+                new[:, width:] = 0
+
+
+class Row(Rows):
+    """One row in C-ordered arrays of our own making, which are used again for the next."""
+
+
+NAMES = tuple(field.name for field in fields(Rows))
+
+
+# `Experts`: a compiled bank of online logistic regressions, and room for anybody's model.
 
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
@@ -423,6 +490,3 @@ def _hashed(keys: Keys, values: Array) -> Array:
 def _probability(p: Any) -> float:
     """Return a model's forecast in [0, 1]; what is not a number counts as no opinion."""
     return float(min(max(p, 0.0), 1.0)) if p == p else 0.5
-
-
-__all__ = ["ENTRIES", "Experts", "Model", "as_model", "expert_names", "expert_weights"]

@@ -6,22 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from swapcal.archive.state import State, nested, part
+from swapcal._validate import event_key, event_keys
+from swapcal.archive import State, nested, part
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import NO_MIX, Forecaster
 from swapcal.features import Contexts, Encoded
-from swapcal.features.layout import features_norm
-from swapcal.inputs import event_key, event_keys
-from swapcal.kernels.checks import ROUNDING
+from swapcal.features.column import features_norm
 from swapcal.kernels.draw import counted
 from swapcal.kernels.encode import ENTRIES
-from swapcal.kernels.entry import Entry
 from swapcal.kernels.experts import View, put_scores
-from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
-from swapcal.live.experts import Experts, Model, expert_names
-from swapcal.live.rows import Row, Rows
+from swapcal.kernels.jit import Entry
+from swapcal.kernels.state import ROUNDING, T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
+from swapcal.live.experts import Experts, Model, Row, Rows, expert_names
 
 BANK = len(expert_names())
 # The ticket before anything is known: one half, surely.

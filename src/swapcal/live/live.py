@@ -9,38 +9,44 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import archive, inputs, plots
-from swapcal.archive.state import State, nested, part
+from swapcal import _validate, archive, plots
+from swapcal._display import counted, face, named
+from swapcal._locking import Guard, guarded
+from swapcal.archive import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import Forecaster
-from swapcal.faces import counted, face, named
 from swapcal.features import Contexts, Encoded
-from swapcal.guard import Guard, guarded
 from swapcal.kernels.state import TICKET
-from swapcal.live.agenda import HELD, LEARNED, Agenda
-from swapcal.live.attribution import explain_row
-from swapcal.live.batch import Batch
-from swapcal.live.experts import EXPERT_WEIGHT, as_model, expert_names, expert_weights
-from swapcal.live.explanation import Explanation
-from swapcal.live.file import FILE
-from swapcal.live.given import alone, counted_rows, each_label, label_column, listed_ids, of_fresh
-from swapcal.live.ids import Id, checked_id
-from swapcal.live.learned import Learned
+from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
+from swapcal.live.explain import Explanation, explain_row
 from swapcal.live.learner import BANK, Learner, equal_stretches
-from swapcal.live.ledger import ConflictingLabelError, Ledger, UnknownIdError, taken
-from swapcal.live.limits import ORDERS, REMEMBERED, read_limits, read_patience
-from swapcal.live.mixed import read_mixed
-from swapcal.live.moments import NEVER_SAID, Moments, read_arrivals, read_moments
-from swapcal.live.records import as_mappings, fingerprint, record_of
-from swapcal.live.rows import Rows
-from swapcal.live.status import Status
-from swapcal.live.trace import Trace
-from swapcal.live.watching import Values, Watching
+from swapcal.live.monitor_feed import Values, Watching
+from swapcal.live.open_forecasts import ConflictingLabelError, Ledger, Status, UnknownIdError, taken
+from swapcal.live.scheduler import HELD, LEARNED, Agenda, Batch, Learned, Trace
+from swapcal.live.state import FILE
+from swapcal.live.times import NEVER_SAID, Moments, read_arrivals, read_mixed, read_moments
+from swapcal.live.validation import (
+    ORDERS,
+    REMEMBERED,
+    Id,
+    alone,
+    as_mappings,
+    checked_id,
+    counted_rows,
+    each_label,
+    fingerprint,
+    label_column,
+    listed_ids,
+    of_fresh,
+    read_limits,
+    read_patience,
+    record_of,
+)
 from swapcal.monitor import Monitor
-from swapcal.tables.batches import batches_of
-from swapcal.tables.categories import FEATURE_CATEGORIES
+from swapcal.tables.frame import batches_of
+from swapcal.tables.values import FEATURE_CATEGORIES
 
 __all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
@@ -118,7 +124,7 @@ class Live:
         patience: int | None = None,
         monitor: Monitor | None = None,
     ) -> None:
-        seed = inputs.seed(seed)
+        seed = _validate.seed(seed)
         wrapped = {str(name): as_model(model) for name, model in (models or {}).items()}
         contexts = Contexts(
             groups=groups,
@@ -134,9 +140,9 @@ class Live:
             seed=seed,
         )
         self._engine = {
-            "ridge": inputs.positive("ridge", ridge),
-            "kappa": inputs.positive("kappa", kappa),
-            "window": None if window is None else inputs.window(window),
+            "ridge": _validate.positive("ridge", ridge),
+            "kappa": _validate.positive("kappa", kappa),
+            "window": None if window is None else _validate.window(window),
         }
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
         self._ledger = Ledger(read_limits(max_open, expires, lifetime), read_patience(order, patience))
@@ -271,7 +277,7 @@ class Live:
         seen = self._watched([record])
         row = learner.row(record, name)
         return agenda.issue(
-            Batch(row, inputs.NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark])
+            Batch(row, _validate.NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark])
         )
 
     @guarded
@@ -350,7 +356,7 @@ class Live:
                     raise taken(name)
                 answers.append(first if self._issued_before(name, mark) is None else -1)
         except (TypeError, ValueError) as error:
-            raise inputs.in_row(len(answers), error) from None
+            raise _validate.in_row(len(answers), error) from None
         return answers, marks
 
     @guarded
@@ -402,7 +408,7 @@ class Live:
         `UnknownIdError`, a label that contradicts an earlier one `ConflictingLabelError`; an id whose forecast has
         expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
-        value = inputs.label(y)
+        value = _validate.label(y)
         when = read_arrivals(self._ledger, time, 1)[0]
         slot = self._ledger.find(checked_id(id), value, when)
         if slot is None:
@@ -511,7 +517,7 @@ class Live:
             try:
                 parts.append(self.trace(rows, **own).forecast)
             except (TypeError, ValueError) as error:
-                raise inputs.after_rows(done, error) from None
+                raise _validate.after_rows(done, error) from None
             done += len(rows)
         return Forecast.joined(parts)
 

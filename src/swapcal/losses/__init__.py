@@ -6,9 +6,13 @@ following the comparators F_res^aff = {(1 + ⟨θ,x⟩)/2 : ‖θ‖ ≤ 1} inst
 the two decompositions behind the theory.
 """
 
-from swapcal.losses.basis import ConvexBasis, broken_line_basis, convex_basis
+from swapcal.losses.ball import LossShape, shape_of
+from swapcal.losses.basis import ConvexBasis, VMixture, broken_line_basis, convex_basis, v_mixture
 from swapcal.losses.catalogue import (
+    CostMatrix,
     absolute,
+    cost_matrix,
+    custom,
     exponential,
     huber,
     log,
@@ -19,17 +23,17 @@ from swapcal.losses.catalogue import (
     v_shaped,
     zero_one,
 )
-from swapcal.losses.custom import custom
-from swapcal.losses.decide import Decision, decide
-from swapcal.losses.error import LossError
-from swapcal.losses.loss import Loss
-from swapcal.losses.matrix import CostMatrix, cost_matrix
-from swapcal.losses.mixture import VMixture, v_mixture
-from swapcal.losses.omniprediction import OmnipredictionInterval, omniprediction, threshold_losses
-from swapcal.losses.regret import Comparator, LevelRegret, Regret, regret
-from swapcal.losses.shape import LossShape, shape_of
-from swapcal.losses.somni import SwapOmniprediction, steep_loss, swap_omniprediction
-from swapcal.losses.summary import DecisionRow, decision_rows
+from swapcal.losses.loss import Decision, Loss, decide
+from swapcal.losses.omniprediction import (
+    OmnipredictionInterval,
+    SwapOmniprediction,
+    omniprediction,
+    steep_loss,
+    swap_omniprediction,
+    threshold_losses,
+)
+from swapcal.losses.parse import LossError
+from swapcal.losses.regret import Comparator, DecisionRow, LevelRegret, Regret, decision_rows, regret
 
 __all__ = [
     "Comparator",

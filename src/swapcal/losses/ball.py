@@ -1,12 +1,212 @@
-"""Convex minimisation of Σ w φ_t(⟨θ, x_t⟩) over the unit ball, with a certificate of optimality."""
+"""The best comparator in the unit ball: a loss along a score, its shape, and its minimum with a certificate."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from swapcal.arrays import Array
-from swapcal.losses.curve import Curve
+from swapcal.losses.loss import Loss, mix
+
+# `LossShape`: what kind of function a loss is: convex or not, how steep, between which values.
+
+# Values held at once while per-row parameters are measured.
+BLOCK = 4_000_000
+
+
+@dataclass(frozen=True)
+class LossShape:
+    """Shape of a loss in its action, over both outcomes and all rows.
+
+    `lipschitz` is the steepest slope with actions rescaled to [0, 1], the unit in which the comparators of
+    L^cvx × F_res^aff act. Shifting ℓ(·, 0) and ℓ(·, 1) by constants changes no regret, so a convex loss has
+    swap regret at most `lipschitz` × SOmni whatever its range.
+    """
+
+    convex: bool
+    lipschitz: float
+    minimum: float
+    maximum: float
+    measured: bool
+    """True if slopes come from differences on a grid, False if from the loss's own derivative."""
+
+    @property
+    def in_convex_class(self) -> bool:
+        """Whether the loss, with actions rescaled to [0, 1], lies in L^cvx."""
+        return self.convex and self.lipschitz <= 1.0 + 1e-9 and self.minimum >= -1.0 and self.maximum <= 1.0
+
+
+def shape_of(loss: Loss, points: int = 513) -> LossShape:
+    """Convexity, Lipschitz constant and range of `loss`.
+
+    A convex function is steepest and largest at the ends of its interval, so a loss with a derivative is
+    measured exactly; any other on a grid of `points` actions. Finite actions have no slope: the Lipschitz
+    constant is then the largest cost difference between two actions at one outcome.
+
+    Examples
+    --------
+    >>> from swapcal.losses import pinball, squared
+    >>> shape_of(squared()).lipschitz, shape_of(pinball(0.9)).lipschitz
+    (2.0, 0.9)
+    """
+    if loss.finite_actions is not None:
+        return _finite_shape(loss)
+    if loss.rows is None:
+        return _interval_shape(loss, points)
+    width = max(1, BLOCK // points)
+    return _merge([_interval_shape(loss.take(slice(i, i + width)), points) for i in range(0, loss.rows, width)])
+
+
+def _merge(parts: list[LossShape]) -> LossShape:
+    return LossShape(
+        convex=all(part.convex for part in parts),
+        lipschitz=max(part.lipschitz for part in parts),
+        minimum=min(part.minimum for part in parts),
+        maximum=max(part.maximum for part in parts),
+        measured=parts[0].measured,
+    )
+
+
+def _interval_shape(loss: Loss, points: int) -> LossShape:
+    grid = np.linspace(loss.low, loss.high, points)
+    shape = (points, loss.rows or 1)
+    values = np.stack([np.broadcast_to(loss.at(grid[:, None], y), shape) for y in (0, 1)])
+    slopes = _slopes(loss, grid, values)
+    return LossShape(
+        convex=_is_convex(values),
+        lipschitz=float(np.abs(slopes).max() * (loss.high - loss.low)),
+        minimum=float(values.min()),
+        maximum=float(values.max()),
+        measured=loss.slope is None,
+    )
+
+
+def _slopes(loss: Loss, grid: Array, values: Array) -> Array:
+    if loss.slope is None:
+        return np.asarray(np.diff(values, axis=1) / (grid[1] - grid[0]))
+    ends = np.array([[loss.low], [loss.high]])
+    return np.concatenate([np.ravel(loss.slope(ends, y, **loss.parameters)) for y in (0, 1)])
+
+
+def _is_convex(values: Array) -> bool:
+    inner = values[:, 1:-1] if not np.isfinite(values).all() else values
+    bend = np.diff(inner, n=2, axis=1)
+    return bool((bend >= -1e-12 * max(1.0, float(np.abs(inner).max()))).all())
+
+
+def _finite_shape(loss: Loss) -> LossShape:
+    costs = np.asarray(loss.parameters["costs"])
+    spread = float((costs.max(axis=-2) - costs.min(axis=-2)).max())
+    return LossShape(True, spread, float(costs.min()), float(costs.max()), measured=False)
+
+
+# A loss along a comparator's score, in the form the ball solver wants: value, slope, curvature and a line below.
+
+CELLS = (16, 128, 1024, 8192)
+
+
+class Curve(NamedTuple):
+    """The rows' functions at the current scores s_t = ⟨θ, x_t⟩."""
+
+    value: Array
+    """φ_t(s_t)."""
+    smooth: Array
+    """Value of the function whose derivatives follow; equals `value` for a smooth loss."""
+    slope: Array
+    curvature: Array
+    intercept: Array
+    """Any c_t with φ_t(z) ≥ c_t + slope_t · z on [−1, 1]."""
+
+
+def stages(loss: Loss, y: Array) -> list[Callable[[Array], Curve]]:
+    """φ_t(s) = ℓ(low + (high − low)(1 + s)/2, y_t) as curves of increasing fineness.
+
+    One exact stage if the loss knows its derivatives; else quadratic splines through ever more values.
+    """
+    if loss.slope is not None and loss.curvature is not None:
+        return [partial(_exact, loss, y)]
+    return [partial(_splined, loss, y, cells) for cells in CELLS]
+
+
+def action_at(loss: Loss, s: Array) -> Array:
+    """Take the action of the comparator (1 + s)/2, stretched to the loss's interval of actions."""
+    return np.clip(loss.low + (loss.high - loss.low) * 0.5 * (1.0 + s), loss.low, loss.high)
+
+
+def _exact(loss: Loss, y: Array, s: Array) -> Curve:
+    assert loss.slope is not None
+    assert loss.curvature is not None
+    a, scale = action_at(loss, s), 0.5 * (loss.high - loss.low)
+    value = mix(y, loss.at(a, 0), loss.at(a, 1))
+    slope = scale * mix(y, *(loss.slope(a, outcome, **loss.parameters) for outcome in (0, 1)))
+    curvature = scale**2 * mix(y, *(loss.curvature(a, outcome, **loss.parameters) for outcome in (0, 1)))
+    return Curve(value, value, slope, curvature, value - slope * s)
+
+
+def _splined(loss: Loss, y: Array, cells: int, s: Array) -> Curve:
+    a = action_at(loss, s)
+    zero, one = (_spline(loss, outcome, cells, s) for outcome in (0, 1))
+    parts = [mix(y, *pair) for pair in zip(zero[1:], one[1:], strict=True)]
+    return Curve(mix(y, loss.at(a, 0), loss.at(a, 1)), *parts)
+
+
+def _spline(loss: Loss, outcome: int, cells: int, s: Array) -> Curve:
+    """Quadratic B-spline whose control points are values of the loss, and a supporting line.
+
+    The values are those at equally spaced scores; the spline is the moving average, over one cell, of the
+    broken line through them: convex, with continuous slope. Near score s only the values at the five knots
+    around it matter.
+    """
+    h = 2.0 / cells
+    knot = np.rint((s + 1.0) / h)
+    offset = (s + 1.0) / h - knot
+    values = [_at_knot(loss, outcome, knot + shift, h) for shift in (-2, -1, 0, 1, 2)]
+    chord = [(right - left) / h for left, right in pairwise(values)]
+    # Beyond the ends nothing is known: a missing chord is infinitely steep for the supporting line,
+    known = [_missing(knot + shift, cells, slope) for shift, slope in zip((-2, -1, 0, 1), chord, strict=True)]
+    # and continues straight on for the spline.
+    before = np.where(knot == 0.0, chord[2], chord[1])
+    after = np.where(knot == cells, before, chord[2])
+    slope = before + (0.5 + offset) * (after - before)
+    smooth = values[2] + h * (offset * 0.5 * (before + after) + (0.5 * offset**2 + 0.125) * (after - before))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lack = np.maximum(_dip_right(known, slope, h), _dip_left(known, slope, h))
+    return Curve(smooth, smooth, slope, (after - before) / h, values[2] - lack - slope * (knot * h - 1.0))
+
+
+def _at_knot(loss: Loss, outcome: int, knot: Array, h: float) -> Array:
+    return loss.at(action_at(loss, np.clip(knot * h - 1.0, -1.0, 1.0)), outcome)
+
+
+def _missing(cell: Array, cells: int, slope: Array) -> Array:
+    return np.where(cell < 0, -np.inf, np.where(cell >= cells, np.inf, slope))
+
+
+def _dip_right(chord: list[Array], slope: Array, h: float) -> Array:
+    """How far φ − slope·z can fall below its value at the knot, inside the cell on its right.
+
+    There φ lies above the extensions of both neighbouring chords, which cross at u.
+    """
+    before, here, after = chord[1], chord[2], chord[3]
+    return np.where(np.isfinite(here), _dip(slope - before, here - before, after - here, h), 0.0)
+
+
+def _dip_left(chord: list[Array], slope: Array, h: float) -> Array:
+    before, here, after = chord[0], chord[1], chord[2]
+    return np.where(np.isfinite(here), _dip(after - slope, after - here, here - before, h), 0.0)
+
+
+def _dip(steepness: Array, near: Array, far: Array, h: float) -> Array:
+    """Steepness · h · far/(near + far), with its limits where a neighbouring chord is missing (infinite)."""
+    u = np.where(np.isinf(far), h, h * far / (near + far))
+    dip = np.where(np.isinf(steepness), h * far, steepness * u)
+    return np.where((steepness <= 0.0) | (far <= 0.0), 0.0, dip)
+
+
+# Convex minimisation of Σ w φ_t(⟨θ, x_t⟩) over the unit ball, with a certificate of optimality.
 
 NEWTON_STEPS = 100
 HALVINGS = 40

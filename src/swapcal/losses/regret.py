@@ -1,20 +1,94 @@
-"""How much one loss could have saved by following F_res^aff instead of the forecasts: a certificate."""
+"""What one loss could have saved by following F_res^aff instead of the forecasts: a certificate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal.arrays import Array
+from swapcal._display import face
+from swapcal.arrays import Array, Places
 from swapcal.errors import somni_levels
-from swapcal.faces import face
-from swapcal.losses.ball import minimise_over_ball
-from swapcal.losses.curve import stages
-from swapcal.losses.level_rows import LevelRows
+from swapcal.losses.ball import minimise_over_ball, shape_of, stages
+from swapcal.losses.catalogue import CostMatrix
 from swapcal.losses.loss import Loss, mix
-from swapcal.losses.matrix import CostMatrix
-from swapcal.losses.shape import shape_of
+from swapcal.losses.parse import LossError
+
+# Forecasts, outcomes and contexts, checked and sorted by level.
+
+
+@dataclass(frozen=True)
+class LevelRows:
+    """Rows in order of their level v = p; `order` leads back to the caller's rows.
+
+    Every distinct forecast is a level: round continuous forecasts first if levels should hold more than a
+    row.
+    """
+
+    p: Array
+    y: Array
+    X: Array
+    weight: Array
+    order: Places
+    starts: Places
+
+    @staticmethod
+    def of(p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None) -> "LevelRows":
+        """Check shapes and ranges, then sort.
+
+        `weight` counts a row that many times; probabilities of being issued turn realised errors into
+        pseudo errors.
+        """
+        contexts = np.atleast_2d(np.asarray(X, dtype=float))
+        count = len(contexts)
+        forecasts, outcomes = (_column(v, count, name) for v, name in ((p, "forecast p"), (y, "outcome y")))
+        weights = np.ones(count) if weight is None else _column(weight, count, "weight", top=np.inf)
+        _check_norms(contexts)
+        order = np.argsort(forecasts, kind="stable")
+        ranked = forecasts[order]
+        starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+        return LevelRows(ranked, outcomes[order], contexts[order], weights[order], order, starts)
+
+    @property
+    def levels(self) -> Array:
+        """The distinct forecasts, increasing."""
+        return self.p[self.starts]
+
+    def slices(self) -> Iterator[slice]:
+        """Rows of each level, in the order of `levels`."""
+        ends = np.r_[self.starts[1:], len(self.p)]
+        return (slice(start, stop) for start, stop in zip(self.starts, ends, strict=True))
+
+    def residual_sums(self) -> tuple[Array, Array]:
+        """A_v = Σ w (y − v) and g_v = Σ w (y − v) x, shapes (levels,) and (levels, d)."""
+        residual = self.weight * (self.y - self.p)
+        return np.add.reduceat(residual, self.starts), np.add.reduceat(residual[:, None] * self.X, self.starts)
+
+
+def _column(values: ArrayLike, count: int, name: str, top: float = 1.0) -> Array:
+    array = np.asarray(values, dtype=float)
+    if array.shape != (count,) or not count:
+        raise LossError.of(name, f"shape {array.shape}", f"({count},), one number per row of X")
+    wrong = ~((array >= 0.0) & (array <= top) & np.isfinite(array))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise LossError.of(name, array[row], f"a number in [0, {top:g}]", row + 1)
+    return array
+
+
+def _check_norms(X: Array) -> None:
+    if X.ndim != 2:
+        raise LossError.of("X", f"shape {X.shape}", "(rows, d)")
+    norms = np.linalg.norm(X, axis=1)
+    wrong = ~(norms <= 1.0 + 1e-9)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise LossError.of("X", f"norm {norms[row]:.6g}", "at most 1", row + 1)
+
+
+# How much one loss could have saved by following F_res^aff instead of the forecasts: a certificate.
 
 Progress = Callable[[int, int], None]
 
@@ -202,3 +276,56 @@ def _matrix_bound(loss: CostMatrix, levels: Array, A: Array, g: Array) -> float:
     first, second = D[:, :, None], D[:, None, :]
     gain = 0.5 * (first + second) * A[:, None, None] + 0.5 * np.abs(second - first) * size
     return float(gain.max(axis=(1, 2)).sum())
+
+
+# What acting on forecasts costs under several losses, in the form reports print.
+
+
+class DecisionRow(TypedDict):
+    """One line of a report's decisions section; means over the rows, None where infinite."""
+
+    loss: str
+    cost: float | None
+    """Mean cost of acting on the forecasts."""
+    regret: float | None
+    """Mean cost above the best affine rule of each level, F_res^aff; may be negative."""
+    certificate: float | None
+    """Proven upper bound on that regret: Lipschitz(ℓ)·SOmni, or the solver's own bound if that is lower."""
+    alternative: str | None
+    """The best alternative, in words."""
+    alternative_cost: float | None
+    """Its mean cost."""
+
+
+def decision_rows(
+    losses: Sequence[Loss], p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None
+) -> list[DecisionRow]:
+    """Cost, swap regret against F_res^aff and certificate of acting on forecasts `p`, loss by loss.
+
+    Examples
+    --------
+    >>> from swapcal.losses import absolute
+    >>> X = np.array([[0.5, 0.8], [0.5, 0.8], [0.5, -0.8], [0.5, -0.8]])
+    >>> row = decision_rows([absolute()], [0.5] * 4, [1, 1, 0, 0], X)[0]
+    >>> row["cost"], round(row["regret"], 3), row["alternative"]
+    (0.5, 0.4, 'an affine rule per level; it gains most at level 0.5')
+    """
+    return [_row(regret(loss, p, y, X, weight)) for loss in losses]
+
+
+def _row(found: Regret) -> DecisionRow:
+    bounds = [found.swap_upper] + ([found.bound] if found.bound is not None else [])
+    gainful = max(found.levels, key=lambda level: level.regret)
+    return DecisionRow(
+        loss=found.loss.name,
+        cost=_mean(found.cost, found),
+        regret=_mean(found.swap, found),
+        certificate=_mean(min(bounds), found),
+        alternative=f"an affine rule per level; it gains most at level {gainful.level:.4g}",
+        alternative_cost=_mean(sum(level.best.value for level in found.levels), found),
+    )
+
+
+def _mean(total: float, found: Regret) -> float | None:
+    value = float(np.float64(total) / found.weight)
+    return value if isfinite(value) else None

@@ -1,7 +1,6 @@
 """Calibration alarms that stay valid however often one looks."""
 
-from swapcal.monitor.alarm import Alarm
-from swapcal.monitor.lifetime import Lifetime
+from swapcal.monitor.alarms import Alarm, Lifetime
 from swapcal.monitor.monitor import Monitor
 
 __all__ = ["Alarm", "Lifetime", "Monitor"]

@@ -7,19 +7,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import archive, inputs, plots
+from swapcal import _validate, archive, plots
+from swapcal._display import counted, face, named
 from swapcal.archive import State, written
 from swapcal.arrays import Array
-from swapcal.faces import counted, face, named
-from swapcal.kernels.play import CUSUM, SUM
-from swapcal.kernels.wealth import CHANGE_AT, CHANGE_PEAK, LIFE_AT
-from swapcal.monitor import file, joining
-from swapcal.monitor.alarm import CHANGE, HIGH, LIFETIME, LOW, Alarm, sentence
-from swapcal.monitor.bets import LN10, Bets
-from swapcal.monitor.clock import ROWS, show
-from swapcal.monitor.lifetime import Lifetime
+from swapcal.kernels.wealth import CHANGE_AT, CHANGE_PEAK, CUSUM, LIFE_AT, SUM
+from swapcal.monitor import merge
+from swapcal.monitor import state as file
+from swapcal.monitor.alarms import (
+    CHANGE,
+    HIGH,
+    LIFETIME,
+    LOW,
+    ROW_NUMBERS,
+    Alarm,
+    Lifetime,
+    sentence,
+    show,
+    since_change,
+    since_first,
+)
 from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, read_settings
-from swapcal.monitor.size import since_change, since_first
+from swapcal.monitor.state import LN10, Bets
 from swapcal.report.monitoring import render_monitoring
 
 MOST_SHOWN = 5  # alarms in a notebook
@@ -116,11 +125,11 @@ class Monitor:
         if isinstance(p, (int, float)) or np.ndim(p) == 0:
             if np.ndim(y) != 0:
                 raise TypeError(f"y: given {y!r}, expected one number in [0, 1]")
-            forecasts, outcomes = np.array([inputs.label(p, "p")]), np.array([inputs.label(y, "y")])
+            forecasts, outcomes = np.array([_validate.label(p, "p")]), np.array([_validate.label(y, "y")])
             clock, kind = self._bets.clock(None if time is None else [time], 1)
             placed = self._bets.roster.place_one(_one_record(records))
         else:
-            forecasts, outcomes = inputs.rates("p", p), inputs.rates("y", y)
+            forecasts, outcomes = _validate.rates("p", p), _validate.rates("y", y)
             if forecasts.shape != outcomes.shape:
                 raise ValueError(f"y: given {len(outcomes)} outcomes, expected {len(forecasts)}, one per forecast")
             clock, kind = self._bets.clock(time, len(forecasts))
@@ -173,7 +182,7 @@ class Monitor:
             low=size.low,
             high=size.high,
             evidence=sure,
-            clock=self._bets.clock_kind or ROWS,
+            clock=self._bets.clock_kind or ROW_NUMBERS,
         )
 
     def sizes(self) -> list[dict[str, Any]]:
@@ -230,7 +239,7 @@ class Monitor:
 
     def summary(self, title: str = "Monitor") -> dict[str, Any]:
         """Return everything there is to say as plain data, ready for JSON."""
-        kind = self._bets.clock_kind or ROWS
+        kind = self._bets.clock_kind or ROW_NUMBERS
         alarms, test = self.alarms(), self.test()
         listed = [alarm.group for alarm in alarms] or self.groups()[:1]
         return {
@@ -254,7 +263,7 @@ class Monitor:
 
     def _over_time(self, group: str) -> dict[str, Any]:
         """Return the evidence against a group over time, as plain data."""
-        found, kind = self.wealth(group), self._bets.clock_kind or ROWS
+        found, kind = self.wealth(group), self._bets.clock_kind or ROW_NUMBERS
         return {
             "group": group,
             "rows": [int(row) for row in found["rows"]],
@@ -287,7 +296,7 @@ class Monitor:
         listed = dict.fromkeys(alarm.group for alarm in self.alarms())
         nearest = sorted(sizes, key=lambda name: -sizes[name]["change"])
         wanted = [*dict.fromkeys([*listed, *nearest])][:most] if groups is None else list(groups)
-        kind = self._bets.clock_kind or ROWS
+        kind = self._bets.clock_kind or ROW_NUMBERS
         history = [self._over_time(group) for group in wanted]
         for entry in history:  # entries are many rows apart: what is known now comes last
             entry["rows"].append(self.rows)
@@ -317,7 +326,7 @@ class Monitor:
         Equal to entering all rows in one, up to rounding, except that an alarm in the later part which the earlier one
         contributed to is seen only if it lasts to the end, and that the history is that of the earlier part.
         """
-        return self._of(joining.after(self._bets, later._bets))
+        return self._of(merge.after(self._bets, later._bets))
 
     def __add__(self, other: "Monitor") -> "Monitor":
         """Return one monitor for rows seen side by side: shards of one stream, or streams of one system.
@@ -328,7 +337,7 @@ class Monitor:
         """
         if not isinstance(other, Monitor):
             return NotImplemented
-        return self._of(joining.beside(self._bets, other._bets))
+        return self._of(merge.beside(self._bets, other._bets))
 
     def to_state(self) -> State:
         """Return the whole state as `save` writes it."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from swapcal import inputs
+from swapcal import _validate
 from swapcal.arrays import Array
-from swapcal.baselines.groups import halves
+from swapcal.baselines.contextual import halves
 from swapcal.datasets import Stream, play
 from swapcal.datasets.synthetic import Tosses
 from swapcal.engine import state as memory
@@ -109,5 +109,5 @@ def _table(task: Task, rows: Tosses, y: Array) -> tuple[Array, Array, Array, int
 def _issued(forecaster: Any, X: Array, y: Array) -> Array:
     """Return the levels issued row by row; rows whose label is NaN are forecast and not learned."""
     tickets = memory.blank_tickets(len(X))
-    forecaster._advance(np.ascontiguousarray(X), y, inputs.NO_EVENT, tickets, forecaster._blank_mixes(1))
+    forecaster._advance(np.ascontiguousarray(X), y, _validate.NO_EVENT, tickets, forecaster._blank_mixes(1))
     return tickets[:, T_P]

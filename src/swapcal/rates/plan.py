@@ -7,8 +7,7 @@ from typing import Any
 
 from swapcal import bounds
 from swapcal.baselines import GargIto
-from swapcal.baselines.hkrr import HKRR
-from swapcal.baselines.lsboost import LSBoost
+from swapcal.baselines.batch import HKRR, LSBoost
 from swapcal.engine.forecaster import Forecaster
 
 ONLINE, BATCH = "online", "batch"

@@ -8,7 +8,7 @@ import numpy as np
 from swapcal import errors
 from swapcal.arrays import Array
 from swapcal.audit.levels import Levels
-from swapcal.audit.tally import Tally
+from swapcal.audit.sums import Tally
 
 
 class IssuedLevels(Levels):

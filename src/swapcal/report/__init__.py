@@ -5,7 +5,6 @@
 
 from swapcal.report.card import card
 from swapcal.report.page import render
-from swapcal.report.schema import SCHEMA_VERSION, Findings
-from swapcal.report.validation import validate
+from swapcal.report.schema import SCHEMA_VERSION, Findings, validate
 
 __all__ = ["SCHEMA_VERSION", "Findings", "card", "render", "validate"]

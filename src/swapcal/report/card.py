@@ -9,13 +9,27 @@ from os import PathLike
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, cast
 
-from swapcal.report.formats import clip, count, decimals, figure, finite, p_value, percent, plural, points
-from swapcal.report.identity import window
-from swapcal.report.layout import NAME_LENGTH, SENTENCE_LENGTH, document, sentences, table
-from swapcal.report.markup import UNPRINTABLE, Html, tag
-from swapcal.report.reading import ALWAYS
-from swapcal.report.schema import Findings, GroupEntry, Scores
-from swapcal.report.validation import validate
+from swapcal.report.headline import ALWAYS, window
+from swapcal.report.html import (
+    NAME_LENGTH,
+    SENTENCE_LENGTH,
+    UNPRINTABLE,
+    Html,
+    clip,
+    count,
+    decimals,
+    document,
+    figure,
+    finite,
+    p_value,
+    percent,
+    plural,
+    points,
+    sentences,
+    table,
+    tag,
+)
+from swapcal.report.schema import Findings, GroupEntry, Scores, validate
 
 MOST_GROUPS, MOST_FINDINGS, MOST_NAMES = 30, 5, 40
 """How much of each list a card holds."""

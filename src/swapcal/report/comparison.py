@@ -1,13 +1,47 @@
-"""Comparison: two predictors of the same rows side by side, before and after."""
+"""Two or several predictors of the same rows side by side, and what would be gained."""
 
 from collections.abc import Sequence
 
-from swapcal.report.formats import clip, count, counted, decimals, figure, finite, p_value, points
-from swapcal.report.layout import SENTENCE_LENGTH, badge, folded, hidden, legend, named, prose, section, table
-from swapcal.report.markup import Html, tag
+from swapcal._display import changes
+from swapcal.report.html import (
+    DASH,
+    SENTENCE_LENGTH,
+    Html,
+    all_finite,
+    badge,
+    clip,
+    count,
+    counted,
+    decimals,
+    figure,
+    finite,
+    folded,
+    given,
+    hidden,
+    join,
+    legend,
+    minus,
+    named,
+    p_value,
+    points,
+    prose,
+    section,
+    table,
+    tag,
+)
 from swapcal.report.reliability import part_worth_drawing, percent_axis, rates_of
-from swapcal.report.schema import Change, ComparedGroup, ComparedPredictor, ComparedScore, ComparisonEntry, Findings
+from swapcal.report.schema import (
+    Change,
+    ComparedGroup,
+    ComparedPredictor,
+    ComparedScore,
+    ComparisonEntry,
+    ContestMethod,
+    Findings,
+)
 from swapcal.report.svg import Plot, drawing, stretched
+
+# Comparison: two predictors of the same rows side by side, before and after.
 
 MOST_GROUPS = 150
 MOST_SCORES = 40
@@ -165,3 +199,41 @@ def _group(one: ComparedGroup, places: int) -> list[str]:
         p_value(one["loss_p"]),
         count(one["n"]),
     ]
+
+
+# Contest: several methods on the same rows, and what would be gained.
+
+MOST_METHODS = 20
+"""Rows shown at most."""
+
+
+def contest(findings: Findings) -> Html:
+    """Write the answer and one row per method."""
+    entry = findings["contest"]
+    if entry is None or not entry["methods"]:
+        return Html("")
+    columns = [
+        ("Method", "name"),
+        ("Brier score", "number"),
+        ("Log loss", "number"),
+        ("Worst group gap (points)", ""),
+        ("Verdict", "verdicts"),
+        ("Brier score against the first (95 %)", "number"),
+        ("Tested", ""),
+    ]
+    shown = entry["methods"][:MOST_METHODS]
+    places = decimals([one["worst_gap"] for one in shown])
+    rows = [_row(one, places) for one in shown]
+    caption = "Every method on the same rows; lower scores are better. The gap is observed minus forecast."
+    said = prose(clip(entry["sentence"], SENTENCE_LENGTH), style="lead")
+    how = prose(clip(entry["how"], SENTENCE_LENGTH)) if entry["how"] else ""
+    return section("contest", "What would I gain?", said, how, table(caption, columns, rows))
+
+
+def _row(one: ContestMethod, places: int) -> list[str]:
+    name = one["worst_group"]
+    worst = DASH if name is None else join([points(one["worst_gap"], places), " where ", given(name, 60)])
+    found = all_finite([one["brier_change"], one["brier_low"], one["brier_high"]])
+    change = "{} ({} to {})".format(*map(minus, changes(*found))) if len(found) == 3 else DASH
+    scores = [figure(one["brier"], 4), figure(one["log_loss"], 4)]
+    return [given(one["name"], 60), *scores, worst, badge(one["verdict"]), change, one["word"] or DASH]

@@ -1,11 +1,42 @@
-"""Groups: one row per group, with its gap drawn as an interval on an axis shared by all rows."""
+"""Groups with their gaps drawn as intervals, and where the largest errors sit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from swapcal.report.formats import all_finite, count, counted, decimals, finite, p_value, percent, plural, points
-from swapcal.report.layout import badge, hidden, named, prose, section, table
-from swapcal.report.markup import Html, coordinate, join, tag
-from swapcal.report.schema import Findings, GroupEntry
+from swapcal.report.html import (
+    SENTENCE_LENGTH,
+    Html,
+    all_finite,
+    axis_decimals,
+    badge,
+    clip,
+    coordinate,
+    count,
+    counted,
+    decimals,
+    exhibit,
+    facts,
+    figure,
+    finite,
+    folded,
+    hidden,
+    join,
+    legend,
+    named,
+    p_value,
+    percent,
+    plural,
+    points,
+    prose,
+    section,
+    symbol,
+    table,
+    tag,
+)
+from swapcal.report.reliability import Rate
+from swapcal.report.schema import Coefficient, CurvePoint, Findings, GroupEntry, Resemblance, WitnessEntry
+from swapcal.report.svg import Axis, Plot, covering, drawing, spread, stretched
+
+# Groups: one row per group, with its gap drawn as an interval on an axis shared by all rows.
 
 MOST_GROUPS = 150
 """Rows shown at most; miscalibrated groups are kept before others."""
@@ -148,3 +179,207 @@ def _centre(x: float, style: str) -> Html:
     if style == "beyond":
         return tag("path", d=f"M{coordinate(x)} 3l5 5l-5 5l-5-5Z", class_=style)
     return tag("circle", cx=x, cy=HEIGHT / 2, r=3.25, class_=style)
+
+
+# Witnesses: where the largest errors sit, in a sentence, a picture and the direction itself.
+
+MOST_WITNESSES, MOST_COEFFICIENTS, MOST_RESEMBLANCES, MOST_LEVELS = 6, 8, 3, 3
+"""How much of each list is shown."""
+AXIS = "score of the worst rule on the features"
+"""What a curve runs along unless its witness says otherwise."""
+MOST_BINS = 40
+"""Bins drawn at most."""
+BAR_WIDTH, BAR_HEIGHT = 96, 12
+"""Size of a coefficient bar in pixels."""
+
+
+def witnesses(findings: Findings) -> Html:
+    """Write the worst witnesses."""
+    everyone = findings.get("witnesses") or []
+    shown = everyone[:MOST_WITNESSES]
+    beyond = findings["headline"].get("beyond_chance", True)
+    lead = prose(
+        "" if beyond else "No error here is beyond chance; these come nearest to one. ",
+        "The errors over all levels, groups and rules on the features that were examined, the surest first, each with "
+        "the rows on which it is found. Read them as pointers to where forecasts and outcomes part ways. How sure one "
+        "can be is told by the p-value and interval, which allow for everything examined, where there are any.",
+    )
+    known = {quantity["name"] for quantity in findings.get("quantities") or []}
+    articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
+    rest = hidden(len(shown), len(everyone), "smaller error", "the surest come first")
+    return section("witnesses", "Where the errors sit", lead, *articles, rest)
+
+
+def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> Html:
+    heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
+    direction = Html("") if witness.get("group") else _direction(witness["direction"])
+    picture = direction_curve(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
+    body = tag("div", picture, tag("div", direction), class_="pair") if picture and direction else None
+    return tag(
+        "article",
+        heading,
+        _facts(witness, amount),
+        body or join([picture, direction]),
+        _attained(witness, known),
+        class_="witness",
+        aria_labelledby=f"witness-{rank}",
+    )
+
+
+def _attained(witness: WitnessEntry, known: set[str]) -> Html:
+    """Say behind a fold which error of the theory these rows attain."""
+    if witness["quantity"] not in known:
+        return Html("")
+    attains = prose("This is where ", symbol(clip(witness["quantity"], 80)), " is attained.")
+    return folded("Details", attains)
+
+
+def _facts(witness: WitnessEntry, amount: str) -> Html:
+    gap, group = finite(witness["gap"]), witness.get("group")
+    pairs: list[tuple[str, str]] = (
+        [("Group" if gap is not None else "Along", named(witness, key="group"))] if group else []
+    )
+    pairs += [
+        ("At predictions", _curve_interval(witness.get("interval") or []) or _levels(witness["levels"])),
+        (amount, count(witness["n"])),
+    ]
+    if gap is not None:
+        name = "Gap" if group else "Gap along the rule"
+        pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points{_curve_ends(witness, gap)}"))
+    if finite(witness.get("p_value")) is not None:
+        pairs.append(("p", p_value(witness.get("p_value"))))
+    if finite(witness["share"]) is not None:
+        pairs.append(("Share of the error", percent(witness["share"], 0)))
+    if witness["resembles"]:
+        pairs.append(("Resembles", join(map(_resemblance, witness["resembles"][:MOST_RESEMBLANCES]))))
+    return facts(pairs, "compact")
+
+
+def _curve_ends(witness: WitnessEntry, gap: float) -> str:
+    low, high, places = finite(witness.get("gap_low")), finite(witness.get("gap_high")), max(1, decimals([gap]))
+    return "" if low is None or high is None else f" ({points(low, places)} to {points(high, places)})"
+
+
+def _curve_interval(ends: Sequence[float]) -> str:
+    low, high = all_finite(ends) if len(all_finite(ends)) == 2 else (None, None)
+    places = max(1, decimals(ends))
+    if low == 0 and high == 1:
+        return "all"
+    return "" if low is None else f"{percent(low, places)} to {percent(high, places)}"
+
+
+def _levels(levels: Sequence[float]) -> str:
+    places = max(1, decimals(levels))
+    if not levels:
+        return "all levels"
+    if len(levels) <= MOST_LEVELS:
+        return ", ".join(percent(v, places) for v in levels)
+    return f"{len(levels)} levels from {percent(min(levels), places)} to {percent(max(levels), places)}"
+
+
+def _resemblance(resemblance: Resemblance) -> Html:
+    note = tag("span", f" (correlation {figure(resemblance['correlation'], 2)})", class_="note")
+    return tag("span", named(resemblance, 60, "group"), note, class_="line")
+
+
+def _direction(direction: Sequence[Coefficient]) -> Html:
+    shown = [c for c in direction if finite(c["coefficient"]) is not None][:MOST_COEFFICIENTS]
+    if not shown:
+        return Html("")
+    largest = max(abs(c["coefficient"]) for c in shown) or 1.0
+    columns = [("Feature", "name"), ("Weight", "glyph"), ("Coefficient", "number")]
+    rows = [_coefficient(c, largest) for c in shown]
+    rest = hidden(len(shown), len(direction), "coefficient", "the smallest")
+    return join(
+        [table("The worst rule on the features: its weights, largest first.", columns, rows, style="direction"), rest]
+    )
+
+
+def _coefficient(coefficient: Coefficient, largest: float) -> list[str]:
+    value, unit = coefficient["coefficient"], coefficient["unit"]
+    note = tag("span", f" {clip(unit, 40)}", class_="note") if unit else ""
+    signed = ("+" if value > 0 else "") + figure(value, 2)
+    return [join([named(coefficient, 60), note]), _bar(value / largest), signed]
+
+
+def _bar(share: float) -> Html:
+    middle, length = BAR_WIDTH / 2, abs(share) * BAR_WIDTH / 2
+    bar = tag(
+        "rect", x=middle if share > 0 else middle - length, y=2, width=length, height=BAR_HEIGHT - 4, class_="bar"
+    )
+    zero = tag("line", x1=middle, x2=middle, y1=0, y2=BAR_HEIGHT, class_="zero")
+    return tag("svg", bar, zero, width=BAR_WIDTH, height=BAR_HEIGHT, class_="interval", aria_hidden="true")
+
+
+def direction_curve(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
+    """Draw the rates along the direction, or their differences where rates would hide them.
+
+    Bins stand side by side in the order of their scores, because scores of real directions bunch together.
+    """
+    bins = [rate for rate in map(_rate, curve[:MOST_BINS]) if rate is not None]
+    if not bins:
+        return Html("")
+    apart = differences_tell_more(bins)
+    what = "Observed minus predicted (percentage points)" if apart else "Predicted and observed rate"
+    text = f"{what} in {len(bins)} bins of the {axis}, in increasing order."
+    picture = drawing(name, f"{what}, by {axis}", text, *_shapes(bins, apart), style="medium")
+    return exhibit(f"{what}, by {axis}", picture, _key(bins))
+
+
+def _rate(point: CurvePoint) -> Rate | None:
+    low, high = point.get("band_low"), point.get("band_high")
+    return Rate.of(point["score"], point["mean_p"], point["mean_y"], point["n"], low, high)
+
+
+def differences_tell_more(bins: Sequence[Rate]) -> bool:
+    """Tell whether predictions vary so much that the gaps to the outcomes would be too small to see.
+
+    >>> differences_tell_more([Rate(0.0, 0.1, 0.12, 9.0, None), Rate(1.0, 0.9, 0.91, 9.0, None)])
+    True
+    """
+    predicted = [rate.p for rate in bins]
+    return max(predicted) - min(predicted) > 5 * max(rate.widest for rate in bins)
+
+
+def _shapes(bins: Sequence[Rate], apart: bool) -> list[Html]:
+    base = [rate.p if apart else 0.0 for rate in bins]
+    bands = [(i, r.band[0] - zero, r.band[1] - zero) for i, (r, zero) in enumerate(_with(bins, base)) if r.band]
+    issued = [rate.p - zero for rate, zero in _with(bins, base)]
+    seen = [rate.y - zero for rate, zero in _with(bins, base)]
+    y = covering([*issued, *seen, *(edge for _, *edges in bands for edge in edges)], 0.08)
+    plot = Plot(Axis(-0.5, len(bins) - 0.5), y)
+    return [
+        plot.y_axis(y.ticks(5), _writer(y, apart)),
+        plot.x_axis(spread(len(bins), 5 if len(bins) == 5 else 4), lambda i: score_label(bins[round(i)].x)),
+        *(plot.segment(i, low, i, high, "band-bar") for i, low, high in bands),
+        stretched(plot.line(list(enumerate(issued)), "predicted")),
+        *(plot.segment(i, p, i, seen[i], "stem") for i, p in enumerate(issued)),
+        *(plot.dot(i, p, "issued", 2.5) for i, p in enumerate(issued)),
+        *(rate.mark(plot, i, seen[i], 3.5) for i, rate in enumerate(bins)),
+    ]
+
+
+def score_label(score: float) -> str:
+    """Write a score; four digits stay together, for many of them are years.
+
+    >>> score_label(2017.0), score_label(-0.0553), score_label(12345.0)
+    ('2017', '−0.055', '12,345')
+    """
+    return figure(score, 2).replace(",", "" if abs(score) < 9999.5 else ",")
+
+
+def _with(bins: Sequence[Rate], base: Sequence[float]) -> list[tuple[Rate, float]]:
+    return list(zip(bins, base, strict=True))
+
+
+def _writer(y: Axis, apart: bool) -> Callable[[float], str]:
+    places = axis_decimals(y.high - y.low)
+    write = points if apart else percent
+    return lambda value: write(value, places)
+
+
+def _key(bins: Sequence[Rate]) -> Html:
+    entries = [("predicted", "mean predicted"), ("observed", "observed rate")]
+    if any(rate.band for rate in bins):
+        entries += [("beyond", "observed, beyond chance"), ("band", "what chance allows")]
+    return legend(*entries)

@@ -4,9 +4,27 @@ from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
-from swapcal.report.formats import clip, count, finite, plural, points
-from swapcal.report.layout import document, exhibit, facts, given, hidden, legend, prose, section, sentences, table, top
-from swapcal.report.markup import Html, join, tag
+from swapcal.report.html import (
+    Html,
+    clip,
+    count,
+    document,
+    exhibit,
+    facts,
+    finite,
+    given,
+    hidden,
+    join,
+    legend,
+    plural,
+    points,
+    prose,
+    section,
+    sentences,
+    table,
+    tag,
+    top,
+)
 from swapcal.report.svg import Axis, Plot, drawing, spread, stretched
 
 MOST_GROUPS = 12

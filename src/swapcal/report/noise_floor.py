@@ -1,13 +1,37 @@
-"""Noise floor: every error beside what chance alone would give, and beside what a theorem promises."""
+"""Every error beside what chance alone would give and what a theorem promises; decisions and their costs."""
 
 import math
 from collections.abc import Sequence
 
-from swapcal.report.formats import all_finite, clip, count, drawn_symbol, figure, finite, p_value, plural, symbol
-from swapcal.report.layout import exhibit, folded, hidden, legend, prose, section, table
-from swapcal.report.markup import Html, coordinate, join, tag
-from swapcal.report.schema import Findings, QuantityEntry
+from swapcal.report.html import (
+    Html,
+    all_finite,
+    clip,
+    coordinate,
+    count,
+    drawn_symbol,
+    exhibit,
+    facts,
+    figure,
+    finite,
+    folded,
+    given,
+    hidden,
+    join,
+    legend,
+    p_value,
+    percent,
+    plural,
+    prose,
+    section,
+    symbol,
+    table,
+    tag,
+)
+from swapcal.report.schema import CertificatePiece, DecisionEntry, Findings, ForecasterEntry, QuantityEntry
 from swapcal.report.svg import Axis
+
+# Noise floor: every error beside what chance alone would give, and beside what a theorem promises.
 
 MOST_QUANTITIES = 30
 """Quantities shown at most."""
@@ -180,3 +204,96 @@ def _term(quantity: QuantityEntry) -> Html:
     meaning = clip(quantity["meaning"], 300) + (f" ({clip(citation, 120)})" if citation else "")
     name = join([symbol(clip(quantity["name"], 80)), " against ", symbol(clip(quantity["against"], 80))])
     return join([tag("span", name, class_="line"), tag("span", meaning, class_="note")])
+
+
+# Certificate: what the forecaster that issued the predictions guarantees about them.
+
+MOST_PIECES = 20
+"""Summands shown at most."""
+
+
+def certificate(findings: Findings) -> Html:
+    """Write the certificate of the forecaster that made the predictions."""
+    forecaster = findings["forecaster"]
+    assert forecaster is not None
+    pairs = [(name, count(forecaster[key])) for name, key in _SIZES]  # type: ignore[literal-required]
+    pieces = forecaster["pieces"][:MOST_PIECES]
+    parts = [_lead(forecaster), facts(pairs, "compact"), _bars(forecaster), _pieces(pieces)]
+    return section("certificate", "The forecaster’s certificate", *parts)
+
+
+_SIZES = (("Levels", "levels"), ("Dimensions", "dims"), ("Labels learned from", "rounds"))
+
+
+def _lead(forecaster: ForecasterEntry) -> Html:
+    citation = forecaster.get("citation")
+    text = (
+        "These predictions were issued by a forecaster that bounds its own error as it runs. The "
+        "certificate holds for this very sequence, whatever produced the outcomes; it is a computed "
+        "number, not a rate."
+    )
+    return prose(text + (f" Its a-priori counterpart: {clip(citation, 200)}." if citation else ""))
+
+
+def _bars(forecaster: ForecasterEntry) -> Html:
+    named = [
+        ("Observed", forecaster.get("observed"), "observed"),
+        ("Certificate", forecaster["certificate"], "promised"),
+        ("Theorem’s bound", forecaster.get("bound"), "promised"),
+    ]
+    known = [(name, x, style) for name, value, style in named if (x := finite(value)) is not None and x >= 0]
+    longest = max((x for _, x, _ in known), default=0.0)
+    if longest <= 0:
+        return Html("")
+    rows = [_bar(name, x, x / longest, style) for name, x, style in known]
+    return exhibit("Observed error and what was guaranteed", tag("div", *rows, class_="bars"))
+
+
+def _bar(name: str, value: float, share: float, style: str) -> Html:
+    bar = tag("rect", width=f"{max(0.2, 100 * share):.2f}%", height="100%", class_=f"length {style}")
+    picture = tag("svg", bar, class_="track", aria_hidden="true")
+    return join([tag("span", name), picture, tag("span", figure(value), class_="number")])
+
+
+def _pieces(pieces: Sequence[CertificatePiece]) -> Html:
+    if not pieces:
+        return Html("")
+    total = sum(x for p in pieces if (x := finite(p["value"])) is not None)
+    columns = [("Piece", "name"), ("Amount", "number"), ("Share", "number")]
+    rows = [[clip(p["name"], 200), figure(p["value"]), _share(p["value"], total)] for p in pieces]
+    return table("What the certificate is made of.", columns, rows, style="pieces")
+
+
+def _share(value: float | None, total: float) -> str:
+    x = finite(value)
+    return percent(None if x is None or total <= 0 else x / total, 0)
+
+
+# Decisions: what acting on the forecasts costs, and how much any alternative could save.
+
+MOST_DECISIONS = 30
+"""Losses shown at most."""
+
+
+def decisions(findings: Findings) -> Html:
+    """Write the table of losses."""
+    everyone = findings.get("decisions") or []
+    shown = everyone[:MOST_DECISIONS]
+    lead = prose(
+        "For each loss, the forecast is turned into the action that is best if the forecast is right. "
+        "Regret is the mean cost above the best alternative found; a certificate, where there is one, is "
+        "the most that any alternative of its class can save."
+    )
+    columns = [("Loss", "name"), ("Mean cost", "number"), ("Regret", "number"), ("Certificate", "number")]
+    columns.append(("Best alternative", "text"))
+    caption = "Decisions. Mean cost per row of acting on the forecasts."
+    rest = hidden(len(shown), len(everyone), "loss", "the first come first")
+    return section("decisions", "Decisions", lead, table(caption, columns, list(map(_decision_row, shown))), rest)
+
+
+def _decision_row(decision: DecisionEntry) -> list[str]:
+    cost = finite(decision.get("alternative_cost"))
+    note = tag("span", f" at {figure(cost)}", class_="note") if cost is not None else ""
+    alternative = join([given(decision["alternative"]), note]) if decision["alternative"] else "–"
+    costs = [figure(decision["cost"]), figure(decision["regret"]), figure(decision["certificate"])]
+    return [given(decision["loss"]), *costs, alternative]

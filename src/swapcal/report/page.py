@@ -3,23 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from swapcal.report.certificate import certificate
-from swapcal.report.comparison import comparison
-from swapcal.report.contest import contest
-from swapcal.report.decisions import decisions
-from swapcal.report.formats import clip, plural
-from swapcal.report.groups import groups
-from swapcal.report.headline import headline, key_figures
-from swapcal.report.identity import identity, window
-from swapcal.report.layout import document, top
-from swapcal.report.markup import Html, join, tag
-from swapcal.report.noise_floor import noise_floor
-from swapcal.report.reading import limitations, reading
-from swapcal.report.reliability import reliability
-from swapcal.report.schema import Findings
-from swapcal.report.timeline import timeline
-from swapcal.report.validation import validate
-from swapcal.report.witnesses import witnesses
+from swapcal.report.comparison import comparison, contest
+from swapcal.report.groups import groups, witnesses
+from swapcal.report.headline import headline, identity, key_figures, limitations, reading, window
+from swapcal.report.html import Html, clip, document, join, plural, tag, top
+from swapcal.report.noise_floor import certificate, decisions, noise_floor
+from swapcal.report.reliability import reliability, timeline
+from swapcal.report.schema import Findings, validate
 
 
 class Section(NamedTuple):

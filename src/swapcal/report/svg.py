@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from swapcal.report.markup import Html, coordinate, join, tag
+from swapcal.report.html import Html, coordinate, join, tag
 
 UNIT = 1000
 """Side of the inner drawing that holds lines and areas."""

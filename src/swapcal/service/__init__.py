@@ -7,24 +7,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from swapcal.service.desk import Desk
-    from swapcal.service.http.server import Server
-    from swapcal.service.limits import Limits
-    from swapcal.service.refusal import Refusal
-    from swapcal.service.settings import Settings
+    from swapcal.service.api_error import Refusal
+    from swapcal.service.hosted import Ward
+    from swapcal.service.server import Server
+    from swapcal.service.settings import Limits, Settings
     from swapcal.service.store import Store, open_store
-    from swapcal.service.ward import Ward
+    from swapcal.service.worker import Desk
 
 __all__ = ["Desk", "Limits", "Refusal", "Server", "Settings", "Store", "Ward", "open_store"]
 
 _HOME = {
-    "Desk": "desk",
-    "Limits": "limits",
-    "Refusal": "refusal",
-    "Server": "http.server",
+    "Desk": "worker",
+    "Limits": "settings",
+    "Refusal": "api_error",
+    "Server": "server",
     "Settings": "settings",
     "Store": "store",
-    "Ward": "ward",
+    "Ward": "hosted",
     "open_store": "store",
 }
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from swapcal.faces import face
+from swapcal._display import face
 
 MANY = 500  # rows a request carries: far above where batches stop paying, far below the service's limit
 BUSY = (429, 502, 503, 504)  # answers after which the same request may be sent again

@@ -1,15 +1,19 @@
-"""History: forecasts and their outcomes from the log, for audits."""
+"""The log as forecasts with their outcomes: for audits, and as a table for export."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from swapcal.audit import Audit
-from swapcal.service import bodies
-from swapcal.service.event import CORRECTION, FORECAST, OUTCOME
-from swapcal.service.refusal import Refusal
+from swapcal.service import events as bodies
+from swapcal.service.api_error import Refusal
+from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, Event, in_pages
 from swapcal.service.settings import Settings
 from swapcal.service.store import Store
+
+# History: forecasts and their outcomes from the log, for audits.
 
 
 class PastForecast(NamedTuple):
@@ -78,3 +82,141 @@ def _times(times: tuple[float, ...]) -> Any:
     if min(times) < 1e8 or max(times) > 1e10:
         return np.array(times)
     return (np.array(times) * 1e6).astype("datetime64[us]")
+
+
+# Export: the log as a table, one row for each forecast, for audits and for anybody's own analysis.
+
+ROWS = 8192
+"""Rows of a part: all that is in memory at a time."""
+MOMENT = pa.timestamp("us", tz="UTC")
+OWN = {
+    "seq": pa.int64(),
+    "id": pa.string(),
+    "time": MOMENT,
+    "p": pa.float64(),
+    "mean": pa.float64(),
+    "low": pa.float64(),
+    "high": pa.float64(),
+    "weight": pa.float64(),
+    "model": pa.string(),
+    "given_time": pa.float64(),
+    "matures": pa.float64(),
+    "outcome": pa.float64(),
+    "outcome_time": MOMENT,
+    "corrected": pa.float64(),
+    "y": pa.float64(),
+}
+"""Columns of ours: `time` is when the service accepted the forecast, `y` the outcome as corrected."""
+
+
+class Exporter:
+    """The forecasts of one forecaster as parts of a table, all with the same columns.
+
+    Parameters
+    ----------
+    store : Store
+        Where the log is; it may be growing.
+    name : str
+        The forecaster.
+    first, last : int, optional
+        Numbers of the events between which forecasts are taken; by default all there are now.
+    """
+
+    def __init__(self, store: Store, name: str, first: int = 1, last: int | None = None) -> None:
+        self._store, self._name = store, name
+        self.first, self.last = first, store.last(name) if last is None else last
+        self._kinds: dict[str, pa.DataType] = {}
+
+    def survey(self) -> Iterator[int]:
+        """Find the records' columns and their types; yield the number of each event looked at, some at a time."""
+        seen: dict[str, set[type]] = {}
+        for events in self._parts():
+            for event in events:
+                for column, value in bodies.record_of(bodies.forecast_body(event.body).record).items():
+                    seen.setdefault(column, set()).add(type(value))
+            yield events[-1].seq
+        self._kinds = {column: _kind(types) for column, types in seen.items()}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns: ours, then those of the records; those of the records that would hide ours are renamed."""
+        theirs = {_named(column): kind for column, kind in self._kinds.items()}
+        return pa.schema(list({**OWN, **theirs}.items()))
+
+    def tables(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield parts of the table, each with the number of its last event; `survey` comes first."""
+        schema = self.schema
+        empty = True
+        for events in self._parts():
+            known = _by_id(self._store.about(self._name, [event.id for event in events]))
+            rows = [self._row(event, known.get(event.id, ())) for event in events]
+            yield events[-1].seq, pa.Table.from_pylist(rows, schema=schema)
+            empty = False
+        if empty:
+            yield self.last, schema.empty_table()
+
+    def _parts(self) -> Iterator[list[Event]]:
+        events = self._store.events(self._name, self.first - 1, self.last)
+        return in_pages((event for event in events if event.kind == FORECAST), ROWS)
+
+    def _row(self, event: Event, known: Sequence[Event]) -> dict[str, Any]:
+        body = bodies.forecast_body(event.body)
+        record = bodies.record_of(body.record)
+        row: dict[str, Any] = {_named(name): _value(value, self._kinds[name]) for name, value in record.items()}
+        row |= {"seq": event.seq, "id": event.id, "time": _micros(event.time), "model": body.model}
+        row |= {"p": body.p, "mean": body.mean, "low": body.low, "high": body.high, "weight": body.weight}
+        row |= {"given_time": body.time, "matures": body.matures}
+        for other in known:
+            if other.kind == OUTCOME:
+                outcome = bodies.outcome_body(other.body)
+                row |= {"outcome": outcome.y, "y": outcome.y, "outcome_time": _micros(other.time)}
+            elif other.kind == CORRECTION:
+                corrected = bodies.correction_body(other.body).y
+                row |= {"corrected": corrected, "y": corrected}
+        return row
+
+
+def _by_id(events: Iterable[Event]) -> Mapping[str, list[Event]]:
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        found.setdefault(event.id, []).append(event)
+    return found
+
+
+def _named(column: str) -> str:
+    """Return the name of a record's column.
+
+    Examples
+    --------
+    >>> _named("carrier"), _named("time")
+    ('carrier', 'record.time')
+    """
+    return f"record.{column}" if column in OWN or column.startswith("record.") else column
+
+
+def _kind(types: set[type]) -> pa.DataType:
+    """Return the narrowest type that holds all values: text if they are of several sorts.
+
+    Examples
+    --------
+    >>> _kind({int, float, type(None)}), _kind({bool}), _kind({bool, int}), _kind({type(None)})
+    (DataType(double), DataType(bool), DataType(string), DataType(string))
+    """
+    sorts = types - {type(None)}
+    if sorts == {bool}:
+        return pa.bool_()
+    if sorts and sorts <= {int, float}:
+        return pa.float64()
+    return pa.string()
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if kind == pa.float64():
+        return float(value)
+    return value if kind == pa.bool_() or isinstance(value, str) else bodies.encoded(value).decode()
+
+
+def _micros(moment: float) -> int:
+    return round(moment * 1e6)

@@ -11,11 +11,18 @@ from typing import Any, cast
 import psycopg
 from psycopg import errors
 
-from swapcal.service.event import Event
-from swapcal.service.pool import Pool
-from swapcal.service.schema import check_version, definitions
-from swapcal.service.sql import COLUMNS, SqlStore, Statement
-from swapcal.service.stored import Conflict, Unavailable, Unreadable
+from swapcal.service.events import Event
+from swapcal.service.sql import (
+    COLUMNS,
+    Conflict,
+    Pool,
+    SqlStore,
+    Statement,
+    Unavailable,
+    Unreadable,
+    check_version,
+    definitions,
+)
 
 TYPES = {"text": 'TEXT COLLATE "C"', "integer": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA", "strict": ""}
 INSERT = f"""INSERT INTO events ({COLUMNS})

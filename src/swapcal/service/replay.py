@@ -5,13 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from swapcal.archive import ArchiveError
-from swapcal.service import bodies
-from swapcal.service.bodies import Issued
-from swapcal.service.event import FORECAST, Event, in_pages
-from swapcal.service.snapshot import Still, restored
+from swapcal.service.events import FORECAST, Event, Issued, forecast_body, in_pages
+from swapcal.service.hosted import Ward, fresh_ward
+from swapcal.service.snapshots import Still, restored
+from swapcal.service.sql import Unreadable
 from swapcal.service.store import Store
-from swapcal.service.stored import Unreadable
-from swapcal.service.ward import Ward, fresh_ward
 
 PAGE = 2048
 """Events applied at a time."""
@@ -110,7 +108,7 @@ def _compared(ward: Ward, events: Sequence[Event]) -> list[Mismatch]:
     made = [event for event in events if event.kind == FORECAST]
     different = []
     for event, computed in zip(made, ward.apply(events), strict=True):
-        issued = bodies.forecast_body(event.body).issued
+        issued = forecast_body(event.body).issued
         if _bits(issued) != _bits(computed):
             different.append(Mismatch(event.seq, event.id, issued, computed))
     return different

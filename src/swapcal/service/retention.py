@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
+from swapcal.service.sql import Removal
 from swapcal.service.store import Store
-from swapcal.service.stored import Removal
 
 UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SPARE = 2

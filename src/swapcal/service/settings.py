@@ -1,13 +1,107 @@
-"""`Settings`: of one forecaster in the service; fixed when it is made."""
+"""Settings of one forecaster, limits of the service, and its log lines."""
 
-from typing import Annotated, Any
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import Meta
 
 from swapcal.live import Live
 from swapcal.monitor import Monitor
-from swapcal.service.refusal import Refusal
+from swapcal.service.api_error import Refusal
+
+# `Limits`: how much of everything, so that nobody can fill the queue, the memory or the disk unnoticed.
+
+Most = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Each limit with the status code of what exceeds it.
+
+    Examples
+    --------
+    >>> Limits(rows=100).rows
+    100
+    """
+
+    body: Most = 8 << 20
+    """bytes of a request: 413"""
+    rows: Most = 10_000
+    """forecasts or outcomes of a request: 413"""
+    id: Most = 256
+    """characters of an id: 422"""
+    columns: Most = 1_000
+    """columns of a record: 422"""
+    open: Most = 1_000_000
+    """open forecasts of a forecaster whose `max_open` is larger: 429"""
+    parked: Most = 100_000
+    """outcomes of a forecaster that wait for their forecasts: 429"""
+    forecasters: Most = 1_000
+    """429"""
+    queue: Most = 20_000
+    """rows waiting to be learned: 503"""
+    connections: Most = 1_000
+    """at a time: 503"""
+    arrival: Seconds = 10.0
+    """seconds for a request to arrive: 408"""
+    answer: Seconds = 30.0
+    """seconds for an answer: 503"""
+
+
+# Logs: one JSON object per line, with the numbers of events and without secrets.
+
+QUIET = ("commit", "request")
+"""What is said only when everything is."""
+LEVELS = {"all": 0, "notable": 1, "none": 2}
+
+
+class JsonLog:
+    """Writes what happens to a stream.
+
+    Parameters
+    ----------
+    level : str
+        "all" tells of every request and commit, "notable" only of what is unusual, "none" nothing.
+    stream : binary file, optional
+        Standard error by default.
+
+    Examples
+    --------
+    >>> import io
+    >>> stream = io.BytesIO()
+    >>> JsonLog("notable", stream)("ready", forecaster="flights", replayed=3)
+    >>> msgspec.json.decode(stream.getvalue())["replayed"]
+    3
+    """
+
+    def __init__(self, level: str = "notable", stream: BinaryIO | None = None) -> None:
+        if level not in LEVELS:
+            raise ValueError(f"log: given {level!r}, expected one of {', '.join(LEVELS)}")
+        self._least = LEVELS[level]
+        self._stream = sys.stderr.buffer if stream is None else stream
+        self._turn = threading.Lock()
+
+    def tells(self, event: str) -> bool:
+        """Tell whether such an event is written."""
+        return self._least == 0 or (self._least == 1 and event not in QUIET)
+
+    def __call__(self, event: str, **facts: Any) -> None:
+        """Write one line."""
+        if not self.tells(event):
+            return
+        moment = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment * 1000) % 1000:03d}Z"
+        line = msgspec.json.encode({"time": stamp, "event": event, **facts}) + b"\n"
+        with self._turn, suppress(OSError, ValueError):  # a full disk or a closed pipe must not stop the service
+            self._stream.write(line)
+            self._stream.flush()
+
+
+# `Settings`: of one forecaster in the service; fixed when it is made.
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="letters, digits and . _ -")]
 Column = Annotated[str, Meta(min_length=1, max_length=256)]

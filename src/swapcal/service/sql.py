@@ -1,13 +1,167 @@
-"""What SQLite and PostgreSQL do in the same words: reading the log, keeping snapshots and tokens."""
+"""What SQLite and PostgreSQL share: rows, errors, tables, pools of connections, statements."""
 
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from queue import Empty, LifoQueue
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from swapcal.service.event import Event
-from swapcal.service.stored import Conflict, KeptSnapshot, Removal, TokenRow, Unreadable
+from swapcal.service.events import Event
+
+# What is in a store besides events, and what a store refuses to do.
+
+
+class StoreError(OSError):
+    """The store could not do what was asked."""
+
+
+class Unavailable(StoreError):  # noqa: N818
+    """Nothing was written, or it is not known: read again what the store holds before going on."""
+
+
+class Conflict(StoreError):  # noqa: N818
+    """Nothing was written: another learner was there first, or what is unique was given twice."""
+
+
+class Occupied(StoreError):  # noqa: N818
+    """Another process is the learner of this store."""
+
+
+class Unreadable(StoreError):  # noqa: N818
+    """What is there is not a store of this version, or a snapshot is not what was written."""
+
+
+class KeptSnapshot(NamedTuple):
+    """A snapshot that is kept: the state after the event `seq`."""
+
+    seq: int
+    digest: bytes
+    size: int
+    made_at: float
+
+
+class TokenRow(NamedTuple):
+    """A token that was created; `digest` is all that is known of its secret."""
+
+    name: str
+    digest: bytes
+    scopes: str
+    created: float
+    revoked: float | None
+
+
+class Removal(NamedTuple):
+    """What pruning would remove, and what it would leave before the boundary because no outcome has come."""
+
+    events: int
+    forecasts: int
+    oldest: float | None
+    newest: float | None
+    waiting: int
+
+
+# The tables, the same for SQLite and PostgreSQL but for the names of types.
+
+SCHEMA_VERSION = 1
+"""Of the tables; kept in `meta`."""
+
+DEFINITIONS = (
+    """CREATE TABLE meta (name {text} PRIMARY KEY, value {text} NOT NULL){strict}""",
+    """CREATE TABLE events (
+        forecaster {text} NOT NULL, seq {integer} NOT NULL, kind {text} NOT NULL, id {text} NOT NULL,
+        time {real} NOT NULL, body {blob} NOT NULL, PRIMARY KEY (forecaster, seq)){strict}""",
+    # One forecast and one outcome of an id, any number of the rest; also how `about` finds them.
+    """CREATE UNIQUE INDEX events_about ON events
+        (forecaster, id, kind, (CASE WHEN kind IN ('forecast', 'outcome') THEN 0 ELSE seq END))""",
+    """CREATE INDEX events_made ON events (forecaster) WHERE kind = 'made'""",
+    """CREATE TABLE snapshots (
+        forecaster {text} NOT NULL, seq {integer} NOT NULL, digest {blob} NOT NULL, size {integer} NOT NULL,
+        made_at {real} NOT NULL, PRIMARY KEY (forecaster, seq)){strict}""",
+    # Pieces keep each transaction short: a learner never waits for a whole snapshot to be written.
+    """CREATE TABLE snapshot_pieces (
+        forecaster {text} NOT NULL, seq {integer} NOT NULL, piece {integer} NOT NULL, content {blob} NOT NULL,
+        PRIMARY KEY (forecaster, seq, piece)){strict}""",
+    """CREATE TABLE tokens (
+        name {text} PRIMARY KEY, digest {blob} NOT NULL, scopes {text} NOT NULL, created {real} NOT NULL,
+        revoked {real}){strict}""",
+    """CREATE VIEW open_forecasts AS SELECT forecaster, seq, id, time FROM events AS made
+        WHERE kind = 'forecast' AND NOT EXISTS (SELECT 1 FROM events AS known
+        WHERE known.forecaster = made.forecaster AND known.id = made.id AND known.kind = 'outcome')""",
+)
+
+
+def definitions(types: Mapping[str, str]) -> list[str]:
+    """Return the statements that make an empty store."""
+    version = f"INSERT INTO meta (name, value) VALUES ('schema', '{SCHEMA_VERSION}')"
+    return [statement.format_map(types) for statement in DEFINITIONS] + [version]
+
+
+def check_version(where: str, found: str) -> None:
+    """Raise `Unreadable` unless the tables are of a version that is known here.
+
+    Examples
+    --------
+    >>> check_version("forecasts.db", "1")
+    """
+    if found.isdecimal() and int(found) > SCHEMA_VERSION:
+        raise Unreadable(
+            f"store: given {where} with tables of version {found}, expected version {SCHEMA_VERSION}: "
+            "it was written by a newer swapcal, which is needed to open it"
+        )
+    if found != str(SCHEMA_VERSION):
+        raise Unreadable(f"store: given {where} with tables of version {found!r}, expected {SCHEMA_VERSION}")
+
+
+# A pool: connections that are lent, one to each reader at a time.
+
+Connection = TypeVar("Connection")
+
+
+class Pool(Generic[Connection]):
+    """Connections made when none is free, and kept for the next reader unless something went wrong.
+
+    Examples
+    --------
+    >>> pool = Pool(connect=lambda: [], close=lambda connection: connection.append("closed"))
+    >>> with pool.lent() as first, pool.lent() as second:
+    ...     first is second
+    False
+    >>> with pool.lent() as third:
+    ...     third is first
+    True
+    """
+
+    def __init__(self, connect: Callable[[], Connection], close: Callable[[Connection], object]) -> None:
+        self._connect, self._close = connect, close
+        self._free: LifoQueue[Connection] = LifoQueue()
+
+    @contextmanager
+    def lent(self) -> Iterator[Connection]:
+        """Lend a connection; after a failure it and those that are free are closed: they may all be dead."""
+        try:
+            connection = self._free.get_nowait()
+        except Empty:
+            connection = self._connect()
+        try:
+            yield connection
+        except BaseException:
+            self._close(connection)
+            self.clear()
+            raise
+        self._free.put(connection)
+
+    def clear(self) -> None:
+        """Close the connections that are free."""
+        while True:
+            try:
+                self._close(self._free.get_nowait())
+            except Empty:
+                return
+
+
+# What SQLite and PostgreSQL do in the same words: reading the log, keeping snapshots and tokens.
 
 COLUMNS = "forecaster, seq, kind, id, time, body"
 PAGE = 500

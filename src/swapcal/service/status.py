@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from swapcal.engine.forecaster import Forecaster
-from swapcal.monitor.alarm import sentence
-from swapcal.service.figures import DELAYS
-from swapcal.service.ward import Ward
+from swapcal.monitor.alarms import sentence
+from swapcal.service.hosted import DELAYS, Ward
 
 Figure = float | None
 """Null before there is anything to take it of."""

@@ -3,17 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from swapcal.service.event import Event
-from swapcal.service.stored import (
-    Conflict,
-    KeptSnapshot,
-    Occupied,
-    Removal,
-    StoreError,
-    TokenRow,
-    Unavailable,
-    Unreadable,
-)
+from swapcal.service.events import Event
+from swapcal.service.sql import Conflict, KeptSnapshot, Occupied, Removal, StoreError, TokenRow, Unavailable, Unreadable
 
 __all__ = ["Conflict", "Occupied", "Store", "StoreError", "TokenRow", "Unavailable", "Unreadable", "open_store"]
 

@@ -11,10 +11,10 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from swapcal.service.desk import Desk, Log
-from swapcal.service.jobs import Ask
-from swapcal.service.refusal import Refusal
-from swapcal.service.ward import Ward
+from swapcal.service.api_error import Refusal
+from swapcal.service.hosted import Ward
+from swapcal.service.queue import Ask
+from swapcal.service.worker import Desk, Log
 from swapcal.version import __version__
 
 EVERY = 5.0

@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
 
 from swapcal.archive import replacing
-from swapcal.tables.dialect import InputError
+from swapcal.tables.sources import InputError
 
 PARQUET = (".parquet", ".pq")
 LINES = (".jsonl", ".ndjson")
@@ -33,7 +33,7 @@ def protect(inputs: Iterable[Place], outputs: Mapping[str, Place], tables: Itera
     --------
     >>> protect(["data.csv"], {"--out": "./data.csv"})
     Traceback (most recent call last):
-    swapcal.tables.dialect.InputError: --out: given ./data.csv, which is the input data.csv; expected another file
+    swapcal.tables.sources.InputError: --out: given ./data.csv, which is the input data.csv; expected another file
     """
     taken: dict[str, str | Path] = {}
     read = [place for place in inputs if place is not None and str(place) != "-"]

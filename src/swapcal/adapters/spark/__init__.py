@@ -7,10 +7,8 @@ except ModuleNotFoundError:
         'this adapter needs pyspark, and Java 17 or later: pip install "swapcal[spark]"', name="pyspark"
     ) from None
 
-from swapcal.adapters.spark.auditing import audit
-from swapcal.adapters.spark.fitting import Fitted, fit
 from swapcal.adapters.spark.forecasting import forecast
-from swapcal.adapters.spark.monitoring import monitor
-from swapcal.adapters.spark.scoring import score
+from swapcal.adapters.spark.judging import audit, monitor
+from swapcal.adapters.spark.models import Fitted, fit, score
 
 __all__ = ["Fitted", "audit", "fit", "forecast", "monitor", "score"]

@@ -1,17 +1,114 @@
 """Forecasts of a keyed stream: one `Live` for each key, kept in Spark's state store."""
 
+import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql.streaming import StatefulProcessor
 
-from swapcal.adapters.spark import columns
-from swapcal.adapters.spark.arrow import any_pandas
-from swapcal.adapters.spark.events import MATURES, TIME, EventRoles, columns_of
-from swapcal.adapters.spark.kept import Kept
+from swapcal.adapters.spark import keyed as events
+from swapcal.adapters.spark import parts
+from swapcal.adapters.spark.keyed import MATURES, TIME, Answers, Columns, EventRoles, Keyed, Manner, columns_of
+from swapcal.adapters.spark.parts import any_pandas
+from swapcal.archive import packed, unpacked
 from swapcal.live import Live
+from swapcal.live.state import FILE
+
+# `Kept`: what is kept of a key between micro-batches, in Spark's state store and in the memory of a worker.
+
+ROWS = 2_000
+"""Rows after which a new archive is written: about as many as are played in the time that reading one takes."""
+
+BESIDE: dict[bytes, Keyed] = {}
+"""Keys in the memory of this process, each under the stamp of all that it has seen: whoever finds it under the stamp in
+the store has what the store would give, whichever query, attempt or key put it there."""
+
+
+class Found(NamedTuple):
+    """A key as its last micro-batch left it."""
+
+    keyed: Keyed
+    stamp: bytes
+    since: int
+    """rows since the archive was written"""
+    fresh: bool
+    """whether the archive must be written now: it never was, or had to be read"""
+
+
+class Kept:
+    """Keeps a `Live` as an archive and the rows since, which played again lead to the same bits.
+
+    Parameters
+    ----------
+    handle : Spark's access to the state of the key at hand
+    settings : of a new `Live`
+    remember : whether settled ids are kept
+    beside : keys to keep in the memory of this process
+    """
+
+    def __init__(self, handle: Any, roles: EventRoles, settings: dict[str, Any], remember: bool, beside: int) -> None:
+        self._manner, self._settings, self._beside = Manner(roles, remember), settings, beside
+        self._head = handle.getValueState("head", "stamp binary, since bigint")
+        self._archive = handle.getValueState("live", "content binary, clock double")
+        self._rows = handle.getListState("since", "rows binary")
+
+    def play(self, rows: Columns) -> Answers:
+        """Let the key at hand answer a micro-batch, and keep what it then is."""
+        found, manner = self._found(), self._manner
+        answers = _played(found.keyed, rows, manner)
+        since = found.since + len(rows[manner.roles.id])
+        if found.fresh or since > ROWS:
+            content = packed(FILE, found.keyed.live.to_state())
+            self._archive.update((content, found.keyed.clock))
+            self._rows.clear()
+            stamp, since = _stamp(content, str(found.keyed.clock).encode()), 0
+        else:
+            entry = events.packed(rows, manner)
+            self._rows.appendValue((entry,))
+            stamp = _stamp(found.stamp, entry)
+        self._head.update((stamp, since))
+        self._put(stamp, found.keyed)
+        return answers
+
+    def _found(self) -> Found:
+        head = self._head.get()
+        if head is None:  # a new key, or one that an earlier version kept, as an archive alone
+            new = Keyed(Live(**self._settings), -np.inf, self._manner.roles) if self._archive.get() is None else None
+            return Found(new or self._read(), b"", 0, True)
+        stamp, since = bytes(head[0]), int(head[1])
+        keyed = BESIDE.pop(stamp, None)  # for good: should playing fail, it is no longer what the stamp says
+        return Found(keyed or self._read(), stamp, since, keyed is None)
+
+    def _read(self) -> Keyed:
+        content, clock = self._archive.get()
+        keyed = Keyed(Live.from_state(unpacked(bytes(content), FILE)), float(clock), self._manner.roles)
+        for (entry,) in self._rows.get():
+            _played(keyed, *events.unpacked(bytes(entry)))
+        return keyed
+
+    def _put(self, stamp: bytes, keyed: Keyed) -> None:
+        """Keep a key in memory; another one, any, makes room: keys come in turns, so the oldest is wanted next."""
+        while self._beside <= len(BESIDE) > 0:
+            del BESIDE[random.choice([*BESIDE])]
+        if self._beside:
+            BESIDE[stamp] = keyed
+
+
+def _played(keyed: Keyed, rows: Columns, manner: Manner) -> Answers:
+    keyed.roles = manner.roles
+    answers = keyed.play(rows)
+    if not manner.remember:
+        keyed.live.release()
+    return answers
+
+
+def _stamp(*contents: bytes) -> bytes:
+    return blake2b(b"".join(contents), digest_size=16).digest()
+
 
 STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -70,21 +167,21 @@ def forecast(
         need not be read, and most of the time not be written as a whole. Best as many as a worker has keys
     settings : of `Live`, without models
     """
-    columns.require_classic(stream)
+    parts.require_classic(stream)
     keys = [key] if isinstance(key, str) else list(key)
     roles = _roles(stream, keys, id, target, time, matures, features)
     if settings.get("models"):
         raise ValueError("models: given some, expected none: they could not be kept with the state")
     Live(**settings)  # raises what is wrong with the settings here
-    rows = stream.select(*map(columns.column, keys), *_read(stream, keys, roles, time, matures))
+    rows = stream.select(*map(parts.column, keys), *_read(stream, keys, roles, time, matures))
     schema = _schema(stream, [*keys, id])
     stream.sparkSession.conf.set(STORE, ROCKSDB)
     with any_pandas():
-        answers = rows.groupBy(*map(columns.column, keys)).transformWithStateInPandas(
+        answers = rows.groupBy(*map(parts.column, keys)).transformWithStateInPandas(
             _Forecasts(keys, rows.columns, roles, settings, remember, beside), schema, "append", "none"
         )
-    return answers.withColumn(time, columns.from_seconds(stream, time, columns.column(TIME))).select(
-        *map(columns.column, [*keys, id, time]), *types.StructType.fromDDL(ANSWERS).names
+    return answers.withColumn(time, parts.from_seconds(stream, time, parts.column(TIME))).select(
+        *map(parts.column, [*keys, id, time]), *types.StructType.fromDDL(ANSWERS).names
     )
 
 
@@ -117,18 +214,18 @@ def _roles(
     features: Sequence[str] | None,
 ) -> EventRoles:
     named = [*keys, id, target, time, *([] if matures is None else [matures])]
-    columns.require(stream, named)
+    parts.require(stream, named)
     if len(set(named)) < len(named):
         raise ValueError(f"columns: given {named}, expected another for each role")
     records = [name for name in stream.columns if name not in named] if features is None else list(features)
-    columns.require(stream, records)
+    parts.require(stream, records)
     if len({*records, target}) <= len(records):
         raise ValueError(f"features: given {records}, expected each once, and not the target {target!r}")
     for name in records:
         if not isinstance(given := stream.schema[name].dataType, FEATURES):
             expected = "numbers, texts, truth values or times: name the features, without it"
             raise TypeError(f"column {name!r}: given {given.simpleString()}, expected {expected}")
-    columns.require_numbers(stream, [target])
+    parts.require_numbers(stream, [target])
     kind = stream.schema[id].dataType
     if not isinstance(kind, types.IntegralType | types.StringType):
         raise TypeError(f"column {id!r}: given {kind.simpleString()}, expected integers or texts")
@@ -141,16 +238,16 @@ def _roles(
 def _read(stream: DataFrame, keys: list[str], roles: EventRoles, time: str, matures: str | None) -> list[Column]:
     """Return what the rows are read from; times as floats, which mean the same in every time zone."""
     cast = {roles.id: "string", roles.target: "double"}
-    found = [columns.column(name).cast(kind).alias(name) for name, kind in cast.items()]
-    found += [columns.seconds(stream, time).alias(TIME)]
-    found += [] if matures is None else [columns.seconds(stream, matures).alias(MATURES)]
+    found = [parts.column(name).cast(kind).alias(name) for name, kind in cast.items()]
+    found += [parts.seconds(stream, time).alias(TIME)]
+    found += [] if matures is None else [parts.seconds(stream, matures).alias(MATURES)]
     return found + [_feature(stream, name) for name in roles.features if name not in (*keys, roles.id)]
 
 
 def _feature(stream: DataFrame, name: str) -> Column:
     if isinstance(stream.schema[name].dataType, TIMES):
-        return columns.seconds(stream, name).alias(name)
-    return columns.column(name)
+        return parts.seconds(stream, name).alias(name)
+    return parts.column(name)
 
 
 def _schema(stream: DataFrame, named: list[str]) -> types.StructType:

@@ -1,18 +1,222 @@
-"""Parts: something additive computed where the rows are, one part for each partition, and added up."""
+"""Columns and Arrow batches of a Spark data frame; additive parts computed where the rows are; faults counted there."""
 
 import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
-from swapcal.adapters.spark.arrow import Batches, map_in_arrow
-from swapcal.adapters.spark.columns import some_columns
-from swapcal.adapters.spark.faults import ColumnRule, Faults
-from swapcal.tables.table import Table
+from swapcal.arrays import Array, Flags
+from swapcal.audit.rows import LEAST_WEIGHT, MOST_WEIGHT
+from swapcal.tables.clock import as_times
+from swapcal.tables.frame import Table, UnknownColumnError
+
+# Python functions on Arrow batches of a Spark data frame.
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def any_pandas() -> Iterator[None]:
+    """Silence Spark's remark on pandas 3: what is done here is tested with it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
+
+
+def map_in_arrow(df: DataFrame, run: Callable[[Batches], Batches], schema: Any) -> DataFrame:
+    """Return what a function makes of the batches of every partition, whatever characters the columns' names have.
+
+    Spark looks names up unquoted there, and takes a dot for a field of a structure.
+    """
+    names = df.columns
+
+    def named(batches: Batches) -> Batches:
+        return run(pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+
+    with any_pandas():
+        return df.toDF(*(f"c{place}" for place in range(len(names)))).mapInArrow(named, schema)
+
+
+# Columns of a Spark data frame: found, named and typed.
+
+
+def column(name: str) -> Column:
+    """Return a column by its whole name, whatever characters that has."""
+    return sql.col("`" + name.replace("`", "``") + "`")
+
+
+def require_classic(df: DataFrame) -> None:
+    """Refuse a data frame of Spark Connect, whose session has neither broadcasts nor what streams of keys need."""
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise TypeError("df: given a data frame of Spark Connect, expected one of a classic session")
+
+
+def require_batch(df: DataFrame) -> None:
+    """Refuse a stream, and a data frame of Spark Connect."""
+    require_classic(df)
+    if df.isStreaming:
+        raise ValueError("df: given a stream, expected a batch data frame, such as what the stream's sink holds")
+
+
+def require(df: DataFrame, names: Iterable[str]) -> None:
+    """Raise `UnknownColumnError` for the first name that is no column."""
+    for name in names:
+        if name not in df.columns:
+            raise UnknownColumnError(name, df.columns)
+
+
+def require_numbers(df: DataFrame, names: Iterable[str]) -> None:
+    """Raise for the first column that holds neither numbers nor truth values."""
+    require(df, names)
+    for name in names:
+        kind = df.schema[name].dataType
+        if not isinstance(kind, types.NumericType | types.BooleanType):
+            raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected numbers")
+
+
+def is_numeric(df: DataFrame, name: str) -> bool:
+    """Say whether a column holds numbers."""
+    return isinstance(df.schema[name].dataType, types.NumericType)
+
+
+def seconds(df: DataFrame, name: str) -> Column:
+    """Return times as floats: numbers as they are, dates and timestamps as seconds since 1970 in UTC."""
+    require(df, [name])
+    kind, values = df.schema[name].dataType, column(name)
+    if isinstance(kind, types.NumericType):
+        return values.cast("double")
+    if isinstance(kind, types.TimestampType):
+        return sql.unix_micros(values) / 1e6
+    if isinstance(kind, types.TimestampNTZType):
+        clock = sql.hour(values) * 3600 + sql.minute(values) * 60 + sql.date_part(sql.lit("SECOND"), values)
+        return sql.unix_date(values.cast("date")) * 86_400.0 + clock.cast("double")
+    if isinstance(kind, types.DateType):
+        return sql.unix_date(values) * 86_400.0
+    raise TypeError(f"column {name!r}: given {kind.simpleString()}, expected numbers, dates or timestamps")
+
+
+def from_seconds(df: DataFrame, name: str, values: Column) -> Column:
+    """Return what `seconds` made of a column as it was."""
+    kind, micros = df.schema[name].dataType, sql.round(values * 1e6).cast("bigint")
+    if isinstance(kind, types.TimestampType):
+        return sql.timestamp_micros(micros)
+    if isinstance(kind, types.TimestampNTZType):
+        return sql.timestamp_add("MICROSECOND", micros, sql.lit("1970-01-01").cast("timestamp_ntz"))
+    if isinstance(kind, types.DateType):
+        return sql.date_from_unix_date((values / 86_400.0).cast("int"))
+    return values.cast(kind)
+
+
+def some_columns(df: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return some columns only."""
+    return df.select(*map(column, names))
+
+
+# Faults: what is wrong with the columns of a distributed table, counted where the rows are.
+
+
+class ColumnRule(NamedTuple):
+    """What every value of a column must be, and a way to read the column as numbers."""
+
+    expected: str
+    holds: Callable[[Array], Flags]
+    numbers: Callable[[Table, str], Array] = Table.numbers
+
+
+def _times(table: Table, name: str) -> Array:
+    return as_times(f"column {name!r}", table.raw(name))
+
+
+def _is_probability(values: Array) -> Flags:
+    return np.asarray((values >= 0.0) & (values <= 1.0))
+
+
+def _is_weight(values: Array) -> Flags:
+    return np.asarray((values >= LEAST_WEIGHT) & (values <= MOST_WEIGHT))
+
+
+def _is_known(values: Array) -> Flags:
+    return ~np.isnan(values)
+
+
+def _is_not_infinite(values: Array) -> Flags:
+    return ~np.isinf(values)
+
+
+PROBABILITY = ColumnRule("a number in [0, 1]", _is_probability)
+WEIGHT = ColumnRule(f"a positive number, from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", _is_weight)
+TIME = ColumnRule("a number, date or time", _is_known, _times)
+NOT_INFINITE = ColumnRule("a finite number, or nothing", _is_not_infinite)
+
+
+class Fault(NamedTuple):
+    """How many rows of a column break its rule, and the smallest value that does."""
+
+    rows: int
+    given: float
+    expected: str
+
+    def __add__(self, other: object) -> "Fault":
+        assert isinstance(other, Fault)
+        return Fault(self.rows + other.rows, float(np.fmin(self.given, other.given)), self.expected)
+
+
+@dataclass
+class Faults:
+    """Rows seen and the faults in them, by column; those of parts add up."""
+
+    rows: int = 0
+    columns: dict[str, Fault] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+    """what was raised instead of an answer"""
+
+    def __bool__(self) -> bool:
+        return bool(self.columns or self.refusals)
+
+    def look(self, table: Table, rules: Mapping[str, ColumnRule]) -> None:
+        """Count the rows of a table that break the rules."""
+        self.rows += len(table)
+        for name, rule in rules.items():
+            values = rule.numbers(table, name)
+            broken = values[~rule.holds(values)]
+            if broken.size:
+                fault = Fault(broken.size, float(np.fmin.reduce(broken)), rule.expected)
+                self.columns[name] = self.columns[name] + fault if name in self.columns else fault
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Note what is raised instead of raising it among the rows, where it would drown in traces."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            self.refusals.append(str(error))
+
+    def __add__(self, other: "Faults") -> "Faults":
+        columns = dict(self.columns)
+        for name, fault in other.columns.items():
+            columns[name] = columns[name] + fault if name in columns else fault
+        return Faults(self.rows + other.rows, columns, self.refusals + other.refusals)
+
+    def raise_any(self) -> None:
+        """Raise the first fault, in alphabetical order of columns."""
+        for name, fault in sorted(self.columns.items()):
+            given = "nothing" if np.isnan(fault.given) else f"{fault.given:g}"
+            rest = "; leave such rows out with df.where(…)" if np.isnan(fault.given) else ""
+            where = f"in {fault.rows:,} of {self.rows:,} rows"
+            raise ValueError(f"column {name!r}: given {given} {where}, expected {fault.expected}{rest}")
+        if self.refusals:
+            raise ValueError(min(self.refusals))
+
+
+# Parts: something additive computed where the rows are, one part for each partition, and added up.
 
 LOT = 1 << 17
 """Rows handed on at once; Spark's batches of 10,000 are too few to amortise what is done once for each."""

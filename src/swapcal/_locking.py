@@ -1,0 +1,69 @@
+"""One thread at a time, and arrays that kernels may write to: both survive copying and pickling."""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+# One thread at a time: a lock that copies and pickles as a new one, and methods that hold it.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Guard:
+    """A re-entrant lock that belongs to one object; a copy of the object gets its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[type["Guard"], tuple[()]]:
+        return Guard, ()
+
+
+def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Let a method hold its object's `_guard` from start to end."""
+
+    @functools.wraps(method)
+    def held(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._guard.lock:
+            return method(self, *args, **kwargs)
+
+    return held
+
+
+# `Owner`: what keeps arrays for kernels to write to, also after it was copied or unpickled.
+
+
+class Owner:
+    """Has arrays of its own that are C-ordered and writeable, as an `Entry` takes for granted.
+
+    Who unpickles may bring the memory: joblib maps a file read-only, others hand on what is shared by many. A kernel
+    would write there all the same, or fall on it.
+
+    Examples
+    --------
+    >>> class Counts(Owner):
+    ...     def __init__(self):
+    ...         self.seen = np.zeros(3)
+    >>> counts = Counts.__new__(Counts)
+    >>> counts.__setstate__({"seen": np.frombuffer(bytes(24))})
+    >>> counts.seen.flags.writeable
+    True
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({name: owned(value) for name, value in state.items()})
+
+
+def owned(value: Any) -> Any:
+    """Return an array, or a tuple of them, as memory of our own; all else as it is."""
+    if isinstance(value, np.ndarray):
+        plain = type(value) is np.ndarray and value.flags.carray
+        return value if plain else np.array(value, order="C")
+    if isinstance(value, tuple):
+        return type(value)(*map(owned, value)) if hasattr(value, "_fields") else tuple(map(owned, value))
+    return value

@@ -1,0 +1,206 @@
+"""Validation at the boundary: what was given, what is expected, where."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swapcal.arrays import Array, Keys
+from swapcal.kernels.state import ROUNDING, first_bad_context
+
+NO_EVENT = np.zeros(1, np.uint64)
+NO_LABEL = np.full(1, np.nan)
+
+
+def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = True) -> Array:
+    """Return C-ordered contexts, shape (n, dim), or say which row is not in X.
+
+    Contexts have x_1 = ½ and ‖x‖ ≤ 1. With `single`, one context of shape (dim,) becomes one row. With `copy` the
+    result is private, so that a ticket keeps what it was issued for.
+    """
+    rows = _floats("context", X, copy=copy)
+    if rows.ndim != (1 if single else 2):
+        expected = f"({dim},)" if single else f"(rows, {dim})"
+        raise ValueError(f"context: given shape {rows.shape}, expected {expected}")
+    if rows.shape[-1] != dim:
+        hint = "; grow(dim) appends coordinates" if rows.shape[-1] > dim else ""
+        raise ValueError(f"context: given {rows.shape[-1]} coordinates, expected {dim}{hint}")
+    if single:
+        rows = rows.reshape(1, dim)
+    row = first_bad_context(_frozen(rows))
+    if row >= 0:
+        raise ValueError(_complaint(rows[row], "" if single else f" in row {row + 1}"))
+    return rows
+
+
+def _frozen(rows: Array) -> Array:
+    """Return the rows as read-only: a kernel that only reads is then compiled once, whatever it is given."""
+    seen = rows.view()
+    seen.flags.writeable = False
+    return seen
+
+
+def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
+    """Return a C-ordered array of floats; text is not read as numbers."""
+    refuse_masked(name, values)
+    try:
+        raw = np.asarray(values)
+        if raw.dtype.kind not in "biufO":
+            raise TypeError(f"entries of type {raw.dtype}")
+        return np.array(raw, dtype=np.float64, order="C", copy=True if copy else None)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name}: given {type(values).__name__} that is not numeric, expected floats ({error})"
+        ) from None
+
+
+def refuse_masked(name: str, values: object) -> None:
+    """Refuse masked entries: as plain arrays they would be read as if nothing were missing."""
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):  # others may have an attribute _mask
+        raise ValueError(f"{name}: given a masked array with entries missing, expected every entry")
+
+
+def _complaint(x: Array, where: str) -> str:
+    bad = np.flatnonzero(~np.isfinite(x))
+    if bad.size:
+        return f"context{where}: given {x[bad[0]]} at coordinate {bad[0]}, expected finite numbers"
+    if abs(x[0] - 0.5) > ROUNDING:
+        return f"context{where}: given first coordinate {x[0]}, expected 0.5 (the constant coordinate)"
+    return f"context{where}: given norm {math.hypot(*x):.10g}, expected at most 1"
+
+
+def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
+    """Return linear weights of shape (dim,), finite, and of norm at most `radius` if one is given."""
+    values = _floats("prior", theta, copy=True)
+    if values.shape != (dim,) or not np.all(np.isfinite(values)):
+        raise ValueError(f"prior: given shape {values.shape}, expected ({dim},) finite numbers")
+    if radius is not None and float(np.linalg.norm(values)) > radius:
+        raise ValueError(
+            f"prior: given norm {np.linalg.norm(values):.6g}, expected at most {radius:g} for this learner"
+        )
+    return values
+
+
+def in_row(row: int, error: Exception) -> Exception:
+    """Return the same error with the row, which counts from 0 here, named in its message."""
+    return type(error)(f"row {row + 1}: {error}")
+
+
+def after_rows(done: int, error: Exception) -> Exception:
+    """Return the same error, saying how many rows came before those that its message counts."""
+    return type(error)(f"after {done:,} rows: {error}") if done else error
+
+
+def label(y: Any, name: str = "label") -> float:
+    """Return one label, or another number called `name`, as a float in [0, 1]."""
+    if (type(y) is float or type(y) is int) and 0 <= y <= 1:  # what most are, many times a second
+        return float(y)
+    refuse_masked(name, y)
+    try:
+        if isinstance(y, (str, bytes)):
+            raise TypeError
+        value = float(y)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name}: given {y!r}, expected a number in [0, 1]") from None
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name}: given {y!r}, expected a number in [0, 1]")
+    return value
+
+
+def label_rows(y: ArrayLike, rows: int) -> Array:
+    """Return labels of shape (rows,), all in [0, 1]."""
+    values = _floats("labels", y, copy=False)
+    if values.shape != (rows,):
+        raise ValueError(f"labels: given shape {values.shape}, expected ({rows},), one per context")
+    return _all_rates("labels", values)
+
+
+def rates(name: str, values: ArrayLike) -> Array:
+    """Return numbers in [0, 1], one per row, or name the first row that holds something else.
+
+    Examples
+    --------
+    >>> rates("p", [0.25, 1])
+    array([0.25, 1.  ])
+    """
+    found = _floats(name, values, copy=False)
+    if found.ndim != 1:
+        raise ValueError(f"{name}: given shape {found.shape}, expected one number per row")
+    return _all_rates(name, found)
+
+
+def _all_rates(name: str, values: Array) -> Array:
+    bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
+    if bad.size:
+        raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]")
+    return values
+
+
+def event_key(event: object) -> int:
+    """Return the 64-bit key of an event id (any int, str or bytes); never 0, which stands for "not named"."""
+    if type(event) is not str and (isinstance(event, bool) or not isinstance(event, (int, np.integer, str, bytes))):
+        raise TypeError(f"event: given {type(event).__name__}, expected an int, str or bytes id")
+    raw = event if isinstance(event, bytes) else _letters(event).encode()
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+
+
+def _letters(event: Any) -> str:
+    """Return an id as text; of an Enum what it is, not its name."""
+    return str.__str__(event) if isinstance(event, str) else str(int(event))
+
+
+@dataclass(frozen=True)
+class EventKeys:
+    """Keys of events, made already: one per row, none of them 0."""
+
+    values: Keys
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def event_keys(events: "list[object] | EventKeys | None", rows: int) -> Keys:
+    """Return the keys of one id per row, or `NO_EVENT` for all of them."""
+    if events is None:
+        return NO_EVENT
+    if len(events) != rows:
+        raise ValueError(f"events: given {len(events)}, expected {rows}, one per context")
+    if isinstance(events, EventKeys):
+        return events.values
+    return np.array([event_key(event) for event in events], np.uint64)
+
+
+def positive(name: str, value: float) -> float:
+    """Return a finite positive float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name}: given {value!r}, expected a positive finite number")
+    return number
+
+
+def window(value: float) -> float:
+    """Return a number of labels to remember, at least 1."""
+    labels = positive("window", value)
+    if labels < 1.0:
+        raise ValueError(f"window: given {value!r}, expected at least 1 label")
+    return labels
+
+
+def dimension(dim: Any) -> int:
+    """Return a dimension of at least 1."""
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or dim < 1:
+        raise ValueError(f"dim: given {dim!r}, expected an integer of at least 1")
+    return int(dim)
+
+
+def seed(value: Any) -> int:
+    """Return a seed that fits 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**64:
+        raise ValueError(f"seed: given {value!r}, expected an integer in [0, 2^64)")
+    return int(value)

@@ -1,0 +1,201 @@
+"""Audit and monitor of a Spark data frame: computed where the rows are, and added up."""
+
+import pickle
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from swapcal._validate import positive
+from swapcal.adapters.spark import parts
+from swapcal.adapters.spark.parts import (
+    NOT_INFINITE,
+    NOTHING,
+    PART,
+    PROBABILITY,
+    TIME,
+    WEIGHT,
+    ColumnRule,
+    Faults,
+    add_up,
+    added,
+    any_pandas,
+    settled,
+    unpickled,
+)
+from swapcal.archive import packed, unpacked
+from swapcal.arrays import Places
+from swapcal.audit import Audit
+from swapcal.audit.rows import Encoder, Reader
+from swapcal.features.encoder import Scales
+from swapcal.monitor import Monitor
+from swapcal.monitor.state import FILE
+from swapcal.tables.frame import Table
+
+# Audit of a Spark data frame: the sums are made where the rows are, and added up.
+
+
+def audit(
+    df: DataFrame,
+    *,
+    prob: str,
+    target: str,
+    features: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    weights: str | None = None,
+    time: str | None = None,
+    issued: tuple[str, str, str] | None = None,
+    levels: int | Sequence[float] | None = None,
+    title: str = "Audit",
+    seed: int = 0,
+    like: "Audit | Encoder | None" = None,
+) -> Audit:
+    """Audit the named columns of a Spark data frame: `Audit.from_frame` of all rows, up to rounding.
+
+    However the rows are partitioned, the sums agree to 10⁻⁹ of their size; the row sample and the fingerprint,
+    which go by hashes of the values, are the same. What comes to the driver is one audit: sums, and the sample of at
+    most 65,536 distinct encoded rows. With features the data frame is read twice, once for their scales and categories
+    (`persist` it where reading is dear); with `like`, which shares another audit's encoding and makes the two
+    addable, only once.
+
+    Parameters
+    ----------
+    df : a batch data frame of a classic session (not Spark Connect)
+    prob, target : columns of probabilities and outcomes in [0, 1]; rows without either are an error
+    features, groups, weights, time, issued, levels, title, seed, like : as in `Audit.from_frame`
+    """
+    parts.require_batch(df)
+    reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
+    reader.check_roles()
+    parts.require(df, reader.columns)
+    parts.require_numbers(df, [prob, target, *([weights] if weights else []), *(issued or ())])
+    rules = _rules(df, reader)
+    encoder = like.encoder if isinstance(like, Audit) else like or _encoder(df, reader, rules)
+    named: dict[str, Any] = {
+        "prob": prob, "target": target, "features": reader.features, "groups": reader.groups, "weights": weights,
+        "time": time, "issued": issued, "levels": levels, "title": title, "seed": seed, "like": encoder,
+    }  # fmt: skip
+
+    def work(part: Audit | None, table: pa.Table) -> Audit:
+        if part is None:
+            return Audit.from_frame(table, **named)
+        part.add(table)
+        return part
+
+    found: Audit = add_up(df, reader.columns, rules, work)
+    return found
+
+
+def _encoder(df: DataFrame, reader: Reader, rules: dict[str, ColumnRule]) -> Encoder:
+    """Return the encoding of the features, from one pass over them; the other columns are checked on the way."""
+    if not reader.features:
+        return Encoder(())
+
+    def work(part: Scales | None, table: pa.Table) -> Scales:
+        found = Scales.of(Table(table), reader.features)
+        return found if part is None else part + found
+
+    checked = {name: rule for name, rule in rules.items() if name in reader.features}
+    found: Scales = add_up(df, reader.features, checked, work)
+    return Encoder.of(found)
+
+
+def _rules(df: DataFrame, reader: Reader) -> dict[str, ColumnRule]:
+    rules = {name: NOT_INFINITE for name in reader.features if parts.is_numeric(df, name)}
+    rules |= dict.fromkeys((reader.prob, reader.target, *(reader.issued or ())), PROBABILITY)
+    rules |= {} if reader.weights is None else {reader.weights: WEIGHT}
+    return rules if reader.time is None else rules | {reader.time: TIME}
+
+
+# Monitor of a Spark data frame: one monitor for each stretch of time, where its rows are, then one after the other.
+
+WINDOW, CLOCK = "__window", "__clock"
+
+
+def monitor(
+    df: DataFrame,
+    *,
+    prob: str,
+    target: str,
+    time: str,
+    window: float = 86_400.0,
+    groups: Sequence[str] = (),
+    seed: int = 0,
+    **settings: Any,
+) -> Monitor:
+    """Return the monitor of all rows in order of time, made by stretches of time side by side.
+
+    A monitor bets row after row, so it cannot be made of arbitrary parts; but one that starts fresh in every window is
+    made where the window's rows are, and `Monitor.then` puts them one after the other. Wealth, counts, gaps and
+    intervals are those of one pass over all rows, up to rounding, and both promises hold: looking at the joined
+    evidence at the ends of windows is looking less often. What differs from one pass: an alarm to which earlier
+    windows contributed is seen only if it lasts to the end of its window, and `wealth` has no history but of the first.
+
+    Rows of one time are put in an order drawn by `seed`: an order must not depend on outcomes, and that of the
+    partitions is nobody's. So the result does not depend on the partitioning.
+
+    Parameters
+    ----------
+    df : a batch data frame
+    prob, target : columns of mean forecasts and outcomes in [0, 1]
+    time : column by which the label of a row was bound to be known: numbers, dates or timestamps
+    window : length of a stretch, in the unit of the times, seconds for dates; the rows of one must fit into a worker's
+        memory
+    groups, settings : as in `Monitor`
+    """
+    parts.require_batch(df)
+    empty = Monitor(groups, **settings)
+    parts.require_numbers(df, [prob, target])
+    parts.require(df, empty.columns())
+    clock, width = parts.seconds(df, time), positive("window", window)
+    dated = not parts.is_numeric(df, time)
+
+    def run(key: Any, rows: pa.Table) -> pa.Table:
+        faults, part, table = Faults(), None, Table(rows)
+        with faults.caught():
+            faults.look(table, {prob: PROBABILITY, target: PROBABILITY})
+            if key[0].as_py() is None:
+                faults.refusals.append(f"column {time!r}: given no finite time in {len(rows):,} rows, expected one")
+            if not faults:
+                entered = _entered(empty, rows.take(_order(table, prob, target, seed)), prob, target, dated)
+                part = [(key[0].as_py(), packed(FILE, entered.to_state()))]
+        return pa.table({PART: [pickle.dumps((faults, part))]})
+
+    read = dict.fromkeys([prob, target, *empty.columns()])
+    window_of = sql.when(sql.abs(clock) < np.inf, sql.floor(clock / width))  # nothing for what is no finite time
+    rows = df.select(*map(parts.column, read), clock.alias(CLOCK), window_of.alias(WINDOW))
+    with any_pandas():
+        collected = rows.groupBy(WINDOW).applyInArrow(run, f"{PART} binary").collect()
+    windows = settled(reduce(added, map(unpickled, collected), NOTHING))
+    return reduce(Monitor.then, (Monitor.from_state(unpacked(content, FILE)) for _, content in sorted(windows)))
+
+
+def _order(rows: Table, prob: str, target: str, seed: int) -> Places:
+    """Return the rows in order of time; those of one time as the seed draws, whatever order they came in.
+
+    They are first sorted by all they hold, which forgets that order; the draw then forgets the sorting, so that
+    outcomes, which took part in it, decide nothing.
+    """
+    others = [name for name in rows.columns if name not in (prob, target, CLOCK, WINDOW)]
+    clock = rows.numbers(CLOCK)
+    keys: list[Any] = [
+        rows.numbers(target),
+        rows.numbers(prob),
+        *(rows.categories(name).codes for name in others),
+        clock,
+    ]
+    sorted_rows = np.lexsort(keys)
+    drawn = np.random.default_rng(seed).permutation(len(clock))
+    return sorted_rows[np.lexsort((drawn, clock[sorted_rows]))]
+
+
+def _entered(empty: Monitor, rows: pa.Table, prob: str, target: str, dated: bool) -> Monitor:
+    table = Table(rows)
+    clock = table.numbers(CLOCK)
+    times = np.round(clock * 1e6).astype("datetime64[us]") if dated else clock
+    return deepcopy(empty).add(rows, table.numbers(prob), table.numbers(target), times)

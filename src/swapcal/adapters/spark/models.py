@@ -1,0 +1,287 @@
+"""Fit on a hashed sample of a Spark data frame, and scores of a fitted model over Arrow batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as sql
+
+from swapcal.adapters.spark import parts
+from swapcal.adapters.spark.parts import Batches, any_pandas, map_in_arrow
+from swapcal.archive import packed, unpacked
+from swapcal.arrays import Array
+from swapcal.kernels.tally import log_losses
+from swapcal.live import Live
+from swapcal.live.state import FILE
+from swapcal.tables.frame import Table
+
+if TYPE_CHECKING:
+    from swapcal.adapters.sklearn import SwapClassifier
+
+# Scores of a Spark data frame: a fitted model over Arrow batches.
+
+
+def score(df: DataFrame, model: Any, *, features: Sequence[str] | None = None, prefix: str = "") -> DataFrame:
+    """Return the data frame with the model's probabilities beside its columns; a stream stays a stream.
+
+    Of a `SwapClassifier` of two classes the new column is `p`, the probability of the second, by the model's `mode`; of
+    more classes there is one column for each, `p_` and its name; of a `SwapRegressor` it is `prediction`. A `Live` is
+    taken as it is now and learns nothing: the new columns are `p`, the level it would issue, and `mean`. A row's
+    probabilities hang on its values alone, not on the partitioning (but for mode "sample", which draws afresh).
+
+    The model is broadcast: every executor fetches it once, every Python worker unpacks it once.
+
+    Parameters
+    ----------
+    df : a batch data frame or a stream
+    model : a fitted `SwapClassifier` or `SwapRegressor`, or a `Live`
+    features : columns that make up a row for a model that was fitted on arrays, in their order; or, for a `Live`, its
+        record, by default all columns
+    prefix : put before the names of the new columns
+    """
+    parts.require_classic(df)
+    scorer = _live_scorer(model, df, features) if isinstance(model, Live) else _fitted_scorer(model, features)
+    parts.require(df, scorer.columns)
+    names = [prefix + name for name in scorer.names]
+    for name in names:
+        if name in df.columns:
+            raise ValueError(f"column {name!r}: given already, expected a new name; see prefix")
+    shared = df.sparkSession.sparkContext.broadcast(scorer)
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            answers = shared.value.answers(pa.Table.from_batches([batch]).select(shared.value.columns))
+            added = [pa.array(np.ascontiguousarray(column), pa.float64()) for column in answers.T]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, *names])
+
+    fields = [types.StructField(name, types.DoubleType()) for name in names]
+    return map_in_arrow(df, run, types.StructType([*df.schema.fields, *fields]))
+
+
+class FittedScorer:
+    """A fitted estimator, which reads a table or, if it was fitted on arrays, a matrix."""
+
+    def __init__(self, model: Any, features: Sequence[str], named: bool) -> None:
+        self.model, self.columns, self._named = model, list(features), named
+        classes = getattr(model, "classes_", None)
+        self._binary = classes is not None and len(classes) == 2
+        if classes is None:
+            self.names = ["prediction"]
+        else:
+            self.names = ["p"] if self._binary else [f"p_{name}" for name in classes]
+
+    def answers(self, rows: pa.Table) -> Array:
+        """Return (rows, names)."""
+        found = self._predict(self._given(rows))
+        return np.asarray(found[:, 1:] if self._binary else found.reshape(len(rows), -1), np.float64)
+
+    def _given(self, rows: pa.Table) -> Any:
+        if not self._named:
+            return np.column_stack([column.to_numpy().astype(np.float64) for column in rows.columns])
+        return rows if self.model.estimator is None else rows.to_pandas()  # what an estimator inside can read
+
+    def _predict(self, rows: Any) -> Array:
+        found: Array = (self.model.predict if self.names == ["prediction"] else self.model.predict_proba)(rows)
+        return found
+
+
+class LiveScorer:
+    """A `Live` that stays as it is."""
+
+    names = ("p", "mean")
+
+    def __init__(self, content: bytes, features: Sequence[str]) -> None:
+        self.columns = list(features)
+        self._content = content
+        self._live: Live | None = None
+
+    def __reduce__(self) -> Any:
+        return LiveScorer, (self._content, self.columns)
+
+    def answers(self, rows: pa.Table) -> Array:
+        """Return (rows, 2): issued levels and means."""
+        if self._live is None:
+            self._live = Live.from_state(unpacked(self._content, FILE))
+        found = self._live.preview(rows)
+        return np.column_stack([found.p, found.mean])
+
+
+def _fitted_scorer(model: Any, features: Sequence[str] | None) -> FittedScorer:
+    if not hasattr(model, "models_"):
+        raise TypeError(
+            f"model: given {type(model).__name__}, expected a fitted SwapClassifier or SwapRegressor, or a Live"
+        )
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None:
+        return FittedScorer(model, names.tolist(), True)
+    if features is None or len(features) != model.n_features_in_:
+        given = "none" if features is None else f"{len(features)}"
+        raise ValueError(f"features: given {given}, expected the {model.n_features_in_} columns of the fitted array")
+    return FittedScorer(model, features, False)
+
+
+def _live_scorer(live: Live, df: DataFrame, features: Sequence[str] | None) -> LiveScorer:
+    if live.models:
+        raise ValueError(f"model: given a Live with models {list(live.models)}, expected one without: they stay behind")
+    return LiveScorer(packed(FILE, live.to_state()), df.columns if features is None else features)
+
+
+# Fit on a hashed sample of a Spark data frame, and a measurement of what more rows would buy.
+
+ROWS, HELD_OUT = 1_000_000, 100_000
+FACTOR = 4
+"""Each sample of the curve has so many times the rows of the one before."""
+FEWEST = 500
+MOST_APART = 0.2
+PLACES = 1 << 40
+PLACE = "__place"
+
+
+class Point(NamedTuple):
+    """Mean errors on the rows kept apart, of a model fitted on `rows` rows."""
+
+    rows: int
+    log_loss: float
+    brier: float
+    gain: float | None
+    """fall of the log loss since the point before; None at the first"""
+    gain_error: float | None
+    """standard error of the gain, over the rows kept apart"""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model and how its error fell with the rows it was fitted on."""
+
+    model: "SwapClassifier"
+    curve: tuple[Point, ...]
+    available: int
+    """rows that could have been used"""
+    held_out: int
+
+    def __str__(self) -> str:
+        lines = [f"{'rows':>12}  log loss  Brier score  gain"]
+        for point in self.curve:
+            gain = "" if point.gain is None else f"{point.gain:+.5f} ± {2 * (point.gain_error or 0.0):.5f}"
+            lines.append(f"{point.rows:12,}  {point.log_loss:.5f}   {point.brier:.5f}      {gain}".rstrip())
+        used = f"fitted on {self.curve[-1].rows:,} of {self.available:,} rows"
+        return "\n".join([*lines, f"{used}; errors on {self.held_out:,} others"])
+
+
+def fit(
+    df: DataFrame,
+    *,
+    id: str,
+    target: str,
+    features: Sequence[str] | None = None,
+    groups: Sequence[str] = (),
+    rows: int = ROWS,
+    held_out: int = HELD_OUT,
+    seed: int = 0,
+    **settings: Any,
+) -> Fitted:
+    """Fit a `SwapClassifier` on the driver, on a sample chosen by hash; `score` then applies it everywhere.
+
+    The sample is the same however the rows are partitioned. Other rows, also chosen by hash, are kept apart, and models
+    are fitted on a sixteenth and a quarter of the sample too: nested samples whose errors on the rows kept apart show
+    what more rows bought, and let one judge what more would buy.
+
+    The sample is collected: it must fit into the driver's memory several times, and within
+    ``spark.driver.maxResultSize``.
+
+    Parameters
+    ----------
+    df : a batch data frame
+    id : column that names a row, by whose hash rows are chosen. (By a hash of everything in it, rows that hold the same
+        would be chosen together, which is no fair sample.)
+    target : column of outcomes, 0 and 1 (or false and true)
+    features : columns to look at, by default all others
+    groups : columns over whose categories calibration matters most; see `SwapClassifier`
+    rows, held_out : to fit on, and to keep apart, at most; about that many are taken, and at most a fifth kept apart
+    seed : of the hash, and of the fit
+    settings : of `SwapClassifier`
+    """
+    parts.require_batch(df)
+    names = [name for name in df.columns if name not in (target, id)] if features is None else list(features)
+    names += [name for name in groups if name not in names]
+    parts.require(df, [id, *names])
+    parts.require_numbers(df, [target])
+    total = _counted(df, target)
+    apart = min(MOST_APART, held_out / total)
+    last = min(1.0, apart + rows / total)
+    place = _place(id, seed)
+    chosen = df.select(*map(parts.column, [target, *names]), place.alias(PLACE)).where(f"{PLACE} < {last!r}")
+    with any_pandas():
+        collected = chosen.toArrow()
+    taken = collected.sort_by(PLACE)  # an order that is no partition's
+    kept = int(np.sum(taken[PLACE].to_numpy() < apart))
+    curve = _Curve(taken.slice(0, kept), target, names)
+    known = {"groups": list(groups), "random_state": seed, **settings}
+    sample = taken.slice(kept)
+    for count in _sizes(len(sample)):
+        curve.fit(sample.slice(0, count), known)
+    return Fitted(curve.model, tuple(curve.points), total - kept, kept)
+
+
+class _Curve:
+    """Fits models on more and more rows, and measures each on the rows kept apart."""
+
+    def __init__(self, apart: pa.Table, target: str, names: list[str]) -> None:
+        self._target, self._names = target, names
+        self._apart, self._y = apart, self._outcomes(apart)
+        self._losses: Array | None = None
+        self.points: list[Point] = []
+
+    def fit(self, rows: pa.Table, settings: dict[str, Any]) -> None:
+        frame = settings.get("estimator") is not None
+        from swapcal.adapters.sklearn import SwapClassifier  # takes a second, and workers that forecast need none of it
+
+        self.model = SwapClassifier(**settings).fit(self._read(rows, frame), self._outcomes(rows))
+        p = self.model.predict_proba(self._read(self._apart, frame))[:, 1]
+        losses = log_losses(p, self._y)
+        gain = gain_error = None
+        if self._losses is not None:
+            saved = self._losses - losses
+            gain, gain_error = float(saved.mean()), float(saved.std() / np.sqrt(len(saved)))
+        self._losses = losses
+        brier = float(np.mean((p - self._y) ** 2))
+        self.points.append(Point(len(rows), float(losses.mean()), brier, gain, gain_error))
+
+    def _outcomes(self, rows: pa.Table) -> Array:
+        return Table(rows).numbers(self._target)
+
+    def _read(self, rows: pa.Table, frame: bool) -> Any:
+        """Return the features, as an estimator inside can read them."""
+        return rows.select(self._names).to_pandas() if frame else rows.select(self._names)
+
+
+def _counted(df: DataFrame, target: str) -> int:
+    """Return the number of rows; all of them must have an outcome."""
+    y = parts.column(target).cast("double")
+    lost, strange = (
+        sql.count_if(y.isNull() | sql.isnan(y)),
+        sql.count_if(y.isNotNull() & ~sql.isnan(y) & ~y.isin(0.0, 1.0)),
+    )
+    found = df.agg(sql.count(sql.lit(1)), lost, strange, sql.sum(y)).collect()[0]
+    for given, count in (("nothing", found[1]), ("a number between or beyond", found[2])):
+        if count:
+            where = f"in {count:,} of {found[0]:,} rows"
+            raise ValueError(f"column {target!r}: given {given} {where}, expected 0 or 1; leave such rows out")
+    if found[0] < FEWEST or not 0 < found[3] < found[0]:
+        given = f"{found[0]:,} rows, {found[3] or 0:,.0f} of them with outcome 1"
+        raise ValueError(f"rows: given {given}, expected at least {FEWEST}, and both outcomes")
+    return int(found[0])
+
+
+def _place(id: str, seed: int) -> Column:
+    """Return a number in [0, 1) that a row's name determines."""
+    hashed = sql.xxhash64(sql.lit(seed), parts.column(id))
+    return sql.pmod(hashed, sql.lit(PLACES)) / float(PLACES)
+
+
+def _sizes(rows: int) -> list[int]:
+    """Return the sizes of nested samples, in increasing order."""
+    return [size for size in (rows // FACTOR**2, rows // FACTOR) if size >= FEWEST] + [rows]

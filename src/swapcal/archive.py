@@ -1,0 +1,531 @@
+"""Durable state: files that are replaced whole, and read only if they are what they claim to be."""
+
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from swapcal.arrays import AnyArray
+
+__all__ = ["ArchiveError", "Kind", "State", "nested", "part", "put_text", "read", "replacing", "write", "written"]
+
+# `State`: what any learner is, as named arrays and a manifest; states nest.
+
+
+class State(NamedTuple):
+    """Arrays by name, and the rest as JSON."""
+
+    arrays: dict[str, AnyArray]
+    manifest: dict[str, Any]
+
+
+def nested(**parts: "State | None") -> State:
+    """Return several states as one: each part's arrays and manifest under its name, null for a part that is not there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> whole = nested(left=State({"w": np.zeros(2)}, {"n": 1}), right=None)
+    >>> sorted(whole.arrays), whole.manifest
+    (['left.w'], {'left': {'n': 1}, 'right': None})
+    >>> part(whole, "left").manifest
+    {'n': 1}
+    """
+    found = {name: state for name, state in parts.items() if state is not None}
+    arrays = {f"{name}.{key}": array for name, state in found.items() for key, array in state.arrays.items()}
+    return State(arrays, {name: None if state is None else state.manifest for name, state in parts.items()})
+
+
+def part(state: State, name: str) -> State:
+    """Return the state that `nested` put under a name."""
+    inside = f"{name}."
+    arrays = {key.removeprefix(inside): array for key, array in state.arrays.items() if key.startswith(inside)}
+    return State(arrays, state.manifest.get(name) or {})
+
+
+# Files that appear whole or not at all.
+
+Name = str | os.PathLike[str]
+
+MOST_NAME = 40  # letters of the target's name in the temporary one, which has to fit a folder entry too
+
+
+@contextmanager
+def replacing(path: Name) -> Iterator[BinaryIO]:
+    """Open a file beside `path` to write and read back; when the block ends well, it takes the place of `path`.
+
+    The bytes reach the disk before the name does, so a crash leaves the old file or the new one, never half of one. A
+    symbolic link stays, and what it points to is replaced. An existing file keeps its mode; what is not a regular
+    file, or may not be written, is refused. After an exception nothing is left behind; a kill may leave a file named
+    ``.<name>.<random>.tmp`` in the folder, which nothing reads and which may be deleted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "page.html"
+    >>> with replacing(target) as file:
+    ...     _ = file.write(b"<p>whole")
+    >>> target.read_bytes(), [entry.name for entry in target.parent.iterdir()]
+    (b'<p>whole', ['page.html'])
+    """
+    target = Path(os.path.realpath(path))
+    mode = _checked_mode(path, target)
+    beside = target.with_name(f".{target.name[:MOST_NAME]}.{secrets.token_hex(6)}.tmp")
+    try:
+        with os.fdopen(_created(path, beside), "w+b") as file:
+            if mode is not None:
+                os.chmod(beside, mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def put_text(path: Name, text: str) -> None:
+    """Write text as UTF-8, whole or not at all; see `replacing`."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def written(text: str, path: Name | None) -> str:
+    """Return text, and write it if a path is given."""
+    if path is not None:
+        put_text(path, text)
+    return text
+
+
+def kind_of(mode: int) -> str:
+    """Return what a file is, in words."""
+    tests = {"folder": stat.S_ISDIR, "fifo": stat.S_ISFIFO, "socket": stat.S_ISSOCK, "device": stat.S_ISCHR}
+    return next((word for word, test in tests.items() if test(mode)), "device" if stat.S_ISBLK(mode) else "file")
+
+
+def _checked_mode(path: Name, target: Path) -> int | None:
+    """Return the mode of the file that will be replaced, None if there is none; refuse what must not be replaced."""
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"given a path that cannot be looked at ({error.strerror}), expected one that can", str(path)
+        ) from None
+    if not stat.S_ISREG(mode):
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, f"given a {kind_of(mode)}, expected a regular file", str(path))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "given a file that may not be written, expected one that may", str(path))
+    return stat.S_IMODE(mode)
+
+
+def _created(path: Name, beside: Path) -> int:
+    """Create the temporary file with the mode that the umask leaves."""
+    try:
+        return os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    except FileNotFoundError:
+        refusal = f"given a folder that does not exist ({beside.parent}), expected an existing one"
+        raise FileNotFoundError(errno.ENOENT, refusal, str(path)) from None
+    except OSError as error:
+        refusal = f"given a folder in which no file can be made ({error.strerror}), expected one that may be written"
+        raise type(error)(error.errno, refusal, str(path)) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name to the disk, where folders can be synchronised at all."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+# What a kind of state file holds: its settings, its arrays, and what makes them consistent.
+
+Arrays = Mapping[str, AnyArray]
+Settings = Mapping[str, Any]
+Shape = tuple[int, ...]
+
+MOST_INTEGER = 2**63 - 1
+
+
+class ArchiveError(ValueError):
+    """A state file that is missing a part, damaged, inconsistent, or of another kind or version."""
+
+
+class Field(NamedTuple):
+    """An array: its type as numpy writes it, and its shape in numbers and in names of sizes that must agree."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    finite: bool = True
+
+
+class Rule(NamedTuple):
+    """What a setting must be."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+    required: bool = True
+    """False for a setting that came later: files without it stay readable"""
+
+
+Fields = Mapping[str, Field]
+
+
+def floats(*shape: int | str, finite: bool = True) -> Field:
+    """Declare an array of float64; `finite` false admits NaN and infinity."""
+    return Field("<f8", shape, finite)
+
+
+def singles(*shape: int | str) -> Field:
+    """Declare an array of float32."""
+    return Field("<f4", shape)
+
+
+def integers(*shape: int | str) -> Field:
+    """Declare an array of int64."""
+    return Field("<i8", shape)
+
+
+def keys(*shape: int | str) -> Field:
+    """Declare an array of uint64."""
+    return Field("<u8", shape)
+
+
+def octets(*shape: int | str) -> Field:
+    """Declare an array of bytes."""
+    return Field("|u1", shape)
+
+
+def whole(least: int = 0, most: int = MOST_INTEGER) -> Rule:
+    """Declare a setting that is an integer in a range."""
+    words = f"an integer of at least {least}" if most == MOST_INTEGER else f"an integer from {least} to {most}"
+    return Rule(words, lambda v: isinstance(v, int) and not isinstance(v, bool) and least <= v <= most)
+
+
+def real(least: float = -math.inf, *, above: bool = False) -> Rule:
+    """Declare a setting that is a finite number of at least (or above) a bound."""
+    words = "a finite number" + ("" if least == -math.inf else f" {'above' if above else 'of at least'} {least:g}")
+    return Rule(words, lambda v: is_number(v) and (v > least if above else v >= least))
+
+
+def one_of(*values: str) -> Rule:
+    """Declare a setting that is one of some words."""
+    return Rule(f"one of {', '.join(values)}", lambda v: isinstance(v, str) and v in values)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_text(value: Any) -> bool:
+    """Tell whether a value is text without lone surrogates."""
+    return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
+
+
+def optional(rule: Rule) -> Rule:
+    """Declare a setting that may be absent, as null."""
+    return Rule(f"{rule.expected}, or nothing", lambda v: v is None or rule.holds(v))
+
+
+def addition(rule: Rule) -> Rule:
+    """Declare a setting that files may lack."""
+    return rule._replace(required=False)
+
+
+TRUTH = Rule("true or false", lambda v: isinstance(v, bool))
+TEXT = Rule("text that is not empty", lambda v: is_text(v) and v != "")
+TEXTS = Rule("a list of texts", lambda v: isinstance(v, list) and all(map(is_text, v)))
+OBJECT = Rule("an object", lambda v: isinstance(v, dict))
+LIST = Rule("a list", lambda v: isinstance(v, list))
+
+
+def no_faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
+    """Find nothing wrong."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of state file: checked the same way before it replaces another and after it is read.
+
+    Parameters
+    ----------
+    name, version : what the manifest must say.
+    rules : each setting's rule; settings beyond these are refused.
+    fields : settings to the arrays that must be there, no more and no fewer. Sizes are compared with the headers,
+        before any data is read.
+    faults : (arrays, settings) to complaints, "name: given …, expected …", about how they fit together.
+    """
+
+    name: str
+    version: int
+    rules: Mapping[str, Rule]
+    fields: Callable[[Settings], Fields]
+    faults: Callable[[Arrays, Settings], Iterable[str]] = no_faults
+
+    def check_settings(self, settings: Any) -> None:
+        """Refuse settings with a part missing, unknown, or out of range."""
+        for fault in rule_faults(self.rules, settings):
+            raise ArchiveError(fault)
+
+    def check_shapes(self, found: Mapping[str, tuple[str, Shape]], settings: Settings) -> None:
+        """Refuse arrays with one missing or unknown, of another type, or whose sizes disagree."""
+        fields = self.fields(settings)
+        for fault in _name_faults("array", found, fields):
+            raise ArchiveError(fault)
+        sizes: dict[str, int] = {}
+        for name, field in fields.items():
+            dtype, shape = found[name]
+            if dtype != field.dtype or len(shape) != len(field.shape):
+                raise ArchiveError(f"{name}: given {dtype} of shape {shape}, expected {field.dtype} of {field.shape}")
+            for size, wanted in zip(shape, field.shape, strict=True):
+                expected = wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)
+                if size != expected:
+                    raise ArchiveError(f"{name}: given shape {shape}, expected {field.shape} with {expected} {wanted}")
+
+    def check_contents(self, arrays: Arrays, settings: Settings) -> None:
+        """Refuse numbers that are not finite where they must be, and parts that contradict each other."""
+        for name, field in self.fields(settings).items():
+            if field.finite and arrays[name].dtype.kind == "f" and not np.isfinite(arrays[name]).all():
+                raise ArchiveError(f"{name}: given a number that is not finite, expected finite numbers")
+        for fault in self.faults(arrays, settings):
+            raise ArchiveError(fault)
+
+
+def below(prefix: str, fields: Fields) -> dict[str, Field]:
+    """Return the arrays of a part under its name; its sizes are its own."""
+
+    def own(size: int | str) -> int | str:
+        return f"{prefix}.{size}" if isinstance(size, str) else size
+
+    return {f"{prefix}.{name}": f._replace(shape=tuple(map(own, f.shape))) for name, f in fields.items()}
+
+
+def rule_faults(rules: Mapping[str, Rule], settings: Any) -> Iterator[str]:
+    """Yield which settings are missing, unknown, or not what their rule says."""
+    if not isinstance(settings, dict):
+        yield f"settings: given {type(settings).__name__}, expected an object"
+    expected = {name: rule for name, rule in rules.items() if rule.required or name in settings}
+    yield from _name_faults("setting", settings, expected)
+    for name, rule in expected.items():
+        if not rule.holds(settings[name]):
+            yield f"{name}: given {_short(settings[name])}, expected {rule.expected}"
+
+
+def _name_faults(noun: str, given: Iterable[str], expected: Iterable[str]) -> Iterator[str]:
+    given, expected = set(given), set(expected)
+    if expected - given:
+        yield f"{noun}s: missing {', '.join(sorted(expected - given))}, expected all"
+    if given - expected:
+        yield f"{noun}s: given {', '.join(sorted(given - expected))}, expected none but the known ones"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+# Named arrays and a JSON manifest in one file, a zip archive of .npy members that are stored, never compressed.
+
+FORMAT = 2
+MANIFEST = "manifest"
+TYPES = {"<f8": 8, "<f4": 4, "<i8": 8, "<u8": 8, "|u1": 1, "|b1": 1}
+MAGIC = b"\x93NUMPY\x01\x00"
+HEADER = re.compile(r"\{'descr': '([<|]\w\d)', 'fortran_order': False, 'shape': \(((?:\d{1,18}, ?)*\d{0,18})\), \} *\n")
+EPOCH = (1980, 1, 1, 0, 0, 0)  # equal states give equal files
+
+
+def write(path: Name, kind: Kind, arrays: Arrays, settings: Settings) -> None:
+    """Write arrays and settings to `path`, read them back, and only then put them in its place; see `replacing`."""
+    with replacing(path) as file:
+        pack(file, kind.name, kind.version, arrays, settings)
+        file.flush()
+        file.seek(0)
+        try:
+            unpack(file, kind)
+        except ArchiveError as error:
+            raise ArchiveError(f"{path}: nothing written, it could not be read again: {error}") from None
+
+
+def read(path: Name, kind: Kind) -> State:
+    """Return the state in a file that `write` made of this kind, or say what is wrong."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):  # opening a fifo would wait for a writer
+        refusal = f"given a {kind_of(mode)}, expected a regular file"
+        raise ArchiveError(f"{path}: given what is not a readable swapcal state file ({refusal}), expected a saved one")
+    with open(path, "rb") as file:
+        try:
+            return unpack(file, kind)
+        except ArchiveError as error:
+            raise ArchiveError(f"{path}: {error}") from None
+
+
+def pack(file: BinaryIO, kind: str, version: int, arrays: Arrays, settings: Settings) -> None:
+    """Write a container without looking at what it holds."""
+    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    manifest = {"format": FORMAT, "kind": kind, "version": version, "settings": dict(settings)}
+    manifest["digest"] = _digest(kind, version, settings, plain)
+    packed = np.frombuffer(_text(manifest), np.uint8)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as box:
+        for name, array in {MANIFEST: packed, **plain}.items():
+            with box.open(zipfile.ZipInfo(f"{name}.npy", EPOCH), "w", force_zip64=True) as member:
+                member.write(_header(array))
+                member.write(_octets(array))
+
+
+def packed(kind: Kind, state: State) -> bytes:
+    """Return a state as the bytes that `write` would put into a file."""
+    out = io.BytesIO()
+    pack(out, kind.name, kind.version, *state)
+    return out.getvalue()
+
+
+def unpacked(content: bytes, kind: Kind) -> State:
+    """Return the state in what `packed` returned, or say what is wrong."""
+    return unpack(io.BytesIO(content), kind)
+
+
+def unpack(file: BinaryIO, kind: Kind) -> State:
+    """Return the state in a container of this kind: names and sizes first, then data, then consistency."""
+    try:
+        return _unpack(file, kind)
+    except ArchiveError:
+        raise
+    except Exception as error:  # a damaged container fails in as many ways as there are decoders
+        raise ArchiveError(
+            f"given what is not a readable swapcal state file ({type(error).__name__}: {error}), expected a saved one"
+        ) from None
+
+
+def _unpack(file: BinaryIO, kind: Kind) -> State:
+    with zipfile.ZipFile(file) as box:
+        members = _members(box, file.seek(0, io.SEEK_END))
+        manifest = _manifest(box, members)
+        _check_identity(manifest, kind)
+        settings = manifest["settings"]
+        kind.check_settings(settings)
+        headers = {name: _read_header(box, info) for name, info in members.items() if name != MANIFEST}
+        kind.check_shapes(headers, settings)
+        arrays = {name: _read_array(box, members[name], *header) for name, header in headers.items()}
+    if manifest["digest"] != _digest(kind.name, kind.version, settings, arrays):
+        raise ArchiveError("given contents that do not match their checksum, expected an undamaged file")
+    kind.check_contents(arrays, settings)
+    return State(arrays, dict(settings))
+
+
+def _members(box: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by name; what is stored as it is, once, cannot unfold to more than the file's size."""
+    infos = box.infolist()
+    for info in infos:
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            raise ArchiveError(f"{info.filename}: given a compressed or encrypted member, expected a stored one")
+    members = {info.filename.removesuffix(".npy"): info for info in infos}
+    if len(members) != len(infos):
+        raise ArchiveError("members: given a name twice, expected each once")
+    total = sum(info.file_size for info in infos)
+    if total > size:
+        raise ArchiveError(f"members: given {total} bytes in a file of {size}, expected no more than the file holds")
+    return members
+
+
+def _manifest(box: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> dict[str, Any]:
+    info = members[MANIFEST]
+    dtype, shape = _read_header(box, info)
+    manifest = json.loads(_read_array(box, info, dtype, shape).tobytes())
+    if not isinstance(manifest, dict):
+        raise TypeError(f"a manifest that is a {type(manifest).__name__}")
+    return manifest
+
+
+def _check_identity(manifest: Mapping[str, Any], kind: Kind) -> None:
+    if not {"kind", "version", "digest", "settings"} <= manifest.keys():
+        raise ArchiveError("manifest: given without a part, expected kind, version, digest and settings")
+    if manifest["kind"] != kind.name:
+        raise ArchiveError(f"given a state of kind {manifest['kind']!r}, expected {kind.name!r}")
+    reads = "the only one this release reads"
+    container = manifest.get("format", 1)
+    if container != FORMAT:
+        raise ArchiveError(f"given container format {container!r}, expected {FORMAT}, {reads}")
+    if manifest["version"] != kind.version:
+        raise ArchiveError(
+            f"given {kind.name} format version {manifest['version']!r}, expected {kind.version}, {reads}"
+        )
+
+
+def _read_header(box: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Shape]:
+    """Return (type, shape) of a member whose data is exactly as long as they say."""
+    with box.open(info) as member:
+        start = member.read(len(MAGIC) + 2)
+        length = int.from_bytes(start[len(MAGIC) :], "little")
+        found = HEADER.fullmatch(member.read(min(length, 256)).decode("ascii"))
+    if not start.startswith(MAGIC) or found is None or found[1] not in TYPES:
+        raise ArchiveError(f"{info.filename}: given no header of a plain array, expected one of {', '.join(TYPES)}")
+    shape = tuple(int(size) for size in found[2].replace(" ", "").split(",") if size)
+    data = info.file_size - len(start) - length
+    if data != math.prod(shape) * TYPES[found[1]]:
+        raise ArchiveError(f"{info.filename}: given {data} bytes, expected those of shape {shape}")
+    return found[1], shape
+
+
+def _read_array(box: zipfile.ZipFile, info: zipfile.ZipInfo, dtype: str, shape: Shape) -> AnyArray:
+    size = math.prod(shape) * TYPES[dtype]
+    data = box.read(info)  # to the end, where the zip archive's own checksum is compared
+    array = np.frombuffer(data, dtype, offset=len(data) - size).reshape(shape)
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def _header(array: AnyArray) -> bytes:
+    out = io.BytesIO()
+    described = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(out, described)
+    return out.getvalue()
+
+
+def _plain(name: str, array: AnyArray) -> AnyArray:
+    """Return an array as it will lie in the file: C order, little-endian."""
+    plain = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+    if plain.dtype.str not in TYPES:
+        raise TypeError(f"{name}: given an array of {array.dtype}, expected one of {', '.join(TYPES)}")
+    return plain
+
+
+def _octets(array: AnyArray) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _digest(kind: str, version: int, settings: Settings, arrays: Arrays) -> str:
+    """Return a checksum over everything: kind, version, settings, and arrays' names, types, shapes and bytes."""
+    described = [(name, _plain(name, arrays[name])) for name in sorted(arrays)]
+    head = [FORMAT, kind, version, dict(settings), [[name, a.dtype.str, a.shape] for name, a in described]]
+    hasher = hashlib.blake2b(_text(head), digest_size=16)
+    for _, array in described:
+        hasher.update(_octets(array))
+    return hasher.hexdigest()
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()

@@ -1,0 +1,485 @@
+"""Rows of an audit: columns found, checked and encoded, with intersections of groups."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal.arrays import Array, Keys, Places
+from swapcal.features.encoder import Frozen, Scales
+from swapcal.features.sources import Category, Number
+from swapcal.kernels.tally import fill
+from swapcal.tables.clock import are_dates, as_times
+from swapcal.tables.frame import Table, categories, is_table
+from swapcal.tables.values import AUDITED_CATEGORIES, OTHER, Categories
+
+# Batch: one lot of rows, checked once, ready to be added.
+
+NORM_SLACK = 1e-9
+"""Contexts built in floating point may exceed norm 1 by rounding."""
+
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
+"""Intervals square sums of squared weights: beyond these no sum of them stays a number."""
+
+
+RAW = "raw features go through Audit.from_features"
+
+
+@dataclass(frozen=True)
+class Pseudo:
+    """The issued distribution of each row: `high` with probability `weight`, else `low`."""
+
+    low: Array
+    high: Array
+    weight: Array
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Checked rows: predictions, outcomes, contexts, weights, groups, times, issued distributions."""
+
+    p: Array
+    y: Array
+    X: Array
+    weights: Array
+    groups: Mapping[str, Categories] = field(default_factory=dict)
+    time: Array | None = None
+    dated: bool = False
+    pseudo: Pseudo | None = None
+    marks: Keys | None = None
+    """Hashes of the features that X was computed from; None where X itself was given."""
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    @classmethod
+    def check(
+        cls,
+        p: Any,
+        y: Any,
+        X: Any = None,
+        *,
+        groups: Any = None,
+        weights: Any = None,
+        low: Any = None,
+        high: Any = None,
+        weight: Any = None,
+        time: Any = None,
+        marks: Keys | None = None,
+    ) -> "Batch":
+        """Check every argument and raise before anything is used.
+
+        Examples
+        --------
+        >>> Batch.check([0.2, 1.2], [0, 1])
+        Traceback (most recent call last):
+        ValueError: p: given 1.2 in row 2, expected numbers in [0, 1]
+        """
+        p = probabilities("p", p)
+        rows = len(p)
+        y = probabilities("y", y, rows)
+        when, dated = times(time, rows)
+        return cls(
+            p=p,
+            y=y,
+            X=contexts(X, rows),
+            weights=positive("weights", weights, rows),
+            groups=memberships(groups, rows),
+            time=when,
+            dated=dated,
+            pseudo=_pseudo(low, high, weight, rows),
+            marks=marks,
+        )
+
+
+def vector(name: str, values: Any, rows: int | None = None) -> Array:
+    """Return values as a finite float vector of the expected length."""
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: given {type(values).__name__} ({error}), expected numbers") from error
+    if array.ndim != 1:
+        raise ValueError(f"{name}: given shape {array.shape}, expected one dimension")
+    if rows is not None and len(array) != rows:
+        raise ValueError(f"{name}: given {len(array)} rows, expected {rows} like p")
+    if not np.isfinite(array.sum()):  # a sum is finite exactly when nothing in it is missing or infinite
+        bad = np.flatnonzero(~np.isfinite(array))
+        if len(bad):
+            raise ValueError(f"{name}: given {_first(array, bad)}, expected finite numbers")
+    return array
+
+
+def probabilities(name: str, values: Any, rows: int | None = None) -> Array:
+    """Return values as a vector in [0, 1]."""
+    array = vector(name, values, rows)
+    if len(array) and (array.min() < 0 or array.max() > 1):
+        bad = np.flatnonzero((array < 0) | (array > 1))
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected numbers in [0, 1]")
+    return array
+
+
+def positive(name: str, values: Any, rows: int) -> Array:
+    """Return weights, 1 for every row when absent."""
+    if values is None:
+        return np.ones(rows)
+    array = vector(name, values, rows)
+    if len(array) and array.min() <= 0:
+        bad = np.flatnonzero(array <= 0)
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected positive numbers")
+    if len(array) and (array.min() < LEAST_WEIGHT or array.max() > MOST_WEIGHT):
+        bad = np.flatnonzero((array < LEAST_WEIGHT) | (array > MOST_WEIGHT))
+        expected = f"numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected {expected}")
+    return array
+
+
+def contexts(X: Any, rows: int) -> Array:
+    """Return contexts with first coordinate ½ and norm at most 1; the constant alone when absent."""
+    if X is None:
+        return np.full((rows, 1), 0.5)
+    array = np.ascontiguousarray(X, dtype=np.float64)
+    if array.ndim != 2 or len(array) != rows or array.shape[1] < 1:
+        raise ValueError(f"X: given shape {array.shape}, expected ({rows}, d)")
+    if not np.isfinite(array.sum()) and not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(
+            f"X: given {array[row, column]} in row {row + 1}, column {column + 1}, expected finite numbers"
+        )
+    if (array[:, 0] != 0.5).any():
+        row = int(np.flatnonzero(array[:, 0] != 0.5)[0])
+        raise ValueError(f"X: given a first coordinate of {array[row, 0]} in row {row + 1}, expected 0.5; {RAW}")
+    squared = np.einsum("td,td->t", array, array)
+    if rows and squared.max() > (1 + NORM_SLACK) ** 2:
+        row = int(squared.argmax())
+        raise ValueError(f"X: given norm {np.sqrt(squared[row]):.4g} in row {row + 1}, expected at most 1; {RAW}")
+    return array
+
+
+def memberships(groups: Any, rows: int) -> dict[str, Categories]:
+    """Return categorical columns from a table, a mapping of columns, or one unnamed column."""
+    if groups is None:
+        return {}
+    if is_table(groups):
+        table = Table(groups)
+        found = {name: table.categories(name) for name in table.columns}
+    else:
+        found = {"group": categories(groups)}
+    for name, column in found.items():
+        if len(column.codes) != rows:
+            raise ValueError(f"groups[{name!r}]: given {len(column.codes)} rows, expected {rows} like p")
+    return found
+
+
+def times(values: Any, rows: int) -> tuple[Array | None, bool]:
+    """Return times as numbers (dates as seconds since 1970) and whether they were dates."""
+    if values is None:
+        return None, False
+    found = as_times("time", values)
+    lost = np.flatnonzero(np.isnan(found))
+    if lost.size:
+        raise ValueError(f"time: given a missing value in row {lost[0] + 1}, expected known times")
+    return vector("time", found, rows), bool(are_dates("time", values))
+
+
+def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
+    given = [value is not None for value in (low, high, weight)]
+    if not any(given):
+        return None
+    if not all(given):
+        raise ValueError("issued distribution: given a part of it, expected low, high and weight together")
+    return Pseudo(
+        probabilities("low", low, rows),
+        probabilities("high", high, rows),
+        probabilities("weight", weight, rows),
+    )
+
+
+def _first(array: Array, bad: Places) -> str:
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return f"{array[bad[0]]} in row {bad[0] + 1}{more}"
+
+
+# Crossing: intersections of two group columns, as a group column of their own.
+
+SIGN = " × "
+
+
+class Pair(NamedTuple):
+    """Two group columns whose intersections are examined."""
+
+    first: str
+    second: str
+
+    @property
+    def name(self) -> str:
+        """Name of the column of intersections."""
+        return f"{self[0]}{SIGN}{self[1]}"
+
+
+def pairs_of(declared: Sequence[str], intersections: int | None) -> list[Pair]:
+    """Return the pairs of declared group columns to be crossed.
+
+    Examples
+    --------
+    >>> [pair.name for pair in pairs_of(["sex", "age", "town"], 2)]
+    ['sex × age', 'sex × town', 'age × town']
+    >>> pairs_of(["sex"], None)
+    []
+    """
+    if not intersections:
+        return []
+    if intersections != 2:
+        raise ValueError(f"intersections: given {intersections}, expected 2, for pairs of group columns, or none")
+    if len(set(declared)) < 2:
+        raise ValueError(f"intersections: given {len(set(declared))} group columns, expected two or more")
+    return [Pair(*pair) for pair in combinations(dict.fromkeys(declared), 2)]
+
+
+def crossings(columns: Collection[str]) -> list[Pair]:
+    """Return the pairs whose intersections are among some group columns."""
+    return [pair for one in columns for two in columns if (pair := Pair(one, two)).name in columns]
+
+
+def bases(column: str, columns: Collection[str]) -> set[str]:
+    """Return the columns that a column is made of: itself, or the two that it crosses.
+
+    Examples
+    --------
+    >>> sorted(bases("sex × age", ["sex", "age", "sex × age"]))
+    ['age', 'sex']
+    """
+    return next((set(pair) for pair in crossings(columns) if pair.name == column), {column})
+
+
+def cross(batch: Batch, pairs: Sequence[Pair]) -> Batch:
+    """Return rows with the intersections of some of their group columns."""
+    found = {pair.name: _product(batch.groups[pair.first], batch.groups[pair.second]) for pair in pairs}
+    return replace(batch, groups={**batch.groups, **found}) if found else batch
+
+
+def _product(first: Categories, second: Categories) -> Categories:
+    codes = first.codes.astype(np.int64) * len(second.names) + second.codes
+    present, place = np.unique(codes, return_inverse=True)
+    names = [SIGN.join((first.names[k // len(second.names)], second.names[k % len(second.names)])) for k in present]
+    return Categories(place.astype(np.int32), names)
+
+
+def halves(category: str, first: Collection[str], second: Collection[str]) -> tuple[str, str] | None:
+    """Return the two categories whose intersection has this name; None if there are none.
+
+    Examples
+    --------
+    >>> halves("a × b × c", ["a", "b"], ["b × c"])
+    ('a', 'b × c')
+    """
+    parts = category.split(SIGN)
+    for k in range(1, len(parts)):
+        found = SIGN.join(parts[:k]), SIGN.join(parts[k:])
+        if found[0] in first and found[1] in second:
+            return found
+    return None
+
+
+# Encoder: raw features to contexts, and directions back to the user's names and units.
+
+SPREAD = 3.0
+"""Numeric features are clipped this many standard deviations from their mean: that bounds the norm."""
+
+CHUNK = 8192
+
+
+class Coordinate(NamedTuple):
+    """What one coordinate of a context means: x = factor · (raw − centre), or factor · 1[category]."""
+
+    name: str
+    factor: float
+    centre: float
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Feature columns to X = {x_1 = ½, ‖x‖ ≤ 1}, frozen on the rows it was learned from.
+
+    Every column gets the same share s = √(3/4 / columns) of the norm: a number becomes s·z/3 with z its
+    standard score clipped to ±3 (0 if missing, and then a second coordinate is s), a category becomes s in
+    its own coordinate. Audits can be merged if they share the encoder.
+    """
+
+    columns: tuple[Number | Category, ...]
+
+    @classmethod
+    def learn(cls, table: Table, names: Sequence[str]) -> "Encoder":
+        """Learn means, standard deviations and categories.
+
+        Examples
+        --------
+        >>> table = Table({"age": [20.0, 40.0], "city": ["Rome", "Bari"]})
+        >>> Encoder.learn(table, ["age", "city"]).encode(table).round(3)
+        array([[ 0.5  , -0.204,  0.   ,  0.612],
+               [ 0.5  ,  0.204,  0.612,  0.   ]])
+        """
+        return cls(Frozen.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns)
+
+    @classmethod
+    def of(cls, scales: Scales) -> "Encoder":
+        """Return the encoder that `learn` would learn from all the tables whose scales these are, but for rounding."""
+        return cls(scales.columns(AUDITED_CATEGORIES))
+
+    @property
+    def share(self) -> float:
+        """Largest norm of one column's coordinates."""
+        return float(np.sqrt(0.75 / max(1, len(self.columns))))
+
+    @property
+    def coordinates(self) -> list[Coordinate]:
+        """Meaning of every coordinate, the constant first."""
+        meanings = [meaning for column in self.columns for meaning in self._meanings(column)]
+        return [Coordinate("constant", 0.5, 0.0, None), *meanings]
+
+    def _meanings(self, column: Number | Category) -> list[Coordinate]:
+        if isinstance(column, Category):
+            return [Coordinate(label, self.share, 0.0, None) for label in column.labels(other=f"= {OTHER}")]
+        name = str(column.name)
+        numeric = Coordinate(name, self._factor(column), column.centre, f"per unit of {name}")
+        return [numeric, *([Coordinate(f"{name} missing", self.share, 0.0, None)] if column.missing else [])]
+
+    def _factor(self, number: Number) -> float:
+        return self.share / (SPREAD * number.spread)
+
+    def encode(self, table: Table) -> Array:
+        """Return the contexts (rows, d) of the table's rows."""
+        X = np.zeros((len(table), len(self.coordinates)))
+        X[:, 0] = 0.5
+        start = 1
+        numeric: list[tuple[int, Number, Array]] = []
+        for column in self.columns:
+            if isinstance(column, Category):
+                codes = column.codes(table)
+                known = np.flatnonzero(codes >= 0)
+                X[known, start + codes[known]] = self.share
+                start += column.size
+            else:
+                numeric.append((start, column, table.numbers(str(column.name))))
+                start += 1 + column.missing
+        self._fill(numeric, X)
+        return X
+
+    def _fill(self, numeric: list[tuple[int, Number, Array]], X: Array) -> None:
+        """Fill numeric coordinates a chunk of rows at a time, so that the rows written stay in the cache."""
+        for begin in range(0, len(X), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            for start, number, values in numeric:
+                fill(values[rows], number.centre, self._factor(number), self.share, X[rows, start])
+        for start, number, values in numeric:
+            if number.missing:
+                X[np.isnan(values), start + 1] = self.share
+
+    def batch(self, table: Table, columns: Mapping[str, Any]) -> Batch:
+        """Return the rows of a table of features whose other columns are arrays by name, checked."""
+        return Batch.check(**columns, X=self.encode(table), marks=self.marks(table))
+
+    def grouped(self, batch: Batch, table: Table) -> Batch:
+        """Return rows with the categorical features of a table as groups as well."""
+        features = {name: table.categories(name) for name in self.categorical()}
+        return replace(batch, groups={**features, **batch.groups})
+
+    def marks(self, table: Table) -> Keys:
+        """Return a hash of each row's features as given; categories are hashed as groups."""
+        return table.marks([str(column.name) for column in self.columns if isinstance(column, Number)])
+
+    def categorical(self) -> list[str]:
+        """Names of the columns that hold categories."""
+        return [str(column.name) for column in self.columns if isinstance(column, Category)]
+
+
+# Reader: which columns of a table hold what, and how they become a batch.
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Names of the columns, and the encoding of the features once learned."""
+
+    prob: str
+    target: str
+    features: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    weights: str | None = None
+    time: str | None = None
+    issued: tuple[str, str, str] | None = None
+    encoder: Encoder | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that is read, once."""
+        extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
+        return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
+
+    def learn(self, table: Table) -> "Reader":
+        """Return a reader whose encoding is learned from this table."""
+        self.check(table)
+        return replace(self, encoder=Encoder.learn(table, self.features))
+
+    def scaled(self, tables: Iterable[Table]) -> Encoder | None:
+        """Return the encoding by the scales of all rows of several tables; None without a table."""
+        scales: Scales | None = None
+        for table in tables:
+            self.check(table)
+            found = Scales.of(table, self.features)
+            if scales is None:
+                scales = found
+            else:
+                scales.merge(found)
+        return None if scales is None else Encoder.of(scales)
+
+    def check(self, table: Table) -> None:
+        """Refuse a table without the columns, and columns with two roles."""
+        table.require(self.columns)
+        self.check_roles()
+
+    def check_roles(self) -> None:
+        """Refuse a column that would be predicted, or judged, by itself."""
+        for name in (self.prob, self.target):
+            if name in (*self.features, *self.groups):
+                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
+        if self.prob == self.target:
+            raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
+
+    def like(self, encoder: Encoder) -> "Reader":
+        """Return a reader with a given encoding, which must be of the same features."""
+        names = tuple(column.name for column in encoder.columns)
+        if names != self.features:
+            raise ValueError(f"features: given {list(self.features)}, expected {list(names)} as in the shared encoding")
+        return replace(self, encoder=encoder)
+
+    def read(self, table: Table) -> Batch:
+        """Return the rows of a table as a checked batch."""
+        assert self.encoder is not None
+        table.require(self.columns)
+        rows = len(table)
+        when, dated = times(None if self.time is None else table.raw(self.time), rows)
+        weights = None if self.weights is None else table.numbers(self.weights)
+        return Batch(
+            p=self._probabilities(table, self.prob),
+            y=self._probabilities(table, self.target),
+            X=self.encoder.encode(table),
+            weights=positive(f"column {self.weights!r}", weights, rows),
+            groups={name: table.categories(name) for name in self.group_columns},
+            time=when,
+            dated=dated,
+            pseudo=None if self.issued is None else Pseudo(*(self._probabilities(table, c) for c in self.issued)),
+            marks=self.encoder.marks(table),
+        )
+
+    @property
+    def group_columns(self) -> list[str]:
+        """Columns examined as groups: those named, and the categorical features."""
+        assert self.encoder is not None
+        return list(dict.fromkeys([*self.encoder.categorical(), *self.groups]))
+
+    @staticmethod
+    def _probabilities(table: Table, name: str) -> Array:
+        return probabilities(f"column {name!r}", table.numbers(name))

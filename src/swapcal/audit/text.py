@@ -1,0 +1,407 @@
+"""Findings in sentences, and the titles a user gives to columns and values."""
+
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+from swapcal.audit.rows import crossings, halves
+from swapcal.audit.sums import Sums
+from swapcal.audit.verdict import ALPHA, Finding, Term, Verdict, Witness
+
+# Findings in sentences a reader without statistics understands.
+
+CONSTANT = "constant"
+"""Name of the first coordinate of every context."""
+
+MOST_NAMED = 3
+"""Terms of a direction named in a sentence."""
+
+
+def percentage_points(gap: float) -> str:
+    """Write the size of a gap of probability in percentage points.
+
+    Examples
+    --------
+    >>> percentage_points(-0.0475), percentage_points(0.01), percentage_points(0.00031)
+    ('4.8 percentage points', '1.0 percentage point', '0.031 percentage points')
+    """
+    text = number(gap)
+    return f"{text} percentage point" + ("" if text == "1.0" else "s")
+
+
+def number(gap: float) -> str:
+    """Write the size of a gap in points without its unit: one decimal, more for tiny ones.
+
+    Examples
+    --------
+    >>> number(0.123), number(0.0004), number(1e-9)
+    ('12.3', '0.04', '0.0')
+    """
+    size = 100 * abs(gap) if abs(gap) >= 5e-6 else 0.0
+    if size == 0 or size >= 0.995:
+        return f"{size:.1f}"
+    return f"{size:.2f}" if size >= 0.0995 else f"{size:.2g}"
+
+
+def span(low: float, high: float) -> str:
+    """Write an interval of sizes.
+
+    Examples
+    --------
+    >>> span(0.012, 0.034), span(0.0, 0.0042)
+    ('between 1.2 and 3.4 percentage points', 'at most 0.42 percentage points')
+    """
+    return f"between {number(low)} and {percentage_points(high)}" if low > 0 else f"at most {percentage_points(high)}"
+
+
+def chance(p_value: float) -> str:
+    """Write a p-value.
+
+    Examples
+    --------
+    >>> chance(0.001), chance(0.2), chance(0.0)
+    ('p ≤ 0.001', 'p = 0.20', 'impossible by chance')
+    """
+    if p_value == 0:
+        return "impossible by chance"
+    if p_value <= 0.001:
+        return f"p ≤ {p_value:.3f}"
+    return f"p = {p_value:.2g}" if p_value < 0.1 else f"p = {p_value:.2f}"
+
+
+def where(found: Finding, whole: bool) -> str:
+    """Say which rows a finding is about; `whole` means all levels.
+
+    Examples
+    --------
+    >>> where(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.001, True, 0.02, 0.18), whole=False)
+    'where sex = f and the prediction is between 0.1 and 0.3'
+    """
+    anyone = found.name == "all rows" or not found.is_group
+    low, high = found.interval
+    at = f"the prediction is {low:.3g}" if low == high else f"the prediction is between {low:.2g} and {high:.2g}"
+    parts = [] if anyone else [found.name]
+    parts += [] if whole else [at]
+    return f"where {' and '.join(parts)}" if parts else "overall"
+
+
+def more(gap: float) -> str:
+    """Say the sign of observed − predicted."""
+    return "more" if gap > 0 else "less"
+
+
+def error(found: Finding) -> str:
+    """Say which error a finding is, with its sign and size.
+
+    Examples
+    --------
+    >>> error(Finding("age", (0, 2), (0.0, 1.0), 9, -0.1, -5, 0.001, False, -0.18, -0.02))
+    'the higher age, the less often outcomes happen than predicted, by 10.0 percentage points per standard deviation'
+    """
+    if found.is_group:
+        return f"outcomes happen {percentage_points(found.gap)} {more(found.gap)} often than predicted"
+    if is_indicator(found.name):
+        return (
+            f"outcomes happen {more(found.gap)} often than predicted {place_of(found.name)} than elsewhere, "
+            f"by {percentage_points(found.gap)} per standard deviation"
+        )
+    return (
+        f"the higher {found.name}, the {more(found.gap)} often outcomes happen than predicted, "
+        f"by {percentage_points(found.gap)} per standard deviation"
+    )
+
+
+def finding(found: Finding, whole: bool, unit: str = "rows") -> str:
+    """Say what a finding found; `whole` means that it spans all levels.
+
+    Examples
+    --------
+    >>> finding(Finding("sex = f", (0, 2), (0.1, 0.3), 9, 0.1, 5, 0.6, True, -0.02, 0.18), whole=True)
+    'Where sex = f, outcomes happen 10.0 percentage points more often than predicted, as by chance (9 rows, p = 0.60).'
+    """
+    place = where(found, whole)
+    beyond = "" if found.p_value <= ALPHA else ", as by chance"
+    return f"{place[0].upper()}{place[1:]}, {error(found)}{beyond} ({found.n:,.0f} {unit}, {chance(found.p_value)})."
+
+
+def hedged(sentence: str, p_value: float) -> str:
+    """Say of an error that chance explains that it does.
+
+    Examples
+    --------
+    >>> hedged("Outcomes happen more often than predicted.", 0.4)
+    'Outcomes happen more often than predicted. As much error is usual by chance (p = 0.40).'
+    """
+    return sentence if p_value <= ALPHA else f"{sentence} As much error is usual by chance ({chance(p_value)})."
+
+
+def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float, unit: str = "rows") -> str:
+    """Say the verdict in one sentence."""
+    if verdict.word == "undecided" and not verdict.beyond:
+        return f"There are too few data ({total:,.0f} {unit}) to tell whether the predictions can be trusted."
+    if verdict.word == "no error found":
+        return (
+            "No error beyond chance was found, in any group, for any feature, at any range of predictions "
+            f"({chance(verdict.p_value)})."
+        )
+    if worst is not None and worst.p_value <= ALPHA:
+        near, far = sorted((abs(worst.low), abs(worst.high)))
+        interval = f"95 % interval {number(near)} to {number(far)}, {worst.n:,.0f} of {total:,.0f} {unit}"
+        said = f"{where(worst, whole)}, {error(worst)} ({interval})"
+    else:
+        said = "somewhere, but in no single group or range that can be named"
+    start = {
+        "miscalibrated": "The predictions are wrong beyond chance",
+        "small": "The predictions are wrong beyond chance, but only a little",
+        "undecided": "The predictions are off by more than chance, but these data leave open whether by much",
+    }
+    return f"{start[verdict.word]}: {said}."
+
+
+def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:
+    """Say how large the worst error is, against the tolerance, or what would have been noticed.
+
+    `place` says where the largest sure error is, empty if the headline has said it; `widest` where an error may be
+    largest, asked for where the data do not decide; `mean` is the ECE.
+    """
+    allowed = f"the tolerance of {percentage_points(verdict.tolerance)}"
+    if verdict.word == "no error found" or (verdict.detectable is None and not verdict.beyond):
+        if verdict.detectable is None:
+            return "With so few rows not even an error in all of them would have been noticed reliably."
+        return (
+            f"An error of {percentage_points(verdict.detectable)} over all rows would have been noticed in four cases "
+            "of five; a smaller one, or one of a small group, may be there."
+        )
+    how = {
+        "miscalibrated": f"above {allowed}",
+        "small": f"within {allowed}",
+        "undecided": f"on both sides of {allowed}, so the data do not decide",
+    }[verdict.word]
+    size = (
+        f"at least {percentage_points(verdict.low)}"
+        if verdict.word == "miscalibrated"
+        else span(verdict.low, verdict.high)
+    )
+    usual = f"On average over the levels the error is {percentage_points(mean)}, noise included."
+    open_end = (
+        f" It may reach {percentage_points(verdict.high)} {widest}: more rows there would decide." if widest else ""
+    )
+    return f"The worst error is {size} with 95 % confidence{place}: {how}.{open_end} {usual}"
+
+
+def is_indicator(name: str) -> bool:
+    """Tell whether a coordinate marks rows rather than measuring them.
+
+    Examples
+    --------
+    >>> is_indicator("town = Rome"), is_indicator("age missing"), is_indicator("age")
+    (True, True, False)
+    """
+    return " = " in name or name.endswith(" missing")
+
+
+def place_of(name: str) -> str:
+    """Say which rows an indicator marks.
+
+    Examples
+    --------
+    >>> place_of("age missing"), place_of("town = Rome")
+    ('where age is missing', 'where town = Rome')
+    """
+    if name == CONSTANT:
+        return "overall"
+    return f"where {name.removesuffix(' missing')} is missing" if name.endswith(" missing") else f"where {name}"
+
+
+def direction(witness: Witness, named: Sequence[Term], pooled: bool = False, unit: str = "rows") -> str:
+    """Say what a witness found at its worst level; `named` are the terms to name, each with its own sign."""
+    level = witness.worst
+    near = f"near {witness.v[level]:.2f} ({witness.n[level]:,.0f} {unit})"
+    at = f"One direction for all levels; at its worst, {near}" if pooled else f"At predictions {near}"
+    sign = witness.orientation(level)
+    terms = named[:MOST_NAMED]
+    if not terms:
+        return f"{at}, the error follows a mixture of features, none of them alone."
+    if witness.form == "regret":
+        saved = f"would have lowered the sum of squared errors by {witness.contributions[level]:.3g}"
+        return f"{at}, predictions {split(terms, sign, 'raised', 'lowered')} {saved}."
+    return f"{at}, outcomes happen {split(terms, sign, 'more often than predicted', 'less often')}."
+
+
+def split(terms: Sequence[Term], sign: float, raised: str, lowered: str) -> str:
+    """Say where a direction points up and where down, so that every term keeps its own sign.
+
+    Examples
+    --------
+    >>> terms = [Term("age", -0.2, None), Term("town = Rome", 0.3, None), Term("income missing", -0.1, None)]
+    >>> split(terms, 1.0, "more often than predicted", "less often")
+    'more often than predicted with lower age and where town = Rome, and less often where income is missing'
+    """
+    up: list[str] = []
+    down: list[str] = []
+    for term in terms:
+        positive = sign * term.coefficient > 0
+        if is_indicator(term.name) or term.name == CONSTANT:
+            (up if positive else down).append(place_of(term.name))
+        else:
+            up.append(f"with {'higher' if positive else 'lower'} {term.name}")
+    if not up:
+        return f"{raised.replace('more', 'less') if 'more' in raised else lowered} {listed(down)}"
+    return f"{raised} {listed(up)}" + (f", and {lowered} {listed(down)}" if down else "")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names with commas and a final "and".
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1] if names else ""
+
+
+# Labels: what columns and their values are called in words, given by the user.
+
+MOST_LISTED = 20
+"""Names listed in a message."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Titles of columns, and of the values of each column.
+
+    Examples
+    --------
+    >>> labels = Labels.of({"columns": {"sex": "Sex"}, "values": {"sex": {"1": "men", "2": "women"}}})
+    >>> labels.group("sex", "2")
+    'Sex = women'
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    source: str = "labels"
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Self:
+        """Return the labels of a TOML file with the tables `columns` and `values.COLUMN`."""
+        name = Path(path).name
+        try:
+            return cls.of(tomllib.loads(Path(path).read_text(encoding="utf-8")), name)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{name}: given no TOML ({error}), expected tables columns and values.COLUMN") from None
+
+    @classmethod
+    def of(cls, given: Any, source: str = "labels") -> Self:
+        """Return labels given as `Labels`, as a path, as the mapping that a file holds, or not at all.
+
+        Examples
+        --------
+        >>> Labels.of({"titles": {"sex": "Sex"}})
+        Traceback (most recent call last):
+        ValueError: labels: given 'titles', expected columns and values
+        """
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, str | PathLike):
+            return cls.read(given)
+        given = {} if given is None else given
+        for name in given:
+            if name not in ("columns", "values"):
+                raise ValueError(f"{source}: given {name!r}, expected columns and values")
+        values = _table(f"{source}: values", given.get("values", {}))
+        return cls(
+            _titles(f"{source}: columns", given.get("columns", {})),
+            {name: _titles(f"{source}: values.{name}", titles) for name, titles in values.items()},
+            source,
+        )
+
+    def check(self, columns: Collection[str], categories: Mapping[str, Collection[str]]) -> None:
+        """Refuse labels of columns, or of values of the given columns, that do not occur."""
+        _known(f"{self.source}: columns", self.columns, columns)
+        _known(f"{self.source}: values", self.values, columns)
+        for column, titles in self.values.items():
+            if column in categories:
+                _known(f"{self.source}: values.{column}", titles, categories[column])
+
+    def among(self, columns: Collection[str]) -> Self:
+        """Return the labels of some columns only."""
+        titles = {name: title for name, title in self.columns.items() if name in columns}
+        return replace(self, columns=titles, values={name: v for name, v in self.values.items() if name in columns})
+
+    def column(self, name: str) -> str:
+        """Return what a column is called."""
+        return self.columns.get(name, name)
+
+    def group(self, column: str, category: str) -> str:
+        """Return what a category is called, with its column."""
+        return f"{self.column(column)} = {self.values.get(column, {}).get(category, category)}"
+
+
+def _table(name: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{name}: given {given!r:.60}, expected a table")
+    return {str(key): value for key, value in given.items()}
+
+
+def _titles(name: str, given: Any) -> dict[str, str]:
+    found = _table(name, given)
+    for key, title in found.items():
+        if not isinstance(title, str) or not title.strip() or " = " in title or title.endswith(" missing"):
+            raise ValueError(
+                f"{name}.{key}: given {title!r:.60}, expected a title: text without ' = ', not ending in ' missing'"
+            )
+    return found
+
+
+def _known(name: str, given: Collection[str], known: Collection[str]) -> None:
+    unknown = [one for one in given if one not in known]
+    if unknown:
+        named = sorted(known)
+        more = f" and {len(named) - MOST_LISTED} more" if len(named) > MOST_LISTED else ""
+        raise ValueError(f"{name}: given {unknown[0]!r}, expected one of {', '.join(named[:MOST_LISTED])}{more}")
+
+
+class Titles:
+    """What every name that an audit's words can hold is called: groups, their intersections, features, columns."""
+
+    def __init__(self, sums: Sums, labels: Labels, others: Sequence[str] = ()) -> None:
+        columns = {name: categories for name, categories, _ in sums.tally.columns()}
+        read = sums.reader.columns if sums.reader else []
+        coordinates = [c.name for c in sums.coordinates]
+        labels.check({*columns, *read, *coordinates, *others}, columns)
+        self.columns = {name: labels.column(name) for name in {*columns, *read} if labels.column(name) != name}
+        known = {name: labels.column(name) for name in [*coordinates, *columns, *read]}
+        known |= {f"{name} missing": f"{labels.column(name)} missing" for name in coordinates}
+        for name in [*columns, *read]:
+            known |= {f"{name} = {k}": labels.group(name, k) for k in _categories(name, columns, coordinates)}
+        for pair in crossings(columns):
+            cells = {category: halves(category, *(columns[name] for name in pair)) for category in columns[pair.name]}
+            known |= {
+                f"{pair.name} = {category}": " and ".join(map(labels.group, pair, found))
+                for category, found in cells.items()
+                if found is not None
+            }
+            known[pair.name] = " and ".join(map(labels.column, pair))
+        self._known = {name: title for name, title in known.items() if title != name}
+
+    def __call__(self, name: str) -> str:
+        """Return what a name is called."""
+        return self._known.get(name, name)
+
+    def finding(self, found: Finding) -> Finding:
+        """Return a finding called by its title."""
+        return found._replace(name=self(found.name))
+
+    def term(self, found: Term) -> Term:
+        """Return a term called by its title."""
+        unit = None if found.unit is None else found.unit.replace(found.name, self(found.name))
+        return found._replace(name=self(found.name), unit=unit)
+
+
+def _categories(name: str, columns: Mapping[str, Sequence[str]], coordinates: Sequence[str]) -> list[str]:
+    start = f"{name} = "
+    return [*columns.get(name, ()), *(one.removeprefix(start) for one in coordinates if one.startswith(start))]

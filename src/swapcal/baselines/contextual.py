@@ -1,0 +1,251 @@
+"""Forecasters with contexts: Garg et al. with Ito, finite groups, Okoroafor et al., the paper's own."""
+
+from collections.abc import Callable
+from math import ceil, log, sqrt
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from swapcal import _validate, bounds
+from swapcal.arrays import Array
+from swapcal.baselines.online import OnlineBaseline, cells, root
+from swapcal.engine import grid
+from swapcal.engine.forecaster import Forecaster
+from swapcal.kernels.baselines import GARG_ITO, GROUPS, NUDGE, OKOROAFOR, BaselineState
+from swapcal.kernels.linalg import factor_size, padded
+
+# Garg et al. with Ito's reduction: the best rate before the paper.
+
+RIDGE = 1.0
+
+
+class GargIto(OnlineBaseline):
+    """Contextual swap regret of order T^{3/4} (Garg, Jung, Reingold, Roth 2024, with the reduction of Ito 2020).
+
+    N + 1 levels i/N, each with an online linear regression of y on x. A level i asks its regression for a wish w_i
+    and moves to the level nearest to it: a map of levels into themselves. One of its cycles is taken (the one reached
+    from the level played last), a level j of the cycle is drawn uniformly, its answer, again uniform on the cycle, is
+    issued, and the label is given with weight 1 to the regression j that was asked.
+
+    Guarantee, reconstructed: asked and issued level have the same distribution P_t, so in expectation comparing the
+    issued level with f_issued equals comparing it with f_asked, and
+
+        E SReg ≤ T/N + Σ_j [λB² + d ln(1 + n_j/(λd))] + O(√(N T log T)) = Õ(T/N + N√T):
+
+    rounding to the nearest level costs at most 2·1/(2N) a round, the regressions have logarithmic regret on the rounds
+    they were asked, and the last term is the deviation between asked and issued rounds, uniformly over comparators. The
+    default N = T^{1/4} balances the stated T/N + N√T.
+
+    Assumed, where only the guarantee is known: ridge regression as the oracle, started from the constant 2z_j e_1;
+    deterministic rounding to the nearest level; the cycle chosen through the last level played. A variant that walks
+    on from the last level by a single step, without closing the cycle, has no such proof: asked and issued level then
+    have different distributions.
+
+    Examples
+    --------
+    >>> forecaster = GargIto(dim=2, horizon=10_000)
+    >>> forecaster.update(forecaster.predict([0.5, 0.1]), 1)
+    >>> forecaster
+    GargIto(dim=2, levels=10, rounds=1)
+    """
+
+    SYSTEM: ClassVar[int] = GARG_ITO
+    MIXES: ClassVar[bool] = True
+
+    def _ideal_levels(self) -> int:
+        return root(self._horizon, 4)
+
+    def _allocate(self, n: int) -> BaselineState:
+        z, width = grid.uniform(n), padded(self._dim)
+        theta = np.zeros((n + 1, width))
+        theta[:, 0] = 2.0 * z
+        return cells(
+            z,
+            self.SYSTEM,
+            self._seed,
+            width=width,
+            theta=theta,
+            factor_size=factor_size(self._dim),
+            scale=1.0 / RIDGE,
+        )
+
+
+# Gupta et al., Noarov et al., Ghuge et al.: online multicalibration over a finite list of groups.
+
+Memberships = Callable[[Array], Array]
+
+
+def halves(X: Array) -> Array:
+    """Return memberships (n, 2d − 1): everyone, then x_k > 0 and x_k ≤ 0 for each coordinate but the constant.
+
+    Examples
+    --------
+    >>> halves(np.array([[0.5, 0.2]]))
+    array([[1., 1., 0.]])
+    """
+    positive = X[:, 1:] > 0
+    return np.hstack([np.ones((len(X), 1)), positive, ~positive])
+
+
+class GroupMulticalibration(OnlineBaseline):
+    """Multicalibration over finitely many groups against any adversary (Gupta et al. 2022, Noarov et al. 2023).
+
+    m buckets of equal width. Every group g and bucket i keep V = Σ g(x)(y − p) over the rounds with p in bucket i. The
+    pull of bucket i at a context is
+
+        C_i(x) = Σ_g g(x) [exp(ηV_{g,i}) − exp(−ηV_{g,i})].
+
+    At the first border where C changes sign, the two sides of the border are played, ε apart, with probabilities that
+    cancel Σ P_i C_i. If all C_i > 0 the forecast is 1; if all are below 0, it is 0.
+
+    Guarantee, from the potential Σ_{g,i} 2cosh(ηV_{g,i}), which grows in expectation by a factor of at most
+    1 + ηε + η² a round (exp(a) ≤ 1 + a + a² for |a| ≤ 1):
+
+        E max_{g,i} |V_{g,i}| ≤ ln(2|G|m)/η + (η + ε)T = 2√(T ln(2|G|m)) + εT   at η = √(ln(2|G|m)/T).
+
+    That is for every group and bucket; summed over buckets, ℓ1 multicalibration of order m√T. Cost: O(|G| m) a round.
+
+    Parameters
+    ----------
+    dim, horizon, seed : as for all baselines
+    levels : m; T^{1/3} by default
+    groups : function from contexts (n, dim) to memberships (n, |G|) in [0, 1]; `halves` by default. It is not saved.
+
+    Assumed: the horizon is known (variants without it scale each exponent by the rounds seen); ε = 1/(m max(1000, T)).
+
+    Examples
+    --------
+    >>> forecaster = GroupMulticalibration(dim=3, horizon=1000)
+    >>> forecaster.update(forecaster.predict([0.5, 0.1, -0.2]), 1)
+    >>> forecaster
+    GroupMulticalibration(dim=3, levels=9, rounds=1)
+    """
+
+    SYSTEM: ClassVar[int] = GROUPS
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        horizon: int = 10_000,
+        levels: int | None = None,
+        groups: Memberships = halves,
+        seed: int = 0,
+    ) -> None:
+        self._groups = groups
+        super().__init__(dim, horizon=horizon, levels=levels, seed=seed)
+
+    @property
+    def levels(self) -> Array:
+        """The values a forecast may take: 0, 1, and both sides of every border."""
+        borders = self._cells.z[1:]
+        return np.sort(np.concatenate([[0.0, 1.0], borders, borders - self._cells.knobs[NUDGE]]))
+
+    @classmethod
+    def load(cls, path: Any, groups: Memberships = halves) -> Self:
+        """Return the baseline saved at `path`, with the groups it was made with."""
+        self = super().load(path)
+        self._groups = groups
+        return self
+
+    def _allocate(self, n: int) -> BaselineState:
+        probe = np.zeros((1, self._dim))
+        probe[0, 0] = 0.5
+        columns = padded(self._memberships(probe).shape[1])
+        step = sqrt(log(2 * n * columns) / self._horizon)
+        nudge = 1.0 / (n * max(1000, self._horizon))
+        knobs = (min(step, 1.0), nudge)
+        blank = cells(np.arange(n) / n, self.SYSTEM, self._seed, width=columns, columns=columns, knobs=knobs)
+        blank.seen[:] = 1.0
+        return blank
+
+    def _features(self, X: Array) -> Array:
+        found = self._memberships(X)
+        if found.shape[1] > self._cells.seen.shape[1]:
+            raise ValueError(
+                f"groups: given {found.shape[1]} memberships, expected at most {self._cells.seen.shape[1]}"
+            )
+        return found
+
+    def _memberships(self, X: Array) -> Array:
+        found = np.ascontiguousarray(self._groups(X), dtype=np.float64)
+        if found.ndim != 2 or len(found) != len(X):
+            raise ValueError(f"groups: given memberships of shape {found.shape}, expected ({len(X)}, number of groups)")
+        bad = ~((found >= 0.0) & (found <= 1.0))
+        if bad.any():
+            raise ValueError(f"groups: given membership {found[bad][0]}, expected numbers in [0, 1]")
+        return found
+
+
+# Okoroafor et al.: omniprediction at the rate of a single loss.
+
+
+class Okoroafor(OnlineBaseline):
+    """Omniprediction with error of order √T, without swap (Okoroafor, Kleinberg, Kim 2025).
+
+    Two families of tests: thresholds sign(p − v) at every level v (sign(0) = +1), whose error is proper calibration,
+    and the coordinates x_k, whose error is multiaccuracy; each with both signs. Multiplicative weights over all M tests
+    h give S(p) = Σ_h weight_h h(p, x). If S(0) ≤ 0 the forecast is 0; if S is positive throughout it is 1; else two
+    neighbouring levels with S(z_i) > 0 ≥ S(z_{i+1}) are played so that the expected S vanishes.
+
+    Guarantee, for any labels: E max_h Σ_t h(p_t, x_t)(y_t − p_t) ≤ T/N + 2√(T ln M), with N = √T by default. For a loss
+    ℓ and comparator f, with Δℓ(a) = ℓ(a, 1) − ℓ(a, 0),
+
+        Σ ℓ(k_ℓ(p), y) − ℓ(f(x), y) ≤ Σ (y − p) Δℓ(k_ℓ(p)) − Σ (y − p) Δℓ(f(x)).
+
+    The first sum is a monotone function of p, hence a mixture of thresholds. The second is covered by the coordinates
+    when Δℓ is affine (squared, absolute, pinball and newsvendor losses) and f linear, with the 1-norm of f as factor.
+
+    Assumed: multiplicative weights for the oracle of the original; the tests of the contexts are the coordinates, so
+    losses whose Δℓ is curved are not covered. Cost: O(√T) a round.
+
+    Examples
+    --------
+    >>> Okoroafor(dim=2, horizon=10_000).predict([0.5, 0.0]).p
+    0.0
+    """
+
+    SYSTEM: ClassVar[int] = OKOROAFOR
+
+    def _ideal_levels(self) -> int:
+        return max(1, ceil(sqrt(self._horizon)))
+
+    def _allocate(self, n: int) -> BaselineState:
+        width = padded(self._dim)
+        tests = 2 * (n + 1 + self._dim)
+        theta = np.zeros((2, width))
+        theta[:, : self._dim] = 1.0
+        step = min(1.0, sqrt(log(tests) / self._horizon))
+        blank = cells(grid.uniform(n), self.SYSTEM, self._seed, width=width, columns=2, knobs=(step, 0.0), theta=theta)
+        blank.total[:] = 1.0
+        return blank
+
+
+# The paper's algorithm under the baselines' constructor.
+
+
+class BlumMansourONS(Forecaster):
+    """Algorithms 1–5 of the paper (Luo, Senapati, Sharan 2025): Blum–Mansour over Online Newton Steps.
+
+    N + 1 learners, each an Online Newton Step on p_i(⟨θ,x⟩ − y)² over the ball of radius 4 with β = 1/640 and
+    ω = 1/(4β²); wishes rounded at random to neighbours; the stationary distribution is issued. N = (T/(d ln T))^{1/3}.
+
+    Guarantee: PSReg ≤ (N + 1)[(d/2β) ln(1 + 100T/(ωd(N+1))) + 32βω] + T/N² (`swapcal.bounds.paper_psreg`), pathwise.
+
+    Assumed: the corrections listed in docs/errata.md.
+
+    Parameters
+    ----------
+    dim, horizon, seed : as for all baselines
+    levels : N instead of the theorem's choice
+
+    Examples
+    --------
+    >>> BlumMansourONS(dim=3, horizon=10_000)
+    BlumMansourONS(dim=3, levels=7, learner='ons', mixing='blum-mansour', rounds=0)
+    """
+
+    def __init__(self, dim: int, *, horizon: int = 10_000, levels: int | None = None, seed: int = 0) -> None:
+        if levels is None:
+            levels = bounds.default_levels(_validate.positive("horizon", horizon), _validate.dimension(dim), "smcal")
+        super().__init__(dim, levels=levels, learner="ons", mixing="blum-mansour", seed=seed)

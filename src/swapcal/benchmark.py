@@ -1,0 +1,374 @@
+"""What would I gain? Your forecasts against recalibrations and swapcal, on the same rows.
+
+`Contest` judges any forecasts side by side; `in_time_order` and `cross_validated` make those of the usual methods.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal._display import changes, counted, face
+from swapcal.archive import written
+from swapcal.arrays import Array, Integers
+from swapcal.audit import Audit, Comparison
+from swapcal.audit.difference import Difference
+from swapcal.audit.findings import json_text
+from swapcal.audit.verdict import TOLERANCE, Word, checked_tolerance
+from swapcal.baselines.recalibration import Isotonic, Sigmoid
+from swapcal.batch.model import Model
+from swapcal.batch.settings import Settings
+from swapcal.live import Live
+from swapcal.report import Findings, render
+from swapcal.report.schema import ContestEntry, ContestMethod
+from swapcal.tables.frame import Table
+
+__all__ = [
+    "Contest",
+    "Entry",
+    "cross_validated",
+    "in_time_order",
+]
+
+# Entry: one method of a contest.
+
+
+class Entry(NamedTuple):
+    """One method: its scores, its worst group, its verdict, and its scores beside yours, tested; lower is better."""
+
+    name: str
+    brier: float
+    log_loss: float
+    worst_group: str | None
+    worst_gap: float | None
+    """observed minus forecast, of the group with the largest among those large enough to be tested"""
+    verdict: Word
+    squared: Difference | None
+    """Brier score beside yours; None for yours"""
+    logged: Difference | None
+    """log loss beside yours"""
+
+    @property
+    def better(self) -> bool:
+        """Whether the squared error is lower than yours beyond chance, and the log loss not higher."""
+        return _word(self.squared) == "better" and _word(self.logged) != "worse"
+
+    def plain(self) -> ContestMethod:
+        """Return it as plain data."""
+        squared, logged = self.squared, self.logged
+        return {
+            "name": self.name,
+            "brier": self.brier,
+            "log_loss": self.log_loss,
+            "worst_group": self.worst_group,
+            "worst_gap": self.worst_gap,
+            "verdict": self.verdict,
+            "brier_change": None if squared is None else squared.difference,
+            "brier_low": None if squared is None else squared.low,
+            "brier_high": None if squared is None else squared.high,
+            "word": None if squared is None else squared.word,
+            "log_loss_change": None if logged is None else logged.difference,
+            "log_loss_low": None if logged is None else logged.low,
+            "log_loss_high": None if logged is None else logged.high,
+        }
+
+
+def _word(difference: Difference | None) -> str:
+    return "" if difference is None else difference.word
+
+
+# Rivals: what isotonic regression, a sigmoid and swapcal would have said of every row, none knowing its outcome.
+
+MINE, ISOTONIC, SIGMOID, SWAPCAL = "mine", "isotonic", "sigmoid", "swapcal"
+SIMPLE: Mapping[str, Callable[[], Any]] = {ISOTONIC: Isotonic, SIGMOID: Sigmoid}
+FIRST, GROWTH = 200, 1.2
+"""Outcomes known when recalibrations are first fitted, and the factor from one fit to the next."""
+
+Progress = Callable[[int], object]
+
+
+def in_time_order(
+    records: Any,
+    y: Array,
+    mine: Array,
+    *,
+    score: str,
+    kind: str = "probability",
+    groups: Sequence[str] = (),
+    time: Any = None,
+    label_time: Any = None,
+    seed: int = 0,
+) -> dict[str, Array]:
+    """Return everybody's forecasts, each made from rows whose outcomes were known by then.
+
+    Recalibrations are fitted at 200, 240, 288, … outcomes known, on all of them, and say the score as it is before.
+
+    Parameters
+    ----------
+    records : (n rows) a frame with the column `score`, in order of time
+    y, mine : (n,) outcomes, and the score as probabilities
+    time : (n,) numbers that do not decrease. Without them a row's outcome is known before the next row
+    label_time : (n,) when outcomes are known; by default at the time of the row, hence before all later times
+    """
+    live = Live(groups=groups, scores={score: kind}, seed=seed)
+    if time is not None and label_time is None and (np.diff(time) > 0).all():
+        time = None  # each outcome is known before the next row: the fast way
+    due = label_time if label_time is not None else time
+    forecast = live.run(records, y, time=time, label_time=due)
+    found = {MINE: mine, **{name: mine.copy() for name in SIMPLE}, SWAPCAL: np.array(forecast.mean)}
+    for start, stop, known in _stretches(len(y), time, due):
+        for name, make in SIMPLE.items():
+            found[name][start:stop] = make().fit(mine[known], y[known]).predict(mine[start:stop])
+    return found
+
+
+def _stretches(n: int, time: Any, due: Any) -> list[tuple[int, int, Any]]:
+    """Return (first row, end, rows known at the first) for every fit."""
+    order = np.arange(n) if due is None else np.argsort(due, kind="stable")
+    seen = np.arange(n) if due is None else np.searchsorted(np.asarray(due)[order], time, side="left")
+    starts: list[int] = []
+    wanted = FIRST
+    while len(at := np.flatnonzero(seen >= wanted)):
+        starts.append(int(at[0]))
+        wanted = int(np.ceil(GROWTH * seen[at[0]]))
+    return [(a, b, order[: seen[a]]) for a, b in zip(starts, [*starts[1:], n], strict=True)]
+
+
+def cross_validated(
+    table: Any,
+    y: Array,
+    mine: Array,
+    *,
+    groups: Sequence[str] = (),
+    folds: int = 5,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Array]:
+    """Return everybody's forecasts of each fold after learning from the others; the folds are the same for all.
+
+    Parameters
+    ----------
+    table : (n rows) the columns beside the score, as numbers or text
+    y, mine : (n,) outcomes, and the score as probabilities
+    progress : called with numbers of rows forecast
+    """
+    if not 2 <= folds <= len(y):
+        raise ValueError(f"folds: given {folds}, expected from 2 to {len(y)}, the number of rows")
+    fold = folds_of(len(y), folds, seed)
+    found = {MINE: mine, **{name: np.empty(len(y)) for name in (*SIMPLE, SWAPCAL)}}
+    for k in range(folds):
+        learn, judge = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        if y[learn].min() == y[learn].max():
+            raise ValueError(
+                f"y: given {len(y):,} outcomes of which a fold leaves one kind, expected both in every fold"
+            )
+        for name, make in SIMPLE.items():
+            found[name][judge] = make().fit(mine[learn], y[learn]).predict(mine[judge])
+        model = Model.fit(_rows(table, learn), y[learn], mine[learn], groups=list(groups), settings=Settings(seed=seed))
+        found[SWAPCAL][judge] = model.mean(_rows(table, judge), mine[judge])
+        if progress is not None:
+            progress(len(judge))
+    return found
+
+
+def folds_of(n: int, folds: int, seed: int) -> Integers:
+    """Return each row's fold: equally many rows each, at random.
+
+    Examples
+    --------
+    >>> np.bincount(folds_of(10, 5, 0)).tolist()
+    [2, 2, 2, 2, 2]
+    """
+    return np.random.default_rng([seed, n, folds]).permutation(np.arange(n) % folds)
+
+
+def _rows(table: Any, rows: Integers) -> Table:
+    return Table(table.take(rows) if hasattr(table, "take") else table[rows])
+
+
+# A contest in a sentence: what would be gained, by which method, and when to keep what one has.
+
+SOUND = ("no error found", "small")
+"""Verdicts that find nothing to mend."""
+
+
+def gain(mine: Entry, swap: Entry, simple: Entry | None, beyond: Difference | None) -> str:
+    """Say what there is to gain.
+
+    Parameters
+    ----------
+    simple : the best recalibration that is better than yours, if one is
+    beyond : the squared error of swapcal beside that of `simple`
+    """
+    if simple is not None and (not swap.better or beyond is None or beyond.word != "better"):
+        enough = f"A simple recalibration is enough: {simple.name} lowers the squared error {_by(simple)}"
+        return f"{enough}; {_rest(simple, swap)}."
+    if swap.better:
+        best = "No recalibration of the score alone does."
+        if simple is not None:
+            best = f"The best recalibration of the score alone, {simple.name}, reaches {simple.brier:.4g}."
+        return f"You would gain: swapcal lowers the squared error {_by(swap)}. {best}{_verdicts(mine, swap)}"
+    if mine.verdict == "miscalibrated" and swap.verdict in SOUND:
+        return (
+            f"The squared error would not change beyond chance ({_interval(swap.squared)}), but your forecasts are "
+            f"miscalibrated; verdict on swapcal's: {swap.verdict}. Worth it if groups matter to you."
+        )
+    if _worse(swap):
+        return f"Nothing to gain: keep yours. swapcal would do worse: squared error {_interval(swap.squared)}."
+    chance = f"No method lowers the squared error beyond chance (swapcal: {_interval(swap.squared)})."
+    return f"Nothing to gain: keep yours. {chance}"
+
+
+def _worse(entry: Entry) -> bool:
+    return entry.squared is not None and entry.squared.word == "worse"
+
+
+def _by(entry: Entry) -> str:
+    found = entry.squared
+    assert found is not None, "yours is not compared with itself"
+    share = f"{100 * (found.before - found.after) / found.before:.2g} %" if found.before > 0 else "nothing"
+    return f"from {found.before:.4g} to {found.after:.4g}, by {share} ({_interval(found)})"
+
+
+def _interval(found: Difference | None) -> str:
+    if found is None:
+        return "not compared"
+    difference, low, high = changes(found.difference, found.low, found.high)
+    return f"{difference}, 95 % from {low} to {high}"
+
+
+def _rest(simple: Entry, swap: Entry) -> str:
+    """Say what swapcal would do where a recalibration does as well."""
+    if not swap.better:
+        return "swapcal would do worse than yours" if _worse(swap) else "swapcal lowers it by nothing beyond chance"
+    said = f"swapcal does no better than that ({swap.brier:.4g})"
+    if simple.verdict == "miscalibrated" and swap.verdict in SOUND:
+        return f"{said}, but {simple.name} is still miscalibrated; verdict on swapcal's: {swap.verdict}"
+    return said
+
+
+def _verdicts(mine: Entry, swap: Entry) -> str:
+    return f" Verdict on yours: {mine.verdict}; on swapcal's: {swap.verdict}."
+
+
+# `Contest`: forecasts of several methods for the same rows, each audited, each tested against yours.
+
+
+class Contest:
+    """Judge the forecasts of several methods on the same rows, and say what you would gain.
+
+    Parameters
+    ----------
+    y : (rows,) outcomes in [0, 1]
+    forecasts : (rows,) forecasts by name; "mine" is compared with all others, "swapcal" is what the report is about
+    groups, time : as in `Audit`
+    how : how the forecasts were made, a sentence for the report
+    title, seed : of the report, and of the simulated noise floor
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth, night = rng.uniform(0.2, 0.8, 4000), rng.random(4000) < 0.3
+    >>> forecasts = {"mine": truth - 0.15 * night, "swapcal": truth}
+    >>> contest = Contest(rng.random(4000) < truth, forecasts, groups={"night": night})
+    >>> [(entry.name, entry.verdict) for entry in contest.entries]
+    [('mine', 'miscalibrated'), ('swapcal', 'no error found')]
+    >>> contest.sentence()[:16]
+    'You would gain: '
+    """
+
+    def __init__(
+        self,
+        y: Any,
+        forecasts: Mapping[str, Any],
+        *,
+        groups: Any = None,
+        time: Any = None,
+        how: str = "",
+        tolerance: float = TOLERANCE,
+        title: str = "What would I gain?",
+        seed: int = 0,
+    ) -> None:
+        if MINE not in forecasts or SWAPCAL not in forecasts:
+            given = ", ".join(forecasts) or "none"
+            raise ValueError(f'forecasts: given {given}, expected "{MINE}" and "{SWAPCAL}" among them')
+        self.y, self.forecasts, self.how, self.title = y, dict(forecasts), how, title
+        self._rows: dict[str, Any] = {"groups": groups, "time": time, "title": title, "seed": seed}
+        self.tolerance = checked_tolerance(tolerance)
+
+    def comparison(self, before: str, after: str) -> Comparison:
+        """Return two of the methods compared."""
+        one, other = self.forecasts[before], self.forecasts[after]
+        return Comparison(one, other, self.y, names=(before, after), **self._rows)
+
+    @cached_property
+    def _against_mine(self) -> dict[str, Comparison]:
+        return {name: self.comparison(MINE, name) for name in self.forecasts if name != MINE}
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Every method, yours first."""
+        mine = self._entry(MINE, self._against_mine[SWAPCAL].before, None)
+        return [mine, *(self._entry(name, found.after, found) for name, found in self._against_mine.items())]
+
+    def _entry(self, name: str, audit: Audit, beside: Comparison | None) -> Entry:
+        tested = [row for row in audit.group_table(self.tolerance) if not row.small]
+        worst = max(tested, key=lambda row: abs(row.gap), default=None)
+        scores = {} if beside is None else {one.name: one for one in beside.differences()}
+        return Entry(
+            name,
+            audit.brier(),
+            audit.log_loss(),
+            None if worst is None else worst.name,
+            None if worst is None else worst.gap,
+            audit.verdict(self.tolerance).word,
+            scores.get("Brier score"),
+            scores.get("log loss"),
+        )
+
+    def sentence(self) -> str:
+        """Say what you would gain, or that there is nothing to gain."""
+        simple = min((one for one in self._simple() if one.better), key=lambda one: one.brier, default=None)
+        beyond = None
+        if simple is not None:
+            beyond = self.comparison(simple.name, SWAPCAL).differences()[0]
+        return gain(self.entries[0], self[SWAPCAL], simple, beyond)
+
+    def _simple(self) -> Sequence[Entry]:
+        return [one for one in self.entries if one.name not in (MINE, SWAPCAL)]
+
+    def __getitem__(self, name: str) -> Entry:
+        """Return a method's entry."""
+        return next(one for one in self.entries if one.name == name)
+
+    def to_dict(self, *, created_at: str = "") -> Findings:
+        """Return the findings of swapcal's forecasts beside yours, with a section "contest" about all methods."""
+        found = self._against_mine[SWAPCAL].to_dict(created_at=created_at, tolerance=self.tolerance)
+        entry: ContestEntry = {
+            "sentence": self.sentence(),
+            "how": self.how,
+            "methods": [one.plain() for one in self.entries],
+        }
+        found["contest"] = entry
+        found["headline"]["sentence"] = f"The forecasts of {SWAPCAL}, audited: {found['headline']['sentence']}"
+        return found
+
+    def to_json(self, path: str | PathLike[str] | None = None, *, created_at: str = "") -> str:
+        """Return `to_dict` as JSON, and write it if a path is given."""
+        return written(json_text(self.to_dict(created_at=created_at)), path)
+
+    def to_html(self, path: str | PathLike[str] | None = None, *, created_at: str = "") -> str:
+        """Return the report as one self-contained HTML page, and write it if a path is given."""
+        return written(render(self.to_dict(created_at=created_at)), path)
+
+    def __repr__(self) -> str:
+        return f"Contest({counted(len(self.y), 'row')}: {', '.join(self.forecasts)})"
+
+    def _repr_html_(self) -> str:
+        scores = {
+            one.name: f"Brier {one.brier:.4g}, log loss {one.log_loss:.4g}, {one.verdict}" for one in self.entries
+        }
+        return face(self.title, self.sentence(), scores)

@@ -1,0 +1,419 @@
+"""A table as standard scores and category codes, learned once, part by part if need be, then fixed."""
+
+import datetime
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from swapcal.arrays import Array, Flags, Integers, Keys
+from swapcal.features.sources import (
+    Category,
+    Name,
+    Number,
+    Source,
+    Sparse,
+    columns_of,
+    is_numeric,
+    learn_group,
+    learn_number,
+    learn_texts,
+    location,
+    matrix_of,
+    most_frequent,
+    numbered,
+    refuse_infinite,
+    require,
+)
+from swapcal.kernels.draw import row_marks
+from swapcal.kernels.encode import Lookup, look_up, standardise
+from swapcal.tables.frame import Table
+from swapcal.tables.values import FEATURE_CATEGORIES, FITTED_GROUP_CATEGORIES, MISSING, group_name, text_key, text_of
+
+# Rated: a column of more texts than can have codes, as one number: what its texts' outcomes were beyond a score.
+
+CROWDED = 100
+"""Texts up to which codes for the most frequent ones are enough."""
+OFTEN = 5
+"""Rows a text must have: rarer ones are 0, like texts never seen, so that a column of names says nothing of anybody."""
+PRECISION = 4.0
+"""Of the prior of an offset, which has standard deviation ½ in log-odds."""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Offsets in log-odds by text, with their mean and standard deviation (infinite if all are the same)."""
+
+    name: Name
+    offsets: dict[str, float]
+    centre: float
+    spread: float
+
+    def values(self, source: Table) -> Array:
+        """Return every row's offset."""
+        found = source.categories(str(self.name))
+        return np.array([*(self.offsets.get(text, 0.0) for text in found.names), 0.0])[found.codes]
+
+
+def learn_rated(
+    source: Table, name: Name, y: Array, p: Array, weight: Array, folds: Integers
+) -> tuple[Rated, Array] | None:
+    """Return the offsets, and each row's by the rows outside its fold; None if texts are few, or all of them rare.
+
+    One Newton step from p towards the random intercepts of a logistic regression, Σ w(y - p) / (Σ w p(1 - p) + 1/τ²).
+    """
+    found = source.categories(str(name))
+    often = np.bincount(found.codes, minlength=len(found.names)) >= OFTEN
+    if len(found.names) <= CROWDED or not often.any():
+        return None
+    count = int(folds.max()) + 1
+    cell, size = found.codes.astype(np.int64) * count + folds, count * len(found.names)
+    surplus, curvature = (
+        np.bincount(cell, weights=weight * part, minlength=size).reshape(-1, count) for part in (y - p, p * (1.0 - p))
+    )
+    whole = _offsets(surplus.sum(axis=1), curvature.sum(axis=1), often)
+    without = _offsets(
+        surplus.sum(axis=1, keepdims=True) - surplus, curvature.sum(axis=1, keepdims=True) - curvature, often[:, None]
+    )
+    honest = without[found.codes, folds]
+    spread = float(honest.std())
+    offsets = {text: float(whole[code]) for code, text in enumerate(found.names) if often[code]}
+    return Rated(name, offsets, float(honest.mean()), spread if spread > 0.0 else np.inf), honest
+
+
+def _offsets(surplus: Array, curvature: Array, often: Flags) -> Array:
+    return np.where(often, surplus / (curvature + PRECISION), 0.0)
+
+
+# Frozen: a table as standard scores and category codes, learned once and then the same for ever.
+
+
+class Coded(NamedTuple):
+    """Encoded rows: standard scores in [-3, 3] (missing 0, flags of missing values 3) and codes (-1 for none)."""
+
+    Z: Array
+    codes: Integers
+    raw: Array
+    """The numbers as given, NaN where missing; without offsets, whose labels trees would find in other folds."""
+
+    def take(self, index: "Integers | slice") -> "Coded":
+        """Return some of the rows."""
+        return Coded(self.Z[index], self.codes[index], self.raw[index])
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Turn rows of a table into numbers and codes the same way for ever.
+
+    Examples
+    --------
+    >>> table = Table({"age": [20.0, 40.0, np.nan], "sex": ["f", "m", "f"]})
+    >>> frozen = Frozen.learn(table, groups=["sex"])
+    >>> frozen.names, frozen.encode(table).codes.ravel()
+    (['age', 'age is missing'], array([0, 1, 0]))
+    """
+
+    columns: tuple[Number | Category, ...]
+    rated: tuple[Rated, ...] = ()
+
+    @classmethod
+    def learn(
+        cls,
+        source: Source,
+        groups: Sequence[Name] = (),
+        columns: Sequence[Name] | None = None,
+        *,
+        categories: int = FEATURE_CATEGORIES,
+        group_categories: int = FITTED_GROUP_CATEGORIES,
+        rare: int = 20,
+    ) -> "Frozen":
+        """Learn scales and categories of the groups and of the other columns (all, by default).
+
+        A column keeps its most frequent categories, so many of a feature and of a group; the others, and those seen
+        less than `rare` times, share one code.
+        """
+        for name in [*groups, *(columns or ())]:
+            require(source, name)
+        named = _plain(groups)
+        rest = [name for name in (columns_of(source) if columns is None else _plain(columns)) if name not in named]
+        first = [learn_group(source, name, group_categories, rare) for name in named]
+        others = [
+            learn_number(source, name) if is_numeric(source, name) else learn_texts(source, name, categories, rare)
+            for name in rest
+        ]
+        binned = [learn_number(source, group.name) for group in first if group.edges]
+        return cls((*first, *others, *binned))
+
+    def rate(self, source: Source, y: Array, p: Array, weight: Array, folds: Integers) -> "tuple[Frozen, Array]":
+        """Return the encoder with an offset for each column of texts that had too many, and the rows' by other folds.
+
+        The rows that taught the offsets must be encoded by those without their own fold: see `encode`.
+        """
+        if not isinstance(source, Table):
+            return self, np.empty((len(y), 0))
+        crowded = [category.name for category in self.categories if category.texts and category.other >= 0]
+        found = [learn_rated(source, name, y, p, weight, folds) for name in crowded]
+        kept = [pair for pair in found if pair is not None]
+        honest = np.column_stack([np.empty((len(y), 0)), *(values for _, values in kept)])
+        return replace(self, rated=tuple(rated for rated, _ in kept)), honest
+
+    @cached_property
+    def numbers(self) -> list[Number]:
+        """The columns of numbers, in the order of Z."""
+        return [column for column in self.columns if isinstance(column, Number)]
+
+    @cached_property
+    def categories(self) -> list[Category]:
+        """The columns of categories, in the order of the codes."""
+        return [column for column in self.columns if isinstance(column, Category)]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of Z."""
+        flagged = [f"{number.name} is missing" for number in self.numbers if number.missing]
+        rated = [f"offset of {rated.name}" for rated in self.rated]
+        return [*(str(number.name) for number in self.numbers), *rated, *flagged]
+
+    @property
+    def groups(self) -> list[int]:
+        """Which columns of the codes are groups."""
+        return [j for j, category in enumerate(self.categories) if category.is_group]
+
+    @cached_property
+    def _flag(self) -> Integers:
+        """Where in Z each number's flag of missing values is, -1 for nowhere."""
+        missing = np.array([*(number.missing for number in self.numbers), *(False for _ in self.rated)], bool)
+        return np.where(missing, len(missing) + np.cumsum(missing) - 1, -1).astype(np.int64)
+
+    @cached_property
+    def _scales(self) -> tuple[Array, Array]:
+        scaled: list[Number | Rated] = [*self.numbers, *self.rated]
+        return np.array([n.centre for n in scaled], float), np.array([n.spread for n in scaled], float)
+
+    def keys(self, source: Source) -> Keys:
+        """Return a 64-bit key per row, a function of its values as given: the same in any order, batch or table."""
+        numbered = [category.name for category in self.categories if not category.texts]
+        names = list(dict.fromkeys([*(number.name for number in self.numbers), *numbered]))
+        if isinstance(source, Table):
+            texts = [str(category.name) for category in self.categories if category.texts]
+            return source.marks([str(name) for name in names], texts)
+        salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
+        return row_marks(matrix_of(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
+
+    def encode(self, source: Source, offsets: Array | None = None) -> Coded:
+        """Return the encoded rows; `offsets`, if given, stand in for those of the rated columns."""
+        if not isinstance(source, Table):
+            self._check_width(source.shape[1])
+        raw = matrix_of(source, [number.name for number in self.numbers])
+        scaled = raw
+        if self.rated:
+            assert isinstance(source, Table)
+            rated = [one.values(source) for one in self.rated] if offsets is None else [offsets]
+            scaled = np.column_stack([raw, *rated])
+        Z = np.empty((len(raw), len(self.names)))
+        if standardise(scaled, *self._scales, self._flag, Z) >= 0:
+            for number, values in zip(self.numbers, raw.T, strict=True):
+                refuse_infinite(number.name, values)
+        codes = np.empty((len(raw), len(self.categories)), np.int64)
+        if isinstance(source, Table):
+            for j, category in enumerate(self.categories):
+                codes[:, j] = category.codes(source)
+        else:
+            self._look_up(source, codes)
+        return Coded(Z, codes, raw)
+
+    def encode_record(self, record: Mapping[str, Any]) -> Coded | None:
+        """Return one encoded row of a table, or None if a value is not plainly a number, a text or missing."""
+        numbers = [_plain_number(record[str(number.name)]) for number in self.numbers]
+        for rated in self.rated:
+            text = _plain_text(record[str(rated.name)])
+            numbers.append(None if text is None else rated.offsets.get(text, 0.0))
+        codes = [self._code(j, record[str(category.name)]) for j, category in enumerate(self.categories)]
+        if None in numbers or None in codes:
+            return None
+        Z, scaled = np.empty((1, len(self.names))), np.array([numbers], np.float64)
+        infinite = standardise(scaled, *self._scales, self._flag, Z) >= 0
+        return None if infinite else Coded(Z, np.array([codes], np.int64), scaled[:, : len(self.numbers)])
+
+    def _code(self, place: int, value: Any) -> int | None:
+        category = self.categories[place]
+        if category.texts:
+            plain = _plain_text(value)
+            return None if plain is None else self._code_of[place].get(plain, category.other)
+        number = _plain_number(value)
+        if number is None or not category.size:
+            return None
+        return int(category.codes_of(np.array([number]))[0])
+
+    @cached_property
+    def _code_of(self) -> list[dict[str, int]]:
+        return [category.code_of() for category in self.categories]
+
+    def _look_up(self, source: "Array | Sparse", codes: Integers) -> None:
+        lookup = self._lookup
+        if isinstance(source, Sparse):
+            dense = source.matrix(lookup.column)
+            look_up(lookup._replace(column=np.arange(dense.shape[1])), dense, codes)
+        else:
+            look_up(lookup, source, codes)
+
+    def _check_width(self, columns: int) -> None:
+        """Refuse an array that ends before a column that was learned; the kernels do not look."""
+        needed = 1 + max([int(column.name) for column in self.columns], default=-1)
+        if columns < needed:
+            raise ValueError(f"array: given {columns} columns, expected at least {needed}, as when the model was made")
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        """What an array's columns need; they are numbers, so their categories are values or bins."""
+        lists = [category.edges or category.numbers for category in self.categories]
+        return Lookup(
+            np.array([int(category.name) for category in self.categories], np.int64),
+            np.array([value for values in lists for value in values], np.float64),
+            np.cumsum([0, *map(len, lists)]),
+            np.array([bool(category.edges) for category in self.categories], np.int64),
+        )
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the encoder as JSON-able values, for `from_manifest`."""
+        return {
+            "numeric": [number.name for number in self.numbers],
+            "centre": [number.centre for number in self.numbers],
+            "spread": [None if np.isinf(number.spread) else number.spread for number in self.numbers],
+            "flag": self._flag[: len(self.numbers)].tolist(),
+            "categories": [vars(category) for category in self.categories],
+            "rated": [
+                vars(rated) | {"spread": None if np.isinf(rated.spread) else rated.spread} for rated in self.rated
+            ],
+        }
+
+    @classmethod
+    def from_manifest(cls, manifest: dict[str, Any]) -> "Frozen":
+        """Rebuild from `manifest`."""
+        spread = [np.inf if value is None else value for value in manifest["spread"]]
+        missing = [place >= 0 for place in manifest["flag"]]
+        numbers = map(Number, manifest["numeric"], manifest["centre"], spread, missing)
+        rated = [
+            Rated(**part | {"spread": np.inf if part["spread"] is None else part["spread"]})
+            for part in manifest.get("rated", ())
+        ]
+        return cls((*numbers, *(Category(**part) for part in manifest["categories"])), tuple(rated))
+
+
+def _plain_number(value: Any) -> float | None:
+    """Return a number, NaN if it is missing; None if it would take a closer look."""
+    kind = type(value)
+    if kind is float or kind is int or isinstance(value, np.floating | np.integer):
+        return float(value)
+    return np.nan if value is None else None
+
+
+def _plain_text(value: Any) -> str | None:
+    """Return what a text, truth value, date, time or missing value is called; None if it would take a closer look."""
+    if type(value) is str:
+        return group_name(value)
+    if value is None or (isinstance(value, float | datetime.date) and value != value):
+        return MISSING
+    return text_of(value) if isinstance(value, bool | np.bool_ | datetime.date) else None
+
+
+def _plain(names: Sequence[Name]) -> list[Name]:
+    """Return names, each once, that JSON can hold: numpy's integers cannot be saved."""
+    return list(dict.fromkeys(name if isinstance(name, str) else int(name) for name in names))
+
+
+# Scales: means, spreads and categories of columns, learned part by part; parts add up.
+
+MOST_TEXTS = 1 << 20
+"""Distinct texts counted at most; beyond, the rarer half is forgotten, and a late favourite may be undercounted."""
+
+
+@dataclass
+class Scale:
+    """What was seen of one column: how many numbers, their mean and standard deviation; how often each text."""
+
+    count: int = 0
+    centre: float = 0.0
+    spread: float = 0.0
+    missing: int = 0
+    texts: Counter[str] = field(default_factory=Counter)
+    numeric: bool = False
+    """whether it was a column of numbers, if only of missing ones"""
+
+    @classmethod
+    def of(cls, table: Table, name: str) -> Self:
+        """Return the scale of a table's column."""
+        if table.is_numeric(name):
+            values = table.numbers(name)
+            refuse_infinite(name, values)
+            present = values[~np.isnan(values)]
+            return cls(len(present), *location(present), len(values) - len(present), numeric=True)
+        found = table.categories(name)
+        counts = np.bincount(found.codes, minlength=len(found.names)).tolist()
+        texts = Counter(dict(zip(found.names, counts, strict=True)))
+        return cls(missing=texts.pop(MISSING, 0), texts=texts)
+
+    def merge(self, other: "Scale", name: str) -> None:
+        """Add what was seen elsewhere; numbers and texts do not mix."""
+        if (self.count and other.texts) or (self.texts and other.count):
+            raise TypeError(f"column {name!r}: given text and numbers, expected one type")
+        self.numeric |= other.numeric
+        n, self.missing = self.count + other.count, self.missing + other.missing
+        if other.count:
+            ours, theirs, apart = self.count / n, other.count / n, other.centre - self.centre
+            between = apart * math.sqrt(ours * theirs)  # hypot: squares might overflow
+            self.spread = math.hypot(self.spread * math.sqrt(ours), other.spread * math.sqrt(theirs), between)
+            self.count, self.centre = n, self.centre + apart * theirs
+        self.texts.update(other.texts)
+        if len(self.texts) > MOST_TEXTS:
+            self.texts = Counter(dict(self.texts.most_common(MOST_TEXTS // 2)))
+
+
+class Scales:
+    """The scales of some columns of a table, or of several tables one after the other.
+
+    Examples
+    --------
+    >>> first, second = Table({"age": [20.0, 40.0]}), Table({"age": [60.0]})
+    >>> scales = Scales.of(first, ["age"])
+    >>> scales.merge(Scales.of(second, ["age"]))
+    >>> number, = scales.columns(most=32)
+    >>> number.centre, round(number.spread, 3)
+    (40.0, 16.33)
+    """
+
+    def __init__(self, scales: dict[str, Scale]) -> None:
+        self._scales = scales
+
+    @classmethod
+    def of(cls, table: Table, names: Sequence[str]) -> Self:
+        """Return the scales of a table's columns."""
+        return cls({name: Scale.of(table, name) for name in names})
+
+    def merge(self, other: "Scales") -> None:
+        """Add what another table holds."""
+        for name, scale in self._scales.items():
+            scale.merge(other._scales[name], name)
+
+    def __add__(self, other: "Scales") -> "Scales":
+        """Return what both tables hold together."""
+        made = deepcopy(self)
+        made.merge(other)
+        return made
+
+    def columns(self, most: int) -> tuple[Number | Category, ...]:
+        """Return each column as it would be learned from all tables at once; texts keep the most frequent."""
+        return tuple(self._column(name, scale, most) for name, scale in self._scales.items())
+
+    @staticmethod
+    def _column(name: str, scale: Scale, most: int) -> Number | Category:
+        if scale.count or (scale.numeric and not scale.texts):
+            return numbered(name, scale.centre, scale.spread, missing=scale.missing > 0)
+        texts = scale.texts | ({MISSING: scale.missing} if scale.missing else {})
+        names = sorted(texts)
+        return most_frequent(name, names, np.array([texts[text] for text in names]), most, rare=0)

@@ -1,0 +1,226 @@
+"""Records one at a time, into the same arrays again and again."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from operator import itemgetter
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal.arrays import Array, Integers, Keys
+from swapcal.features.column import LARGEST, MISSING, SHARED, UNDECIDED, UNSEEN, Column, Encoded, Layout, probabilities
+from swapcal.kernels.encode import CATEGORICAL, ENTRIES, PROBABILITY, Past, encode_rows, place_rows
+from swapcal.kernels.jit import Entry
+from swapcal.tables.values import has_bytes
+
+# Plain records without detours: most records hold nothing new, and then a few look-ups are enough.
+
+PLAIN = (float, int)
+NAN = math.nan
+STRANGE = -1
+
+Parts = tuple[Array, Keys, Integers]
+Look = tuple[str, int, dict[str, int], list[int], list[int]]
+"""A column's name, kind, codes, keys and places: taken apart once, because every value is looked up in them."""
+
+
+class Plan(NamedTuple):
+    """How plain records are read, as long as no column is new and none changes its kind."""
+
+    columns: list[Look]
+    names: Set[str]
+    """of all columns, ignored ones included"""
+
+
+def plan_for(columns: Mapping[str, Column], ignored: Set[str]) -> Plan:
+    """Return how to read records of these columns."""
+    looks = [(name, column.kind, column.codes, column.keys, column.at) for name, column in columns.items()]
+    return Plan(looks, frozenset(columns) | ignored)
+
+
+def plain_rows(records: Sequence[Any], plan: Plan) -> Parts | None:
+    """Return (numbers, symbols, places) of shape (n, K), or None if anything in the records is new or unusual."""
+    numbers: list[float] = []
+    symbols: list[int] = []
+    places: list[int] = []
+    columns, names = plan
+    if not columns:
+        return None
+    for record in records:
+        if not isinstance(record, dict) or not record.keys() <= names:
+            return None
+        for name, kind, codes, keys, at in columns:
+            value = record.get(name)
+            number = NAN
+            if value is None:
+                code = MISSING
+            elif kind == CATEGORICAL:
+                code = codes.get(value, STRANGE) if type(value) is str else STRANGE
+            elif kind == UNDECIDED or type(value) not in PLAIN:
+                return None
+            elif value != value:
+                code = MISSING
+            elif -LARGEST <= value <= LARGEST and (kind != PROBABILITY or 0.0 <= value <= 1.0):
+                code, number = SHARED, value
+            else:
+                return None
+            if code == STRANGE or at[code] == UNSEEN:
+                return None
+            numbers.append(number)
+            symbols.append(keys[code])
+            places.append(at[code])
+    shape = (len(records), len(columns))
+    return (
+        np.array(numbers, np.float64).reshape(shape),
+        np.array(symbols, np.uint64).reshape(shape),
+        np.array(places, np.int64).reshape(shape),
+    )
+
+
+# `Reader`: records one at a time, into the same arrays again and again.
+
+PLAIN_TYPES = {float, int}
+encode_row, place_row = Entry(encode_rows), Entry(place_rows)
+
+
+class Reader:
+    """Encodes a record that holds nothing new, or new categories only, by looking its values up.
+
+    Good for as long as the layout is. A copy is None, for there are views here.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout, dim: int) -> None:
+        each = [*enumerate(columns.values())]
+        self.layout = layout
+        self._columns = [*columns.values()]
+        self._names = frozenset(columns) | ignored
+        self._categories = [
+            (j, column.name, column.codes, column.keys, column.at) for j, column in each if column.kind == CATEGORICAL
+        ]
+        numbers = [(j, column) for j, column in each if column.kind != CATEGORICAL]
+        self._numbers = [column.name for _, column in numbers]
+        self._get = itemgetter(*self._numbers) if len(numbers) > 1 else self._get_any
+        self._number_at = [(j, column.at) for j, column in numbers]
+        self._probabilities = [i for i, (_, column) in enumerate(numbers) if column.kind == PROBABILITY]
+        self._pack = Struct("=" + "".join("8x" if column.kind == CATEGORICAL else "d" for _, column in each)).pack_into
+        self._complete = all(at[SHARED] != UNSEEN for _, at in self._number_at)
+        """whether every column has shown a number"""
+        width, symbols, places = len(each), layout.absent[None, :].copy(), np.zeros((1, len(each)), np.int64)
+        self._given, z, crossed = np.zeros((1, width)), np.zeros((1, width)), np.zeros((1, 0), np.int64)
+        self._symbols, self._places = symbols.reshape(-1).data, places.reshape(-1).data
+        self._gaps = True
+        """whether the last record had any"""
+        self._new: list[tuple[int, str | None]] = []
+        """columns that show something for the first time, and what"""
+        keys, values = np.zeros((1, ENTRIES * width), np.uint64), np.zeros((1, ENTRIES * width))
+        scores, mark = probabilities(self._given, layout), np.zeros(1, np.uint64)
+        self._row = Encoded(np.zeros((1, 0)), np.zeros(1, np.int64), keys, values, scores, mark)
+        self._before = self._given, symbols, layout.kinds, layout.salts
+        self._after = True, keys, values, z
+        self._placing: tuple[Any, ...] = (
+            z, places, layout.value_at, layout.weights, layout.shares, crossed, layout.factors, layout.share,
+            layout.frequency, layout.phase, layout.wave_scale, layout.first, layout.budget, (), (),
+        )  # fmt: skip
+        self._widen(dim)
+
+    def _widen(self, dim: int) -> None:
+        """Have room for so many coordinates."""
+        row = self._row
+        x, dims = np.zeros((1, dim)), np.array([dim], np.int64)
+        self._row = Encoded(x, dims, row.keys, row.values, row.scores, row.marks)
+        self._placing = (*self._placing[:-2], dims, x)
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+    def encode(self, record: Mapping[str, Any], past: Past, allocate: Callable[[str], int]) -> Encoded | None:
+        """Return a record's row, valid until the next, having learned from it; None if it holds anything unusual."""
+        self._new.clear()
+        if not record.keys() <= self._names or not self._read(record):
+            return None
+        if self._new:
+            self._admit(allocate)
+        encode_row.call(*self._before, past, *self._after)
+        place_row.call(*self._placing)
+        if self.layout.scores:
+            self._row.scores[:] = probabilities(self._given, self.layout)
+        return self._row
+
+    def _admit(self, allocate: Callable[[str], int]) -> None:
+        """Take in what is new, giving it coordinates."""
+        dim = self._row.x.shape[1]
+        for j, value in self._new:
+            column = self._columns[j]
+            code = column.code_of(value)
+            if column.at[code] == UNSEEN:
+                column.locate(code, allocate)
+            self._symbols[j] = column.keys[code]
+            self._places[j] = column.at[code]
+            dim = max(dim, column.at[code] + 1)  # a new coordinate is the last one
+        if dim > self._row.x.shape[1]:
+            self._widen(dim)
+
+    def _read(self, record: Mapping[str, Any]) -> bool:
+        """Write a record's numbers, symbols and places; False if any is unusual."""
+        symbols, places = self._symbols, self._places
+        for j, name, codes, keys, at in self._categories:
+            value = record.get(name)
+            if value is not None and type(value) is not str:
+                return False
+            code = MISSING if value is None else codes.get(value, STRANGE)
+            if code != STRANGE and at[code] != UNSEEN:
+                symbols[j] = keys[code]
+                places[j] = at[code]
+            elif value is None or has_bytes(value):
+                self._new.append((j, value))
+            else:
+                return False
+        return not self._numbers or self._read_numbers(record)
+
+    def _read_numbers(self, record: Mapping[str, Any]) -> bool:
+        try:
+            values: Sequence[Any] = self._get(record)
+        except KeyError:
+            values = self._get_any(record)
+        if not self._complete or not _all_present(values):
+            found = self._with_gaps(values)
+            if found is None:
+                return False
+            values = found
+        elif self._gaps:
+            for j, at in self._number_at:
+                self._places[j] = at[SHARED]
+            self._gaps = False
+        for i in self._probabilities:
+            if values[i] < 0.0 or values[i] > 1.0:
+                return False
+        self._pack(self._given.data, 0, *values)
+        return True
+
+    def _get_any(self, record: Mapping[str, Any]) -> list[Any]:
+        return [record.get(name) for name in self._numbers]
+
+    def _with_gaps(self, values: Sequence[Any]) -> list[float] | None:
+        """Return numbers, NaN where there is none; None if any is not plain."""
+        self._gaps, found = True, []
+        for value, (j, at) in zip(values, self._number_at, strict=True):
+            if value is not None and type(value) not in PLAIN_TYPES:
+                return None
+            code = MISSING if value is None or value != value else SHARED
+            if at[code] == UNSEEN or (code == SHARED and not -LARGEST <= value <= LARGEST):
+                return None
+            self._places[j] = at[code]
+            found.append(NAN if code == MISSING else value)
+        return found
+
+
+def _all_present(values: Sequence[Any]) -> bool:
+    """Tell whether values are numbers, none of them missing or too large.
+
+    The smallest and the largest overlook a NaN unless it comes first; the sum does not.
+    """
+    if not {*map(type, values)} <= PLAIN_TYPES or not (min(values) >= -LARGEST and max(values) <= LARGEST):
+        return False
+    total = sum(values)
+    return bool(total == total)

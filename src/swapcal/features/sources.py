@@ -1,0 +1,264 @@
+"""Tables and arrays, dense or sparse, whose columns become numbers or category codes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from swapcal.arrays import Array, Integers
+from swapcal.tables.frame import Table, is_table
+from swapcal.tables.values import group_name, letters
+
+# Sparse: an array of which only the values that are not 0 are kept; columns are made dense one by one.
+
+WIDEST = 128
+"""Columns looked at unless they are named: those with the most values that are not 0."""
+
+
+class Sparse:
+    """Columns of a scipy.sparse matrix or array.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> thin = Sparse(scipy.sparse.csr_array(np.eye(3)))
+    >>> thin.shape, thin.matrix([2, 0]).tolist()
+    ((3, 3), [[0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    """
+
+    def __init__(self, native: Any) -> None:
+        self._columns = native.tocsc()
+
+    def __len__(self) -> int:
+        return int(self._columns.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._columns.shape  # type: ignore[no-any-return]
+
+    def matrix(self, names: "Sequence[Any] | Integers") -> Array:
+        """Return some columns, dense and side by side."""
+        chosen = self._columns[:, np.array(names, np.intp)]
+        return np.asarray(chosen.toarray(order="C"), np.float64)
+
+    def fullest(self) -> list[int]:
+        """Return the numbers of the `WIDEST` columns with most values that are not 0, all if there are not as many."""
+        filled = np.diff(self._columns.indptr)
+        return sorted(np.argsort(-filled, kind="stable")[:WIDEST].tolist())
+
+
+# Source: a table with named columns, or an array, dense or sparse, whose columns are known by number.
+
+Name = str | int
+Source = Table | Array | Sparse
+
+
+def opened(given: Any) -> Source:
+    """Return what a caller has, a data frame, a mapping of columns, a sparse matrix or an array, as a source.
+
+    Examples
+    --------
+    >>> opened({"age": [30, 50]}).columns, opened([[30.0], [50.0]]).shape
+    (['age'], (2, 1))
+    """
+    if isinstance(given, Table | Sparse):
+        return given
+    if issparse(given):
+        return Sparse(given)
+    return Table(given) if is_table(given) else np.asarray(given, dtype=np.float64)
+
+
+def columns_of(source: Source) -> list[Name]:
+    """Return the names, or numbers, of the columns to look at unless some are named."""
+    if isinstance(source, Sparse):
+        return list(source.fullest())
+    return [*map(letters, source.columns)] if isinstance(source, Table) else list(range(source.shape[1]))
+
+
+def named(role: str, names: Any) -> list[Name]:
+    """Return names of columns as a list; a text is one name, not a list of its letters."""
+    if isinstance(names, str | bytes) or not isinstance(names, Collection):
+        raise TypeError(f"{role}: given {names!r}, expected a list of columns")
+    return [letters(name) if isinstance(name, str) else name for name in names]
+
+
+def require(source: Source, name: Name) -> None:
+    """Refuse a column that is not there."""
+    if isinstance(source, Table):
+        source.require([str(name)])
+    elif isinstance(name, bool) or not isinstance(name, (int, np.integer)) or not 0 <= name < source.shape[1]:
+        raise ValueError(f"column {name!r}: not in the array; expected a number from 0 to {source.shape[1] - 1}")
+
+
+def is_numeric(source: Source, name: Name) -> bool:
+    """Say whether a column holds numbers."""
+    return source.is_numeric(str(name)) if isinstance(source, Table) else True
+
+
+def numbers_of(source: Source, name: Name) -> Array:
+    """Return a column as floats."""
+    if isinstance(source, Sparse):
+        return source.matrix([name])[:, 0]
+    return source.numbers(str(name)) if isinstance(source, Table) else source[:, int(name)]
+
+
+def matrix_of(source: Source, names: Sequence[Name]) -> Array:
+    """Return columns as floats, side by side."""
+    if isinstance(source, Sparse):
+        return source.matrix(names)
+    if not isinstance(source, Table):
+        whole = source.flags.c_contiguous and list(names) == list(range(source.shape[1]))
+        return source if whole else np.ascontiguousarray(source[:, np.array(names, np.intp)])
+    if not names:
+        return np.empty((len(source), 0))
+    return np.column_stack([source.numbers(str(name)) for name in names])
+
+
+# Category: a column as codes of the texts, numbers or bins it had when it was learned.
+
+BINS = 8
+"""Parts of equal mass into which a numeric group with many values is cut."""
+MANY_VALUES = 16
+FEW_ROWS = 256
+"""Up to so many, looking texts up one by one is faster than finding the distinct ones first."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories: known texts, known numbers, or edges of bins; `other` is the code of all the rest."""
+
+    name: Name
+    is_group: bool
+    texts: list[str] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
+    edges: list[float] = field(default_factory=list)
+    other: int = -1
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return len(self.texts) + len(self.numbers) + (len(self.edges) + 1 if self.edges else 0) + (self.other >= 0)
+
+    def codes(self, source: Source) -> Integers:
+        """Return every row's code."""
+        if self.edges or self.numbers:
+            return self.codes_of(numbers_of(source, self.name))
+        assert isinstance(source, Table)
+        code_of = self.code_of()
+        if len(source) <= FEW_ROWS:
+            values = source.raw(str(self.name)).tolist()
+            if all(isinstance(value, str) for value in values):
+                return np.array([code_of.get(group_name(value), self.other) for value in values], np.int64)
+        found = source.categories(str(self.name))
+        table = np.array([code_of.get(text, self.other) for text in found.names], np.int64)
+        return table[found.codes] if len(table) else np.zeros(0, np.int64)
+
+    def codes_of(self, values: Array) -> Integers:
+        """Return the codes of numbers."""
+        if self.edges:
+            return np.where(np.isnan(values), -1, np.searchsorted(self.edges, values)).astype(np.int64)
+        known = np.array(self.numbers)
+        place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+        return np.where(known[place] == values, place, self.other).astype(np.int64)
+
+    def code_of(self) -> dict[str, int]:
+        """Return the code of each text."""
+        code_of = {text: code for code, text in enumerate(self.texts)}
+        for text in code_of.keys() & {"True", "False"}:  # so were truth values spelt in files of earlier versions
+            code_of.setdefault(text.lower(), code_of[text])
+        return code_of
+
+    def labels(self, other: str = "is something else") -> list[str]:
+        """Return each code in the user's words."""
+        if self.edges:
+            parts = [f"≤ {edge:.6g}" for edge in self.edges] + [f"> {self.edges[-1]:.6g}"]
+        else:
+            parts = [f"= {value}" for value in [*self.texts, *(f"{n:.6g}" for n in self.numbers)]]
+        return [f"{self.name} {part}" for part in parts + ([other] if self.other >= 0 else [])]
+
+
+def learn_group(source: Source, name: Name, most: int, rare: int) -> Category:
+    """Learn a column over whose values calibration matters: texts, few numbers, or many numbers in bins."""
+    if not is_numeric(source, name):
+        return learn_texts(source, name, most, rare, is_group=True)
+    values = numbers_of(source, name)
+    present = values[np.isfinite(values)]  # infinite numbers have no category, as when a model predicts
+    distinct = np.unique(present)
+    if len(distinct) <= MANY_VALUES:
+        return Category(name, True, numbers=distinct.tolist())
+    edges = np.unique(np.quantile(present, np.arange(1, BINS) / BINS))
+    return Category(name, True, edges=edges.tolist())
+
+
+def learn_texts(source: Source, name: Name, most: int, rare: int, is_group: bool = False) -> Category:
+    """Learn the most frequent texts, at least one; those seen less than `rare` times are not worth a code."""
+    assert isinstance(source, Table)
+    found = source.categories(str(name))
+    counts = np.bincount(found.codes, minlength=len(found.names))
+    return most_frequent(name, found.names, counts, most, rare, is_group)
+
+
+def most_frequent(
+    name: Name, names: list[str], counts: Integers, most: int, rare: int, is_group: bool = False
+) -> Category:
+    """Return the category of a column's texts, given in alphabetical order with their counts."""
+    ranked = np.argsort(-counts, kind="stable")[:most]
+    kept = ranked[(counts[ranked] >= rare) | (np.arange(len(ranked)) == 0)]
+    texts = [names[i] for i in sorted(kept)]
+    return Category(name, is_group, texts=texts, other=len(texts) if len(texts) < len(names) else -1)
+
+
+# Number: a column's scale when it was learned.
+
+HUGE = 1e100
+"""Numbers beyond this, or below its inverse, are scaled before they are squared."""
+
+
+class Number(NamedTuple):
+    """Mean and standard deviation (infinite for a constant) of a column, and whether any of it was missing."""
+
+    name: Name
+    centre: float
+    spread: float
+    missing: bool
+
+
+def learn_number(source: Source, name: Name) -> Number:
+    """Learn the scale of a column; infinite values have none."""
+    values = np.ascontiguousarray(numbers_of(source, name))
+    refuse_infinite(name, values)
+    present = values[~np.isnan(values)]
+    return numbered(name, *location(present), missing=len(present) < len(values))
+
+
+def numbered(name: Name, centre: float, spread: float, *, missing: bool) -> Number:
+    """Return a column of this mean and standard deviation."""
+    constant = spread <= 1e-12 * abs(centre)  # rounding leaves a constant a tiny spread
+    return Number(name, centre, np.inf if constant else spread, missing)
+
+
+def refuse_infinite(name: Name, values: Array) -> None:
+    """Refuse infinite values."""
+    infinite = np.flatnonzero(np.isinf(values))
+    if infinite.size:
+        row = infinite[0]
+        raise ValueError(f"column {name!r}: given {values[row]} in row {row + 1}, expected a finite number")
+
+
+def location(values: Array) -> tuple[float, float]:
+    """Return mean and standard deviation, (0, 0) of nothing; squares must not overflow, nor vanish.
+
+    Examples
+    --------
+    >>> location(np.array([1e300, 3e300]))
+    (2e+300, 1e+300)
+    """
+    if not len(values):
+        return 0.0, 0.0
+    largest = float(np.abs(values).max())
+    unit = 1.0 if 1 / HUGE < largest < HUGE or not largest else 2.0 ** np.floor(np.log2(largest))
+    scaled = values / unit
+    return float(unit * scaled.mean()), float(unit * scaled.std())

@@ -1,0 +1,106 @@
+"""`Watching`: a monitor fed with what is learned, and the watched columns of forecasts that are still open."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from swapcal.archive import ArchiveError, State, pack, unpack
+from swapcal.arrays import Array
+from swapcal.monitor import Monitor
+from swapcal.monitor.alarms import ROW_NUMBERS
+from swapcal.monitor.state import FILE
+from swapcal.tables.frame import columns_of
+from swapcal.tables.values import Categories, factorise, text_of
+
+Values = tuple[str | None, ...]
+"""One record's watched columns, as text; None where nothing is given."""
+
+
+def enter(monitor: Monitor, values: Sequence[Sequence[Any]], mean: Array, y: Array, clock: Any = None) -> None:
+    """Enter rows as they are learned: their watched columns, mean forecasts and labels."""
+    wanted = monitor.columns()
+    if len(values) == 1:
+        record = dict(zip(wanted, values[0], strict=True))
+        monitor.add(record, float(mean[0]), float(y[0]), None if clock is None else clock[0])
+    elif values:
+        monitor.add([dict(zip(wanted, row, strict=True)) for row in values], mean, y, clock)
+
+
+class Watching:
+    """Feeds a monitor in the order in which labels are learned, which is that of maturity where one is given.
+
+    The monitor counts rows: many at once are then entered as one by one.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        if not isinstance(monitor, Monitor):
+            raise TypeError(f"monitor: given {type(monitor).__name__}, expected a Monitor")
+        if monitor.clock_kind not in (None, ROW_NUMBERS):
+            raise ValueError(
+                f"monitor: given one whose clock is {monitor.clock_kind}, expected a fresh one, or one that counts rows"
+            )
+        self.monitor = monitor
+        self.opened: dict[int, Values] = {}
+        """watched columns of open forecasts, by slot"""
+
+    def values(self, records: Any) -> list[Values]:
+        """Return every record's watched columns, refusing what is no category."""
+        wanted = self.monitor.columns()
+        if not wanted:
+            return [()] * len(records)
+        columns: Mapping[str, Categories]
+        if isinstance(records, list | tuple):
+            columns = {name: factorise(name, [record.get(name) for record in records]) for name in wanted}
+        else:
+            columns = _of_frame(records, wanted)
+        texts = [[None if value is None else text_of(value) for value in columns[name].values] for name in wanted]
+        codes = [columns[name].codes.tolist() for name in wanted]
+        return [tuple(text[k] for text, k in zip(texts, row, strict=True)) for row in zip(*codes, strict=True)]
+
+    def learn(self, slots: Sequence[int], mean: Array, y: Array) -> None:
+        """Enter forecasts that were open."""
+        enter(self.monitor, [self.opened.pop(slot) for slot in slots], mean, y)
+
+    def to_state(self, slots: Sequence[int]) -> State:
+        """Return the monitor, and what is kept of the forecasts open in these slots."""
+        out = io.BytesIO()
+        pack(out, FILE.name, FILE.version, *self.monitor.to_state())
+        rows = json.dumps([self.opened[slot] for slot in slots]).encode()
+        parts = {"state": out.getvalue(), "rows": rows}
+        return State({name: np.frombuffer(content, np.uint8) for name, content in parts.items()}, {})
+
+    @classmethod
+    def from_state(cls, state: State, slots: Sequence[int]) -> Self:
+        """Rebuild from `to_state`, the slots being those of the same forecasts."""
+        watching = cls(Monitor.from_state(unpack(io.BytesIO(state.arrays["state"].tobytes()), FILE)))
+        rows, width = _rows(state.arrays["rows"].tobytes()), len(watching.monitor.columns())
+        if len(rows) != len(slots) or any(len(row) != width for row in rows):
+            raise ArchiveError("monitor: given rows of other forecasts, expected those of the open ones")
+        watching.opened = dict(zip(slots, rows, strict=True))
+        return watching
+
+
+def _of_frame(records: Any, wanted: Sequence[str]) -> Mapping[str, Categories]:
+    columns, _ = columns_of(records)
+    found = {}
+    for name in wanted:
+        if name not in columns:
+            raise KeyError(f"monitor: given no column {name!r}, expected it in the records")
+        given = columns[name]
+        found[name] = factorise(name, given.tolist()) if isinstance(given, np.ndarray) else given
+    return found
+
+
+def _rows(content: bytes) -> list[Values]:
+    try:
+        rows = [tuple(row) for row in json.loads(content)]
+    except (ValueError, TypeError, RecursionError):
+        raise ArchiveError(
+            "monitor: given rows that are no JSON, expected the watched columns of open forecasts"
+        ) from None
+    if not all(value is None or isinstance(value, str) for row in rows for value in row):
+        raise ArchiveError("monitor: given rows that hold no text, expected the watched columns of open forecasts")
+    return rows

@@ -1,0 +1,557 @@
+"""Which forecasts wait for their outcome, which outcomes wait to be learned, and how long it took."""
+
+import heapq
+import math
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal._display import counted, face, share
+from swapcal._validate import in_row
+from swapcal.archive import State
+from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, Limits, packed, unpacked
+
+# `Status`: label coverage and delay.
+
+
+class Status(NamedTuple):
+    """Label coverage and delay. Delays count forecasts issued meanwhile, and time where times were given."""
+
+    forecasts: int
+    labels: int
+    open: int
+    coverage: float
+    """labels / forecasts; NaN before the first forecast"""
+    mean_delay: float
+    """mean number of later forecasts issued before a label was learned"""
+    mean_wait: float
+    """mean time from forecast to label, or to its maturity if that is later, in the unit of the times given; NaN
+    without times"""
+    oldest_open: float
+    """number of forecasts issued since the oldest one still open"""
+    expired: int = 0
+    """forecasts given up unlabelled: forecasts = labels + open + expired"""
+    held: int = 0
+    """open forecasts whose label has come, and waits for its maturity or for its turn"""
+
+    def _repr_html_(self) -> str:
+        said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
+        facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
+        return face("Status", said, facts | {"expired": self.expired, "held": self.held})
+
+
+# `Line`: open forecasts in order of issue.
+
+SLACK = 1024  # closed forecasts that may stand in line before anybody looks
+LOW = 2**32 - 1
+
+
+class Line:
+    """Numbers and slots of forecasts, in order of issue; closed ones are dropped when they are as many as open ones.
+
+    A slot holds another forecast once its own is closed, so each stands with its number, of which the low half is
+    enough: `issued[slot]` tells whether it still is the one.
+    """
+
+    def __init__(self) -> None:
+        self._issued, self._slots = array("I"), array("I")
+        self._head = 0
+
+    def __len__(self) -> int:
+        return len(self._slots) - self._head
+
+    def append(self, slot: int, number: int, still_open: int, issued: "array[int]") -> None:
+        """Let a forecast join, of which so many are open now."""
+        self._issued.append(number & LOW)
+        self._slots.append(slot)
+        if len(self._slots) > 2 * still_open + SLACK:
+            self._drop_closed(issued)
+
+    def _drop_closed(self, issued: "array[int]") -> None:
+        numbers, slots = (np.frombuffer(each, np.uint32)[self._head :] for each in (self._issued, self._slots))
+        now = np.frombuffer(issued, np.int64)[slots]
+        stand = (now >= 0) & (now & LOW == numbers)
+        self._issued, self._slots = array("I", numbers[stand].tobytes()), array("I", slots[stand].tobytes())
+        self._head = 0
+
+    def first(self, issued: "array[int]") -> int:
+        """Return the slot of the oldest open forecast; there must be one."""
+        while not _stands(self._slots[self._head], self._issued[self._head], issued):
+            self._head += 1
+        return self._slots[self._head]
+
+
+def _stands(slot: int, number: int, issued: "array[int]") -> bool:
+    """Tell whether a slot still holds the forecast of that number, rather than a later one or none."""
+    return issued[slot] >= 0 and issued[slot] & LOW == number
+
+
+# `Ledger`: which forecasts wait for their label, which labels wait to be learned, and how long it all took.
+
+FREE = -1
+WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
+SAVED = {"arrived": np.int64}  # types in files, where they differ
+REAL = ("time", "matures", "due", "y")
+COLUMNS = (*WHOLE, *REAL)
+COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
+
+
+class UnknownIdError(ValueError):
+    """A label for an id that no forecast was issued for."""
+
+
+class ExpiredIdError(UnknownIdError):
+    """A label for an id whose forecast has expired: it is counted as unlabelled for good."""
+
+
+class ConflictingLabelError(ValueError):
+    """A second label for an id that differs from the first, or a second forecast that differs from the first."""
+
+
+def taken(id: Id) -> ConflictingLabelError:
+    """Return the refusal of an id that names another forecast."""
+    return ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
+
+
+class Ledger:
+    """Open forecasts in numbered slots, labels by id, and the delays seen.
+
+    A label *arrives*; it is *due to be learned* at once, or at its forecast's maturity if that is later, or, where no
+    maturity is known and `patience` is a number, once every earlier forecast has its label, has expired, or is more
+    than `patience` forecasts behind. Methods that yield slots yield those to be learned now, in order; the caller
+    closes each before asking for the next.
+    """
+
+    def __init__(self, limits: Limits = NO_LIMITS, patience: int | None = None) -> None:
+        self.limits = limits
+        self.patience = patience
+        self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
+        self.delay, self.wait, self.waits = 0.0, 0.0, 0
+        self.clock = -math.inf
+        """the latest forecast time"""
+        self.dated: bool | None = None
+        """whether times are dates; None before the first"""
+        self.opened: dict[Id, int] = {}
+        """slots of open forecasts"""
+        self.labelled: OrderedDict[Id, float] = OrderedDict()
+        self.expired: OrderedDict[Id, None] = OrderedDict()
+        self.ids: list[Id] = []
+        self.issued, self.since, self.arrived, self.fingerprint = (array(code) for code in WHOLE.values())
+        self.time, self.matures, self.due, self.y = (array("d", ()) for _ in REAL)
+        self._free: list[int] = []
+        self._vacated: list[int] = []
+        # (…, issued, slot); the forecast may have been closed meanwhile
+        self._ahead: list[tuple[float, int, int]] = []
+        """when labels arrive or mature, a heap"""
+        self._ready: list[tuple[int, int]] = []
+        """arrived labels that wait for earlier ones, a heap"""
+        self._line = Line()
+        self._awaited: deque[tuple[int, int]] = deque()
+        """forecasts in order of issue, from the first that others wait for"""
+        self._ripening: list[tuple[float, int, int]] = []
+        """forecasts that are not mature yet, a heap"""
+        self._aging: deque[tuple[float, int, int]] = deque()
+        """by the forecast after which their age counts"""
+        self._timed: deque[tuple[float, int, int]] = deque()
+        """by the time from which their age counts"""
+
+    @property
+    def slots(self) -> int:
+        """Number of slots, free ones included."""
+        return len(self.ids)
+
+    def one_calendar(self, name: str, dated: bool | None, others: bool | None) -> bool | None:
+        """Refuse dates where times are numbers, and numbers where they are dates; return which they are."""
+        known = self.dated if others is None else others
+        if dated is not None and known is not None and dated != known:
+            words = ("a number", "a date")
+            raise ValueError(f"{name}: given {words[dated]}, expected {words[known]} as for the other times")
+        return others if dated is None else dated
+
+    def keep_calendar(self, dated: bool | None) -> None:
+        """Remember what times are, if that is known now."""
+        self.dated = self.dated if dated is None else dated
+
+    def knows(self, id: Id) -> bool:
+        """Tell whether an id is taken, as far as is remembered."""
+        return id in self.opened or id in self.labelled or id in self.expired
+
+    def unused(self, name: str) -> str:
+        """Return a name for a row without one, which nobody has used."""
+        while self.knows(name):
+            name += "'"
+        return name
+
+    def expects(self) -> bool:
+        """Tell whether anything waits for the clock or for other labels."""
+        return bool(self._ahead or self._ready or self._ripening)
+
+    def is_due(self, before: float) -> bool:
+        """Tell whether `fall_due` has anything to look at."""
+        return bool(self._ready) or (bool(self._ahead) and self._ahead[0][0] < before)
+
+    def admit(
+        self,
+        id: Id,
+        time: float = math.nan,
+        matures: float = math.nan,
+        due: float = math.nan,
+        y: float = math.nan,
+        fingerprint: int = 0,
+    ) -> int:
+        """Take in a forecast and return its slot; `due` and `y` say when which label will arrive, if that is known.
+
+        The limits may make older ones expire.
+        """
+        issued, opened = self.forecasts, self.opened
+        due = due if y == y else math.nan  # a label that is not there does not arrive
+        slot = self._free.pop() if self._free else self._new_slot()
+        opened[id] = slot
+        self.ids[slot] = id
+        self.issued[slot], self.arrived[slot], self.fingerprint[slot] = issued, 0, fingerprint
+        self.time[slot], self.matures[slot], self.due[slot], self.y[slot] = time, matures, due, y
+        self.forecasts = issued + 1
+        self._line.append(slot, issued, len(opened), self.issued)
+        if self.patience is not None:
+            self._awaited.append((issued, slot))
+            self._front()
+        if due == due:
+            heapq.heappush(self._ahead, (due, issued, slot))
+        if time == time:
+            self.clock = time
+        if self._ripening:
+            self._ripen()
+        if matures > time:
+            self.since[slot] = FREE
+            heapq.heappush(self._ripening, (matures, issued, slot))
+        else:
+            self._start_aging(slot, issued)
+        self.expire()
+        return slot
+
+    def _new_slot(self) -> int:
+        self.ids.append("")
+        for name in COLUMNS:
+            getattr(self, name).append(0)
+        return len(self.ids) - 1
+
+    def _start_aging(self, slot: int, since: int) -> None:
+        self.since[slot] = since
+        _, expires, lifetime = self.limits
+        if expires is not None:
+            self._aging.append((since, self.issued[slot], slot))
+        if lifetime is not None and self.time[slot] == self.time[slot]:
+            self._timed.append((self._age_from(slot), self.issued[slot], slot))
+
+    def _age_from(self, slot: int) -> float:
+        time, matures = self.time[slot], self.matures[slot]
+        return matures if matures > time else time
+
+    def _ripen(self) -> None:
+        """Let forecasts whose maturity is past begin to age; this forecast is the first that counts."""
+        while self._ripening and self._ripening[0][0] < self.clock:
+            _, issued, slot = heapq.heappop(self._ripening)
+            if self.issued[slot] == issued:
+                self._start_aging(slot, self.forecasts - 2)
+
+    def book(self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None) -> None:
+        """Record forecasts whose labels came at once and were learned."""
+        self.forecasts += len(y)
+        self.labels += len(y)
+        if ids is not None:
+            self.labelled.update(zip(ids, y, strict=True))
+            self._forget()
+        if times is not None:
+            self.clock = times[-1]
+            self.waits += len(y)
+        self.expire()
+
+    def expire(self) -> None:
+        """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
+        most, expires, lifetime = self.limits
+        while len(self.opened) > most:
+            self._give_up(self._line.first(self.issued))
+        if expires is not None:
+            self._expire_until(self._aging, self.forecasts - 1 - expires)
+        if lifetime is not None:
+            while self._timed and (self._settled(self._timed[0]) or self.clock - self._timed[0][0] > lifetime):
+                self._drop(self._timed.popleft())
+
+    def _expire_until(self, aging: "deque[tuple[float, int, int]]", last: float) -> None:
+        while aging and (self._settled(aging[0]) or aging[0][0] <= last):
+            self._drop(aging.popleft())
+
+    def _settled(self, entry: tuple[float, int, int]) -> bool:
+        _, issued, slot = entry
+        return self.issued[slot] != issued or self.arrived[slot] == 1
+
+    def _drop(self, entry: tuple[float, int, int]) -> None:
+        if not self._settled(entry):
+            self._give_up(entry[2])
+
+    def _give_up(self, slot: int) -> None:
+        self.expired[self.ids[slot]] = None
+        self.expiries += 1
+        self._vacate(slot)
+        while len(self.expired) > REMEMBERED:
+            self.expired.popitem(last=False)
+
+    def _vacate(self, slot: int) -> None:
+        del self.opened[self.ids[slot]]
+        self.held -= self.arrived[slot]
+        self.issued[slot] = FREE
+        self._vacated.append(slot)
+
+    def reuse(self) -> None:
+        """Let the slots of closed forecasts be taken again: nobody needs what they held."""
+        if self._vacated:
+            self._free += self._vacated
+            self._vacated.clear()
+
+    def find(self, id: Id, y: float, time: float) -> int | None:
+        """Return the slot a label is for; None for a repeated label; raise for one that cannot be right."""
+        slot = self.opened.get(id)
+        if slot is not None and self.arrived[slot]:
+            self.compare(id, y, self.y[slot])
+            return None
+        if id in self.expired or (slot is not None and self._is_late(slot, time)):
+            raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
+        if slot is not None:
+            if time < self.time[slot]:
+                raise ValueError(f"label time: given {time:.12g}, before the forecast at {self.time[slot]:.12g}")
+            return slot
+        if id not in self.labelled:
+            raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")
+        self.compare(id, y, self.labelled[id])
+        return None
+
+    def find_all(self, events: Sequence[tuple[Id, float, float]]) -> list[int | None]:
+        """Return what `find` would for each (id, label, time), those before it delivered; raise before any is."""
+        found: list[int | None] = []
+        said: dict[Id, float] = {}
+        passed = (-math.inf, FREE)
+        try:
+            for id, y, time in events:
+                if id in said:
+                    self.compare(id, y, said[id])
+                    found.append(None)
+                    continue
+                slot = self.find_after(passed, id, y, time)
+                found.append(slot)
+                said[id] = y
+                if slot is not None and time == time:
+                    passed = max(passed, (time, self.issued[slot]))
+        except ValueError as error:
+            raise in_row(len(found), error) from None
+        return found
+
+    def find_after(self, passed: tuple[float, int], id: Id, y: float, time: float) -> int | None:
+        """Do as `find`, once all that was to arrive before `passed` has."""
+        slot = self.opened.get(id)
+        if slot is None or self.arrived[slot] or not (self.due[slot], self.issued[slot]) < passed:
+            return self.find(id, y, time)
+        if self._is_late(slot, self.due[slot]):
+            raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
+        self.compare(id, y, self.y[slot])
+        return None
+
+    def compare(self, id: Id, y: float, known: float) -> None:
+        """Refuse a label that contradicts an earlier one."""
+        if known != y:
+            raise ConflictingLabelError(f"label: given {y:g} for id {id!r}, which was labelled {known:g}")
+
+    def _is_late(self, slot: int, time: float) -> bool:
+        return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
+
+    def deliver_alone(self, slot: int, y: float, time: float) -> bool:
+        """Let a label arrive that concerns no other and is to be learned now; False, and nothing happens, if not so."""
+        matures = self.matures[slot]
+        if self._ahead or self._ready or self.patience is not None or matures == matures:
+            return False
+        self.y[slot], self.due[slot], self.arrived[slot] = y, time, 1
+        self.held += 1
+        return True
+
+    def deliver(self, slot: int, y: float, time: float) -> Iterator[int]:
+        """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
+        self.y[slot], self.due[slot] = y, time
+        if time == time and self._ahead:
+            yield from self._until((time, self.issued[slot]))
+        if self._arrives(slot):
+            yield slot
+        if self._ready:
+            yield from self._released()
+
+    def next_due(self, before: float) -> int:
+        """Return what is next to be learned before a forecast made at a time, FREE if nothing is; without patience."""
+        ahead = self._ahead
+        while ahead and ahead[0][0] < before:
+            slot = self._handed_on(heapq.heappop(ahead))
+            if slot != FREE:
+                return slot
+        return FREE
+
+    def fall_due(self, before: float) -> Iterator[int]:
+        """Yield what is to be learned before a forecast is made at a time (NaN if that is not known)."""
+        if before == before:
+            yield from self._until((before, FREE))
+        yield from self._released()
+
+    def _until(self, limit: tuple[float, int]) -> Iterator[int]:
+        while self._ahead and self._ahead[0][:2] < limit:
+            held = self.held
+            slot = self._handed_on(heapq.heappop(self._ahead))
+            arrived = self.held > held
+            if slot != FREE:
+                yield slot
+            if arrived and self._ready:
+                yield from self._released()
+
+    def _handed_on(self, entry: tuple[float, int, int]) -> int:
+        """Let a label arrive or mature whose moment has come; return its slot if it is to be learned now."""
+        when, issued, slot = entry
+        if self.issued[slot] != issued:
+            return FREE
+        if self.arrived[slot]:
+            return slot if when == self.matures[slot] else FREE  # else it was to arrive now, but came earlier by hand
+        if when != self.due[slot]:
+            return FREE
+        if self._is_late(slot, when):
+            self._give_up(slot)
+            return FREE
+        return slot if self._arrives(slot) else FREE
+
+    def _arrives(self, slot: int) -> bool:
+        """Let a label arrive; tell whether it is to be learned now."""
+        self.arrived[slot] = 1
+        self.held += 1
+        matures = self.matures[slot]
+        if matures > self.clock and not matures <= self.due[slot]:
+            heapq.heappush(self._ahead, (matures, self.issued[slot], slot))
+            return False
+        if self.patience is not None and matures != matures:
+            heapq.heappush(self._ready, (self.issued[slot], slot))
+            return False
+        return True
+
+    def _released(self) -> Iterator[int]:
+        """Yield labels for which no earlier forecast need be waited for any longer."""
+        while self._ready and self._ready[0][0] < self._front():
+            issued, slot = heapq.heappop(self._ready)
+            if self.issued[slot] == issued:
+                yield slot
+
+    def _front(self) -> int:
+        """Return which forecast is the first that others wait for."""
+        assert self.patience is not None, "only then do labels wait for others"
+        far = self.forecasts - 1 - self.patience
+        while self._awaited:
+            issued, slot = self._awaited[0]
+            if issued >= far and self.issued[slot] == issued and not self.arrived[slot]:
+                return issued
+            self._awaited.popleft()
+        return self.forecasts
+
+    def close(self, slot: int) -> float:
+        """Record that a label is learned, and how long it took; return it."""
+        y, due, time = self.y[slot], self.due[slot], self.time[slot]
+        self.labels += 1
+        self.delay += self.forecasts - self.issued[slot] - 1
+        if due == due and time == time:
+            self.wait += max(due, self._age_from(slot)) - time
+            self.waits += 1
+        self.labelled[self.ids[slot]] = y
+        if len(self.labelled) > REMEMBERED:
+            self._forget()
+        self._vacate(slot)
+        return y
+
+    def _forget(self) -> None:
+        """Labels are kept to recognise duplicates; the oldest are forgotten first."""
+        while len(self.labelled) > REMEMBERED:
+            self.labelled.popitem(last=False)
+
+    def release(self) -> list[Id]:
+        """Forget which ids are labelled or have expired; return the latter, in order."""
+        expired = [*self.expired]
+        self.labelled.clear()
+        self.expired.clear()
+        return expired
+
+    def status(self) -> Status:
+        """Return coverage and delays so far."""
+        oldest = self.issued[self._line.first(self.issued)] if self.opened else self.forecasts
+        return Status(
+            self.forecasts,
+            self.labels,
+            len(self.opened),
+            self.labels / self.forecasts if self.forecasts else math.nan,
+            self.delay / self.labels if self.labels else math.nan,
+            self.wait / self.waits if self.waits else math.nan,
+            float(self.forecasts - oldest),
+            self.expiries,
+            self.held,
+        )
+
+    def in_order(self) -> list[int]:
+        """Return the open forecasts' slots in order of issue."""
+        return sorted(self.opened.values(), key=self.issued.__getitem__)
+
+    def to_state(self) -> State:
+        """Return the state, open forecasts in order of issue."""
+        order = self.in_order()
+        columns = {name: np.array(getattr(self, name), SAVED.get(name)) for name in COLUMNS}
+        arrays: dict[str, Any] = {f"open.{name}": column[order] for name, column in columns.items()}
+        arrays["open.ids"] = packed(self.ids[slot] for slot in order)
+        arrays["labelled.ids"] = packed(self.labelled)
+        arrays["labelled.y"] = np.array([*self.labelled.values()], np.float64)
+        arrays["expired.ids"] = packed(self.expired)
+        counts = {name: getattr(self, name) for name in COUNTS}
+        return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
+
+    @classmethod
+    def from_state(cls, state: State, limits: Limits, patience: int | None) -> "Ledger":
+        """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
+        ledger, (arrays, manifest) = cls(limits, patience), state
+        for name in COUNTS:
+            setattr(ledger, name, manifest[name])
+        ledger.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
+        ledger.dated = manifest["dated"]
+        for name in COLUMNS:
+            setattr(ledger, name, array(WHOLE.get(name, "d"), arrays[f"open.{name}"].tolist()))
+        ledger.ids = unpacked(arrays["open.ids"])
+        ledger.opened = {id: slot for slot, id in enumerate(ledger.ids)}
+        ledger.labelled = OrderedDict(zip(unpacked(arrays["labelled.ids"]), arrays["labelled.y"].tolist(), strict=True))
+        ledger.expired = OrderedDict.fromkeys(unpacked(arrays["expired.ids"]))
+        ledger._reschedule()
+        return ledger
+
+    def _reschedule(self) -> None:
+        """Rebuild every queue from the open forecasts."""
+        self.held = sum(self.arrived)
+        in_order = [(issued, slot) for slot, issued in enumerate(self.issued)]
+        for issued, slot in in_order:
+            self._line.append(slot, issued, len(in_order), self.issued)
+        if self.patience is not None:
+            self._awaited.extend(in_order)
+        for issued, slot in in_order:
+            matures = self.matures[slot]
+            if self.arrived[slot] and matures == matures:
+                heapq.heappush(self._ahead, (matures, issued, slot))
+            elif self.arrived[slot]:
+                heapq.heappush(self._ready, (issued, slot))
+            elif self.y[slot] != self.y[slot]:
+                self.due[slot] = math.nan  # some files say when a label comes that is not there
+            elif self.due[slot] == self.due[slot]:
+                heapq.heappush(self._ahead, (self.due[slot], issued, slot))
+            if self.since[slot] == FREE:
+                heapq.heappush(self._ripening, (matures, issued, slot))
+        for slot in sorted((slot for _, slot in in_order if self.since[slot] != FREE), key=self._age):
+            self._start_aging(slot, self.since[slot])
+
+    def _age(self, slot: int) -> tuple[int, bool, float]:
+        """Return what puts forecasts in the order in which they began to age: those that ripened came second."""
+        return self.since[slot], self.matures[slot] > self.time[slot], self._age_from(slot)

@@ -1,0 +1,472 @@
+"""What is to be forecast and learned, in order, and how the forecasts did over time."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal._display import counted
+from swapcal._locking import Owner
+from swapcal._validate import NO_LABEL
+from swapcal.archive import State
+from swapcal.arrays import Array, Integers
+from swapcal.engine.forecast import Forecast
+from swapcal.kernels.state import T_MEAN, T_P
+from swapcal.live.experts import Rows
+from swapcal.live.learner import FIRST, Learner
+from swapcal.live.monitor_feed import Values, Watching, enter
+from swapcal.live.open_forecasts import FREE, Ledger
+from swapcal.live.open_rows import Shelf
+from swapcal.live.times import Moments
+from swapcal.live.validation import Id
+
+# `Learned`: labels at the moment they are learned, beside what had been forecast.
+
+
+class Learned(NamedTuple):
+    """n labels in the order in which they were learned."""
+
+    ids: list[Id]
+    y: Array
+    p: Array
+    mean: Array
+    experts: Array
+    """(n, number of experts) what each expert had said, in the order of `Live.experts`"""
+
+
+# `Trace`: everything about a run.
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything about a run: the forecasts, the contexts, and what each expert said."""
+
+    forecast: Forecast
+    x: Array
+    """(n, dim) contexts; coordinates that appeared later are 0 in earlier rows"""
+    experts: Array
+    """(n, number of experts) probabilities, in the order of `Live.experts`"""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        sizes = f"{counted(self.x.shape[1], 'coordinate')}, {counted(self.experts.shape[1], 'expert')}"
+        return f"Trace({counted(len(self), 'row')}, {sizes})"
+
+
+# `Batch`: events that are asked for at once.
+
+
+@dataclass
+class Batch:
+    """Encoded rows, and what else is known of the events."""
+
+    rows: Rows
+    y: Array
+    """labels, NaN where there is none"""
+    names: "list[Id] | None"
+    moments: Moments
+    records: "list[Mapping[str, Any]] | None" = None
+    """as outside models want them; None if there are no models"""
+    seen: "list[Values] | None" = None
+    """what the monitor is to know of them"""
+    marks: "list[int] | None" = None
+    """the records' fingerprints"""
+
+    def cut(self, a: int, b: int) -> "Batch":
+        """Return some of the events."""
+        if (a, b) == (0, len(self.y)):
+            return self
+        lists: list[Any] = [self.names, self.records, self.seen, self.marks]
+        names, *others = (None if each is None else each[a:b] for each in lists)
+        return Batch(self.rows.cut(a, b), self.y[a:b], names, self.moments.some(slice(a, b)), *others)
+
+
+# `Chronicle`: how the forecasts did over time, in bounded memory.
+
+STRETCHES = 64
+FIRST_LENGTH = 16
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Sums over some labels in a row; `last` is the number of the last of them."""
+
+    last: int
+    n: int = 0
+    y: float = 0.0
+    mean: float = 0.0
+    variance: float = 0.0
+    error: float = 0.0
+    base_error: float = 0.0
+
+    def extended(self, later: "Stretch") -> "Stretch":
+        """Return both stretches as one."""
+        return Stretch(
+            later.last,
+            self.n + later.n,
+            self.y + later.y,
+            self.mean + later.mean,
+            self.variance + later.variance,
+            self.error + later.error,
+            self.base_error + later.base_error,
+        )
+
+
+class Chronicle:
+    """Stretches of equally many labels; when there are 64, neighbours are joined and new ones are twice as long.
+
+    For people to look at: not part of the state, it starts anew in an object that was loaded. The base rate that a
+    forecast is compared with is (ones + ½)/(labels + 1) of the labels before its own.
+
+    Examples
+    --------
+    >>> chronicle = Chronicle()
+    >>> chronicle.add(np.full(100, 0.25), np.arange(100) % 4 == 0)
+    >>> [stretch.n for stretch in chronicle.stretches()]
+    [16, 16, 16, 16, 16, 20]
+    """
+
+    def __init__(self) -> None:
+        self._done: list[Stretch] = []
+        self._length = FIRST_LENGTH
+        self._now = Stretch(0)
+        self._ones = 0.0
+
+    def add_one(self, mean: float, y: float) -> None:
+        """Enter a mean forecast and its label."""
+        now = self._now
+        base = (self._ones + 0.5) / (now.last + 1.0)
+        self._ones += y
+        now.last += 1
+        now.n += 1
+        now.y += y
+        now.mean += mean
+        now.variance += mean * (1.0 - mean)
+        now.error += (mean - y) ** 2
+        now.base_error += (base - y) ** 2
+        if now.n >= self._length:
+            self._close()
+
+    def add(self, mean: Array, y: Array) -> None:
+        """Enter many, in order."""
+        start = 0
+        while start < len(y):
+            stop = min(len(y), start + self._length - self._now.n)
+            self._enter(mean[start:stop], np.asarray(y[start:stop], dtype=np.float64))
+            start = stop
+
+    def _enter(self, mean: Array, y: Array) -> None:
+        before = self._ones + np.cumsum(y) - y
+        base = (before + 0.5) / (self._now.last + np.arange(1.0, len(y) + 1.0))
+        sums = (y, mean, mean * (1.0 - mean), (mean - y) ** 2, (base - y) ** 2)
+        part = Stretch(self._now.last + len(y), len(y), *(float(each.sum()) for each in sums))
+        self._ones += part.y
+        self._now = self._now.extended(part)
+        if self._now.n >= self._length:
+            self._close()
+
+    def _close(self) -> None:
+        self._done.append(self._now)
+        self._now = Stretch(self._now.last)
+        if len(self._done) == STRETCHES:
+            pairs = zip(self._done[::2], self._done[1::2], strict=True)
+            self._done = [first.extended(second) for first, second in pairs]
+            self._length *= 2
+
+    def stretches(self) -> list[Stretch]:
+        """Return what is known; the last stretch is between half as long and one and a half times as the others."""
+        done, now = self._done, self._now
+        if not now.n:
+            return [*done]
+        return [*done[:-1], done[-1].extended(now)] if done and 2 * now.n < self._length else [*done, now]
+
+
+# `Agenda`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about.
+
+KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
+SAVED = {"dims": "widths"}  # names in files, where they differ
+LEARNED, HELD = "learned", "held"
+WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
+
+
+class Agenda(Owner):
+    """Collects events, so that the learner can play many at once with the same result as one by one.
+
+    Rows of open forecasts lie packed on a shelf, in the ledger's slots.
+    """
+
+    def __init__(self, learner: Learner, ledger: Ledger) -> None:
+        self.learner = learner
+        self.ledger = ledger
+        self.shelf = Shelf(learner)
+        self.records: dict[int, Mapping[str, Any]] = {}
+        """of open forecasts, for outside models"""
+        self.watcher: Callable[[Learned], None] | None = None
+        self.watching: Watching | None = None
+        self.chronicle = Chronicle()
+        self._order: list[int] = []
+        self._labels: list[float] = []
+        self._fresh: dict[int, int] = {}
+        """slots of rows that are forecast in the events collected, in order, and their numbers"""
+        self._late: dict[int, int] = {}
+        """the same of rows that were forecast before, and are learned"""
+        self._batch: Rows | None = None
+        self._first = 0
+        self._label = np.zeros(1)
+
+    def issue(self, batch: Batch) -> Rows:
+        """Forecast the only event of a batch, which has no label; as `go_through`, without what many need.
+
+        Returns its row, valid until the next is asked for.
+        """
+        time, _, matures, dated = batch.moments
+        self.ledger.keep_calendar(dated)
+        now = math.nan if time is None else float(time[0])
+        row = self._after_due(now, batch.rows)
+        return self._forecast(row, self._admit(batch, 0, now, math.nan if matures is None else float(matures[0])))
+
+    def issue_plain(self, row: Rows, name: Id, mark: int) -> Rows:
+        """Forecast an event of which no moment is known, and no record need be kept; as `issue`."""
+        row = self._after_due(math.nan, row)
+        return self._forecast(row, self.ledger.admit(name, fingerprint=mark))
+
+    def _after_due(self, now: float, row: Rows) -> Rows:
+        """Learn what is due before a row is forecast; return the row, which a watcher may have used for another."""
+        if not self.ledger.is_due(now):
+            return row
+        kept = row if self.watcher is None else row.copied()
+        self._learn_due(now)
+        self.flush()
+        return kept
+
+    def _forecast(self, row: Rows, slot: int) -> Rows:
+        self.learner.play(row, FIRST, NO_LABEL)
+        if self.ledger.issued[slot] != FREE:
+            self.shelf.put_one(row, slot, self.ledger.slots)
+        self.ledger.reuse()
+        return row
+
+    def go_through(self, batch: Batch, before: "Callable[[int], None] | None" = None) -> None:
+        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later.
+
+        What comes between the rows is done by `before`, which is called with each row's number and, last, theirs.
+        """
+        ledger, moments, unknown = self.ledger, batch.moments, [math.nan] * len(batch.y)
+        times, dues, matures = (unknown if each is None else each.tolist() for each in moments[:3])
+        at_once = moments.due is None
+        ledger.keep_calendar(moments.dated)
+        self._batch, self._first = batch.rows, 0
+        for k, (now, due, mature, label) in enumerate(zip(times, dues, matures, batch.y.tolist(), strict=True)):
+            if before is not None:
+                before(k)
+            if ledger.is_due(now):
+                self._learn_due(now)
+            slot = self._admit(batch, k, now, mature, due, label)
+            self._open(slot)
+            if at_once and label == label:
+                self.deliver(slot, label, now)
+        if before is not None:
+            before(len(batch.y))
+        self.flush()
+        self._batch = None
+
+    def play_at_once(self, batch: Batch) -> None:
+        """Learn each label right after its forecast; nothing else may be due, or wait for them."""
+        rows, y = batch.rows, batch.y
+        self.ledger.keep_calendar(batch.moments.dated)
+        for k, record in enumerate(batch.records or ()):
+            self.learner.consult(rows, k, record)
+            self.learner.teach(record, rows.keys[k], rows.values[k], y[k])
+        self.learner.play_at_once(rows, y)
+        means, times = rows.ticket[:, T_MEAN], batch.moments.time
+        self.chronicle.add(means, y)
+        if batch.seen is not None and self.watching is not None:
+            enter(self.watching.monitor, batch.seen, means.copy(), y)
+        self.ledger.book(batch.names, y.tolist(), None if times is None else times.tolist())
+
+    def _admit(
+        self,
+        batch: Batch,
+        k: int,
+        time: float,
+        matures: float,
+        due: float = math.nan,
+        label: float = math.nan,
+    ) -> int:
+        """Let the models speak of an event and the ledger take it in; return its slot."""
+        ledger, records, seen = self.ledger, batch.records, batch.seen
+        if records is not None:
+            self.learner.consult(batch.rows, k, records[k])
+        name = ledger.unused(f"row {ledger.forecasts}") if batch.names is None else batch.names[k]
+        slot = ledger.admit(name, time, matures, due, label, 0 if batch.marks is None else batch.marks[k])
+        if records is not None:
+            self.records[slot] = records[k]
+        if seen is not None and self.watching is not None:
+            self.watching.opened[slot] = seen[k]
+        return slot
+
+    def _open(self, slot: int) -> None:
+        """Forecast the batch's next row, and keep it in a slot."""
+        self._order.append(slot)
+        self._labels.append(math.nan)
+        self._fresh[slot] = len(self._fresh)
+        if len(self._order) >= WINDOW or self.learner.models:
+            self.flush()
+
+    def deliver(self, slot: int, y: float, time: float) -> str:
+        """Let a label arrive; say whether it is among those learned now."""
+        outcome = HELD
+        for due in self.ledger.deliver(slot, y, time):
+            outcome = LEARNED if due == slot else outcome
+            self._learn(due)
+        return outcome
+
+    def learn_alone(self, slot: int, y: float, time: float) -> None:
+        """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
+        watched = self.watcher is not None or self.watching is not None or self.learner.models
+        if watched or not self.ledger.labels or not self.ledger.deliver_alone(slot, y, time):
+            self.deliver(slot, y, time)
+            self.flush()
+            return
+        self._label[0] = self.ledger.close(slot)
+        row = self.row(slot)
+        self.learner.play(row, FIRST, self._label)
+        self.chronicle.add_one(float(row.ticket[0, T_MEAN]), y)
+        self.ledger.reuse()
+
+    def _learn_due(self, before: float) -> None:
+        if self.ledger.patience is None:
+            while (slot := self.ledger.next_due(before)) != FREE:
+                self._learn(slot)
+            return
+        for due in self.ledger.fall_due(before):
+            self._learn(due)
+
+    def _learn(self, slot: int) -> None:
+        """Close a forecast: learn its label with what its row was then."""
+        if self.ledger.labels == 0:
+            self._expect_late(self.ledger.forecasts - self.ledger.issued[slot] - 1)
+        fresh = slot in self._fresh
+        if fresh and self._order[-1] != slot:
+            self.flush()
+            fresh = False
+        y = self.ledger.close(slot)
+        self._order.append(slot)
+        self._labels.append(y)
+        if not fresh:
+            self._late[slot] = len(self._late)
+        if self.learner.models:
+            self.flush()
+            self._teach(slot, y)
+        elif len(self._order) >= WINDOW:
+            self.flush()
+
+    def _expect_late(self, late: int) -> None:
+        if late:
+            self.flush()
+            self.learner.expect_late(late)
+
+    def _teach(self, slot: int, y: float) -> None:
+        """Let outside models learn, last: what one of them raises must not undo the rest."""
+        record = self.records.pop(slot, None)
+        if record is not None:
+            row = self.row(slot)
+            self.learner.teach(record, row.keys[0], row.values[0], y)
+
+    def row(self, slot: int) -> Rows:
+        """Return the row of an open forecast; it is valid until the next is asked for."""
+        return self.shelf.get_one(slot)
+
+    def flush(self) -> None:
+        """Play the events collected."""
+        if not self._order:
+            return
+        rows, late = self._rows_at_hand(), len(self._late)
+        learned = self._play(rows)
+        if self._fresh:
+            self._keep(rows, late)
+        for each in (self._order, self._labels, self._fresh, self._late):
+            each.clear()
+        self.ledger.reuse()
+        if learned is not None and self.watcher is not None:
+            self.watcher(learned)  # last: what it raises must not have the events played again
+
+    def _rows_at_hand(self) -> Rows:
+        """Return the rows of the events collected: those from the shelf, then those of the batch."""
+        fresh, late = len(self._fresh), len(self._late)
+        if not fresh:
+            return self.row(self._order[0]) if late == 1 else self.shelf.get(np.array([*self._late]))
+        batch = self._next_rows(fresh)
+        if not late:
+            return batch
+        rows = self.shelf.blank(late + fresh)
+        self.shelf.fill(rows, np.array([*self._late]))
+        rows.cut(late, len(rows)).overwrite(batch, (*KEPT, "scores", "draws"))
+        return rows
+
+    def _next_rows(self, n: int) -> Rows:
+        assert self._batch is not None, "rows are opened from a batch"
+        return self._batch.cut(self._first, self._first + n)
+
+    def _play(self, rows: Rows) -> Learned | None:
+        """Forecast and learn, and tell the monitor; return what was learned, if somebody watches."""
+        order, labels = self._row_numbers(), np.array(self._labels)
+        self.learner.play(rows, order, labels)
+        watched = self.watcher is not None or self.watching is not None
+        if len(labels) == 1 and not watched:
+            if self._labels[0] == self._labels[0]:
+                self.chronicle.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
+            return None
+        known = np.flatnonzero(~np.isnan(labels))
+        own, y = order[known], labels[known]
+        mean = rows.ticket[own, T_MEAN]
+        self.chronicle.add(mean, y)
+        if not known.size or not watched:
+            return None
+        slots = [self._order[k] for k in known.tolist()]
+        if self.watching is not None:
+            self.watching.learn(slots, mean, y)
+        if self.watcher is None:
+            return None
+        ids = [self.ledger.ids[slot] for slot in slots]
+        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own])
+
+    def _row_numbers(self) -> Integers:
+        """Return which of the rows at hand each event is about."""
+        fresh, late, n = self._fresh, self._late, len(self._late)
+        if len(self._order) == 1:
+            return FIRST
+        return np.array([late[slot] if slot in late else n + fresh[slot] for slot in self._order])
+
+    def _keep(self, rows: Rows, late: int) -> None:
+        """Give the batch what was said of its rows, and shelve those that are still open."""
+        batch = self._next_rows(len(self._fresh))
+        self._first += len(batch)
+        if late:
+            batch.overwrite(rows.cut(late, len(rows)), ("x", "judged", "ticket"))
+        issued = self.ledger.issued
+        held = [(late + k, slot) for slot, k in self._fresh.items() if issued[slot] != FREE]
+        if held:
+            chosen, slots = np.array(held).T.copy()
+            self.shelf.put(rows, chosen, slots, self.ledger.slots)
+
+    def to_state(self) -> State:
+        """Return what is kept of open forecasts, in order of issue."""
+        rows = self.shelf.get(np.array(self.ledger.in_order(), np.int64))
+        width = int(rows.dims.max(initial=0))
+        arrays = {SAVED.get(name, name): getattr(rows, name) for name in KEPT}
+        return State(arrays | {"x": rows.x[:, :width].copy()}, {})
+
+    def restore(self, state: State) -> None:
+        """Take over what `to_state` returned, in the slots of a ledger that was restored alike."""
+        found = {name: state.arrays[SAVED.get(name, name)] for name in KEPT}
+        n = len(found["dims"])
+        rows = self.shelf.blank(n)
+        for name in KEPT:
+            part = getattr(rows, name)
+            part[tuple(slice(size) for size in found[name].shape)] = found[name]
+        self.shelf.put(rows, np.arange(n), np.arange(n), n)

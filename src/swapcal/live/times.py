@@ -1,0 +1,132 @@
+"""When forecasts are made and outcomes known, and events of both kinds in the order in which they come."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swapcal import _validate
+from swapcal.arrays import Array, Integers
+from swapcal.live.open_forecasts import FREE, Ledger
+from swapcal.live.validation import Id, counted_rows, label_column, listed_ids, spread
+from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
+
+# `Moments`: when forecasts are made and labels known, as callers say it.
+
+
+class Moments(NamedTuple):
+    """When forecasts are made, when their labels become known, and when they would be known whatever they are."""
+
+    time: Array | None = None
+    due: Array | None = None
+    matures: Array | None = None
+    dated: bool | None = None
+    """whether they are dates; None if that is not known"""
+
+    def some(self, rows: Any) -> "Moments":
+        """Return those of the rows that an index picks."""
+        if self.time is None and self.due is None and self.matures is None:
+            return self
+        time, due, matures = (None if each is None else each[rows] for each in self[:3])
+        return Moments(time, due, matures, self.dated)
+
+
+NEVER_SAID = Moments()
+
+
+def read_moments(ledger: Ledger, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
+    """Return the moments of n rows, or say which cannot be; they must go on from the ledger's clock."""
+    if time is None and label_time is None and matures is None:
+        return NEVER_SAID
+    dated = None
+    for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
+        dated = _calendar(ledger, name, given, dated)
+    times, due = check_times(time, label_time, n, ledger.clock)
+    return Moments(times, due, check_maturity(matures, times, n), dated)
+
+
+def read_arrivals(ledger: Ledger, time: Any, n: int) -> list[float]:
+    """Return when n labels came, NaN where that is not said."""
+    if time is None:
+        return [math.nan] * n
+    given = spread(time, n)
+    _calendar(ledger, "time", given, None)
+    times: list[float] = sized(as_times("time", given), "time", n).tolist()
+    return times
+
+
+def _calendar(ledger: Ledger, name: str, given: Any, others: bool | None) -> bool | None:
+    """Tell whether times are dates, as others are; what is no time at all is said to be that."""
+    try:
+        return ledger.one_calendar(name, None if given is None else are_dates(name, given), others)
+    except (TypeError, ValueError):
+        as_times(name, np.array(given, object) if isinstance(given, list | tuple) else given)
+        raise
+
+
+# `Mixed`: records to be forecast and labels of earlier ones, in the order in which they come.
+
+
+class Mixed(NamedTuple):
+    """n rows, each of which asks for a forecast or brings the label of one."""
+
+    names: list[Id]
+    y: Array
+    """NaN where there is no label"""
+    arrivals: list[float]
+    asks: list[bool]
+
+    @property
+    def asked(self) -> Integers:
+        """Numbers of the rows that ask."""
+        return np.flatnonzero(self.asks)
+
+    def labels_before(self, k: int, asked: list[int]) -> "list[tuple[Id, float, float]]":
+        """Return the labels that come between a forecast and the one before it; behind the last there is one more."""
+        a = asked[k - 1] + 1 if k else 0
+        b = asked[k] if k < len(asked) else len(self.names)
+        return [(self.names[row], float(self.y[row]), self.arrivals[row]) for row in range(a, b)]
+
+    def check(self, ledger: Ledger) -> None:
+        """Raise what is wrong with labels that come by themselves, among forecasts that are new."""
+        issued: dict[Id, tuple[float, int]] = {}
+        said: dict[Id, float] = {}
+        passed = (-math.inf, FREE)  # until when labels have arrived whose time was known beforehand
+        for row, (name, y, when, asks) in enumerate(zip(self.names, self.y.tolist(), *self[2:], strict=True)):
+            learned = None  # the forecast whose label comes now
+            try:
+                if asks:
+                    passed = max(passed, (when, FREE)) if when == when else passed
+                    issued[name] = when, ledger.forecasts + len(issued)
+                    learned = issued[name][1] if y == y else None
+                elif y != y:
+                    raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
+                elif name in said:
+                    ledger.compare(name, y, said[name])
+                elif name not in issued:
+                    slot = ledger.find_after(passed, name, y, when)
+                    learned = None if slot is None else ledger.issued[slot]
+                elif when < issued[name][0]:
+                    raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name][0]:.12g}")
+                else:
+                    learned = issued[name][1]
+            except ValueError as error:
+                raise _validate.in_row(row, error) from None
+            if y == y:
+                said[name] = y
+            if learned is not None and when == when:
+                passed = max(passed, (when, learned))
+
+
+def read_mixed(ledger: Ledger, records: Any, ids: Any, y: ArrayLike, asks: ArrayLike, time: Any) -> Mixed:
+    """Return what callers give for rows of both kinds."""
+    names = listed_ids(ids)
+    n, given = len(names), np.asarray(asks)
+    if given.dtype != bool and not all(value in (0, 1) for value in given.ravel().tolist()):
+        raise TypeError("asks: given what is neither true nor false, expected one of them for each id")
+    asking = given.astype(bool)
+    if asking.shape != (n,) or counted_rows(records) != asking.sum():
+        expected = f"as many as the {counted_rows(records)} records, and one for each id"
+        raise ValueError(f"asks: given {asking.sum()} of {asking.size} rows, expected {expected}")
+    return Mixed(names, label_column(y, n), read_arrivals(ledger, time, n), asking.tolist())

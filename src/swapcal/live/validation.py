@@ -1,0 +1,241 @@
+"""What callers give: ids, limits, records, outcomes and times, one or one per row, checked."""
+
+import hashlib
+import json
+import marshal
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swapcal import _validate
+from swapcal.arrays import AnyArray, Array, Bytes
+from swapcal.tables.frame import columns_of
+from swapcal.tables.values import has_bytes, letters, unmasked
+
+# Names of events: integers of any kind, and text.
+
+Id = int | str
+
+MOST_BITS = 256  # of an integer id; a UUID has 128
+FEW = 2**63
+
+
+def checked_id(id: Any) -> Id:
+    """Return an id as Python's int or str, or say why it is none."""
+    if type(id) is int and -FEW < id < FEW:  # what most are, many times a second
+        return id
+    if isinstance(id, str):
+        if has_bytes(id):
+            return letters(id)
+        raise ValueError(f"id: given {id!r} with a lone surrogate, expected Unicode text")
+    if isinstance(id, bool) or not isinstance(id, int | np.integer) or isinstance(id, np.timedelta64):
+        raise TypeError(f"id: given {type(id).__name__}, expected an int or str")
+    if int(id).bit_length() > MOST_BITS:
+        raise ValueError(f"id: given an integer of {int(id).bit_length()} bits, expected at most {MOST_BITS}")
+    return int(id)
+
+
+def is_id(id: Any) -> bool:
+    """Tell whether `checked_id` would take an id as it is."""
+    try:
+        return type(checked_id(id)) is type(id)
+    except (TypeError, ValueError):
+        return False
+
+
+def packed(ids: Iterable[Id]) -> Bytes:
+    """Return ids as JSON, which tells 1 from "1"."""
+    return np.frombuffer(json.dumps([*ids]).encode(), np.uint8)
+
+
+def unpacked(octets: Bytes) -> list[Id]:
+    """Return the ids that `packed` wrote."""
+    ids: list[Id] = json.loads(octets.tobytes())
+    return ids
+
+
+# `Limits`: how many forecasts may be open, for how long, and how long labels wait for each other.
+
+REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
+ORDERS = ("arrival", "issue")
+
+
+class Limits(NamedTuple):
+    """How many forecasts may be open, and for how long."""
+
+    max_open: int = REMEMBERED
+    expires: int | None = None
+    """later forecasts after which one expires, from its maturity"""
+    lifetime: float | None = None
+    """time after which one expires, from its maturity"""
+
+
+NO_LIMITS = Limits()
+
+
+def read_limits(max_open: Any, expires: Any, lifetime: Any) -> Limits:
+    """Return the limits, or say which is none."""
+    age = None if lifetime is None else _validate.positive("lifetime", lifetime)
+    return Limits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
+
+
+def read_patience(order: Any, patience: Any) -> int | None:
+    """Return how many forecasts a label waits for, None if it does not wait."""
+    if order not in ORDERS:
+        raise ValueError(f"order: given {order!r}, expected one of {', '.join(ORDERS)}")
+    if (order == "issue") != (patience is not None):
+        expected = "an integer of at least 1" if order == "issue" else 'none: it belongs to order "issue"'
+        raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
+    return None if patience is None else _count("patience", patience)
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
+        raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+    return int(value)
+
+
+# What callers give for many rows at once: records, ids, labels and times, one per row.
+
+
+def alone(value: Any) -> list[Any] | None:
+    """Return one row's time, if there is one."""
+    return None if value is None else [value]
+
+
+def spread(times: Any, n: int) -> Any:
+    """Return one time per row, also where one was given for all."""
+    return [times] * n if isinstance(times, str) or np.ndim(times) == 0 else times
+
+
+def of_fresh(times: Any, n: int, fresh: list[int]) -> Any:
+    """Return one time per row; a row that is answered from before has that of a fresh row, which nobody looks at."""
+    given = spread(times, n)
+    if len(fresh) == n or len(given) != n:
+        return given
+    latest = np.full(n, -1)
+    latest[fresh] = fresh
+    values = [*given]
+    return [values[row] for row in np.maximum(np.maximum.accumulate(latest), fresh[0])]
+
+
+def listed_ids(ids: Any, n: int | None = None) -> "list[Id]":
+    """Return ids, as many as there are records if those are counted."""
+    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
+        raise TypeError(f"ids: given {type(ids).__name__}, expected a list of ids")
+    names: list[Id] = []
+    try:
+        for id in ids:
+            names.append(checked_id(id))
+    except (TypeError, ValueError) as error:
+        raise _validate.in_row(len(names), error) from None
+    if n is not None and len(names) != n:
+        raise ValueError(f"ids: given {len(names)}, expected {n}, one per record")
+    return names
+
+
+def each_label(y: Any, n: int) -> list[float]:
+    """Return n labels, or say which is none."""
+    if isinstance(y, str | bytes | Mapping) or not isinstance(y, Iterable):
+        raise TypeError(f"y: given {type(y).__name__}, expected a list of labels")
+    labels: list[float] = []
+    try:
+        for value in unmasked(y):
+            labels.append(_validate.label(value))
+    except (TypeError, ValueError) as error:
+        raise _validate.in_row(len(labels), error) from None
+    if len(labels) != n:
+        raise ValueError(f"y: given {len(labels)}, expected {n}, one per id")
+    return labels
+
+
+def counted_rows(records: Any) -> int:
+    """Return how many records there are."""
+    if isinstance(records, Mapping):
+        raise TypeError("records: given one mapping, expected a list of them or a data frame; see `forecast` for one")
+    try:
+        return len(records)
+    except TypeError:
+        raise TypeError(f"records: given {type(records).__name__}, expected a list of mappings or a frame") from None
+
+
+def label_column(y: ArrayLike, n: int) -> Array:
+    """Return n labels as numbers, NaN where there is none."""
+    try:
+        raw = np.asarray(unmasked(y))
+        if raw.dtype.kind not in "biufO" or any(isinstance(value, str | bytes) for value in _objects(raw)):
+            raise TypeError
+        labels = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"y: given {type(y).__name__} that is not numeric, expected labels in [0, 1]") from None
+    if labels.shape != (n,):
+        raise ValueError(f"y: given shape {labels.shape}, expected ({n},), one label per record")
+    bad = np.flatnonzero((labels < 0.0) | (labels > 1.0))
+    if bad.size:
+        raise ValueError(f"y: given {labels[bad[0]]:g} in row {bad[0] + 1}, expected a number in [0, 1] or NaN")
+    return labels
+
+
+def _objects(raw: AnyArray) -> Iterable[Any]:
+    """Return the entries of an array of Python objects, which may hide text that reads as a number."""
+    return raw.ravel().tolist() if raw.dtype.kind == "O" else ()
+
+
+# Records as callers have them: mappings, the rows of a frame, or one row of one.
+
+PLAIN_FORMAT = 2  # of marshal: the last without references, which depend on who else holds a value
+
+
+def as_mappings(records: Any) -> list[Mapping[str, Any]]:
+    """Return the rows of a frame as mappings, which outside models understand."""
+    if isinstance(records, list | tuple):
+        return [*records]
+    columns, n = columns_of(records)
+    lists = {
+        name: values.tolist() if isinstance(values, np.ndarray) else [values.values[k] for k in values.codes]
+        for name, values in columns.items()
+    }
+    return [{name: column[k] for name, column in lists.items()} for k in range(n)]
+
+
+def record_of(given: Any) -> Any:
+    """Return one record as a mapping: of a pandas Series its labels and values, of a frame its only row.
+
+    What is neither, nor a mapping, comes back as it is, for others to refuse.
+    """
+    if isinstance(given, Mapping):
+        return given
+    if nw.dependencies.is_pandas_like_series(given):
+        return _labelled(given)
+    try:
+        frame = nw.from_native(given)
+    except TypeError:
+        return given
+    rows = as_mappings(given) if isinstance(frame, nw.DataFrame | nw.LazyFrame) else []
+    if len(rows) != 1:
+        raise ValueError(f"record: given a frame of {len(rows):,} rows, expected one row; see `forecast_many` for more")
+    return rows[0]
+
+
+def _labelled(series: Any) -> dict[Any, Any]:
+    """Return a Series by its labels, none of which may come twice."""
+    names, values = series.index.tolist(), series.tolist()
+    record = dict(zip(names, values, strict=True))
+    if len(record) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"column {twice!r}: given twice, expected each name once")
+    return record
+
+
+def fingerprint(record: Mapping[str, Any]) -> int:
+    """Return 48 bits by which a record is known again."""
+    if type(record) is not dict and not isinstance(record, Mapping):
+        raise TypeError(f"record: given {type(record).__name__}, expected a mapping from names to values")
+    try:
+        content = marshal.dumps(sorted(record.items()), PLAIN_FORMAT)  # names differ: values are never compared
+    except (TypeError, ValueError):
+        content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")

@@ -1,0 +1,191 @@
+"""Joining: two monitors as one, for rows that followed each other or were seen side by side."""
+
+import numpy as np
+
+from swapcal.arrays import Array
+from swapcal.kernels.wealth import (
+    CEILING,
+    CHANGE_AT,
+    CHANGE_PEAK,
+    CUSUM,
+    FIELDS,
+    FIRST,
+    FORECAST,
+    GAIN,
+    LANES,
+    LIFE_AT,
+    LIFE_PEAK,
+    LOG,
+    NOTES,
+    RESIDUAL,
+    ROWS,
+    SQUARE,
+    START,
+    SUM,
+    TOTAL,
+    TOTAL_SQUARE,
+    VISITS,
+    Book,
+    blank_book,
+)
+from swapcal.monitor import alarms, state
+from swapcal.monitor.settings import Roster
+from swapcal.monitor.state import Bets, History
+
+SEGMENT = [START, ROWS, RESIDUAL, SQUARE]
+ADDED = [VISITS, FORECAST, TOTAL, TOTAL_SQUARE]
+
+
+def after(first: Bets, later: Bets) -> Bets:
+    """Return the monitor of the first one's rows followed by the later one's, which started fresh."""
+    _require_kin(first, later)
+    if first.clock_kind not in (None, alarms.ROW_NUMBERS) and later.rows and later.first_clock < first.last_clock:
+        raise ValueError("then: given a monitor whose rows begin before this one's end, expected a later one")
+    joined = _empty(first, later)
+    joined.shards = max(first.shards, later.shards)
+    joined.pooled_peak = first.pooled_peak
+    _admit_after(joined.roster, first.roster, later.roster)
+    shift = float(first.rows) if later.clock_kind == alarms.ROW_NUMBERS else 0.0
+    joined.first_clock = first.first_clock if first.rows else later.first_clock
+    joined.last_clock = later.last_clock + shift if later.rows else first.last_clock
+    joined.make_room()
+    joined.book = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
+    past = first.history
+    joined.history = History(past.stride, list(past.rows), list(past.clock), list(past.figures))
+    _notice(joined)
+    return joined
+
+
+def beside(one: Bets, other: Bets) -> Bets:
+    """Return one monitor for rows that two saw side by side."""
+    _require_kin(one, other)
+    joined = _empty(one, other)
+    joined.shards = one.shards + other.shards
+    _admit_beside(joined.roster, one.roster, other.roster)
+    joined.first_clock = min((m.first_clock for m in (one, other) if m.rows), default=-np.inf)
+    joined.last_clock = max(one.last_clock, other.last_clock)
+    if joined.clock_kind == alarms.ROW_NUMBERS:
+        joined.last_clock = float(joined.rows)
+    joined.make_room()
+    joined.book = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
+    _notice(joined)
+    return joined
+
+
+def _require_kin(one: Bets, other: Bets) -> None:
+    if one.settings != other.settings:
+        raise ValueError("monitors: given different settings, expected equal ones")
+    kinds = {monitor.clock_kind for monitor in (one, other)} - {None}
+    if len(kinds) > 1:
+        raise ValueError(f"monitors: given clocks of {' and '.join(sorted(map(str, kinds)))}, expected one kind")
+
+
+def _empty(one: Bets, other: Bets) -> Bets:
+    joined = Bets(one.settings)
+    joined.rows = one.rows + other.rows
+    joined.clock_kind = one.clock_kind or other.clock_kind
+    return joined
+
+
+def _admit_after(joined: Roster, first: Roster, later: Roster) -> None:
+    """Admit groups as one pass over all rows would: shares of the first, then by order of appearance."""
+    for group in first.groups:
+        joined.admit([(joined.columns.index(group.column), group.category)], group.share)
+    for group in later.groups:
+        position = joined.columns.index(group.column)
+        if group.category not in joined.seen[position]:
+            joined.admit([(position, group.category)])
+
+
+def _admit_beside(joined: Roster, one: Roster, other: Roster) -> None:
+    """Admit the groups of both, each with the smaller of its shares: whichever met it first set that much aside."""
+    for group in [*one.groups, *other.groups]:
+        position = joined.columns.index(group.column)
+        if group.category not in joined.seen[position]:
+            known = [roster.seen[position].get(group.category) for roster in (one, other)]
+            shares = [r.groups[n].share for r, n in zip((one, other), known, strict=True) if n is not None]
+            joined.admit([(position, group.category)], min(shares))
+
+
+def _aligned(joined: Bets, source: Bets, shift: float) -> Book:
+    """Return a book with the joined monitor's cells, holding what the source's know, its clock moved by `shift`."""
+    nodes, room = joined.settings.ranges.nodes, len(joined.life_limits)
+    seen, columns = joined.roster.seen, joined.roster.columns
+    places = [seen[columns.index(group.column)][group.category] for group in source.roster.groups]
+    book, known = blank_book(room * nodes), source.live_book()
+    bets = book.bets.reshape(room, nodes, FIELDS, LANES)
+    notes = book.notes.reshape(room, nodes, NOTES)
+    bets[places] = known.bets.reshape(-1, nodes, FIELDS, LANES)
+    notes[places] = known.notes.reshape(-1, nodes, NOTES)
+    bets[:, :, START] += shift
+    for clocks in (slice(CHANGE_AT, CHANGE_PEAK), slice(LIFE_AT, LIFE_PEAK), slice(FIRST, FIRST + 1)):
+        notes[:, :, clocks] += shift
+    return book
+
+
+def _notice(joined: Bets) -> None:
+    """Latch alarms that only the joined book raises."""
+    book = joined.live_book()
+    for at, values, limit in (
+        (CHANGE_AT, state.sums(book, joined.terms), float(joined.terms.limits[1])),
+        (LIFE_AT, joined.log_wealth(), joined.limits()),
+    ):
+        raised, peak = book.notes[:, at : at + 2], book.notes[:, at + 2 : at + 4]
+        raised[np.isnan(raised) & (values >= limit)] = joined.last_clock
+        np.maximum(peak, values, out=peak)
+
+
+def consecutive(first: Book, second: Book) -> Book:
+    """Return the book of one monitor that had seen the rows of both, one after the other.
+
+    Wealth multiplies. The sums are affine in where they start, so S = S₂ + S₁·W₂, and the cumulative sum is
+    max(C₁·W₂, C₂). Alarms raised within the second part because of the first are seen only if they last to its end.
+    """
+    bets = first.bets.copy()
+    growth = np.exp(np.minimum(state.lane_log_wealth(second), 230.0))
+    carried = np.minimum(first.bets[:, CUSUM] * growth, CEILING)
+    older = carried > second.bets[:, CUSUM]
+    bets[:, SUM] = np.minimum(second.bets[:, SUM] + first.bets[:, SUM] * growth, CEILING)
+    bets[:, CUSUM] = np.where(older, carried, second.bets[:, CUSUM])
+    extended = first.bets[:, SEGMENT].copy()
+    for row, field in ((1, VISITS), (2, TOTAL), (3, TOTAL_SQUARE)):
+        extended[:, row] += second.notes[:, field, None]
+    bets[:, SEGMENT] = np.where(older[:, None], extended, second.bets[:, SEGMENT])
+    return Book(_multiplied(bets, first, second), _noted(first, second))
+
+
+def parallel(first: Book, second: Book) -> Book:
+    """Return one book for rows that two monitors saw side by side.
+
+    Wealth multiplies, in whatever order the rows are interleaved. Sums add: S₁ + S₂ grows by at most one per row of
+    either, so the mean run length counts the rows of both. The estimated start is that of the stronger one.
+    """
+    bets = first.bets.copy()
+    older = first.bets[:, CUSUM] > second.bets[:, CUSUM]
+    bets[:, SUM] = np.minimum(first.bets[:, SUM] + second.bets[:, SUM], CEILING)
+    bets[:, CUSUM] = np.where(older, first.bets[:, CUSUM], second.bets[:, CUSUM])
+    bets[:, SEGMENT] = np.where(older[:, None], first.bets[:, SEGMENT], second.bets[:, SEGMENT])
+    notes = _noted(first, second)
+    notes[:, LIFE_AT:LIFE_PEAK] = np.nan  # neither part's lifetime wealth is that of the whole at any earlier time
+    notes[:, LIFE_PEAK:FIRST] = 0.0
+    return Book(_multiplied(bets, first, second), notes)
+
+
+def _multiplied(bets: Array, first: Book, second: Book) -> Array:
+    bets[:, LOG] = state.lane_log_wealth(first) + state.lane_log_wealth(second)
+    bets[:, GAIN] = 1.0
+    return bets
+
+
+def _noted(first: Book, second: Book) -> Array:
+    """Add what is counted; of each change alarm keep the earlier time and the larger peak.
+
+    Lifetime peaks of the first stay: its rows are a beginning of the joined rows. Those of the second were another bet.
+    """
+    notes = first.notes.copy()
+    notes[:, ADDED] += second.notes[:, ADDED]
+    notes[:, FIRST] = np.fmin(notes[:, FIRST], second.notes[:, FIRST])
+    at, peak = slice(CHANGE_AT, CHANGE_PEAK), slice(CHANGE_PEAK, LIFE_AT)
+    notes[:, at] = np.fmin(notes[:, at], second.notes[:, at])
+    notes[:, peak] = np.maximum(notes[:, peak], second.notes[:, peak])
+    return notes

@@ -1,0 +1,321 @@
+"""All that a monitor's rows add to: bets of every cell, groups, clock, history; saved and loaded."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from swapcal import archive
+from swapcal._locking import Owner
+from swapcal.archive import LIST, OBJECT, TEXT, Arrays, Kind, floats, integers, optional, whole
+from swapcal.archive import Settings as Manifest
+from swapcal.arrays import Array
+from swapcal.kernels import wealth as kernel
+from swapcal.kernels.wealth import FIELDS, GAIN, LANES, LIFE_PEAK, LOG, NOTES, Book, Terms, advance, blank_book
+from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
+from swapcal.monitor.settings import MonitorSettings, Placed, Roster
+
+# Evidence: what the bets of every cell say now, read without touching them.
+
+
+def lane_log_wealth(book: Book) -> Array:
+    """Return (cells, LANES): logarithm of every bet's wealth since its first row."""
+    return np.asarray(book.bets[:, LOG] + np.log(book.bets[:, GAIN]), dtype=np.float64)
+
+
+def log_wealth(book: Book, terms: Terms) -> Array:
+    """Return (cells, 2): logarithm of each direction's wealth, the mean over its stakes."""
+    return survey(book, terms)[1]
+
+
+def sums(book: Book, terms: Terms) -> Array:
+    """Return (cells, 2): each direction's Shiryaev–Roberts sum, the mean over its stakes."""
+    return survey(book, terms)[0]
+
+
+def survey(book: Book, terms: Terms) -> tuple[Array, Array]:
+    """Return the sums and the logarithms of wealth of both directions, each (cells, 2)."""
+    found = np.zeros((len(book.notes), 2)), np.zeros((len(book.notes), 2))
+    kernel.survey(book, terms.shares, *found)
+    return found
+
+
+def log_mean(logs: Array, shares: Array) -> Array:
+    """Return ln Σ shares·exp(logs) over the last axis, without overflow; shares of 0 count for nothing.
+
+    Examples
+    --------
+    >>> float(log_mean(np.array([1000.0, 1000.0]), np.array([0.5, 0.5])))
+    1000.0
+    """
+    used = np.broadcast_to(shares > 0, logs.shape)
+    top = np.max(np.where(used, logs, -np.inf), axis=-1)
+    total = np.sum(np.where(used, shares * np.exp(np.where(used, logs - top[..., None], 0.0)), 0.0), axis=-1)
+    found: Array = top + np.log(total)
+    return found
+
+
+# History: evidence over time in bounded memory; when full, every other entry goes and the pace halves.
+
+ENTRIES = 64
+FIRST_STRIDE = 512
+
+
+@dataclass
+class History:
+    """Entries at multiples of `stride` rows: the clock, and two figures per group, NaN before it appeared."""
+
+    stride: int = FIRST_STRIDE
+    rows: list[int] = field(default_factory=list)
+    clock: list[float] = field(default_factory=list)
+    figures: list[Array] = field(default_factory=list)
+    """Per entry (groups, 2): log10 of the change detector's evidence and of the lifetime wealth."""
+
+    def until_next(self, rows: int) -> int:
+        """Rows from `rows` to the next entry."""
+        return self.stride - rows % self.stride
+
+    def append(self, rows: int, clock: float, figures: Array) -> None:
+        """Add an entry, thinning out if there are too many."""
+        self.rows.append(rows)
+        self.clock.append(clock)
+        self.figures.append(figures)
+        if len(self.rows) == ENTRIES:
+            self.stride *= 2
+            kept = [i for i, row in enumerate(self.rows) if row % self.stride == 0]
+            self.rows = [self.rows[i] for i in kept]
+            self.clock = [self.clock[i] for i in kept]
+            self.figures = [self.figures[i] for i in kept]
+
+    def table(self, groups: int) -> Array:
+        """Return (entries, groups, 2)."""
+        found = np.full((len(self.rows), groups, 2), np.nan)
+        for i, figures in enumerate(self.figures):
+            found[i, : len(figures)] = figures
+        return found
+
+
+# Bets: all that rows add to: the bets of every cell, the groups met so far, the clock and the history.
+
+LN10 = float(np.log(10.0))
+
+
+class Bets(Owner):
+    """The state of a monitor. A cell is a range of forecasts of a group; cells of one group stand together."""
+
+    def __init__(self, settings: MonitorSettings) -> None:
+        self.settings = settings
+        self.rows = 0
+        self.clock_kind: str | None = None
+        self.first_clock = self.last_clock = -np.inf
+        self.shards = 1
+        self.pooled_peak = 0.0
+        self.roster = Roster(settings.columns, settings.most)
+        self.history = History()
+        self.terms = settings.terms()
+        self.book = blank_book(0)
+        self.life_limits = np.zeros((0, settings.ranges.nodes))
+        self._gain = np.zeros(LANES)
+
+    def clock(self, time: Any, rows: int) -> tuple[Array, str]:
+        """Return the clock of further rows and its kind, which must go on from the rows before."""
+        if time is None:
+            clock, kind = np.arange(self.rows + 1.0, self.rows + rows + 1.0), ROW_NUMBERS
+        else:
+            clock, kind = read_clock(time, rows)
+        if self.clock_kind not in (None, kind):
+            raise ValueError(f"time: given {kind}, expected {self.clock_kind} as before")
+        if rows and clock[0] < self.last_clock:
+            given, before = show(float(clock[0]), kind), show(self.last_clock, kind)
+            raise ValueError(f"time: given {given} in row 1 after {before}, expected rows in order of time")
+        return clock, kind
+
+    def enter(self, placed: Placed, p: Array, y: Array, clock: Array, kind: str) -> None:
+        """Play all rows, pausing where the history takes an entry: nothing depends on how rows are batched."""
+        known = len(self.roster.groups)
+        if placed.newcomers:
+            self.roster.admit(placed.newcomers)
+            self.make_room()
+        if self.rows == 0:
+            self.first_clock = float(clock[0])
+        self.clock_kind = kind
+        newest = np.maximum.accumulate(placed.members.max(axis=1))
+        start = 0
+        while start < len(p):
+            stop = min(len(p), start + self.history.until_next(self.rows))
+            part = slice(start, stop)
+            rows = placed.members[part], self.life_limits, p[part], y[part], clock[part]
+            advance(self.book, self.terms, *rows, self._gain)
+            self.rows += stop - start
+            self.last_clock = float(clock[stop - 1])
+            if self.rows % self.history.stride == 0:
+                self._record(max(known, int(newest[stop - 1]) + 1))
+            start = stop
+
+    def make_room(self) -> None:
+        """Give every group on the roster its cells and its lifetime limits."""
+        have, need = len(self.life_limits), len(self.roster.groups)
+        if have < need:
+            room, nodes = max(need, 2 * have), self.settings.ranges.nodes
+            more = blank_book((room - have) * nodes)
+            self.book = Book(*(np.concatenate(pair) for pair in zip(self.book, more, strict=True)))
+            self.life_limits = np.full((room, nodes), np.inf)
+        self.life_limits[:need] = self.settings.log_limit() - self.log_weights()
+
+    def live_book(self, groups: int | None = None) -> Book:
+        """Return the cells of the first groups, of all unless told."""
+        cells = (len(self.roster.groups) if groups is None else groups) * self.settings.ranges.nodes
+        return Book(self.book.bets[:cells], self.book.notes[:cells])
+
+    def limits(self) -> Array:
+        """Return (cells, 1): logarithm of what a cell's lifetime wealth must reach for an alarm."""
+        return self.life_limits[: len(self.roster.groups)].reshape(-1, 1)
+
+    def log_wealth(self) -> Array:
+        """Return (cells, 2): logarithm of each direction's wealth."""
+        return log_wealth(self.live_book(), self.terms)
+
+    def beyond_limit(self) -> Array:
+        """Return (cells, 2): by how much a cell's largest lifetime wealth exceeded its limit, as a logarithm."""
+        peaks = self.live_book().notes[:, LIFE_PEAK : LIFE_PEAK + 2]
+        return np.asarray(np.maximum(peaks, self.log_wealth()) - self.limits(), dtype=np.float64)
+
+    def log_weights(self) -> Array:
+        """Return (groups, nodes): logarithm of a cell's weight in the lifetime test, for one direction."""
+        shares = np.array([group.share for group in self.roster.groups], dtype=np.float64)
+        weights = np.log(shares / self.shards)[:, None] + self.settings.log_budget()
+        return np.asarray(weights, dtype=np.float64)
+
+    def pooled(self, log_wealth: Array) -> float:
+        """Return the logarithm of the weighted wealth of the first groups' cells, all that are yet to come having 1.
+
+        After a sum of monitors, what a group's smaller budget leaves over may depend on labels: it counts for nothing.
+        """
+        if not len(log_wealth):
+            return 0.0
+        weights = np.repeat(self.log_weights().ravel()[: len(log_wealth)], 2)
+        logs = log_wealth.ravel() + weights
+        unused = max(0.0, 1.0 - float(np.exp(weights).sum())) if self.shards == 1 else 0.0
+        terms = np.append(logs, np.log(unused) if unused > 0 else -np.inf)
+        top = float(terms.max())
+        return top + float(np.log(np.exp(terms - top).sum()))
+
+    def known(self, groups: int) -> tuple[Array, Array]:
+        """Return log10 of both kinds of evidence against each of the first groups, and each cell's log wealth."""
+        sums, logs = survey(self.live_book(groups), self.terms)
+        shares = np.repeat(0.5 * self.settings.ranges.shares(), 2)
+        now = sums.reshape(groups, len(shares)).max(axis=1) * self.settings.change_weight
+        own = log_mean(logs.reshape(groups, len(shares)), shares)
+        return np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1), logs
+
+    def _record(self, groups: int) -> None:
+        """Enter what the first `groups` groups know now into the history."""
+        figures, logs = self.known(groups)
+        self.history.append(self.rows, self.last_clock, figures)
+        self.pooled_peak = max(self.pooled_peak, self.pooled(logs))
+
+
+# What the file of a monitor holds, and the way there and back.
+
+RULES = {
+    "settings": OBJECT,
+    "rows": whole(0),
+    "clock_kind": optional(TEXT),
+    "shards": whole(1),
+    "stride": whole(1),
+    "groups": LIST,
+}
+FIELDS_OF_FILE = {
+    "bets": floats("cells", FIELDS, LANES, finite=False),
+    "notes": floats("cells", NOTES, finite=False),
+    "shares": floats("groups"),
+    "clock": floats(3, finite=False),
+    "history_rows": integers("entries"),
+    "history_clock": floats("entries", finite=False),
+    "history_figures": floats("entries", "groups", 2, finite=False),
+    "history_known": integers("entries"),
+}
+
+
+def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
+    """Yield which parts of a monitor do not fit together."""
+    try:
+        settings = MonitorSettings.from_dict(manifest["settings"])
+        groups = [(int(position), tuple(map(str, category))) for position, category in manifest["groups"]]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        yield f"settings: given what is refused ({error}), expected a monitor's"
+        return
+    cells = len(groups) * settings.ranges.nodes
+    if len(arrays["bets"]) != cells or len(arrays["notes"]) != cells or len(arrays["shares"]) != len(groups):
+        yield f"bets: given {len(arrays['bets'])} cells, expected {cells}: its parts do not fit together"
+    if any(not 0 <= position < len(settings.columns) for position, _ in groups) or len(set(groups)) < len(groups):
+        yield "groups: given a column that is not watched, or a category twice, expected each watched one once"
+    if ((arrays["history_known"] < 0) | (arrays["history_known"] > len(groups))).any():
+        yield "history_known: given more groups than there are, expected no more"
+    if (arrays["shares"] <= 0.0).any() or (arrays["bets"][:, GAIN] <= 0.0).any():
+        yield "bets: given a share or a gain that is not positive, expected positive ones"
+
+
+FILE = Kind("monitor", 1, RULES, lambda manifest: FIELDS_OF_FILE, faults)
+
+
+def state_of(bets: Bets) -> archive.State:
+    """Return a monitor as arrays and a manifest."""
+    book, history, groups = bets.live_book(), bets.history, bets.roster.groups
+    arrays = {
+        "bets": book.bets,
+        "notes": book.notes,
+        "shares": np.array([group.share for group in groups], dtype=np.float64),
+        "clock": np.array([bets.first_clock, bets.last_clock, bets.pooled_peak]),
+        "history_rows": np.array(history.rows, dtype=np.int64),
+        "history_clock": np.array(history.clock, dtype=np.float64),
+        "history_figures": history.table(len(groups)),
+        "history_known": np.array([len(figures) for figures in history.figures], dtype=np.int64),
+    }
+    settings = {
+        "settings": bets.settings.to_dict(),
+        "rows": bets.rows,
+        "clock_kind": bets.clock_kind,
+        "shards": bets.shards,
+        "stride": history.stride,
+        "groups": [[bets.settings.columns.index(group.column), list(group.category)] for group in groups],
+    }
+    return archive.State(arrays, settings)
+
+
+def load(path: "str | os.PathLike[str]") -> Bets:
+    """Read a monitor's state, checking that its parts fit together."""
+    try:
+        return bets_of(archive.read(path, FILE))
+    except archive.ArchiveError as error:
+        raise archive.ArchiveError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def bets_of(state: archive.State) -> Bets:
+    """Return what `state_of` described, checking that its parts fit together."""
+    arrays, plain = state
+    try:
+        bets = Bets(MonitorSettings.from_dict(plain["settings"]))
+        for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
+            bets.roster.admit([(position, tuple(category))], float(share))
+        bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
+        bets.first_clock, bets.last_clock, bets.pooled_peak = map(float, arrays["clock"])
+        cells = len(arrays["bets"])
+        bets.make_room()
+        bets.book.bets[:cells] = arrays["bets"]
+        bets.book.notes[:cells] = arrays["notes"]
+        bets.history = _history(arrays, plain["stride"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise archive.ArchiveError(
+            f"given parts of a monitor that do not fit together ({error}), expected those saved together"
+        ) from None
+    return bets
+
+
+def _history(arrays: Arrays, stride: int) -> History:
+    known = arrays["history_known"].tolist()
+    figures = [table[:count] for table, count in zip(arrays["history_figures"], known, strict=True)]
+    rows = [int(row) for row in arrays["history_rows"]]
+    return History(stride, rows, arrays["history_clock"].tolist(), figures)

@@ -1,0 +1,111 @@
+"""The application: every endpoint behind its address, errors for everything else."""
+
+from collections.abc import Mapping, Sequence
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from swapcal.service import openapi
+from swapcal.service.api_error import Refusal
+from swapcal.service.endpoint import Endpoint, Handler, Office
+from swapcal.service.http import PLAIN, problem_reply
+from swapcal.service.routes import OFFERS, OWN, READ, Offer
+
+# `Front`: finds the way to what is called thousands of times a second without trying every address in turn.
+
+BEFORE = "/v1/forecasters/"
+
+
+class Front:
+    """Passes requests about one forecaster straight to their endpoints, and all others on.
+
+    Parameters
+    ----------
+    rest : ASGI application
+        For all others.
+    straight : mapping
+        Endpoints by method, the word after the forecaster's name, and whether an id follows.
+    """
+
+    def __init__(self, rest: ASGIApp, straight: Mapping[tuple[str, str, bool], ASGIApp]) -> None:
+        self.rest = rest
+        self.straight = straight
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on one request."""
+        if scope["type"] == "http" and scope["path"].startswith(BEFORE):
+            name, _, rest = scope["path"][len(BEFORE) :].partition("/")
+            word, slash, id = rest.partition("/")
+            endpoint = self.straight.get((scope["method"], word, bool(slash)))
+            if endpoint is not None and name:
+                scope["path_params"] = {"name": name, "id": id}
+                await endpoint(scope, receive, send)
+                return
+        await self.rest(scope, receive, send)
+
+
+# The application: every offer behind its endpoint, and refusals for everything else.
+
+OPERATING: tuple[tuple[str, Handler, str | None], ...] = (
+    ("/healthz", openapi.healthz, None),
+    ("/readyz", openapi.readyz, None),
+    ("/openapi.json", openapi.openapi, None),
+    ("/metrics", openapi.metrics, READ),
+)
+
+
+def application(office: Office, pages: Sequence[BaseRoute] = ()) -> Front:
+    """Return the ASGI application.
+
+    Parameters
+    ----------
+    office : Office
+        Where the work is done.
+    pages : routes
+        Of the dashboard.
+    """
+    endpoints = {offer: Endpoint(office, offer.handler, offer.needed) for offer in OFFERS}
+    routes: list[BaseRoute] = [
+        Route(offer.path, endpoint, methods=[offer.method]) for offer, endpoint in endpoints.items()
+    ]
+    routes += [Route(path, Endpoint(office, handler, needed), methods=["GET"]) for path, handler, needed in OPERATING]
+    rest = Starlette(routes=[*routes, *pages], exception_handlers={404: _not_found, 405: _not_allowed})
+    rest.router.redirect_slashes = False
+    rest.state.office = office
+    return Front(rest, {way(offer): endpoint for offer, endpoint in endpoints.items() if offer.path.startswith(BEFORE)})
+
+
+def way(offer: Offer) -> tuple[str, str, bool]:
+    """Return how `Front` finds an offer about one forecaster.
+
+    Examples
+    --------
+    >>> way(OFFERS[0])
+    ('POST', 'forecasts', False)
+    """
+    word, slash, _ = offer.path.removeprefix(OWN).removeprefix("/").partition("/")
+    return offer.method, word, bool(slash)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    words = f"address: given {request.url.path[:200]!r}, expected one of ours"
+    return _response(Refusal("unknown", words))
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    found = (
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE
+    )
+    allowed = ", ".join(sorted({method for route in found for method in route.methods or ()}))
+    words = f"method: given {request.method} {request.url.path[:200]!r}, expected one of {allowed}"
+    return _response(Refusal("method", words), {"allow": allowed})
+
+
+def _response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
+    reply = problem_reply(refusal)
+    return Response(reply.content, reply.status_code, {**PLAIN, **(headers or {})}, reply.media)

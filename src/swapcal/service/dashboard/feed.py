@@ -1,0 +1,376 @@
+"""What a page shows of a forecaster, as plain data, sent to every listening browser."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+from scipy.stats import binom
+from starlette.concurrency import run_in_threadpool
+
+from swapcal.archive import State
+from swapcal.monitor import Monitor
+from swapcal.service import snapshots, status
+from swapcal.service.api_error import Refusal
+from swapcal.service.endpoint import Office
+from swapcal.service.hosted import Ward
+from swapcal.service.sql import StoreError
+
+# View: everything a page says about a forecaster, as plain data that JSON can hold.
+
+MOST_GROUPS = 200
+"""Groups shown, those with the strongest evidence first."""
+MOST_HISTORIES = 6
+"""Groups whose evidence is drawn over time."""
+EARLY = 200
+"""Outcomes before which nothing is said about how good the forecasts are."""
+
+Figures = dict[str, Any]
+
+
+class Seen(NamedTuple):
+    """What was seen of a ward, and how long it kept the learning thread."""
+
+    figures: Figures
+    seconds: float
+    monitor: State | None = None
+    """a copy, to be read beside the learning thread: the intervals of many groups take a while"""
+
+
+def see(ward: Ward, known: int | None = None) -> Seen | None:
+    """Return the figures of a ward unless its last event is the known one; of the learning thread."""
+    if ward.seq == known:
+        return None
+    began = time.perf_counter()
+    found: Figures = msgspec.to_builtins(status.describe(ward))
+    monitor = snapshots.copied(ward.monitor.to_state())
+    return Seen({**found, "state": state(found)}, time.perf_counter() - began, monitor)
+
+
+def completed(seen: Seen) -> Figures:
+    """Return the figures with the alarms, groups and evidence of the monitor; of any thread."""
+    assert seen.monitor is not None, "only brief views have none"
+    monitor = Monitor.from_state(seen.monitor)
+    watched = monitor.summary()
+    groups = sorted(watched["sizes"], key=lambda row: -row["change"])
+    return {
+        **seen.figures,
+        "reliability": with_band(seen.figures["reliability"]),
+        "tolerance": monitor.settings.tolerance,
+        "run_length": monitor.settings.run_length,
+        "alarm_list": watched["alarms"],
+        "lifetime": watched["lifetime"],
+        "groups": groups[:MOST_GROUPS],
+        "groups_watched": len(groups),
+        "evidence": watched["history"][:MOST_HISTORIES],
+    }
+
+
+def see_briefly(ward: Ward, known: int | None = None) -> Seen | None:
+    """Return the figures for the overview; of the learning thread."""
+    if ward.seq == known:
+        return None
+    began = time.perf_counter()
+    found: Figures = msgspec.to_builtins(status.describe(ward))
+    del found["reliability"], found["over_time"]
+    return Seen({**found, "state": state(found)}, time.perf_counter() - began)
+
+
+def state(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return how a forecaster stands: a kind for the page, a title, and what to do.
+
+    Examples
+    --------
+    >>> state({"forecasts": 3, "labels": 0, "alarmed": False, "alarms": 0})["title"]
+    'Waiting for the first outcome'
+    """
+    if not found["forecasts"]:
+        return _state("empty", "Waiting for the first forecast", "Send it a record; docs/service.md shows how.")
+    if not found["labels"]:
+        return _state("waiting", "Waiting for the first outcome", "Report outcomes as they become known.")
+    if found["alarms"]:
+        many = "1 group" if found["alarms"] == 1 else f"{found['alarms']:,} groups"
+        return _state("alarm", f"Off for {many}", "Look at the alarms below: they say for whom, which way, since when.")
+    if found["alarmed"]:
+        return _state("alarm", "Off for somebody", "No single group stands out yet; look at the groups below.")
+    if found["labels"] < EARLY:
+        return _state("early", "Too early to tell", f"Figures settle after a few hundred outcomes, {EARLY} at least.")
+    return _state("fine", "No alarm", "Nothing to do.")
+
+
+def unavailable(why: str) -> dict[str, str]:
+    """Return the state of a forecaster that cannot be asked now."""
+    return _state("unavailable", "Not available now", why)
+
+
+def _state(kind: str, title: str, advice: str) -> dict[str, str]:
+    return {"kind": kind, "title": title, "advice": advice}
+
+
+def with_band(curve: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return a reliability curve with the band that holds 95 of 100 observed rates if the forecasts are right.
+
+    Examples
+    --------
+    >>> band = with_band([{"labels": 100.0, "forecast": 0.5, "observed": 0.48}])[0]
+    >>> band["low"], band["high"]
+    (0.4, 0.6)
+    """
+    labels, forecast = (np.array([row[name] for row in curve]) for name in ("labels", "forecast"))
+    ends = binom.ppf([[0.025], [0.975]], labels, np.clip(forecast, 0.0, 1.0)) / np.maximum(labels, 1.0)
+    return [{**row, "low": low, "high": high} for row, low, high in zip(curve, *ends.tolist(), strict=True)]
+
+
+# Reporters: look at one forecaster, or at all of them, and tell what is new.
+
+WINDOW = 60.0
+"""Seconds over which rates are measured."""
+LEAST = 0.5
+"""Seconds without which no rate is told."""
+BETWEEN, PATIENCE = 60.0, 50.0
+"""Seconds between certificates at least, and how many times longer than one of them took."""
+
+
+class Reporter(Protocol):
+    """Looks, and returns figures with how long that kept the learning thread."""
+
+    async def look(self) -> Seen:
+        """Return what there is to see now."""
+
+
+class Copy:
+    """What a certificate needs of a ward; made on the learning thread, read on any other: it can take seconds."""
+
+    def __init__(self, ward: Ward) -> None:
+        self.labels = ward.figures.labels
+        self._engine = ward.live.engine()
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return the certificate, with errors and bounds as rates; None before the first outcome."""
+        if not self.labels or self._engine is None:
+            return None
+        found = self._engine.certificate()
+        names = ("psreg", "bound", "theorem")
+        sums = {name: getattr(found, name) for name in names}
+        rates = {name: None if total is None else (total / found.rounds) ** 0.5 for name, total in sums.items()}
+        return {**found.as_dict(), "holds": found.holds(), "rates": rates}
+
+
+class Rates:
+    """Events per second over the last minute.
+
+    Examples
+    --------
+    >>> rates = Rates()
+    >>> rates.add(0.0, 100, 50), rates.add(2.0, 110, 50)
+    (None, {'forecasts': 5.0, 'outcomes': 0.0})
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque()
+
+    def add(self, now: float, forecasts: int, outcomes: int) -> dict[str, float] | None:
+        """Enter how many there have been; return the rates, or None before anything can be said."""
+        self._samples.append((now, forecasts, outcomes))
+        while now - self._samples[0][0] > WINDOW:
+            self._samples.popleft()
+        then, before, learned = self._samples[0]
+        if now - then < LEAST:
+            return None
+        return {
+            "forecasts": _roughly((forecasts - before) / (now - then)),
+            "outcomes": _roughly((outcomes - learned) / (now - then)),
+        }
+
+
+def _roughly(rate: float) -> float:
+    """Return two digits: what nobody can see should not be told again every second."""
+    return float(f"{rate:.2g}")
+
+
+class ForecasterReporter:
+    """Looks at one forecaster.
+
+    Parameters
+    ----------
+    office : Office
+        Where it is asked.
+    name : str
+        Its name.
+    """
+
+    def __init__(self, office: Office, name: str) -> None:
+        self._office, self._name = office, name
+        self._rates = Rates()
+        self._seen: Figures = {}
+        self._certificate: dict[str, Any] | None = None
+        self._certifying: asyncio.Task[None] | None = None
+        self._certified, self._again = -1, 0.0
+
+    async def look(self) -> Seen:
+        """Return its figures; raises `Refusal` if there is no such forecaster."""
+        known = self._seen.get("seq")
+        seconds = 0.0
+        try:
+            seen: Seen | None = await self._office.ask(self._name, lambda ward: see(ward, known))
+        except Refusal as refusal:
+            if refusal.kind != "unavailable":
+                raise
+            return Seen({"name": self._name, "seq": known or 0, **self._seen, "state": unavailable(str(refusal))}, 0.0)
+        if seen is not None:
+            seconds = seen.seconds
+            self._seen = await run_in_threadpool(completed, seen)
+        self._certify_sometimes()
+        rate = self._rates.add(time.monotonic(), self._seen["forecasts"], self._seen["labels"])
+        return Seen({**self._seen, "rate": rate, "certificate": self._certificate}, seconds)
+
+    def _certify_sometimes(self) -> None:
+        """Begin a certificate if there are new outcomes and none was made for a while."""
+        busy = self._certifying is not None and not self._certifying.done()
+        if not busy and self._seen["labels"] > self._certified and time.monotonic() >= self._again:
+            self._certifying = asyncio.create_task(self._certify())
+
+    async def _certify(self) -> None:
+        began = time.monotonic()
+        try:
+            copy: Copy = await self._office.ask(self._name, Copy)
+            self._certificate = await run_in_threadpool(copy.certificate)
+            self._certified = copy.labels
+        except Refusal:
+            pass  # it is asked again
+        finally:
+            now = time.monotonic()
+            self._again = now + max(BETWEEN, PATIENCE * (now - began))
+
+
+class OverviewReporter:
+    """Looks at every forecaster of the service."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._seen: dict[str, Figures] = {}
+        self._rates: dict[str, Rates] = {}
+
+    async def look(self) -> Seen:
+        """Return the figures of all, by name."""
+        names = sorted(await run_in_threadpool(self._office.store.forecasters))
+        seconds = sum(await asyncio.gather(*(self._look(name) for name in names)))
+        found = [self._seen[name] for name in names]
+        return Seen({"seq": sum(one.get("seq", 0) for one in found), "forecasters": found}, seconds)
+
+    async def _look(self, name: str) -> float:
+        known = self._seen.get(name, {})
+        try:
+            unchanged = None if known.get("state", {}).get("kind") == "unavailable" else known.get("seq")
+            seen: Seen | None = await self._office.ask(name, lambda ward: see_briefly(ward, unchanged))
+        except Refusal as refusal:
+            self._seen[name] = {**known, "name": name, "state": unavailable(refusal.detail)}
+            return 0.0
+        figures = known if seen is None else seen.figures
+        rates = self._rates.setdefault(name, Rates())
+        rate = rates.add(time.monotonic(), figures["forecasts"], figures["labels"])
+        self._seen[name] = {**figures, "rate": rate}
+        return 0.0 if seen is None else seen.seconds
+
+
+# `Broadcast`: one look at a forecaster, told to as many listeners as there are.
+
+PAUSE, SHARE = 1.0, 20.0
+"""Seconds between looks at least, and how many times longer than a look keeps the learning thread."""
+HEARTBEAT = 15.0
+"""Seconds of silence after which a listener is told that all is well."""
+
+Renderer = Callable[[Figures], str]
+
+
+class Edition:
+    """Figures at one moment; written once, whoever listens, and beside the event loop."""
+
+    def __init__(self, figures: Figures, render: Renderer) -> None:
+        self.figures = figures
+        self._render = render
+        self._turn = asyncio.Lock()
+        self._html: str | None = None
+        self._told: dict[bool, bytes] = {}
+
+    async def html(self) -> str:
+        """Return the figures as markup."""
+        async with self._turn:
+            if self._html is None:
+                self._html = await run_in_threadpool(self._render, self.figures)
+        return self._html
+
+    async def event(self, *, with_html: bool) -> bytes:
+        """Return a server-sent event: the figures as JSON, perhaps with their markup."""
+        more: dict[str, Any] = {"html": await self.html()} if with_html else {}
+        if with_html not in self._told:
+            content = msgspec.json.encode({**self.figures, **more})
+            self._told[with_html] = b"id: %d\ndata: %s\n\n" % (self.figures["seq"], content)
+        return self._told[with_html]
+
+
+class Broadcast:
+    """Looks once a second at most while anybody listens, and never if nobody does.
+
+    Parameters
+    ----------
+    office : Office
+        Listeners are sent away when it leaves.
+    reporter : Reporter
+        What looks.
+    render : callable
+        From figures to markup.
+    """
+
+    def __init__(self, office: Office, reporter: Reporter, render: Renderer) -> None:
+        self._office, self._reporter, self._render = office, reporter, render
+        self._edition: Edition | None = None
+        self._next = 0.0
+        self._turn = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.listeners = 0
+
+    async def latest(self) -> Edition:
+        """Return the newest edition, after a look unless one was just taken."""
+        async with self._turn:
+            if self._edition is None or time.monotonic() >= self._next:
+                seen = await self._reporter.look()
+                self._next = time.monotonic() + max(PAUSE, SHARE * seen.seconds)
+                if self._edition is None or self._edition.figures != seen.figures:
+                    self._edition = Edition(seen.figures, self._render)
+        return self._edition
+
+    async def listen(self) -> AsyncIterator[Edition | None]:
+        """Yield editions as they come; None when there is nothing new for a while."""
+        self.listeners += 1
+        last: Edition | None = None
+        try:
+            while not self._office.leaving:
+                if self._task is None or self._task.done():
+                    self._task = asyncio.create_task(self._look_on())
+                news = self._news
+                if self._edition is not None and self._edition is not last:
+                    last = self._edition
+                    yield last
+                    continue
+                try:
+                    async with asyncio.timeout(HEARTBEAT):
+                        await news.wait()
+                except TimeoutError:
+                    yield None
+        finally:
+            self.listeners -= 1
+
+    async def _look_on(self) -> None:
+        while self.listeners:
+            if not self._office.leaving:
+                with contextlib.suppress(Refusal, StoreError):
+                    await self.latest()
+            self._news.set()
+            self._news = asyncio.Event()
+            await asyncio.sleep(min(PAUSE, max(0.05, self._next - time.monotonic())))

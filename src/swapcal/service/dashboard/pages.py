@@ -1,0 +1,431 @@
+"""The dashboard's pages: sign-in by cookie, overview, one forecaster, one forecast."""
+
+import hmac
+from collections.abc import AsyncIterator, Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, urlsplit
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from swapcal.service import routes
+from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.dashboard.feed import Broadcast, ForecasterReporter, OverviewReporter
+from swapcal.service.dashboard.render import render, static
+from swapcal.service.endpoint import REFUSED, Call, Endpoint, Handler, Office, answered
+from swapcal.service.hosted import Ward
+from swapcal.service.http import JSON, Reply, problem_reply, read_body
+from swapcal.service.messages import DecisionOut, ForecastShown
+from swapcal.service.routes import READ, decided, shown
+from swapcal.service.worker import settings_in
+
+# Session: the token in a cookie, because browsers send no bearer header of their own; for pages alone.
+
+COOKIE = "swapcal_token"
+LONGEST = 512
+"""Bytes of a token that is looked at."""
+
+Headers = Mapping[bytes, bytes]
+
+
+def with_token(headers: Headers) -> dict[bytes, bytes]:
+    """Return headers with the cookie's token as if it had been sent as a bearer's, unless one was.
+
+    Examples
+    --------
+    >>> with_token({b"cookie": b"a=b; swapcal_token=t"})[b"authorization"]
+    b'Bearer t'
+    """
+    token = _token(headers.get(b"cookie", b"").decode("latin-1"))
+    if token is None or b"authorization" in headers:
+        return {**headers}
+    return {**headers, b"authorization": b"Bearer " + token.encode("latin-1")}
+
+
+def _token(cookies: str) -> str | None:
+    try:
+        found = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return None
+    return found.value if found is not None and 0 < len(found.value) <= LONGEST else None
+
+
+def cookie(token: str, scheme: str) -> str:
+    """Return the header that keeps a token until the browser is closed; an empty one ends the session.
+
+    Examples
+    --------
+    >>> cookie("t", "https")
+    'swapcal_token=t; Path=/; HttpOnly; SameSite=Strict; Secure'
+    """
+    end = "" if token else "; Max-Age=0"
+    return f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if scheme == 'https' else ''}{end}"
+
+
+def is_own(scope: Scope, headers: Headers) -> bool:
+    """Tell whether a form was sent from a page of this service: others could sign a browser in as somebody else."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        return site in (b"same-origin", b"none")
+    origin = headers.get(b"origin")
+    if origin is None:
+        return True  # no browser: nothing to be misled
+    return hmac.compare_digest(urlsplit(origin.decode("latin-1")).netloc.encode(), headers.get(b"host", b""))
+
+
+def is_token(text: str) -> bool:
+    """Tell whether a text may be put into a cookie.
+
+    Examples
+    --------
+    >>> is_token("swapcal_Ab-_9"), is_token("a; b"), is_token("")
+    (True, False, False)
+    """
+    return 0 < len(text) <= LONGEST and all(c.isascii() and (c.isalnum() or c in "-_.~") for c in text)
+
+
+def here(path: str) -> str:
+    """Return a path of this service to go on to; anything else leads to the overview.
+
+    Examples
+    --------
+    >>> here("/forecasters/shop?id=a"), here("//evil.example"), here("https://evil.example"), here("")
+    ('/forecasters/shop?id=a', '/', '/', '/')
+    """
+    parts = urlsplit(path)
+    plain = path.startswith("/") and path[1:2] not in ("/", "\\") and not parts.scheme and not parts.netloc
+    return path if plain and path.isprintable() and path.isascii() else "/"
+
+
+# `Page`: what every page goes through: admission by header or cookie, refusals as pages, strict headers.
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+GUARDS = {
+    "content-security-policy": POLICY,
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+HTML = "text/html; charset=utf-8"
+ADVICE = {
+    401: "Sign in with a token of scope read.",
+    403: "Sign in with a token that has scope read.",
+    404: "Check the address, or go back to all forecasters.",
+    421: "Use the name or address that the service was started with.",
+    503: "The service is busy or starting. The page tries again when you reload it.",
+}
+"""What to do about a refusal."""
+
+
+def page(template: str, status_code: int = 200, **facts: object) -> Reply:
+    """Return a page made of a template."""
+    return Reply(render(template, **facts).encode("utf-8", "replace"), status_code, HTML, GUARDS)
+
+
+class Page:
+    """An ASGI application for one address that people open.
+
+    Parameters
+    ----------
+    handler : callable
+        From a call to a reply; may raise `Refusal`.
+    needed : str, optional
+        The scope a token must have, in a header or in the cookie.
+    signs_in : bool
+        Whether somebody without a token is led to the page where one can be given.
+    """
+
+    def __init__(self, handler: Handler, needed: str | None, *, signs_in: bool = True) -> None:
+        self._handler, self._needed, self._signs_in = handler, needed, signs_in
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        office = scope["app"].state.office
+        await Endpoint(office, self._answer, None)(scope, receive, send)
+
+    async def _answer(self, call: Call) -> Reply | Response:
+        call.headers = with_token(call.headers)
+        return await answered(call, self._handler, self._needed, self._refused)
+
+    def _refused(self, call: Call, event: str, refusal: Refusal, why: str) -> Reply:
+        if event != REFUSED:
+            call.office.log(event, path=call.scope["path"], error=why)
+        if not self._signs_in:
+            return problem_reply(refusal)
+        if refusal.kind == "unauthorized":
+            return moved(f"/sign-in?next={quote(_asked(call.scope), safe='')}")
+        return refused(refusal)
+
+
+def refused(refusal: Refusal) -> Reply:
+    """Return the page that says why something is not done, and what to do."""
+    advice = ADVICE.get(refusal.status, "")
+    return page("refusal.html", refusal.status, refusal=refusal, advice=advice)
+
+
+def moved(where: str, **more: str) -> Reply:
+    """Return the reply that sends a browser on."""
+    return Reply(b"", 303, HTML, {**GUARDS, "location": where, **more})
+
+
+def _asked(scope: Scope) -> str:
+    query = scope["query_string"].decode("latin-1")
+    path = quote(scope["path"])
+    return f"{path}?{query}" if query else path
+
+
+# Signing in and out.
+
+
+async def ask(call: Call) -> Reply:
+    """Show where a token can be given."""
+    if not call.office.gate.required:
+        return moved("/")
+    return page("sign_in.html", next=here(call.request.query_params.get("next", "/")), trouble="")
+
+
+async def sign_in(call: Call) -> Reply:
+    """Keep a token that may read in a cookie."""
+    given = await _form(call)
+    token, path = given.get("token", "").strip(), here(given.get("next", "/"))
+    try:
+        if not is_token(token):
+            raise Refusal("unauthorized", "token: given something else, expected what swapcal token create printed")
+        await call.office.gate.admit({b"authorization": f"Bearer {token}".encode(), **_host(call)}, READ)
+    except Refusal as refusal:
+        call.office.log("refused", path="/sign-in", why=refusal.detail)
+        return page("sign_in.html", refusal.status, next=path, trouble=refusal.detail)
+    return moved(path, **{"set-cookie": cookie(token, call.scope["scheme"])})
+
+
+async def sign_out(call: Call) -> Reply:
+    """Forget the token."""
+    await _form(call)
+    return moved("/sign-in", **{"set-cookie": cookie("", call.scope["scheme"])})
+
+
+async def _form(call: Call) -> dict[str, str]:
+    if not is_own(call.scope, call.headers):
+        raise Refusal("forbidden", "origin: given another site, expected a page of this service")
+    body = await read_body(call.headers, call.receive, call.office.limits)
+    return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace"), max_num_fields=10).items()}
+
+
+def _host(call: Call) -> dict[bytes, bytes]:
+    return {b"host": call.headers[b"host"]} if b"host" in call.headers else {}
+
+
+# Lookup: one forecast by its id, with what each loss would decide.
+
+LOSSES = {
+    "zero_one": "yes or no, both mistakes equally bad",
+    "zero_one:1,10": "yes or no, missing one is ten times as bad as a false alarm",
+    "newsvendor:3,1": "stock of 0 to 1, too little costs three times too much",
+    "pinball:0.1": "a cautious low value (10 % quantile)",
+    "pinball:0.9": "a cautious high value (90 % quantile)",
+    "absolute": "the nearest value (absolute error)",
+    "squared": "a probability (squared error, Brier)",
+    "log": "a probability (logarithmic score)",
+    "huber": "a value, large errors count linearly",
+    "logistic": "log-odds",
+    "exponential": "a margin, as boosting uses",
+    "v_shaped:0.5": "which side of one half",
+}
+"""Losses by name, and what they decide, in words."""
+
+
+class LookedUp(NamedTuple):
+    """What the page says about one id."""
+
+    id: str
+    loss: str
+    shown: ForecastShown | None = None
+    explanation: dict[str, Any] | None = None
+    """of the forecast while it is open; of what the record would be forecast now, afterwards"""
+    decisions: tuple[tuple[DecisionOut, str], ...] = ()
+    trouble: str = ""
+
+    @property
+    def largest(self) -> float:
+        """The largest contribution, which the others are drawn beside."""
+        terms = self.explanation["terms"] if self.explanation else ()
+        return max((abs(term["amount"]) for term in terms), default=0.0)
+
+
+async def look_up(call: Call) -> LookedUp | None:
+    """Return what was asked for in the address; None if nothing was."""
+    query = call.request.query_params
+    id, loss = query.get("id", ""), query.get("loss", "").strip()
+    if not id:
+        return None
+    try:
+        found = await shown(call, id)
+    except Refusal as refusal:
+        return LookedUp(id, loss, trouble=refusal.detail)
+    if found.record is None:
+        return LookedUp(id, loss, found)
+    explanation = found.explanation or await _explained_now(call, found.record)
+    decisions, trouble = _decisions(found, loss)
+    return LookedUp(id, loss, found, explanation, decisions, trouble)
+
+
+async def _explained_now(call: Call, record: dict[str, Any]) -> dict[str, Any] | None:
+    """Explain what a record would be forecast now; none if the forecaster cannot be asked."""
+    try:
+        found: dict[str, Any] = await call.office.ask(call.forecaster, lambda ward: _preview(ward, record))
+    except Refusal:
+        return None
+    return found
+
+
+def _preview(ward: Ward, record: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = ward.live.preview([record]).explain().to_dict()
+    return found
+
+
+def _decisions(found: ForecastShown, loss: str) -> tuple[tuple[tuple[DecisionOut, str], ...], str]:
+    """Return what each loss would decide, and why not for the one that was given."""
+    wanted = {loss: "the loss you gave", **LOSSES} if loss else LOSSES
+    decisions, trouble = [], ""
+    for text, words in wanted.items():
+        try:
+            decisions.append((decided(found.id, text, found.record or {}, found), words))
+        except Refusal as refusal:
+            trouble = refusal.detail
+    return tuple(decisions), trouble
+
+
+# `Cockpit`: the pages, and the broadcasts behind them.
+
+LISTENERS = 200
+"""Listeners at a time: they keep their connections, and writers need some too."""
+ALL = ""
+"""The broadcast about all forecasters; no forecaster has this name."""
+EVENTS = "text/event-stream"
+STREAM = {"cache-control": "no-store", "x-accel-buffering": "no"}
+RETRY = b"retry: 2000\n\n"
+BEAT = b": still here\n\n"
+MARKDOWN = "text/markdown; charset=utf-8"
+
+
+class Cockpit:
+    """Answers requests for pages and live figures."""
+
+    def __init__(self) -> None:
+        self._broadcasts: dict[str, Broadcast] = {}
+
+    def _broadcast(self, office: Office, name: str) -> Broadcast:
+        found = self._broadcasts.get(name)
+        if found is None:
+            if name == ALL:
+                found = Broadcast(
+                    office, OverviewReporter(office), lambda figures: render("overview_figures.html", **figures)
+                )
+            else:
+                found = Broadcast(
+                    office,
+                    ForecasterReporter(office, name),
+                    lambda figures: render("forecaster_figures.html", view=figures),
+                )
+            self._broadcasts[name] = found
+        return found
+
+    async def _known(self, call: Call) -> Broadcast:
+        """Return the broadcast about the forecaster in the address, if there is one."""
+        name = call.forecaster
+        if name not in self._broadcasts and name not in await run_in_threadpool(call.office.store.forecasters):
+            raise Refusal("unknown", f"forecaster: given {name[:80]!r}, expected one that was made")
+        return self._broadcast(call.office, name)
+
+    async def overview(self, call: Call) -> Reply:
+        """Show all forecasters."""
+        edition = await self._broadcast(call.office, ALL).latest()
+        return page("overview.html", figures=await edition.html(), signed=call.office.gate.required)
+
+    async def forecaster(self, call: Call) -> Reply:
+        """Show one forecaster, and perhaps one of its forecasts."""
+        edition = await (await self._known(call)).latest()
+        return page(
+            "forecaster.html",
+            name=call.forecaster,
+            figures=await edition.html(),
+            lookup=await look_up(call),
+            signed=call.office.gate.required,
+        )
+
+    async def live_overview(self, call: Call) -> Response:
+        """Tell the figures of all forecasters, as they change."""
+        return self._stream(call, self._broadcast(call.office, ALL))
+
+    async def live(self, call: Call) -> Response:
+        """Tell the figures of one forecaster, as they change."""
+        return self._stream(call, await self._known(call))
+
+    def _stream(self, call: Call, broadcast: Broadcast) -> Response:
+        if sum(one.listeners for one in self._broadcasts.values()) >= LISTENERS:
+            raise unavailable(f"{LISTENERS} listen already.", retry=10.0)
+        if call.scope["method"] == "HEAD":
+            return Response(media_type=EVENTS, headers=STREAM)
+        with_html = call.request.query_params.get("html") == "1"
+        return StreamingResponse(_events(broadcast, with_html), media_type=EVENTS, headers=STREAM)
+
+    async def figures(self, call: Call) -> Reply:
+        """Give all figures as a JSON file."""
+        edition = await (await self._known(call)).latest()
+        return Reply(msgspec.json.encode(edition.figures), media=JSON, more=_attachment(call, "json"))
+
+    async def card(self, call: Call) -> Reply:
+        """Give the model card."""
+        edition = await (await self._known(call)).latest()
+        settings = (await run_in_threadpool(settings_in, call.office.store))[call.forecaster]
+        text = render("card.md", view=edition.figures, settings=msgspec.to_builtins(settings))
+        return Reply(text.encode(), media=MARKDOWN, more=_attachment(call, "md"))
+
+    async def report(self, call: Call) -> Reply:
+        """Give the audit's report as a file."""
+        found = await routes.report(call)
+        return Reply(found.content, found.status_code, found.media, {**(found.more or {}), **_attachment(call, "html")})
+
+
+async def _events(broadcast: Broadcast, with_html: bool) -> AsyncIterator[bytes]:
+    yield RETRY
+    async for edition in broadcast.listen():
+        yield BEAT if edition is None else await edition.event(with_html=with_html)
+
+
+def _attachment(call: Call, suffix: str) -> dict[str, str]:
+    return {"content-disposition": f'attachment; filename="{call.forecaster}.{suffix}"'}
+
+
+# Routes: the addresses of the dashboard.
+
+OWN = "/forecasters/{name}"
+
+
+def dashboard() -> list[BaseRoute]:
+    """Return the routes of the dashboard; for one application."""
+    cockpit = Cockpit()
+    pages = {
+        "/": cockpit.overview,
+        OWN: cockpit.forecaster,
+        f"{OWN}/report": cockpit.report,
+        f"{OWN}/card": cockpit.card,
+        f"{OWN}/figures": cockpit.figures,
+    }
+    streams = {"/live": cockpit.live_overview, f"{OWN}/live": cockpit.live}
+    return [
+        *(Route(path, Page(handler, READ), methods=["GET"]) for path, handler in pages.items()),
+        *(Route(path, Page(handler, READ, signs_in=False), methods=["GET"]) for path, handler in streams.items()),
+        Route("/static/{file}", Page(static, None), methods=["GET"]),
+        Route("/sign-in", Page(ask, None), methods=["GET"]),
+        Route("/sign-in", Page(sign_in, None), methods=["POST"]),
+        Route("/sign-out", Page(sign_out, None), methods=["POST"]),
+    ]

@@ -1,0 +1,220 @@
+"""What every request goes through: authorisation, errors as problems, one line in the log."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.auth import Gate
+from swapcal.service.hosted import Ward
+from swapcal.service.http import PLAIN, Gone, Reply, in_lines, problem_reply, read_body
+from swapcal.service.queue import Ask, Make, Write
+from swapcal.service.settings import JsonLog, Settings
+from swapcal.service.sql import StoreError
+from swapcal.service.status import Status
+from swapcal.service.worker import Answer, Desk, answer_at_once, settings_in
+
+# `Office`: the desk as the event loop sees it, and what else a request needs.
+
+
+class Office:
+    """Puts jobs on the desk and awaits their answers.
+
+    Parameters
+    ----------
+    desk : Desk
+        Started by the caller.
+    gate : Gate
+        Who may do what.
+    log : JsonLog
+        Where requests are told of.
+    """
+
+    def __init__(self, desk: Desk, gate: Gate, log: JsonLog) -> None:
+        self.desk = desk
+        self.store = desk.store
+        self.limits = desk.limits
+        self.gate = gate
+        self.log = log
+        self.leaving = False
+        """whether the service is stopping: whoever listens for news should go"""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[asyncio.Future[Any], float] = {}
+        """until when answers are waited for, soonest first"""
+        self.auditing = asyncio.Semaphore(1)
+        self.last: dict[str, Status] = {}
+        """what was last known of each forecaster, for metrics while the learner is busy"""
+
+    def _joined(self) -> asyncio.AbstractEventLoop:
+        """Have answers delivered to the running loop: one call per batch, not one per request."""
+        if self._loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+
+            def deliver(answers: Sequence[Answer]) -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(answer_at_once, answers)
+
+            self.desk.answer = deliver
+            self._sweep(loop)
+        return self._loop
+
+    def settings(self) -> dict[str, Settings]:
+        """Return the settings of all forecasters; reads the store, so not for the event loop."""
+        return settings_in(self.store)
+
+    async def write(self, forecaster: str, kind: str, rows: Sequence[Any]) -> list[Any]:
+        """Return an answer or a refusal for each row, once they are on disk."""
+        promise = self._joined().create_future()
+        self.desk.submit(Write(promise, forecaster, kind, rows))
+        answers: list[Any] = await self._awaited(promise)
+        return answers
+
+    async def make(self, settings: Settings) -> bool:
+        """Make a forecaster; return whether it is new."""
+        promise = self._joined().create_future()
+        self.desk.submit(Make(promise, settings))
+        return bool(await self._awaited(promise))
+
+    async def ask(self, forecaster: str, question: Callable[[Ward], Any]) -> Any:
+        """Return a forecaster's answer to a question."""
+        promise = self._joined().create_future()
+        self.desk.submit(Ask(promise, forecaster, question))
+        return await self._awaited(promise)
+
+    async def _awaited(self, promise: "asyncio.Future[Any]") -> Any:
+        self._waiting[promise] = time.monotonic() + self.limits.answer
+        try:
+            return await promise
+        finally:
+            del self._waiting[promise]
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer those who have waited too long; once in a while is cheaper than a timer for each."""
+        now = time.monotonic()
+        for promise, deadline in [*self._waiting.items()]:
+            if deadline > now:
+                break
+            if not promise.done():
+                words = f"No answer within {self.limits.answer:g} s; it may still be done: the same request will tell."
+                promise.set_exception(unavailable(words, retry=5.0))
+        loop.call_later(min(1.0, self.limits.answer / 4), self._sweep, loop)
+
+
+# `Endpoint`: what every request goes through: admission, refusals as problems, one line in the log.
+
+NOTABLE = (401, 403)
+
+
+class Call:
+    """One request."""
+
+    __slots__ = ("headers", "office", "receive", "scope")
+
+    def __init__(self, office: Office, scope: Scope, receive: Receive) -> None:
+        self.office = office
+        self.scope = scope
+        self.receive = receive
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+
+    @property
+    def request(self) -> Request:
+        """The request as Starlette has it."""
+        return Request(self.scope)
+
+    @property
+    def forecaster(self) -> str:
+        """The forecaster's name in the address."""
+        return str(self.scope["path_params"]["name"])
+
+    @property
+    def id(self) -> str:
+        """The id in the address."""
+        return str(self.scope["path_params"]["id"])
+
+    def in_lines(self) -> bool:
+        """Tell whether the body is NDJSON."""
+        return in_lines(self.headers)
+
+    async def body(self) -> bytes:
+        """Return the body."""
+        return await read_body(self.headers, self.receive, self.office.limits)
+
+    async def json(self) -> bytes:
+        """Return a body that must be JSON."""
+        if self.in_lines():
+            raise Refusal("media", "content-type: given NDJSON, expected application/json here")
+        return await self.body()
+
+
+Handler = Callable[[Call], Awaitable[Reply | Response]]
+REFUSED = "refused"
+
+
+async def answered(
+    call: Call, handler: Handler, needed: str | None, refused: Callable[[Call, str, Refusal, str], Reply]
+) -> Reply | Response:
+    """Return what a handler replies to a call of the needed scope, or what is made of a refusal: of what, and why."""
+    try:
+        if needed is not None:
+            await call.office.gate.admit(call.headers, needed)
+        return await handler(call)
+    except Gone:
+        raise
+    except Refusal as refusal:
+        return refused(call, REFUSED, refusal, refusal.detail)
+    except StoreError as error:
+        return refused(call, "store unavailable", unavailable("The store cannot be reached."), str(error))
+    except Exception as error:
+        return refused(call, "fault", Refusal("internal", "A fault of the service; it is in the log."), repr(error))
+
+
+class Endpoint:
+    """An ASGI application for one address.
+
+    Parameters
+    ----------
+    office : Office
+        Where the work is done.
+    handler : callable
+        From a call to a reply; may raise `Refusal`.
+    needed : str, optional
+        The scope a token must have; none where anybody may come in.
+    """
+
+    def __init__(self, office: Office, handler: Handler, needed: str | None) -> None:
+        self.office = office
+        self.handler = handler
+        self.needed = needed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        began = time.perf_counter()
+        try:
+            reply = await self._answered(scope, receive)
+        except Gone:
+            return
+        if isinstance(reply, Response):
+            for name, value in PLAIN.items():
+                reply.headers.setdefault(name, value)
+        await reply(scope, receive, send)
+        if self.office.log.tells("request"):
+            took = round(time.perf_counter() - began, 6)
+            facts = {"method": scope["method"], "path": scope["path"], "status": reply.status_code}
+            self.office.log("request", **facts, seconds=took)
+
+    async def _answered(self, scope: Scope, receive: Receive) -> Reply | Response:
+        return await answered(Call(self.office, scope, receive), self.handler, self.needed, self._refused)
+
+    def _refused(self, call: Call, event: str, refusal: Refusal, why: str) -> Reply:
+        """Return the problem, and tell the log of what is not merely the client's; both name the request alike."""
+        name, scope = secrets.token_hex(8), call.scope
+        if self.needed is not None and (refusal.status >= 500 or refusal.status in NOTABLE):
+            facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
+            self.office.log(event, **facts, request=name, why=why)
+        return problem_reply(refusal, name)

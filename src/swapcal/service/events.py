@@ -1,0 +1,258 @@
+"""Events of the log, their bodies as JSON, the rows of a request, and all events of one id."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+# An event: one line of the log, never changed once it is stored.
+
+MADE, FORECAST, OUTCOME, CORRECTION = "made", "forecast", "outcome", "correction"
+"""Kinds the store itself knows: of an id there is one forecast and one (first) outcome."""
+
+
+class Event(NamedTuple):
+    """What happened to one forecaster.
+
+    Parameters
+    ----------
+    forecaster : str
+        Its name.
+    seq : int
+        Its number: 1, 2, 3, ... for each forecaster. The first is of kind `made`.
+    kind : str
+        What happened.
+    id : str
+        The forecast it is about; empty where it is about none.
+    time : float
+        The service's clock at acceptance, never earlier than that of the event before.
+    body : bytes
+        The rest, as JSON.
+
+    Examples
+    --------
+    >>> Event("flights", 1, MADE, "", 0.0, b"{}").kind
+    'made'
+    """
+
+    forecaster: str
+    seq: int
+    kind: str
+    id: str
+    time: float
+    body: bytes
+
+
+def in_pages(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
+    """Yield events, so many at a time."""
+    rest = iter(events)
+    while page := [*islice(rest, size)]:
+        yield page
+
+
+# Bodies of events: what the log holds as JSON, from which everything can be computed again.
+
+PARKED = "parked"
+"""Kind of event: an outcome whose forecast has not come; a forecast that comes in time makes it an `outcome`."""
+
+
+class Issued(msgspec.Struct, frozen=True, gc=False):
+    """What was forecast."""
+
+    p: float
+    mean: float
+    low: float
+    high: float
+    weight: float
+
+
+class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A record, its moments in the user's time, and what was answered."""
+
+    record: Raw
+    p: float
+    mean: float
+    low: float
+    high: float
+    weight: float
+    model: str
+    time: float | None = None
+    matures: float | None = None
+
+    @property
+    def issued(self) -> Issued:
+        """What was forecast."""
+        return Issued(self.p, self.mean, self.low, self.high, self.weight)
+
+
+class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An outcome that was delivered; `state` as answered, `parked` if it came before its forecast."""
+
+    y: float
+    state: str
+    time: float | None = None
+    parked: bool = False
+
+
+class ParkedBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An outcome that waits for its forecast."""
+
+    y: float
+    time: float | None = None
+
+
+class CorrectionBody(msgspec.Struct, frozen=True):
+    """What an outcome is now said to have been, what it was said to be before, and why."""
+
+    y: float
+    before: float
+    reason: str
+
+
+_ENCODER = msgspec.json.Encoder()
+_FORECAST = msgspec.json.Decoder(ForecastBody)
+_OUTCOME = msgspec.json.Decoder(OutcomeBody)
+_PARKED = msgspec.json.Decoder(ParkedBody)
+_CORRECTION = msgspec.json.Decoder(CorrectionBody)
+_RECORD = msgspec.json.Decoder(dict[str, str | int | float | bool | None])
+
+encoded = _ENCODER.encode
+forecast_body = _FORECAST.decode
+outcome_body = _OUTCOME.decode
+parked_body = _PARKED.decode
+correction_body = _CORRECTION.decode
+
+
+def record_of(raw: "Raw | bytes") -> dict[str, Any]:
+    """Return a record's values; raises `msgspec.ValidationError` for what is no flat object.
+
+    Examples
+    --------
+    >>> record_of(b'{"shop": "a", "price": 3.0}')
+    {'shop': 'a', 'price': 3.0}
+    """
+    return _RECORD.decode(raw)
+
+
+def same_record(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Tell whether two records say the same; 1 is 1.0 but not true, as in JSON.
+
+    Examples
+    --------
+    >>> same_record({"a": 1}, {"a": 1.0}), same_record({"a": 1}, {"a": True})
+    (True, False)
+    """
+    if first.keys() != second.keys():
+        return False
+    return all(
+        value == second[name] and isinstance(value, bool) == isinstance(second[name], bool)
+        for name, value in first.items()
+    )
+
+
+# Rows: what a request asks for, one at a time, checked as far as that needs no forecaster.
+
+
+class ForecastRow(NamedTuple):
+    """A forecast that is asked for; `raw` is the record as it was sent."""
+
+    id: str
+    raw: Raw
+    record: dict[str, Any]
+    time: float | None
+    matures: float | None
+
+
+class OutcomeRow(NamedTuple):
+    """An outcome that is reported."""
+
+    id: str
+    y: float
+    time: float | None
+
+
+class CorrectionRow(NamedTuple):
+    """An outcome that is said to have been another."""
+
+    id: str
+    y: float
+    reason: str
+
+
+class Forecasted(NamedTuple):
+    """A forecast that is on disk."""
+
+    id: str
+    issued: Issued
+    seq: int
+    repeated: bool
+
+
+class Reported(NamedTuple):
+    """An outcome that is on disk."""
+
+    id: str
+    y: float
+    state: str
+    seq: int
+
+
+class Corrected(NamedTuple):
+    """A correction that is on disk."""
+
+    id: str
+    y: float
+    before: float
+    reason: str
+    seq: int
+    repeated: bool
+
+
+# `Docket`: everything that is known under one id.
+
+
+@dataclass
+class Docket:
+    """The forecast of an id, its first outcome, an outcome that came early, and corrections.
+
+    Examples
+    --------
+    >>> docket = Docket()
+    >>> docket.add(Event("shop", 7, "outcome", "a", 0.0, b'{"y": 1, "state": "learned"}'))
+    >>> docket.y
+    1.0
+    """
+
+    forecast: Event | None = None
+    outcome: Event | None = None
+    parked: Event | None = None
+    corrections: list[Event] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Take in an event about the id."""
+        if event.kind == FORECAST:
+            self.forecast = event
+        elif event.kind == OUTCOME:
+            self.outcome = event
+        elif event.kind == PARKED:
+            self.parked = event
+        elif event.kind == CORRECTION:
+            self.corrections.append(event)
+
+    @property
+    def y(self) -> float | None:
+        """The outcome as it is known now, corrections included."""
+        if self.corrections:
+            return correction_body(self.corrections[-1].body).y
+        return None if self.outcome is None else outcome_body(self.outcome.body).y
+
+
+def dockets(events: Iterable[Event]) -> dict[str, Docket]:
+    """Return what is known under each id."""
+    found: dict[str, Docket] = {}
+    for event in events:
+        found.setdefault(event.id, Docket()).add(event)
+    return found

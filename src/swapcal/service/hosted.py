@@ -1,0 +1,446 @@
+"""One forecaster in the service: its state follows from the events of its log alone, with scores as sums."""
+
+import itertools
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal.archive import State
+from swapcal.arrays import Array
+from swapcal.live import Learned, Live
+from swapcal.live.monitor_feed import enter
+from swapcal.monitor import Monitor
+from swapcal.service import events as bodies
+from swapcal.service.events import CORRECTION, FORECAST, MADE, OUTCOME, PARKED, Event, Issued
+from swapcal.service.settings import Settings, from_body
+
+# `Figures`: how well the forecasts have done so far, as sums that do not depend on how rows were batched.
+
+BINS = 20
+PERIODS = 128
+DELAYS = (1.0, 10.0, 60.0, 600.0, 3600.0, 21600.0, 86400.0, 604800.0, 2592000.0)
+"""Seconds up to which waits are counted together; the last bin is beyond."""
+LABELS, ONES, BRIER_MEAN, BRIER_ISSUED, SUM_MEAN = range(5)
+P_LABELS, P_MEAN, P_ONES, P_BRIER, P_FROM, P_TO = range(6)
+
+
+class Figures:
+    """Brier scores of the forecast, of each expert and of the base rate; reliability; the same over time; delays.
+
+    Sums are added one row after the other, so that a log replayed in other batches gives the same bits.
+
+    Examples
+    --------
+    >>> figures = Figures(("blend",))
+    >>> figures.learn(Learned(["a"], np.array([1.0]), np.array([0.5]), np.array([0.6]), np.array([[0.7]])), 0.0)
+    >>> round(figures.brier(), 2), figures.best_expert()[0]
+    (0.16, 'blend')
+    """
+
+    def __init__(self, experts: tuple[str, ...]) -> None:
+        self.experts = experts
+        self.totals = np.zeros(5)
+        self.expert_brier = np.zeros(len(experts))
+        self.reliability = np.zeros((BINS, 3))
+        """(bins, 3): labels, sum of mean forecasts, sum of outcomes"""
+        self.delays = [0.0] * (len(DELAYS) + 1)
+        self.delay = [0.0, 0.0]
+        """sum and largest, in seconds"""
+        self.periods = np.zeros((PERIODS, 6))
+        """labels, sum of means, sum of outcomes, sum of squared errors, first and last time"""
+        self.stride = 1
+        """labels per period; doubles when all periods are full"""
+
+    @property
+    def labels(self) -> int:
+        """Labels learned."""
+        return int(self.totals[LABELS])
+
+    def learn(self, learned: Learned, now: float) -> None:
+        """Add labels that are learned now."""
+        error = (learned.mean - learned.y) ** 2
+        rows = np.stack([np.ones_like(error), learned.y, error, (learned.p - learned.y) ** 2, learned.mean], axis=1)
+        before = self.labels
+        self.totals = _added(self.totals, rows)
+        self.expert_brier = _added(self.expert_brier, (learned.experts - learned.y[:, None]) ** 2)
+        bins = np.minimum((learned.mean * BINS).astype(np.int64), BINS - 1)
+        np.add.at(self.reliability, bins, rows[:, [LABELS, SUM_MEAN, ONES]])
+        self._enter(before, rows[:, [LABELS, SUM_MEAN, ONES, BRIER_MEAN]], now)
+
+    def _enter(self, before: int, rows: Array, now: float) -> None:
+        """Add rows to their periods, halving the periods whenever they are full."""
+        start = 0
+        while start < len(rows):
+            if before + start >= PERIODS * self.stride:
+                self._halve()
+            stop = min(len(rows), PERIODS * self.stride - before)
+            at = (before + np.arange(start, stop)) // self.stride
+            fresh = at[self.periods[at, P_LABELS] == 0]
+            self.periods[fresh, P_FROM] = now
+            np.add.at(self.periods[:, :4], at, rows[start:stop])
+            self.periods[at, P_TO] = now
+            start = stop
+
+    def _halve(self) -> None:
+        pairs = self.periods.reshape(-1, 2, 6)
+        merged = np.zeros((PERIODS, 6))
+        half = PERIODS // 2
+        merged[:half, :4] = pairs[:, 0, :4] + pairs[:, 1, :4]
+        merged[:half, P_FROM], merged[:half, P_TO] = pairs[:, 0, P_FROM], pairs[:, 1, P_TO]
+        self.periods = merged
+        self.stride *= 2
+
+    def wait(self, seconds: float) -> None:
+        """Add how long an outcome took to come."""
+        self.delay[0] += seconds
+        self.delay[1] = max(self.delay[1], seconds)
+        self.delays[bisect_left(DELAYS, seconds)] += 1
+
+    def brier(self) -> float:
+        """Return the mean squared error of the mean forecasts; NaN before the first label."""
+        return self._mean(BRIER_MEAN)
+
+    def brier_issued(self) -> float:
+        """Return the mean squared error of the issued levels."""
+        return self._mean(BRIER_ISSUED)
+
+    def base_rate(self) -> float:
+        """Return the mean outcome."""
+        return self._mean(ONES)
+
+    def mean_forecast(self) -> float:
+        """Return the mean of the mean forecasts whose outcome is learned."""
+        return self._mean(SUM_MEAN)
+
+    def brier_base_rate(self) -> float:
+        """Return what always forecasting the base rate would have scored, in hindsight."""
+        rate = self.base_rate()
+        return rate * (1.0 - rate)
+
+    def best_expert(self) -> tuple[str, float]:
+        """Return the expert that did best in hindsight, and its Brier score."""
+        if not self.labels:
+            return "", math.nan
+        best = int(np.argmin(self.expert_brier))
+        return self.experts[best], float(self.expert_brier[best]) / self.labels
+
+    def mean_delay(self) -> float:
+        """Return the mean time from forecast to outcome, in seconds."""
+        count = sum(self.delays)
+        return self.delay[0] / count if count else math.nan
+
+    def _mean(self, column: int) -> float:
+        return float(self.totals[column]) / self.labels if self.labels else math.nan
+
+    def curve(self) -> list[dict[str, float]]:
+        """Return the reliability curve: labels, mean forecast and observed rate of each range that has any."""
+        found = []
+        for k, (labels, forecast, ones) in enumerate(self.reliability.tolist()):
+            if labels:
+                ends = {"from": k / BINS, "to": (k + 1) / BINS}
+                found.append({**ends, "labels": labels, "forecast": forecast / labels, "observed": ones / labels})
+        return found
+
+    def over_time(self) -> list[dict[str, float]]:
+        """Return the same number of labels per period: mean forecast, observed rate and Brier score."""
+        found = []
+        for labels, forecast, ones, error, first, last in self.periods.tolist():
+            if labels:
+                means = {"forecast": forecast / labels, "observed": ones / labels, "brier": error / labels}
+                found.append({"from": first, "to": last, "labels": labels, **means})
+        return found
+
+    def to_state(self) -> State:
+        """Return all sums."""
+        names = ("totals", "expert_brier", "reliability", "delays", "delay", "periods")
+        arrays: dict[str, Any] = {name: np.array(getattr(self, name)) for name in names}
+        return State(arrays, {"stride": self.stride})
+
+    @classmethod
+    def from_state(cls, state: State, experts: tuple[str, ...]) -> "Figures":
+        """Rebuild from `to_state`."""
+        figures = cls(experts)
+        for name, values in state.arrays.items():
+            setattr(figures, name, values.tolist() if name in ("delay", "delays") else np.array(values))
+        figures.stride = state.manifest["stride"]
+        return figures
+
+
+def _added(total: Array, rows: Array) -> Array:
+    """Return the total with rows added one after the other."""
+    return np.asarray(np.add.accumulate(np.concatenate([total[None], rows]), axis=0)[-1], dtype=np.float64)
+
+
+# `Ward`: one forecaster in the service; its state follows from the events of its log, and from nothing else.
+
+SERVICE, GIVEN = "service", "given"
+"""Whose clock maturity and lifetimes go by: the service's, or that of the times given with forecasts."""
+ISSUED = Issued.__struct_fields__
+REFUSALS = (ValueError, TypeError, OverflowError)
+
+
+class Draft(NamedTuple):
+    """A forecast that is asked for."""
+
+    id: str
+    record: dict[str, Any]
+    time: float | None = None
+    matures: float | None = None
+
+
+class Label(NamedTuple):
+    """An outcome for a forecast that was made."""
+
+    id: str
+    y: float
+    time: float | None = None
+
+
+class OpenForecast(NamedTuple):
+    """What is kept of a forecast until its outcome is learned."""
+
+    accepted: float
+    moment: float | None
+    """on the learner's clock"""
+    groups: tuple[Any, ...]
+
+
+class Early(NamedTuple):
+    """An outcome that waits for its forecast."""
+
+    y: float
+    time: float | None
+    accepted: float
+
+
+class Ward:
+    """`Live`, `Monitor`, running figures and early outcomes of one forecaster.
+
+    Forecasts and outcomes go in one after the other; many at once give the same result as one by one. `apply` takes
+    them from the log again. What is refused leaves everything as it was.
+
+    Examples
+    --------
+    >>> ward = Ward(Settings(name="shop", groups=["city"]))
+    >>> ward.forecast([Draft("a", {"city": "Rome"})], now=10.0)[0].mean
+    0.5
+    >>> ward.outcome([Label("a", 1.0)], now=12.0), ward.figures.labels, ward.figures.mean_delay()
+    (['learned'], 1, 2.0)
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._hold(settings, settings.live(), settings.monitor())
+        self.figures = Figures(self.live.experts)
+
+    def _hold(self, settings: Settings, live: Live, monitor: Monitor) -> None:
+        self.settings = settings
+        self.live = live
+        self.monitor = monitor
+        self.seq = 0
+        """number of the last event"""
+        self.now = -math.inf
+        """time of the last event"""
+        self.clock: str | None = None
+        """whose clock counts; decided by the first forecast that needs one"""
+        self.latest = -math.inf
+        """the learner's clock: the latest moment of a forecast"""
+        self.lapsed = 0
+        """early outcomes given up"""
+        self.corrections = 0
+        self.parked: dict[str, Early] = {}
+        self.opened: dict[str, OpenForecast] = {}
+        self._news: list[Learned] = []
+        live.watch(self._news.append)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.settings.name
+
+    @property
+    def model(self) -> str:
+        """What issues the next forecast: labels learned so far tell models of one log apart."""
+        return f"{self.figures.labels}"
+
+    def advance(self, now: float) -> None:
+        """Give up early outcomes that have waited too long."""
+        while self.parked:
+            id, early = next(iter(self.parked.items()))
+            if now - early.accepted <= self.settings.parked_for:
+                break
+            del self.parked[id]
+            self.lapsed += 1
+
+    def park(self, id: str, y: float, time: float | None, now: float) -> None:
+        """Keep an outcome for a forecast that has not come."""
+        self.advance(now)
+        self.parked[id] = Early(y, time, now)
+
+    def forecast(self, drafts: Sequence[Draft], now: float) -> "list[Issued | Exception]":
+        """Issue forecasts for ids that have none; a draft that is refused has its reason as its answer."""
+        self.advance(now)
+        answers: list[Issued | Exception] = []
+        for run in self._alike(drafts, now):
+            answers += self._issued(run, now)
+        return answers
+
+    def _alike(self, drafts: Sequence[Draft], now: float) -> Iterator[list[Draft]]:
+        """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both."""
+        for _, run in itertools.groupby(drafts, lambda draft: draft.time is None and draft.matures is None):
+            yield [*run]
+
+    def _issued(self, drafts: list[Draft], now: float) -> "list[Issued | Exception]":
+        if len(drafts) > 1:
+            try:
+                return [*self._issue(drafts, now)]
+            except REFUSALS:
+                return [answer for draft in drafts for answer in self._issued([draft], now)]
+        try:
+            return [*self._issue(drafts, now)]
+        except REFUSALS as error:
+            return [error]
+
+    def _issue(self, drafts: list[Draft], now: float) -> list[Issued]:
+        clock, moments = self._moments(drafts, now)
+        issued = issue(self.live, drafts, moments)
+        self.clock = clock
+        wanted = self.monitor.columns()
+        for draft, moment in zip(drafts, moments, strict=True):
+            self.parked.pop(draft.id, None)
+            groups = tuple(draft.record.get(name) for name in wanted)
+            self.opened[draft.id] = OpenForecast(now, moment, groups)
+            if moment is not None:
+                self.latest = moment
+        self._settle(now)
+        return issued
+
+    def _moments(self, drafts: list[Draft], now: float) -> tuple[str | None, list[float | None]]:
+        """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""
+        clock, latest = self.clock, self.latest
+        moments: list[float | None] = []
+        for draft in drafts:
+            if clock is None and draft.time is not None:
+                clock = GIVEN
+            elif clock is None and (draft.matures is not None or self.settings.lifetime is not None):
+                clock = SERVICE
+            if draft.time is None and clock != SERVICE:
+                if draft.matures is not None:
+                    raise ValueError("matures: given without time, expected both, as earlier forecasts had a time")
+                moments.append(None)
+                continue
+            latest = max(latest, now if draft.time is None else draft.time)
+            moments.append(latest)
+        return clock, moments
+
+    def outcome(self, labels: Sequence[Label], now: float) -> "list[str | Exception]":
+        """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
+        self.advance(now)
+        try:
+            return [*self._deliver(labels, now)]
+        except REFUSALS as error:
+            if len(labels) > 1:
+                return [state for label in labels for state in self.outcome([label], now)]
+            return [error]
+
+    def _deliver(self, labels: Sequence[Label], now: float) -> list[str]:
+        """Deliver all outcomes, or none."""
+        opened = [self.opened.get(label.id) for label in labels]
+        times = []
+        for label, one in zip(labels, opened, strict=True):
+            if one is None:
+                raise ValueError(f"id: given {label.id!r}, expected an open forecast")
+            times.append(self._arrival(label, one, now))
+        timed = None if all(time is None for time in times) else [math.nan if t is None else t for t in times]
+        states = self.live.label_many([label.id for label in labels], [label.y for label in labels], time=timed)
+        for one in opened:
+            assert one is not None, "checked above"
+            self.figures.wait(now - one.accepted)
+        self._settle(now)
+        return states
+
+    def _arrival(self, label: Label, opened: OpenForecast, now: float) -> float | None:
+        """Return when an outcome came by the learner's clock, not before its forecast."""
+        when = now if label.time is None and self.clock == SERVICE else label.time
+        if when is None or opened.moment is None:
+            return when
+        return max(when, opened.moment)
+
+    def _settle(self, now: float) -> None:
+        """Enter what was learned into monitor and figures, in order; forget what is settled."""
+        for learned in self._news:
+            self.figures.learn(learned, now)
+            self._watch(learned, now)
+            for id in learned.ids:
+                del self.opened[str(id)]
+        self._news.clear()
+        for id in self.live.release():
+            del self.opened[str(id)]
+
+    def _watch(self, learned: Learned, now: float) -> None:
+        rows = [self.opened[str(id)].groups for id in learned.ids]
+        clock = np.full(len(rows), round(now * 1e6), dtype="datetime64[us]")
+        enter(self.monitor, rows, learned.mean, learned.y, clock)
+
+    def apply(self, events: Sequence[Event]) -> list[Issued]:
+        """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
+        found: list[Issued] = []
+        for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
+            run = [*same]
+            if kind == FORECAST:
+                found += self._again(self.forecast([_draft(event) for event in run], now), run)
+            elif kind == OUTCOME:
+                self._again(self.outcome([_label(event) for event in run], now), run)
+            elif kind == PARKED:
+                for event in run:
+                    body = bodies.parked_body(event.body)
+                    self.park(event.id, body.y, body.time, now)
+            elif kind == CORRECTION:
+                self.corrections += len(run)
+            elif kind != MADE:
+                raise ValueError(f"log: given event {run[0].seq} of kind {kind!r}, expected one that is known")
+            self.seq, self.now = run[-1].seq, now
+        return found
+
+    def explain(self, id: str) -> Any:
+        """Return why an open forecast is what it is: named contributions, and the sentence for people."""
+        found = self.live.explain(id)
+        return {**found.to_dict(), "words": str(found)}
+
+    def _again(self, answers: Sequence[Any], events: Sequence[Event]) -> list[Any]:
+        for answer, event in zip(answers, events, strict=True):
+            if isinstance(answer, Exception):
+                raise ValueError(f"log: given event {event.seq}, which is refused now: {answer}") from answer
+        return [*answers]
+
+
+def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) -> list[Issued]:
+    """Forecast drafts that have a moment each, or none of them; all or nothing."""
+    time = None if moments[0] is None else moments
+    matures = [math.nan if draft.matures is None else draft.matures for draft in drafts]
+    made = live.forecast_many(
+        [draft.record for draft in drafts],
+        [draft.id for draft in drafts],
+        time=time,
+        matures=None if all(map(math.isnan, matures)) else matures,
+    )
+    return [Issued(*row) for row in zip(*(getattr(made, name).tolist() for name in ISSUED), strict=True)]
+
+
+def fresh_ward(made: Event) -> Ward:
+    """Return the ward that a first event describes, before any other."""
+    ward = Ward(from_body(made.body))
+    ward.apply([made])
+    return ward
+
+
+def _draft(event: Event) -> Draft:
+    body = bodies.forecast_body(event.body)
+    return Draft(event.id, bodies.record_of(body.record), body.time, body.matures)
+
+
+def _label(event: Event) -> Label:
+    body = bodies.outcome_body(event.body)
+    return Label(event.id, body.y, body.time)

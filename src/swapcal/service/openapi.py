@@ -1,0 +1,274 @@
+"""OpenAPI 3.1 made of the types that requests are read with; health, readiness and metrics."""
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from starlette.concurrency import run_in_threadpool
+
+import swapcal
+from swapcal.service import messages as m
+from swapcal.service.api_error import KINDS, Refusal, unavailable
+from swapcal.service.endpoint import Call
+from swapcal.service.http import MEDIA, Reply
+from swapcal.service.queue import BOUNDS, Durations
+from swapcal.service.routes import OFFERS, Offer, Parameter, json_response
+from swapcal.service.settings import Settings
+from swapcal.service.sql import StoreError
+from swapcal.service.status import Status, describe
+from swapcal.service.worker import Desk
+
+# OpenAPI 3.1: made of the types that requests are read with.
+
+REFERENCE = "#/components/schemas/{name}"
+JSON, NDJSON = "application/json", "application/x-ndjson"
+RECORD = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}}
+STATUSES = {kind.status: kind.title for kind in KINDS.values()}
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document of the service."""
+    schemas = components()
+    paths: dict[str, dict[str, Any]] = {}
+    for offer in OFFERS:
+        paths.setdefault(offer.shown_path, {})[offer.method.lower()] = _operation(offer)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "swapcal", "version": swapcal.__version__, "description": ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+ABOUT = "Probability forecasts that stay calibrated, with outcomes whenever they come. A 2xx means: it is on disk."
+
+
+def components() -> dict[str, Any]:
+    """Return the schemas of all messages by name."""
+    types = [offer_type for offer in OFFERS for offer_type in (*offer.takes, *offer.gives) if offer_type is not None]
+    types += [m.Problem, m.ForecastIn, m.OutcomeRowIn, m.ForecastOut, m.OutcomeOut, Settings]
+    _, found = msgspec.json.schema_components([*dict.fromkeys(types)], schema_hook=_raw, ref_template=REFERENCE)
+    _spell_out_rows(found)
+    return found
+
+
+def _raw(given: Any) -> dict[str, Any]:
+    assert given is Raw
+    return {}
+
+
+def _spell_out_rows(found: dict[str, Any]) -> None:
+    """Say what is in the parts that are read one by one, so that one bad row does not spoil the others."""
+    for name in ("ForecastIn", "ForecastBodyIn", "PreviewIn"):
+        found[name]["properties"]["record"] = RECORD
+    found["ForecastBodyIn"]["properties"]["forecasts"] = _list_of("ForecastIn")
+    found["ForecastBodyIn"]["oneOf"] = [{"required": ["id", "record"]}, {"required": ["forecasts"]}]
+    found["PreviewIn"]["properties"]["records"] = {"type": "array", "items": RECORD}
+    found["PreviewIn"]["oneOf"] = [{"required": ["record"]}, {"required": ["records"]}]
+    found["OutcomesIn"]["properties"]["outcomes"] = _list_of("OutcomeRowIn")
+    found["ForecastsOut"]["properties"]["forecasts"] = _list_of("ForecastOut", "PreviewOut", "Problem")
+    found["OutcomesOut"]["properties"]["outcomes"] = _list_of("OutcomeOut", "Problem")
+
+
+def _list_of(*names: str) -> dict[str, Any]:
+    each = [{"$ref": REFERENCE.format(name=name)} for name in names]
+    return {"type": "array", "items": each[0] if len(each) == 1 else {"anyOf": each}}
+
+
+def _operation(offer: Offer) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": offer.name,
+        "summary": (offer.handler.__doc__ or "").strip().splitlines()[0],
+        "parameters": [_parameter(one) for one in offer.parameters],
+        "responses": {str(status): _answer(offer, status) for status in offer.statuses},
+    }
+    refused = {**dict.fromkeys(offer.refusals), **({401: None, 403: None} if offer.needed else {}), 421: None}
+    for status in sorted(refused):
+        operation["responses"][str(status)] = _problem(STATUSES[status])
+    if offer.takes:
+        operation["requestBody"] = {"required": True, "content": _content(offer.takes, offer.lines)}
+    if offer.needed is not None:
+        operation["security"] = [{"token": []}, {}]
+        operation["description"] = f"Needs the scope {offer.needed}, where tokens are needed."
+    return operation
+
+
+def _answer(offer: Offer, status: int) -> dict[str, Any]:
+    if offer.media is not None:
+        return {"description": "Done.", "content": {offer.media: {"schema": {"type": "string"}}}}
+    content = _content(offer.gives, offer.lines) if offer.gives else {JSON: {"schema": {"type": "object"}}}
+    return {"description": {201: "Made.", 200: "Done."}[status], "content": content}
+
+
+def _content(types: tuple[Any, ...], lines: bool) -> dict[str, Any]:
+    each = [{"$ref": REFERENCE.format(name=one.__name__)} for one in types]
+    found: dict[str, Any] = {JSON: {"schema": each[0] if len(each) == 1 else {"anyOf": each}}}
+    if lines:
+        found[NDJSON] = {"schema": {"type": "string"}}
+    return found
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "in": one.where,
+        "required": one.required,
+        "description": one.words,
+        "schema": one.schema,
+    }
+
+
+def _problem(title: str) -> dict[str, Any]:
+    return {"description": title, "content": {MEDIA: {"schema": {"$ref": REFERENCE.format(name="Problem")}}}}
+
+
+# Metrics: what Prometheus collects.
+
+GAUGES = {
+    "open": "Forecasts that wait for their outcome",
+    "held": "Outcomes that wait for their maturity or their turn",
+    "parked": "Outcomes that wait for their forecast",
+    "coverage": "Share of forecasts whose outcome was learned",
+    "base_rate": "Mean outcome",
+    "mean_forecast": "Mean forecast of those with an outcome",
+    "alarms": "Groups for whom the forecasts are off",
+}
+COUNTERS = {
+    "forecasts": "Forecasts issued",
+    "labels": "Outcomes learned",
+    "expired": "Forecasts given up unlabelled",
+    "lapsed": "Parked outcomes given up",
+    "corrections": "Corrections logged",
+}
+
+
+class _Collected:
+    def __init__(self, desk: Desk, statuses: Mapping[str, Status]) -> None:
+        self._desk, self._statuses = desk, statuses
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_desk(self._desk)
+        yield from _of_forecasters(self._statuses)
+
+
+def exposition(desk: Desk, statuses: Mapping[str, Status]) -> bytes:
+    """Return all metrics as text."""
+    registry = CollectorRegistry()
+    registry.register(_Collected(desk, statuses))
+    return generate_latest(registry)
+
+
+def _of_desk(desk: Desk) -> Iterator[Metric]:
+    gauge = desk.gauge
+    yield GaugeMetricFamily("swapcal_queue_depth", "Rows that wait to be learned", desk.depth)
+    yield GaugeMetricFamily("swapcal_queue_limit", "Rows that may wait", desk.limits.queue)
+    yield GaugeMetricFamily("swapcal_standing_by", "Forecasters not learned here now", len(desk.standing_by))
+    yield _histogram("swapcal_commit_seconds", "Time of a durable commit", gauge.commits)
+    yield _histogram("swapcal_snapshot_seconds", "Time to write and verify a snapshot", gauge.snapshots)
+    yield CounterMetricFamily("swapcal_commit_failures", "Commits that failed", gauge.failures)
+    yield CounterMetricFamily("swapcal_rebuilds", "Forecasters rebuilt from snapshot and log", gauge.rebuilds)
+    yield CounterMetricFamily("swapcal_snapshot_failures", "Snapshots that failed", gauge.snapshot_failures)
+    yield CounterMetricFamily("swapcal_queue_refusals", "Requests refused because the queue was full", gauge.full)
+    events = CounterMetricFamily("swapcal_events", "Events written", labels=["kind"])
+    for kind, count in sorted(gauge.events.items()):
+        events.add_metric([kind], count)
+    yield events
+
+
+def _of_forecasters(statuses: Mapping[str, Status]) -> Iterator[Metric]:
+    for name, words in GAUGES.items():
+        family = GaugeMetricFamily(f"swapcal_{name}", words, labels=["forecaster"])
+        for own in statuses.values():
+            family.add_metric([own.name], _number(getattr(own, name)))
+        yield family
+    for name, words in COUNTERS.items():
+        counter = CounterMetricFamily(f"swapcal_{name}", words, labels=["forecaster"])
+        for own in statuses.values():
+            counter.add_metric([own.name], getattr(own, name))
+        yield counter
+    brier = GaugeMetricFamily("swapcal_brier", "Mean squared error so far", labels=["forecaster", "of"])
+    delay = HistogramMetricFamily("swapcal_delay_seconds", "Forecast to outcome", labels=["forecaster"])
+    for own in statuses.values():
+        for of in ("forecast", "issued", "best_expert", "base_rate"):
+            brier.add_metric([own.name, of], _number(getattr(own.brier, of)))
+        total = (own.delay.mean or 0.0) * sum(own.delay.counts)
+        delay.add_metric([own.name], _cumulated(own.delay.up_to, own.delay.counts), total)
+    yield brier
+    yield delay
+
+
+def _number(figure: float | None) -> float:
+    return math.nan if figure is None else figure
+
+
+def _histogram(name: str, words: str, found: Durations) -> Metric:
+    family = HistogramMetricFamily(name, words)
+    family.add_metric([], _cumulated(BOUNDS, found.counts), found.total)
+    return family
+
+
+def _cumulated(bounds: "tuple[float, ...] | list[float]", counts: list[int]) -> list[tuple[str, float]]:
+    total, found = 0, []
+    for bound, count in zip([*map(str, bounds), "+Inf"], counts, strict=True):
+        total += count
+        found.append((bound, float(total)))
+    return found
+
+
+# Operating: is it alive, is it ready, what does it count, what does it offer.
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+LONGEST = 2.0
+"""Seconds the metrics wait for the learner before they tell what was known last."""
+
+
+async def healthz(call: Call) -> Reply:
+    """Answer if the process does."""
+    return json_response({"status": "ok"})
+
+
+async def readyz(call: Call) -> Reply:
+    """Answer 200 if forecasts and outcomes would be taken now."""
+    desk = call.office.desk
+    if desk.standing_by:
+        raise unavailable(f"Standing by: forecasters {', '.join(desk.standing_by)} are not this process's now.")
+    if not desk.ready:
+        raise unavailable("The service is starting or stopping.")
+    try:
+        await run_in_threadpool(desk.store.ping)
+    except StoreError:
+        raise unavailable("The store cannot be reached.") from None
+    return json_response({"status": "ready"})
+
+
+async def metrics(call: Call) -> Reply:
+    """Return all counts as Prometheus reads them."""
+    office = call.office
+    for name in [*office.desk.wards]:
+        try:
+            async with asyncio.timeout(LONGEST):
+                found: Status = await office.ask(name, describe)
+                office.last[name] = found
+        except (Refusal, TimeoutError):
+            continue
+    return Reply(exposition(office.desk, office.last), media=TEXT)
+
+
+async def openapi(call: Call) -> Reply:
+    """Return the OpenAPI document."""
+    return Reply(_document())
+
+
+@cache
+def _document() -> bytes:
+    return msgspec.json.encode(document())

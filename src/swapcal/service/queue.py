@@ -1,0 +1,186 @@
+"""Jobs of many threads on their way to one, a batch at a time, and what was done so far."""
+
+import math
+import queue
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from swapcal.service.api_error import unavailable
+from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.hosted import Ward
+from swapcal.service.settings import Settings
+
+# `Gauge`: what the desk has done so far, for metrics and tests.
+
+BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+
+@dataclass
+class Durations:
+    """Seconds in bins, as Prometheus counts them.
+
+    Examples
+    --------
+    >>> latency = Durations()
+    >>> latency.add(0.003)
+    >>> latency.count, latency.counts[3]
+    (1, 1)
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+
+@dataclass
+class Gauge:
+    """Counters of the learning thread."""
+
+    commits: Durations = field(default_factory=Durations)
+    events: dict[str, int] = field(default_factory=dict)
+    """by kind"""
+    failures: int = 0
+    """commits that failed"""
+    rebuilds: int = 0
+    snapshots: Durations = field(default_factory=Durations)
+    snapshot_failures: int = 0
+    full: int = 0
+    """requests refused because the queue was full"""
+
+
+# Jobs: what is put on the desk's queue.
+
+FORECASTS, OUTCOMES, CORRECTIONS = "forecasts", "outcomes", "corrections"
+ORDER = (FORECASTS, OUTCOMES, CORRECTIONS)
+"""In which kinds of one batch are done: nobody has an answer yet, so any order is as good, and like goes with like."""
+
+
+class Promise(Protocol):
+    """A future of any library."""
+
+    def done(self) -> bool:
+        """Tell whether nobody waits any longer."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Answer."""
+
+    def set_exception(self, exception: Any, /) -> None:
+        """Refuse."""
+
+
+class Write(NamedTuple):
+    """Rows of one kind for one forecaster; the answer is a list with an answer or refusal for each."""
+
+    promise: Promise
+    forecaster: str
+    kind: str
+    rows: "Sequence[ForecastRow] | Sequence[OutcomeRow] | Sequence[CorrectionRow]"
+
+
+class Make(NamedTuple):
+    """A forecaster to be made; the answer is whether it is new."""
+
+    promise: Promise
+    settings: Settings
+
+
+class Ask(NamedTuple):
+    """A question to one forecaster; the answer is what the function returns."""
+
+    promise: Promise
+    forecaster: str
+    question: Callable[[Ward], Any]
+
+
+Job = Write | Make | Ask
+
+
+def size(job: Job) -> int:
+    """Return how many rows a job is."""
+    return max(1, len(job.rows)) if isinstance(job, Write) else 1
+
+
+# Inbox: jobs of many threads on their way to one, a batch at a time.
+
+BATCH = 4096
+"""Rows of a batch."""
+TICK = 0.25
+"""Seconds between looks at the clock when nothing comes."""
+LONGEST, SHARE, MANY = 0.005, 0.25, 4
+"""Seconds, share of a commit, and jobs of a batch from which on others are waited for."""
+
+
+class Inbox:
+    """A queue of at most `most` rows; one batch is always taken, however large."""
+
+    def __init__(self, most: int, gauge: Gauge) -> None:
+        self._most, self._gauge = most, gauge
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._turn = threading.Lock()
+        self.rows = 0
+        self.closing = False
+        self._recent = 0
+        """jobs of the last batch"""
+
+    def put(self, job: Job) -> None:
+        """Add a job; raises `Refusal` if the queue is full or closed."""
+        rows = size(job)
+        with self._turn:
+            if self.closing:
+                raise unavailable("The service is stopping.", retry=5.0)
+            if self.rows and self.rows + rows > self._most:
+                self._gauge.full += 1
+                raise unavailable(f"The queue is full: {self.rows:,} rows wait to be learned.")
+            self.rows += rows
+            self._queue.put(job)
+
+    def close(self) -> bool:
+        """Take no more jobs; False if it was closed before."""
+        with self._turn:
+            if self.closing:
+                return False
+            self.closing = True
+            self._queue.put(None)
+        return True
+
+    def take(self, commit: float) -> tuple[list[Job], bool]:
+        """Return what is on the queue, and whether it is the last; `commit` is what a commit takes in seconds."""
+        batch: list[Job] = []
+        rows, last, wait = 0, False, TICK
+        until = math.inf
+        with suppress(queue.Empty):
+            while rows < BATCH:
+                job = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
+                if job is None:
+                    last = True
+                    break
+                if not batch:
+                    until = time.perf_counter() + self._patience(commit)
+                batch.append(job)
+                rows += size(job)
+                wait = (until - time.perf_counter()) / 4
+        with self._turn:
+            self.rows -= rows
+        self._recent = len(batch)
+        return batch, last
+
+    def _patience(self, commit: float) -> float:
+        """Return how long to wait for others to join a batch: a share of what a commit takes, if many come at a time.
+
+        Those who were answered together come back together; else they would split into two halves that take turns.
+        """
+        return min(LONGEST, SHARE * commit) if self._recent >= MANY else 0.0

@@ -1,0 +1,501 @@
+"""Every endpoint: its address, who may call it, what it takes and returns, and the function behind it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Raw
+from starlette.concurrency import run_in_threadpool
+
+from swapcal.losses import LossError, decide
+from swapcal.losses.parse import specify
+from swapcal.service import events, history, status
+from swapcal.service import messages as m
+from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.endpoint import Call, Handler
+from swapcal.service.events import (
+    Corrected,
+    CorrectionRow,
+    Docket,
+    Event,
+    Forecasted,
+    ForecastRow,
+    OutcomeRow,
+    Reported,
+    dockets,
+)
+from swapcal.service.hosted import Ward
+from swapcal.service.http import NDJSON, Reply
+from swapcal.service.messages import (
+    CorrectionIn,
+    CorrectionOut,
+    CorrectionShown,
+    DecisionOut,
+    ForecastBodyIn,
+    ForecasterOut,
+    ForecastersOut,
+    ForecastIn,
+    ForecastOut,
+    ForecastShown,
+    ForecastsOut,
+    OutcomeIn,
+    OutcomeOut,
+    OutcomeRowIn,
+    OutcomeShown,
+    OutcomesIn,
+    OutcomesOut,
+    PreviewIn,
+    PreviewOut,
+    decoded,
+    id_of,
+    in_words,
+    moment_of,
+)
+from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES
+from swapcal.service.settings import Limits, Settings
+from swapcal.service.status import Status
+from swapcal.tables.clock import created_at
+
+# Writing: forecasts, outcomes, corrections.
+
+_FORECAST = msgspec.json.Decoder(ForecastIn)
+_FORECASTS = msgspec.json.Decoder(ForecastBodyIn)
+_OUTCOME = msgspec.json.Decoder(OutcomeIn)
+_OUTCOME_ROW = msgspec.json.Decoder(OutcomeRowIn)
+_OUTCOMES = msgspec.json.Decoder(OutcomesIn)
+_CORRECTION = msgspec.json.Decoder(CorrectionIn)
+_ENCODER = msgspec.json.Encoder()
+
+Read = Callable[[Raw, Limits], Any]
+
+
+async def forecasts(call: Call) -> Reply:
+    """Forecast one record, or many."""
+    if call.in_lines():
+        rows = _lines(await call.body(), call.office.limits)
+        return _in_lines(await _many(call, FORECASTS, rows, _forecast_row))
+    given = decoded(_FORECASTS, await call.body())
+    if given.forecasts is not UNSET:
+        if given.id is not UNSET or given.record is not UNSET:
+            raise Refusal("invalid", "forecasts: given together with id or record, expected one or the other")
+        return _json(ForecastsOut(await _many(call, FORECASTS, given.forecasts, _forecast_row)))
+    if given.id is UNSET or given.record is UNSET:
+        missing = "id" if given.id is UNSET else "record"
+        raise Refusal("invalid", f"{missing}: given none, expected one")
+    row = _checked_forecast(given.id, given.record, given.time, given.matures, call.office.limits)
+    return _json(as_message(await _single(call, FORECASTS, row)))
+
+
+async def outcomes(call: Call) -> Reply:
+    """Report many outcomes."""
+    if call.in_lines():
+        rows = _lines(await call.body(), call.office.limits)
+        return _in_lines(await _many(call, OUTCOMES, rows, _outcome_row))
+    given = decoded(_OUTCOMES, await call.body())
+    return _json(OutcomesOut(await _many(call, OUTCOMES, given.outcomes, _outcome_row)))
+
+
+async def outcome(call: Call) -> Reply:
+    """Report the outcome of one forecast."""
+    given = decoded(_OUTCOME, await call.json())
+    id = id_of(call.id, call.office.limits.id)
+    row = OutcomeRow(id, float(given.y), moment_of("time", given.time))
+    return _json(as_message(await _single(call, OUTCOMES, row)))
+
+
+async def correction(call: Call) -> Reply:
+    """Say that an outcome was another, and why."""
+    given = decoded(_CORRECTION, await call.json())
+    row = CorrectionRow(id_of(call.id, call.office.limits.id), float(given.y), given.reason)
+    return _json(as_message(await _single(call, CORRECTIONS, row)))
+
+
+async def _single(call: Call, kind: str, row: Any) -> Any:
+    answer = (await call.office.write(call.forecaster, kind, [row]))[0]
+    if isinstance(answer, Refusal):
+        raise answer
+    return answer
+
+
+async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list[Any]:
+    """Return an answer per row; one that cannot be read or done does not spoil the others."""
+    limits = call.office.limits
+    if len(given) > limits.rows:
+        raise Refusal("large", f"{kind}: given {len(given):,} rows, expected at most {limits.rows:,}")
+    answers: list[Any] = []
+    for number, raw in enumerate(given, 1):
+        try:
+            answers.append(read(raw, limits))
+        except Refusal as refusal:
+            answers.append(Refusal(refusal.kind, f"row {number}: {refusal.detail}", **refusal.more))
+    good = [k for k, answer in enumerate(answers) if not isinstance(answer, Refusal)]
+    found = await call.office.write(call.forecaster, kind, [answers[k] for k in good])
+    for k, answer in zip(good, found, strict=True):
+        answers[k] = answer
+    return [as_message(answer) for answer in answers]
+
+
+def as_message(answer: Any) -> Any:
+    """Return an answer as it goes out."""
+    if isinstance(answer, Forecasted):
+        one = answer.issued
+        return ForecastOut(answer.id, one.p, one.mean, one.low, one.high, one.weight, answer.seq)
+    if isinstance(answer, Reported):
+        return OutcomeOut(*answer)
+    if isinstance(answer, Corrected):
+        return CorrectionOut(answer.id, answer.y, answer.before, answer.reason, answer.seq)
+    assert isinstance(answer, Refusal)
+    return answer.problem()
+
+
+def _forecast_row(raw: Raw, limits: Limits) -> ForecastRow:
+    given = decoded(_FORECAST, raw)
+    return _checked_forecast(given.id, given.record, given.time, given.matures, limits)
+
+
+def _checked_forecast(id: Any, raw: Raw, time: Any, matures: Any, limits: Limits) -> ForecastRow:
+    name = id_of(id, limits.id)
+    record = record_of(raw, limits)
+    return ForecastRow(name, raw, record, moment_of("time", time), moment_of("matures", matures))
+
+
+def record_of(raw: Raw, limits: Limits) -> dict[str, Any]:
+    """Return a record, or say why it is none."""
+    try:
+        record = events.record_of(raw)
+    except msgspec.ValidationError as error:
+        raise Refusal("invalid", f"record: {in_words(str(error)).removeprefix('body: ')}") from None
+    except msgspec.DecodeError as error:
+        raise Refusal("malformed", f"record: given what is no JSON ({error}), expected JSON") from None
+    if len(record) > limits.columns:
+        raise Refusal("invalid", f"record: given {len(record):,} columns, expected at most {limits.columns:,}")
+    return record
+
+
+def _outcome_row(raw: Raw, limits: Limits) -> OutcomeRow:
+    given = decoded(_OUTCOME_ROW, raw)
+    return OutcomeRow(id_of(given.id, limits.id), float(given.y), moment_of("time", given.time))
+
+
+def _lines(content: bytes, limits: Limits) -> list[Raw]:
+    return [Raw(line) for line in content.split(b"\n") if line.strip()]
+
+
+def _in_lines(answers: Sequence[Any]) -> Reply:
+    return Reply(_ENCODER.encode_lines(answers), media=NDJSON)
+
+
+def _json(answer: Any) -> Reply:
+    return Reply(_ENCODER.encode(answer))
+
+
+# Reading: forecasters, forecasts, status, certificates, audits, decisions; and previews, which store nothing.
+
+_PREVIEW = msgspec.json.Decoder(PreviewIn)
+_SETTINGS = msgspec.json.Decoder(Settings)
+CONTENT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'"
+
+
+def json_response(answer: Any, status_code: int = 200) -> Reply:
+    """Return an answer as JSON; numbers that are not finite are null."""
+    return Reply(msgspec.json.encode(answer), status_code)
+
+
+async def make(call: Call) -> Reply:
+    """Make a forecaster."""
+    settings = decoded(_SETTINGS, await call.json())
+    await run_in_threadpool(settings.checked)
+    fresh = await call.office.make(settings)
+    return json_response(ForecasterOut(settings.name, settings), 201 if fresh else 200)
+
+
+async def forecasters(call: Call) -> Reply:
+    """List the forecasters."""
+    found = await run_in_threadpool(call.office.settings)
+    return json_response(ForecastersOut([ForecasterOut(name, own) for name, own in found.items()]))
+
+
+async def forecaster(call: Call) -> Reply:
+    """Show one forecaster's settings."""
+    return json_response(ForecasterOut(call.forecaster, await _settings(call)))
+
+
+async def preview(call: Call) -> Reply:
+    """Forecast records as they would be forecast now; nothing is stored."""
+    given, limits = decoded(_PREVIEW, await call.json()), call.office.limits
+    if (given.record is UNSET) == (given.records is UNSET):
+        raise Refusal("invalid", "record: given together with records, or neither, expected one or the other")
+    single = given.records is UNSET
+    rows: list[Raw] = [given.record] if single else given.records
+    if len(rows) > limits.rows:
+        raise Refusal("large", f"records: given {len(rows):,}, expected at most {limits.rows:,}")
+    records = [record_of(raw, limits) for raw in rows]
+    answers = await call.office.ask(call.forecaster, lambda ward: _previewed(ward, records) if records else [])
+    return json_response(answers[0] if single else ForecastsOut(answers))
+
+
+def _previewed(ward: Ward, records: list[dict[str, Any]]) -> list[PreviewOut]:
+    try:
+        found = ward.live.preview(records)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise Refusal("invalid", str(error)) from None
+    columns = (getattr(found, name).tolist() for name in PreviewOut.__struct_fields__)
+    return [PreviewOut(*row) for row in zip(*columns, strict=True)]
+
+
+async def forecast(call: Call) -> Reply:
+    """Show everything stored about a forecast."""
+    return json_response(await shown(call, call.id))
+
+
+async def shown(call: Call, given: str) -> ForecastShown:
+    """Return everything stored about a forecast."""
+    id = id_of(given, call.office.limits.id)
+    docket = await _docket(call, id)
+    waits, held, explanation = await call.office.ask(call.forecaster, lambda ward: _standing(ward, id))
+    return _shown(id, docket, waits, held, explanation)
+
+
+def _standing(ward: Ward, id: str) -> tuple[bool, bool, Any]:
+    """Return whether a forecast waits, whether its outcome is parked, and why it is what it is."""
+    waits = id in ward.opened
+    return waits, id in ward.parked, ward.explain(id) if waits else None
+
+
+def _shown(id: str, docket: Docket, waits: bool, parked: bool, explanation: Any) -> ForecastShown:
+    if docket.forecast is None:
+        return ForecastShown(id, "parked" if parked else "lapsed", outcome=_outcome_shown(docket))
+    body = events.forecast_body(docket.forecast.body)
+    outcome = _outcome_shown(docket)
+    states = {(True, False): "open", (True, True): "held", (False, False): "unlabelled", (False, True): "learned"}
+    return ForecastShown(
+        id,
+        states[waits, outcome is not None],
+        seq=docket.forecast.seq,
+        accepted=docket.forecast.time,
+        record=events.record_of(body.record),
+        time=body.time,
+        matures=body.matures,
+        p=body.p,
+        mean=body.mean,
+        low=body.low,
+        high=body.high,
+        weight=body.weight,
+        model=body.model,
+        outcome=outcome,
+        corrections=[_correction_shown(event) for event in docket.corrections],
+        explanation=explanation,
+    )
+
+
+def _outcome_shown(docket: Docket) -> OutcomeShown | None:
+    if docket.outcome is not None:
+        body = events.outcome_body(docket.outcome.body)
+        return OutcomeShown(body.y, docket.outcome.seq, docket.outcome.time, body.time, body.parked)
+    if docket.parked is not None and docket.forecast is None:
+        early = events.parked_body(docket.parked.body)
+        return OutcomeShown(early.y, docket.parked.seq, docket.parked.time, early.time, True)
+    return None
+
+
+def _correction_shown(event: Event) -> CorrectionShown:
+    body = events.correction_body(event.body)
+    return CorrectionShown(body.y, body.before, body.reason, event.seq, event.time)
+
+
+async def decision(call: Call) -> Reply:
+    """Say which action a forecast calls for."""
+    text = call.request.query_params.get("loss", "")
+    if not text:
+        raise Refusal("invalid", "loss: given none, expected one such as pinball:0.9")
+    id = id_of(call.id, call.office.limits.id)
+    event = (await _docket(call, id)).forecast
+    if event is None:
+        raise Refusal("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
+    body = events.forecast_body(event.body)
+    return json_response(decided(id, text, events.record_of(body.record), body))
+
+
+def decided(id: str, text: str, record: Mapping[str, Any], body: "events.ForecastBody | ForecastShown") -> DecisionOut:
+    """Return the action that a forecast calls for under a loss."""
+    columns = {
+        name: np.float64(value)
+        for name, value in record.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    issued = SimpleNamespace(p=body.p, low=body.low, high=body.high, weight=body.weight)
+    try:
+        found = decide(issued, specify(text).build(columns))
+    except (LossError, ValueError, TypeError, OverflowError) as error:
+        raise Refusal("invalid", f"loss: {error}") from None
+    cost, before = float(found.expected_cost), float(found.before_draw)
+    return DecisionOut(id, text, float(found.action), found.label, cost, before, float(issued.p))
+
+
+async def show_status(call: Call) -> Reply:
+    """Show how a forecaster is doing."""
+    return await _asked(call, status.describe)
+
+
+async def certificate(call: Call) -> Reply:
+    """Show the forecaster's exact errors and what bounds them."""
+    engine = await call.office.ask(call.forecaster, status.engine)
+    return json_response(await run_in_threadpool(status.certificate, engine))
+
+
+async def alarms(call: Call) -> Reply:
+    """Show for whom the forecasts are off."""
+    return await _asked(call, status.alarms)
+
+
+async def audit(call: Call) -> Reply:
+    """Audit the issued forecasts against the outcomes as they are known now."""
+    return json_response(await _audited(call, lambda found: found.to_dict(created_at=created_at())))
+
+
+async def report(call: Call) -> Reply:
+    """Show the same as a page."""
+    page = await _audited(call, lambda found: found.to_html(created_at=created_at()))
+    return Reply(page.encode(), media="text/html; charset=utf-8", more={"content-security-policy": CONTENT})
+
+
+async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
+    """Read the log and audit it in a thread of its own, one at a time."""
+    query = call.request.query_params
+    span = history.AuditedPeriod(_moment(query, "since"), _moment(query, "until"))
+    settings, office = await _settings(call), call.office
+    try:
+        async with asyncio.timeout(office.limits.answer):
+            await office.auditing.acquire()
+    except TimeoutError:
+        raise unavailable("Another audit is being made.", retry=10.0) from None
+    try:
+        return await run_in_threadpool(lambda: present(history.audit(office.store, settings, span)))
+    finally:
+        office.auditing.release()
+
+
+def _moment(query: Mapping[str, str], name: str) -> float | None:
+    given = query.get(name)
+    if not given:
+        return None
+    try:
+        return float(given)
+    except ValueError:
+        return moment_of(name, given)
+
+
+async def _asked(call: Call, question: Callable[[Ward], Any]) -> Reply:
+    return json_response(await call.office.ask(call.forecaster, question))
+
+
+async def _settings(call: Call) -> Settings:
+    found = (await run_in_threadpool(call.office.settings)).get(call.forecaster)
+    if found is None:
+        raise Refusal("unknown", f"forecaster: given {call.forecaster!r}, expected one that was made")
+    return found
+
+
+async def _docket(call: Call, id: str) -> Docket:
+    store = call.office.store
+    found = dockets(await run_in_threadpool(store.about, call.forecaster, [id])).get(id)
+    if found is None:
+        await _settings(call)
+        raise Refusal("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
+    return found
+
+
+# Offers: every address, who may call it, what it takes and gives, and what does the work.
+
+FORECAST, OUTCOME, READ, ADMIN = "forecast", "outcome", "read", "admin"
+ALL = "/v1/forecasters"
+OWN = f"{ALL}/{{name}}"
+WRITE_REFUSALS = (400, 404, 408, 413, 415, 422, 503)
+READ_REFUSALS = (404, 422, 503)
+
+
+class Parameter(NamedTuple):
+    """A part of an address."""
+
+    name: str
+    where: str
+    words: str
+    required: bool
+    schema: dict[str, Any]
+
+
+NAME = Parameter("name", "path", "The forecaster", True, {"type": "string", "minLength": 1, "maxLength": 64})
+ID = Parameter("id", "path", "The forecast", True, {"type": "string", "minLength": 1, "maxLength": 256})
+LOSS = Parameter("loss", "query", "Such as pinball:0.9", True, {"type": "string"})
+SINCE = Parameter("since", "query", "Forecasts made from then on: a number, or an ISO date", False, {"type": "string"})
+UNTIL = Parameter("until", "query", "Forecasts made before then", False, {"type": "string"})
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """One address and method."""
+
+    method: str
+    path: str
+    handler: Handler
+    needed: str | None
+    takes: tuple[Any, ...] = ()
+    gives: tuple[Any, ...] = ()
+    refusals: tuple[int, ...] = READ_REFUSALS
+    query: tuple[Parameter, ...] = ()
+    statuses: tuple[int, ...] = (200,)
+    lines: bool = False
+    media: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the document."""
+        return self.handler.__name__
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the address and the query hold."""
+        return (*(each for each in (NAME, ID) if f"{{{each.name}" in self.path), *self.query)
+
+    @property
+    def shown_path(self) -> str:
+        """The path as OpenAPI writes it."""
+        return self.path.replace(":path", "")
+
+
+def _write(
+    method: str, path: str, handler: Handler, needed: str, takes: Any, gives: tuple[Any, ...], *more: int, **how: Any
+) -> Offer:
+    """Return an offer that changes something of one forecaster, and may be refused for more reasons than most."""
+    return Offer(method, OWN + path, handler, needed, (takes,), gives, (*WRITE_REFUSALS, *more), **how)
+
+
+def _read(path: str, handler: Handler, *gives: Any, **how: Any) -> Offer:
+    """Return an offer that shows something of one forecaster."""
+    return Offer("GET", OWN + path, handler, READ, (), gives, **how)
+
+
+AUDITED: dict[str, Any] = {"refusals": (*READ_REFUSALS, 413), "query": (SINCE, UNTIL)}
+MADE = (*(status for status in WRITE_REFUSALS if status != 404), 409, 429)
+MANY = (m.ForecastOut, m.ForecastsOut)
+OFFERS = (
+    _write("POST", "/forecasts", forecasts, FORECAST, m.ForecastBodyIn, MANY, 409, 429, lines=True),
+    _write("PUT", "/outcomes/{id:path}", outcome, OUTCOME, m.OutcomeIn, (m.OutcomeOut,), 409, 410, 429),
+    _write("POST", "/outcomes", outcomes, OUTCOME, m.OutcomesIn, (m.OutcomesOut,), lines=True),
+    _write("POST", "/preview", preview, FORECAST, m.PreviewIn, (m.PreviewOut, m.ForecastsOut)),
+    _write("POST", "/corrections/{id:path}", correction, ADMIN, m.CorrectionIn, (m.CorrectionOut,), 409),
+    _read("/forecasts/{id:path}", forecast, m.ForecastShown),
+    _read("/decide/{id:path}", decision, m.DecisionOut, query=(LOSS,)),
+    _read("/status", show_status, Status),
+    _read("/certificate", certificate),
+    _read("/alarms", alarms),
+    _read("/audit", audit, **AUDITED),
+    _read("/report", report, **AUDITED, media="text/html"),
+    _read("", forecaster, m.ForecasterOut),
+    Offer("POST", ALL, make, ADMIN, (Settings,), (m.ForecasterOut,), MADE, statuses=(200, 201)),
+    Offer("GET", ALL, forecasters, READ, (), (m.ForecastersOut,), (503,)),
+)

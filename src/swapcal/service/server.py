@@ -1,0 +1,236 @@
+"""The service on a port, until it is stopped; limits slow clients and too many connections."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.routing import BaseRoute
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.app import application
+from swapcal.service.auth import Gate, is_loopback
+from swapcal.service.endpoint import Office
+from swapcal.service.http import MEDIA
+from swapcal.service.settings import JsonLog, Limits
+from swapcal.service.worker import Desk
+
+# `Protocol`: HTTP connections that neither dawdle nor crowd.
+
+
+def protocol(limits: Limits) -> type[HttpToolsProtocol]:
+    """Return the class of connections within limits."""
+    slow = _raw("Request Timeout", Refusal("slow", f"request: given only in part after {limits.arrival:g} s"))
+    crowded = _raw("Service Unavailable", unavailable("Too many connections.", retry=5.0))
+
+    class Protocol(HttpToolsProtocol):
+        """Closes a connection whose request does not arrive in time, and refuses one too many."""
+
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            """Begin to wait for a request."""
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.write(crowded)
+                transport.close()
+                return
+            self._expect()
+
+        def on_message_begin(self) -> None:
+            """Expect all of the request in time."""
+            super().on_message_begin()
+            self._expect()
+
+        def on_message_complete(self) -> None:
+            """Expect no more."""
+            self._relax()
+            super().on_message_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Forget the clock."""
+            self._relax()
+            super().connection_lost(exc)
+
+        def _expect(self) -> None:
+            self._relax()
+            self._deadline = self.loop.call_later(limits.arrival, self._give_up)
+
+        def _give_up(self) -> None:
+            waiting: Any = self.cycle  # none before the first request
+            if waiting is not None and not waiting.response_started and not self.transport.is_closing():
+                self.transport.write(slow)
+            self.transport.close()
+
+        def _relax(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Protocol
+
+
+def _raw(reason: str, refusal: Refusal) -> bytes:
+    """Return a whole response for a connection that is closed after it."""
+    content = msgspec.json.encode(refusal.problem())
+    retry = "" if refusal.retry is None else f"retry-after: {refusal.retry:.0f}\r\n"
+    head = f"HTTP/1.1 {refusal.status} {reason}\r\n{retry}connection: close\r\ncontent-type: {MEDIA}\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+# `Server`: the service on a port, until it is told to stop.
+
+IDLE = 75
+"""Seconds a connection may wait between requests."""
+GRACE = 20
+"""Seconds for requests in hand when the service is told to stop."""
+TURNS = 0.001
+"""Seconds after which the learning thread lets the event loop have its turn; the default of 5 ms shows in answers."""
+
+RARELY = (50_000, 20, 20)
+"""How often cycles are looked for: requests make many objects and hardly any cycles."""
+
+
+class Server(uvicorn.Server):
+    """Serves a desk over HTTP.
+
+    Parameters
+    ----------
+    desk : Desk
+        Not started; `run` starts and closes it.
+    host, port : str, int
+        Where to listen; port 0 takes a free one.
+    tokens : bool, optional
+        Whether tokens are needed; by default, unless the host is a loopback address.
+    log : JsonLog
+        Where to tell of requests.
+    pages : routes
+        Of the dashboard.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tokens: bool | None = None,
+        log: JsonLog | None = None,
+        pages: Sequence[BaseRoute] = (),
+    ) -> None:
+        if tokens is False and not is_loopback(host):
+            raise ValueError(
+                f"tokens: given none for host {host!r}, expected them unless the host is a loopback address"
+            )
+        required = not is_loopback(host) if tokens is None else tokens
+        self.desk = desk
+        self.socket = _bound(host, port)
+        self.log = JsonLog("none") if log is None else log
+        _tell_through(self.log)
+        self.office = Office(desk, Gate(desk.store, required=required), self.log)
+        config = uvicorn.Config(
+            application(self.office, pages),
+            http=protocol(desk.limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=IDLE,
+            timeout_graceful_shutdown=GRACE,
+        )
+        super().__init__(config)
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached."""
+        host, port = self.socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def serve_until_stopped(self, first: Callable[[], None] = lambda: None) -> None:
+        """Do something first, listen until SIGTERM or Ctrl-C, then finish what is in hand and take snapshots."""
+        before = sys.getswitchinterval(), gc.get_threshold()
+        sys.setswitchinterval(TURNS)
+        gc.set_threshold(*RARELY)
+        try:
+            self.desk.start()
+            first()
+            self.run(sockets=[self.socket])
+        finally:
+            sys.setswitchinterval(before[0])
+            gc.set_threshold(*before[1])
+            self.log("stopping")
+            self.desk.close()
+            self.socket.close()
+            self.log("stopped")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Send listeners away, who would stay for ever, then finish what is in hand."""
+        self.office.leaving = True
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal, without raising it again afterwards: a service that was told to stop ends well."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def in_background(self) -> Iterator[str]:
+        """Serve from a thread while the block runs; gives the address."""
+        thread = threading.Thread(target=self.serve_until_stopped, name="server")
+        thread.start()
+        try:
+            while not (self.started and self.desk.ready) and thread.is_alive():
+                time.sleep(0.005)
+            yield self.url
+        finally:
+            self.should_exit = True
+            thread.join()
+
+
+class _Told(logging.Handler):
+    """Tells of what uvicorn finds worth a warning, such as requests that are no HTTP."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell of one."""
+        self._log("http", words=record.getMessage())
+
+
+def _tell_through(log: JsonLog) -> None:
+    logger = logging.getLogger("uvicorn.error")
+    logger.propagate = False
+    logger.handlers = [_Told(log)]
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves delays on
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise OSError(error.errno, f"host, port: given {host}:{port}, which cannot be had: {error.strerror}") from None
+    return found

@@ -1,0 +1,289 @@
+"""Snapshots of a forecaster's state, written beside the learning, and recovery from the newest one and the log."""
+
+import copy
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from swapcal.archive import (
+    OBJECT,
+    ArchiveError,
+    Arrays,
+    Field,
+    Kind,
+    State,
+    below,
+    floats,
+    nested,
+    octets,
+    one_of,
+    optional,
+    packed,
+    part,
+    real,
+    unpacked,
+    whole,
+)
+from swapcal.archive import Settings as Manifest
+from swapcal.arrays import AnyArray
+from swapcal.live import Live
+from swapcal.live.state import FILE as LIVE
+from swapcal.monitor import Monitor
+from swapcal.monitor.state import FILE as MONITOR
+from swapcal.service.events import in_pages
+from swapcal.service.hosted import BINS, DELAYS, GIVEN, PERIODS, SERVICE, Early, Figures, OpenForecast, Ward, fresh_ward
+from swapcal.service.queue import Gauge
+from swapcal.service.settings import Settings
+from swapcal.service.sql import Unreadable
+from swapcal.service.store import Store
+
+# Snapshots: the state of a ward as bytes, checked like every state file.
+
+FIGURES = {
+    "totals": floats(5),
+    "expert_brier": floats("experts"),
+    "reliability": floats(BINS, 3),
+    "delays": floats(len(DELAYS) + 1),
+    "delay": floats(2),
+    "periods": floats(PERIODS, 6),
+}
+FIELDS: dict[str, Field] = {
+    "live": octets("live"),
+    "monitor": octets("monitor"),
+    "opened": octets("opened"),
+    "parked": octets("parked"),
+    **below("figures", FIGURES),
+}
+RULES = {
+    "settings": OBJECT,
+    "seq": whole(1),
+    "now": real(),
+    "clock": optional(one_of(SERVICE, GIVEN)),
+    "latest": optional(real()),
+    "lapsed": whole(),
+    "corrections": whole(),
+    "figures": OBJECT,
+}
+
+_OPENED = msgspec.json.Decoder(dict[str, OpenForecast])
+_PARKED = msgspec.json.Decoder(dict[str, Early])
+
+
+def _faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
+    stride = manifest["figures"].get("stride")
+    if not isinstance(stride, int) or stride < 1:
+        yield f"stride: given {stride!r}, expected an integer of at least 1"
+
+
+WARD = Kind("ward", 1, RULES, lambda manifest: FIELDS, _faults)
+
+
+class Still:
+    """A ward at rest: its state copied, to be packed while the ward goes on."""
+
+    def __init__(self, ward: Ward) -> None:
+        self.name, self.seq = ward.name, ward.seq
+        self._live = copied(ward.live.to_state())
+        self._monitor = copied(ward.monitor.to_state())
+        self._opened, self._parked = [*ward.opened.items()], [*ward.parked.items()]
+        figures = ward.figures.to_state()
+        own = {
+            "settings": msgspec.to_builtins(ward.settings),
+            "seq": ward.seq,
+            "now": ward.now,
+            "clock": ward.clock,
+            "latest": ward.latest if math.isfinite(ward.latest) else None,
+            "lapsed": ward.lapsed,
+            "corrections": ward.corrections,
+        }
+        whole_state = nested(figures=figures)
+        self._own = State(whole_state.arrays, {**whole_state.manifest, **own})
+
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes, after reading them as `restored` would."""
+        parts = {
+            "live": _packed(LIVE, self._live),
+            "monitor": _packed(MONITOR, self._monitor),
+            "opened": msgspec.json.encode(dict(self._opened)),
+            "parked": msgspec.json.encode(dict(self._parked)),
+        }
+        arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
+        return _packed(WARD, State({**self._own.arrays, **arrays}, self._own.manifest))
+
+    def digest(self) -> bytes:
+        """Return a digest of all that follows from the log.
+
+        That leaves out whose tickets a process takes back, and early outcomes: these lapse by the clock, which may have
+        gone on since the last event.
+        """
+        found = hashlib.sha256()
+        for state in (self._live, self._monitor, self._own):
+            manifest = {name: _ownerless(value) for name, value in state.manifest.items() if name != "lapsed"}
+            found.update(msgspec.json.encode(manifest, order="deterministic"))
+            for name, values in sorted(state.arrays.items()):
+                found.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
+        found.update(msgspec.json.encode(self._opened))
+        return found.digest()
+
+
+def _ownerless(value: Any) -> Any:
+    return {name: each for name, each in value.items() if name != "owner"} if isinstance(value, dict) else value
+
+
+def restored(content: bytes) -> Ward:
+    """Return the ward that was at rest; raises `ArchiveError` for what does not fit together."""
+    state = unpacked(content, WARD)
+    manifest = state.manifest
+    try:
+        settings = msgspec.convert(manifest["settings"], Settings)
+        live = Live.from_state(unpacked(_bytes(state, "live"), LIVE))
+        monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
+        ward = Ward.__new__(Ward)
+        ward._hold(settings, live, monitor)
+        ward.figures = Figures.from_state(part(state, "figures"), live.experts)
+        ward.opened = _OPENED.decode(_bytes(state, "opened"))
+        ward.parked = _PARKED.decode(_bytes(state, "parked"))
+    except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
+        raise ArchiveError(
+            f"given parts of a snapshot that do not fit together ({error}), expected those saved together"
+        ) from None
+    for name in ("seq", "now", "clock", "lapsed", "corrections"):
+        setattr(ward, name, manifest[name])
+    ward.latest = -math.inf if manifest["latest"] is None else manifest["latest"]
+    return ward
+
+
+def copied(state: State) -> State:
+    """Return a state that stays as it is while its owner goes on."""
+    arrays = {name: np.array(values) for name, values in state.arrays.items()}
+    return State(arrays, copy.deepcopy(state.manifest))  # lists in it go on growing
+
+
+def _packed(kind: Kind, state: State) -> bytes:
+    content = packed(kind, state)
+    unpacked(content, kind)
+    return content
+
+
+def _bytes(state: State, name: str) -> bytes:
+    values: AnyArray = state.arrays[name]
+    return values.tobytes()
+
+
+# Keeper: snapshots of forecasters, taken now and then and written beside the learning.
+
+KEPT = 2
+"""Snapshots kept."""
+REST = 10.0
+"""Seconds before a snapshot is tried again that failed."""
+
+
+class Keeper:
+    """Takes a snapshot after so many events, or so many seconds after the first event since the last one."""
+
+    def __init__(self, store: Store, gauge: Gauge, log: Callable[..., None], every: int, seconds: float) -> None:
+        self._store, self._gauge, self._log = store, gauge, log
+        self._every, self._seconds = every, seconds
+        self.kept: dict[str, tuple[int, float]] = {}
+        """number of the event of the last snapshot, and when the first event after it was seen"""
+        self.writing: Future[None] | None = None
+        self.rested = 0.0
+        """when snapshots may be tried again"""
+        self._writer = ThreadPoolExecutor(1, "snapshots")
+
+    def hold(self, name: str, snapshot: int) -> None:
+        """Begin with a forecaster whose last snapshot is that of an event."""
+        self.kept[name] = snapshot, time.monotonic()
+
+    def keep_some(self, wards: Mapping[str, Ward]) -> None:
+        """Begin a snapshot of one forecaster that needs one, unless one is being written."""
+        if (self.writing is not None and not self.writing.done()) or time.monotonic() < self.rested:
+            return
+        for name, ward in wards.items():
+            seq, since = self.kept[name]
+            if ward.seq == seq:
+                self.hold(name, seq)
+            elif ward.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
+                self.hold(name, ward.seq)
+                self.writing = self._writer.submit(self.keep, Still(ward), seq)
+                return
+
+    def keep_all(self, wards: Mapping[str, Ward]) -> None:
+        """Take a snapshot of every forecaster that has seen events since its last one."""
+        if self.writing is not None:
+            self.writing.result()
+        for name, ward in wards.items():
+            if ward.seq != self.kept[name][0]:
+                self.keep(Still(ward), self.kept[name][0])
+
+    def keep(self, still: Still, before: int = 0) -> None:
+        """Write a snapshot, have it verified, and only then drop older ones; if that fails, try again after a rest."""
+        began = time.perf_counter()
+        try:
+            content = still.to_bytes()
+            self._store.keep_snapshot(still.name, still.seq, content)
+            self._store.drop_snapshots(still.name, KEPT)
+        except Exception as error:
+            self._gauge.snapshot_failures += 1
+            self._log("snapshot failed", forecaster=still.name, seq=still.seq, error=str(error))
+            self.hold(still.name, before)
+            self.rested = time.monotonic() + REST
+            return
+        took = time.perf_counter() - began
+        self._gauge.snapshots.add(took)
+        self._log("snapshot", forecaster=still.name, seq=still.seq, bytes=len(content), seconds=round(took, 3))
+
+    def close(self) -> None:
+        """Wait until nothing is written any more."""
+        self._writer.shutdown()
+
+
+# Recovery: a ward from its newest snapshot that can be read, and the log since.
+
+PAGE = 4096
+
+
+class Recovered(NamedTuple):
+    """A ward that is as the log says, and what it took."""
+
+    ward: Ward
+    snapshot: int
+    """number of the event that the snapshot was taken after; 0 without one"""
+    replayed: int
+    seconds: float
+
+
+def recover(store: Store, name: str) -> Recovered:
+    """Return a forecaster's ward: its newest readable snapshot, and every later event."""
+    began = time.perf_counter()
+    ward, refusals = _from_snapshot(store, name)
+    why = f" ({'; '.join(refusals)})" if refusals else ""
+    snapshot = 0 if ward is None else ward.seq
+    events = store.events(name, after=snapshot)
+    if ward is None:
+        first = next(events, None)
+        if first is None or first.seq != 1:
+            raise Unreadable(f"store: the log of {name!r} has lost its first events, and no snapshot can be read{why}")
+        ward = fresh_ward(first)
+    for page in in_pages(events, PAGE):
+        if page[0].seq != ward.seq + 1 or page[-1].seq != ward.seq + len(page):
+            raise Unreadable(f"store: the log of {name!r} has a gap after event {ward.seq}{why}")
+        ward.apply(page)
+    return Recovered(ward, snapshot, ward.seq - snapshot, time.perf_counter() - began)
+
+
+def _from_snapshot(store: Store, name: str) -> tuple[Ward | None, list[str]]:
+    """Return the ward of the newest snapshot that can be read, and why newer ones cannot."""
+    refusals: list[str] = []
+    for kept in store.snapshots(name):
+        try:
+            return restored(store.snapshot(name, kept.seq)), refusals
+        except (Unreadable, ArchiveError) as error:
+            refusals.append(f"that of event {kept.seq:,}: {error}")
+    return None, refusals
