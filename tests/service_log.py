@@ -10,7 +10,7 @@ from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import Settings
 from swapcal.service.store import open_store
-from swapcal.service.worker import Desk
+from swapcal.service.worker import Worker
 
 COLD = 600.0
 """Seconds to wait for an answer: kernels may have to be compiled first."""
@@ -36,9 +36,9 @@ def outcome_of(number: int) -> float:
     return float(number % 7 < 3)
 
 
-def write_log(url: str, count: int = 60, *, name: str = "shop", **desk: Any) -> None:
+def write_log(url: str, count: int = 60, *, name: str = "shop", **worker: Any) -> None:
     """Serve a stream: of ten forecasts one has no outcome, one's comes early, one's is corrected."""
-    at_work = Desk(open_store(url, learner=True, create=True), **desk).start()
+    at_work = Worker(open_store(url, learner=True, create=True), **worker).start()
     try:
         at_work.call(lambda promise: Make(promise, Settings(name=name, groups=["shop"])), COLD)
         numbers = iter(range(count))
@@ -54,8 +54,8 @@ def write_log(url: str, count: int = 60, *, name: str = "shop", **desk: Any) -> 
         at_work.close()
 
 
-def _do(desk: Desk, name: str, kind: str, rows: Any) -> None:
+def _do(worker: Worker, name: str, kind: str, rows: Any) -> None:
     if rows:
-        for answer in desk.call(lambda promise: Write(promise, name, kind, rows), COLD):
+        for answer in worker.call(lambda promise: Write(promise, name, kind, rows), COLD):
             if isinstance(answer, Exception):
                 raise answer

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from swapcal.service import Desk, Limits, Server, open_store
+from swapcal.service import Limits, Server, Worker, open_store
 
 
 class Reply(NamedTuple):
@@ -62,7 +62,7 @@ def served(folder: Path, limits: Limits | None = None, **options: Any) -> Iterat
     store = open_store(str(folder / "forecasts.db"), learner=True, create=True)
     token = options.pop("token", None)
     patient = msgspec.structs.replace(limits or Limits(), answer=600.0)  # the first answers may wait for a compiler
-    server = Server(Desk(store, limits=patient, log=options.get("log", _silent)), port=0, **options)
+    server = Server(Worker(store, limits=patient, log=options.get("log", _silent)), port=0, **options)
     with server.in_background() as url:
         yield Caller(url, token)
 

@@ -16,7 +16,7 @@ pytest.importorskip("httptools")
 pytest.importorskip("apsw")
 pytest.importorskip("prometheus_client")
 
-from swapcal.service import Desk, Limits, Server, auth, open_store
+from swapcal.service import Limits, Server, Worker, auth, open_store
 from swapcal.service.auth import create_token, revoke_token
 from swapcal.service.settings import JsonLog
 from tests.service_server import Caller, served
@@ -332,10 +332,10 @@ def test_tokens_open_what_they_are_for(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_tokens_are_off_only_on_loopback(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "forecasts.db"), learner=True, create=True)
-    desk = Desk(store)
+    worker = Worker(store)
     with pytest.raises(ValueError, match="expected them unless"):
-        Server(desk, "0.0.0.0", 0, tokens=False)
-    desk.close()
+        Server(worker, "0.0.0.0", 0, tokens=False)
+    worker.close()
 
 
 def test_a_page_of_another_site_is_kept_out(service: Caller) -> None:

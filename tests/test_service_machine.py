@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 pytest.importorskip("msgspec")
 
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.snapshots import Still
 from tests.memory_store import MemoryStore
-from tests.service_desk import Clock, Hand, assert_follows_from_log
+from tests.service_worker import Clock, Hand, assert_follows_from_log
 
 IDS = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h"])
 RECORDS = st.sampled_from([{"city": "Rome", "price": 1.5}, {"city": "Bari", "price": 2}, {"city": None}])
@@ -93,7 +93,7 @@ class Contract(RuleBasedStateMachine):
     @property
     def now(self) -> float:
         """The service's clock, which never goes backwards."""
-        return max(self.clock.now, self.hand.ward.now)
+        return max(self.clock.now, self.hand.hosted.now)
 
     @rule(id=IDS, record=RECORDS, step=st.integers(-2, 3), wait=st.sampled_from([0, 0, 2, 5]))
     def forecast(self, id: str, record: Any, step: int, wait: int) -> None:
@@ -146,7 +146,7 @@ class Contract(RuleBasedStateMachine):
         self.store.fault = None
         known = id in self.model.records
         if not known:
-            assert isinstance(found, Refusal)
+            assert isinstance(found, ApiError)
             assert (found.status, found.retry) == (503, 1.0)
         if self.store.appends > appends:
             self.model.forecast(id, record, time, time, self.now)
@@ -159,7 +159,7 @@ class Contract(RuleBasedStateMachine):
 
     @rule()
     def snapshot(self) -> None:
-        self.hand.desk._keeper.keep(Still(self.hand.ward))
+        self.hand.worker._snapshotter.keep(Still(self.hand.hosted))
 
     @precondition(lambda self: self.model.records)
     @rule()
@@ -170,14 +170,14 @@ class Contract(RuleBasedStateMachine):
     def counts(self) -> None:
         if not hasattr(self, "hand"):
             return
-        self.hand.ward.advance(self.now)
+        self.hand.hosted.advance(self.now)
         self.model.advance(self.now)
-        live, ward, model = self.hand.ward.live.status(), self.hand.ward, self.model
+        live, hosted, model = self.hand.hosted.live.status(), self.hand.hosted, self.model
         assert (live.forecasts, live.labels, live.open) == (len(model.records), model.labels, len(model.open))
         assert (live.held, live.expired) == (model.held, model.expired)
-        assert (len(ward.parked), ward.lapsed) == (len(model.parked), model.lapsed)
-        assert [*ward.opened] == [*model.open]
-        assert ward.figures.labels == ward.monitor.rows == model.labels
+        assert (len(hosted.parked), hosted.lapsed) == (len(model.parked), model.lapsed)
+        assert [*hosted.opened] == [*model.open]
+        assert hosted.figures.labels == hosted.monitor.rows == model.labels
 
     def teardown(self) -> None:
         if hasattr(self, "hand"):

@@ -22,14 +22,14 @@ pytest.importorskip("jinja2")
 pytest.importorskip("prometheus_client")
 
 import swapcal
-from swapcal.service import Desk, Server, open_store, webhook
+from swapcal.service import Server, Worker, open_store, webhook
 from swapcal.service.api_error import unavailable
 from swapcal.service.auth import create_token
 from swapcal.service.client import ServiceError
 from swapcal.service.dashboard import feed, pages
 from swapcal.service.dashboard.pages import dashboard
 from swapcal.service.dashboard.render import FILES
-from swapcal.service.hosted import Draft, Label, Ward
+from swapcal.service.hosted import Draft, HostedForecaster, Label
 from swapcal.service.webhook import Webhook, alarms_of
 from tests.service_server import Caller, Reply, served
 
@@ -158,10 +158,10 @@ def test_a_forecast_by_id_has_its_reasons_outcome_and_decisions(service: Caller)
 def test_a_forecaster_that_cannot_be_asked_and_a_fault_have_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(ward: Ward, known: int | None = None) -> Any:
+    def away(hosted: HostedForecaster, known: int | None = None) -> Any:
         raise unavailable("It is being rebuilt.")
 
-    def broken(ward: Ward, known: int | None = None) -> Any:
+    def broken(hosted: HostedForecaster, known: int | None = None) -> Any:
         raise KeyError(EVIL)
 
     monkeypatch.setattr(feed, "PAUSE", 0.0)
@@ -248,9 +248,9 @@ def test_many_listeners_are_one_question_to_the_learner(service: Caller, monkeyp
     asked: list[str] = []
     see = feed.see
 
-    def counted(ward: Ward, known: int | None = None) -> Any:
-        asked.append(ward.name)
-        return see(ward, known)
+    def counted(hosted: HostedForecaster, known: int | None = None) -> Any:
+        asked.append(hosted.name)
+        return see(hosted, known)
 
     monkeypatch.setattr(feed, "see", counted)
     monkeypatch.setattr(feed, "PAUSE", 30.0)
@@ -287,7 +287,7 @@ def guarded(folder: Path) -> Iterator[tuple[Caller, str, str]]:
     """A service that asks for tokens: a caller without one, a token that may read, and one that may not."""
     store = open_store(str(folder / "forecasts.db"), learner=True, create=True)
     reads, writes = create_token(store, ["read"])[1], create_token(store, ["forecast"])[1]
-    with Server(Desk(store), port=0, tokens=True, pages=dashboard()).in_background() as url:
+    with Server(Worker(store), port=0, tokens=True, pages=dashboard()).in_background() as url:
         yield Caller(url), reads, writes
 
 
@@ -378,22 +378,22 @@ class Receiver:
             assert self.got.acquire(timeout=30)
 
 
-def renewed(ward: Ward) -> None:
-    ward.monitor = ward.settings.monitor()
+def renewed(hosted: HostedForecaster) -> None:
+    hosted.monitor = hosted.settings.monitor()
 
 
 def test_an_alarm_is_posted_until_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "FIRST_PAUSE", 0.01)
     logged: list[str] = []
-    desk = Desk(open_store(str(tmp_path / "forecasts.db"), learner=True, create=True))
+    worker = Worker(open_store(str(tmp_path / "forecasts.db"), learner=True, create=True))
     with Receiver(503, 500) as receiver:
-        hook = Webhook(desk, receiver.url, lambda event, **facts: logged.append(f"{event} {facts}"), every=0.02)
-        with hook.at_work(), Server(desk, port=0).in_background() as url, swapcal.Client(url) as client:
+        hook = Webhook(worker, receiver.url, lambda event, **facts: logged.append(f"{event} {facts}"), every=0.02)
+        with hook.at_work(), Server(worker, port=0).in_background() as url, swapcal.Client(url) as client:
             client.create("shop", groups=["city"])
             list(client.forecasts("shop", [{"id": str(k), "record": {"city": "Rome"}} for k in range(400)]))
             list(client.outcomes("shop", [{"id": str(k), "y": 1} for k in range(400)]))
             receiver.wait(4)
-            desk.call(lambda promise: webhook.Ask(promise, "shop", renewed))
+            worker.call(lambda promise: webhook.Ask(promise, "shop", renewed))
             client.forecast("shop", {"city": "Rome"}, id="next")
             receiver.wait(2)
     told = [(one["event"], one["alarm"]["group"]) for one in receiver.messages]
@@ -412,16 +412,16 @@ def test_a_refused_message_is_not_repeated_and_nobody_home_is_given_up(
     monkeypatch.setattr(webhook, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(webhook, "TRIES", 3)
     logged: list[tuple[str, Any]] = []
-    desk = Desk(open_store(str(tmp_path / "forecasts.db"), learner=True, create=True))
+    worker = Worker(open_store(str(tmp_path / "forecasts.db"), learner=True, create=True))
     message = {"forecaster": "shop", "id": "a"}
     with Receiver(400) as receiver:
-        hook = Webhook(desk, receiver.url, lambda event, **facts: logged.append((event, facts.get("why"))))
+        hook = Webhook(worker, receiver.url, lambda event, **facts: logged.append((event, facts.get("why"))))
         hook._deliver(message)
         assert len(receiver.messages) == 1
     hook._deliver(message)
     assert [event for event, _ in logged] == ["webhook given up", "webhook given up"]
     assert logged[0][1] == "status 400"
-    desk.store.close()
+    worker.store.close()
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://host/x", "localhost:80", "", "http://", "http://host:x/"])
@@ -433,9 +433,9 @@ def test_a_webhook_is_http_or_https(url: str) -> None:
 def test_alarms_are_looked_at_only_after_something_came() -> None:
     from swapcal.service.settings import Settings
 
-    ward = Ward(Settings(name="shop", groups=["city"]))
-    assert alarms_of(ward, 0) is None
-    ward.forecast([Draft(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
-    ward.outcome([Label(str(k), 1.0) for k in range(400)], 1.0)
-    ward.seq = 801
-    assert set((alarms_of(ward, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}
+    hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
+    assert alarms_of(hosted, 0) is None
+    hosted.forecast([Draft(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
+    hosted.outcome([Label(str(k), 1.0) for k in range(400)], 1.0)
+    hosted.seq = 801
+    assert set((alarms_of(hosted, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}

@@ -5,23 +5,23 @@ import pytest
 pytest.importorskip("msgspec")
 
 from tests.memory_store import MemoryStore
-from tests.service_desk import Hand
+from tests.service_worker import Hand
 
 
 def test_an_idle_desk_stands_by_while_its_store_is_gone_and_goes_on_as_it_was() -> None:
     hand = Hand(MemoryStore(), groups=["city"])
-    ward = hand.desk.wards["shop"]
+    hosted = hand.worker.forecasters["shop"]
     hand.store.down = True
-    hand.desk._regain(now=True)
-    assert hand.desk.standing_by == ["shop"]
+    hand.worker._regain(now=True)
+    assert hand.worker.standing_by == ["shop"]
     hand.store.down = False
-    hand.desk._regain(now=True)
-    assert hand.desk.standing_by == []
-    assert hand.desk.wards["shop"] is ward
+    hand.worker._regain(now=True)
+    assert hand.worker.standing_by == []
+    assert hand.worker.forecasters["shop"] is hosted
 
 
 def test_an_idle_desk_stands_by_once_its_claim_is_lost() -> None:
     hand = Hand(MemoryStore(), groups=["city"])
     hand.store.ours = False
-    hand.desk._regain(now=True)
-    assert hand.desk.standing_by == ["shop"]
+    hand.worker._regain(now=True)
+    assert hand.worker.standing_by == ["shop"]

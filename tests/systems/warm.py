@@ -6,13 +6,13 @@ import swapcal
 import swapcal.cli.serve
 from swapcal.service.server import Server
 from swapcal.service.store import open_store
-from swapcal.service.worker import Desk
+from swapcal.service.worker import Worker
 
 assert swapcal.cli.serve
 
 with tempfile.TemporaryDirectory() as folder:
-    desk = Desk(open_store(f"{folder}/warm.db", learner=True, create=True))
-    with Server(desk, port=0).in_background() as url, swapcal.Client(url) as client:
+    worker = Worker(open_store(f"{folder}/warm.db", learner=True, create=True))
+    with Server(worker, port=0).in_background() as url, swapcal.Client(url) as client:
         client.create("warm", groups=["g"])
         for k in range(3):
             client.forecast("warm", {"g": "a", "x": float(k)}, id=k, time=k, matures=k + 1)

@@ -17,10 +17,10 @@ from swapcal.kernels.trees import (
     LEVELS,
     MISSING,
     NOWHERE,
-    Desk,
     Forest,
     Room,
     Slices,
+    TreeScratch,
     add_slices,
     add_trees,
 )
@@ -280,13 +280,15 @@ def grown(forest: Forest, start: Array, given: Array, rows: Coded, slices: Slice
         bits, place = np.empty((BLOCK_ROWS, inputs), np.uint64), np.empty(BLOCK_ROWS, np.uint64)
         add_trees(forest, given, rows.raw, rows.codes, Room(np.empty((BLOCK_ROWS, inputs)), bits, place), out)
     else:
-        add_slices(slices, given, rows.raw, rows.codes, _desk(inputs, len(slices.column)), out)
+        add_slices(slices, given, rows.raw, rows.codes, _scratch(inputs, len(slices.column)), out)
     return out
 
 
-def _desk(inputs: int, questions: int) -> Desk:
+def _scratch(inputs: int, questions: int) -> TreeScratch:
     words = [np.empty(size, np.uint64) for size in (questions, NOWHERE + 1, LEVELS)]
-    return Desk(np.zeros((inputs, BLOCK_ROWS)), np.empty((inputs, BLOCK_ROWS), np.uint64), np.zeros(BLOCK_ROWS), *words)
+    return TreeScratch(
+        np.zeros((inputs, BLOCK_ROWS)), np.empty((inputs, BLOCK_ROWS), np.uint64), np.zeros(BLOCK_ROWS), *words
+    )
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from rich.console import Console
 from swapcal.cli import options
 from swapcal.cli.compile import PARTS, compiling
 from swapcal.cli.progress import Run, running
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.dashboard.pages import dashboard
 from swapcal.service.queue import Make
 from swapcal.service.server import Server
 from swapcal.service.settings import JsonLog, Limits, Settings, from_table
 from swapcal.service.store import open_store
 from swapcal.service.webhook import Webhook, check_url
-from swapcal.service.worker import Desk
+from swapcal.service.worker import Worker
 
 WAIT = 600.0
 """Seconds to wait for forecasters of the file to be made: the log may have to be replayed first."""
@@ -65,7 +65,7 @@ def serve(
         tell = JsonLog(log)
         with compiling(Console(stderr=True, quiet=not run.console.is_terminal), tuple(PARTS)):
             pass  # or the first requests would be told to come back later
-        desk = Desk(
+        worker = Worker(
             open_store(store, learner=True, create=True),
             limits=limits,
             every=snapshot_events,
@@ -73,21 +73,21 @@ def serve(
             log=tell,
         )
         try:
-            server = Server(desk, host, port, tokens=tokens, log=tell, pages=dashboard())
+            server = Server(worker, host, port, tokens=tokens, log=tell, pages=dashboard())
         except BaseException:
-            desk.store.close()
+            worker.store.close()
             raise
         print(f"swapcal serves {store_name(store)} on {server.url}", flush=True)
-        with nullcontext() if webhook is None else Webhook(desk, webhook, tell).at_work():
-            server.serve_until_stopped(lambda: _make(desk, made, run))
+        with nullcontext() if webhook is None else Webhook(worker, webhook, tell).at_work():
+            server.serve_until_stopped(lambda: _make(worker, made, run))
 
 
-def _make(desk: Desk, made: list[Settings], run: Run) -> None:
+def _make(worker: Worker, made: list[Settings], run: Run) -> None:
     """Make the forecasters of the file; one with other settings stops the service before it begins."""
     for settings in made:
         try:
-            desk.call(lambda promise, own=settings: Make(promise, own), WAIT)  # type: ignore[misc]
-        except Refusal as refusal:
+            worker.call(lambda promise, own=settings: Make(promise, own), WAIT)  # type: ignore[misc]
+        except ApiError as refusal:
             raise ValueError(refusal.detail) from None
 
 

@@ -127,7 +127,7 @@ class Slices(NamedTuple):
     """(2^depth of each tree,) the leaves, by their ways: bit k is set where the way goes left at level k."""
 
 
-class Desk(NamedTuple):
+class TreeScratch(NamedTuple):
     """Scratch of `add_slices`; numbers are finite from the start, because rows that are not there are added up too."""
 
     inputs: Array
@@ -145,82 +145,82 @@ class Desk(NamedTuple):
 
 
 @inlined
-def read_rows(given: Array, raw: Array, codes: Integers, start: int, size: int, desk: Desk) -> None:
+def read_rows(given: Array, raw: Array, codes: Integers, start: int, size: int, scratch: TreeScratch) -> None:
     """Fill the inputs of a block."""
     numbers = raw.shape[1]
     for b in range(size):
-        desk.inputs[0, b] = given[start + b]
+        scratch.inputs[0, b] = given[start + b]
     for j in range(numbers):
         for b in range(size):
             value = raw[start + b, j]
-            desk.inputs[1 + j, b] = MISSING if np.isnan(value) else value
+            scratch.inputs[1 + j, b] = MISSING if np.isnan(value) else value
     for c in range(codes.shape[1]):
         for b in range(size):
             code = codes[start + b, c]
-            desk.inputs[1 + numbers + c, b] = code
-            desk.bits[1 + numbers + c, b] = np.uint64(code if 0 <= code < LAST_BIT else LAST_BIT)
+            scratch.inputs[1 + numbers + c, b] = code
+            scratch.bits[1 + numbers + c, b] = np.uint64(code if 0 <= code < LAST_BIT else LAST_BIT)
 
 
 @inlined
-def answer_all(slices: Slices, desk: Desk) -> None:
+def answer_all(slices: Slices, scratch: TreeScratch) -> None:
     """Answer every question for all rows of the block."""
     nobody, one = np.uint64(0), np.uint64(1)
     for q in range(slices.numbers):
         column, threshold, rows = slices.column[q], slices.threshold[q], nobody
         for b in range(BLOCK_ROWS):
-            rows |= ROW_BIT[b] if desk.inputs[column, b] <= threshold else nobody
-        desk.answer[q] = rows
+            rows |= ROW_BIT[b] if scratch.inputs[column, b] <= threshold else nobody
+        scratch.answer[q] = rows
     for q in range(slices.numbers, len(slices.column)):
         column, threshold, codes, rows = slices.column[q], slices.threshold[q], slices.codes[q], nobody
         for b in range(BLOCK_ROWS):
-            below = np.uint64(desk.inputs[column, b] <= threshold)
-            rows |= (below | ((codes >> desk.bits[column, b]) & one)) << np.uint64(b)
-        desk.answer[q] = rows
+            below = np.uint64(scratch.inputs[column, b] <= threshold)
+            rows |= (below | ((codes >> scratch.bits[column, b]) & one)) << np.uint64(b)
+        scratch.answer[q] = rows
 
 
 @inlined
-def send_down(slices: Slices, tree: int, desk: Desk) -> None:
+def send_down(slices: Slices, tree: int, scratch: TreeScratch) -> None:
     """Find at which levels of a tree each row goes left."""
     for level in range(LEVELS):
-        desk.way[level] = np.uint64(0)
-    desk.here[0] = ~np.uint64(0)
+        scratch.way[level] = np.uint64(0)
+    scratch.here[0] = ~np.uint64(0)
     first = np.uint64(slices.first[tree])
     for i in range(slices.first[tree + 1] - slices.first[tree]):
         node = first + np.uint64(i)
-        rows = desk.here[i]
-        left = rows & desk.answer[slices.question[node]]
-        desk.here[slices.left[node]] = left
-        desk.here[slices.right[node]] = rows ^ left
-        desk.way[slices.level[node]] |= left
+        rows = scratch.here[i]
+        left = rows & scratch.answer[slices.question[node]]
+        scratch.here[slices.left[node]] = left
+        scratch.here[slices.right[node]] = rows ^ left
+        scratch.way[slices.level[node]] |= left
 
 
 @inlined
-def add_leaves(slices: Slices, tree: int, desk: Desk) -> None:
+def add_leaves(slices: Slices, tree: int, scratch: TreeScratch) -> None:
     """Add to each row's total the leaf at the end of its way, which is a byte once eight rows' bits are spread."""
     base, byte, one = slices.base[tree], np.uint64(255), np.uint64(1)
     for eight in range(0, BLOCK_ROWS, 8):
         ways = np.uint64(0)
         for k in range(LEVELS):
-            went_left = (desk.way[LEVELS - 1 - k] >> np.uint64(eight)) & byte
+            went_left = (scratch.way[LEVELS - 1 - k] >> np.uint64(eight)) & byte
             ways = (ways << one) | SPREAD[went_left]
         for j in range(8):
-            desk.total[eight + j] += slices.value[base + ((ways >> np.uint64(8 * j)) & byte)]
+            scratch.total[eight + j] += slices.value[base + ((ways >> np.uint64(8 * j)) & byte)]
 
 
 @pure
-def add_slices(slices: Slices, given: Array, raw: Array, codes: Integers, desk: Desk, out: Array) -> None:
+def add_slices(slices: Slices, given: Array, raw: Array, codes: Integers, scratch: TreeScratch, out: Array) -> None:
     """Add every tree's leaf to `out`, in the order of the trees, as `add_trees` does."""
-    for column in range(len(desk.bits)):
+    for column in range(len(scratch.bits)):
         for b in range(BLOCK_ROWS):
-            desk.bits[column, b] = np.uint64(LAST_BIT)
+            scratch.bits[column, b] = np.uint64(LAST_BIT)
     for start in range(0, len(out), BLOCK_ROWS):
         size = min(BLOCK_ROWS, len(out) - start)
-        read_rows(given, raw, codes, start, size, desk)
-        answer_all(slices, desk)
+        read_rows(given, raw, codes, start, size, scratch)
+        answer_all(slices, scratch)
         for b in range(size):
-            desk.total[b] = out[start + b]
+            scratch.total[b] = out[start + b]
         for tree in range(len(slices.base)):
-            send_down(slices, tree, desk)
-            add_leaves(slices, tree, desk)
+            send_down(slices, tree, scratch)
+            add_leaves(slices, tree, scratch)
         for b in range(size):
-            out[start + b] = desk.total[b]
+            out[start + b] = scratch.total[b]

@@ -12,7 +12,7 @@ import numpy as np
 from swapcal._display import counted, face, share
 from swapcal._validate import in_row
 from swapcal.archive import State
-from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, Limits, packed, unpacked
+from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, OpenLimits, packed, unpacked
 
 # `Status`: label coverage and delay.
 
@@ -125,7 +125,7 @@ class Ledger:
     closes each before asking for the next.
     """
 
-    def __init__(self, limits: Limits = NO_LIMITS, patience: int | None = None) -> None:
+    def __init__(self, limits: OpenLimits = NO_LIMITS, patience: int | None = None) -> None:
         self.limits = limits
         self.patience = patience
         self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
@@ -513,7 +513,7 @@ class Ledger:
         return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
 
     @classmethod
-    def from_state(cls, state: State, limits: Limits, patience: int | None) -> "Ledger":
+    def from_state(cls, state: State, limits: OpenLimits, patience: int | None) -> "Ledger":
         """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
         ledger, (arrays, manifest) = cls(limits, patience), state
         for name in COUNTS:

@@ -57,13 +57,13 @@ def unpacked(octets: Bytes) -> list[Id]:
     return ids
 
 
-# `Limits`: how many forecasts may be open, for how long, and how long labels wait for each other.
+# `OpenLimits`: how many forecasts may be open, for how long, and how long labels wait for each other.
 
 REMEMBERED = 1_000_000  # labelled ids kept to recognise duplicates, and as many expired ones
 ORDERS = ("arrival", "issue")
 
 
-class Limits(NamedTuple):
+class OpenLimits(NamedTuple):
     """How many forecasts may be open, and for how long."""
 
     max_open: int = REMEMBERED
@@ -73,13 +73,13 @@ class Limits(NamedTuple):
     """time after which one expires, from its maturity"""
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = OpenLimits()
 
 
-def read_limits(max_open: Any, expires: Any, lifetime: Any) -> Limits:
+def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
     """Return the limits, or say which is none."""
     age = None if lifetime is None else _validate.positive("lifetime", lifetime)
-    return Limits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
+    return OpenLimits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
 
 
 def read_patience(order: Any, patience: Any) -> int | None:

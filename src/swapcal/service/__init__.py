@@ -1,29 +1,29 @@
 """The service: live forecasts over HTTP that lose nothing.
 
-`Desk` is one queue and one learning thread over a `Store`; `Server` puts it on a port. They load on first use.
+`Worker` is one queue and one learning thread over a `Store`; `Server` puts it on a port. They load on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from swapcal.service.api_error import Refusal
-    from swapcal.service.hosted import Ward
+    from swapcal.service.api_error import ApiError
+    from swapcal.service.hosted import HostedForecaster
     from swapcal.service.server import Server
     from swapcal.service.settings import Limits, Settings
     from swapcal.service.store import Store, open_store
-    from swapcal.service.worker import Desk
+    from swapcal.service.worker import Worker
 
-__all__ = ["Desk", "Limits", "Refusal", "Server", "Settings", "Store", "Ward", "open_store"]
+__all__ = ["ApiError", "HostedForecaster", "Limits", "Server", "Settings", "Store", "Worker", "open_store"]
 
 _HOME = {
-    "Desk": "worker",
+    "Worker": "worker",
     "Limits": "settings",
-    "Refusal": "api_error",
+    "ApiError": "api_error",
     "Server": "server",
     "Settings": "settings",
     "Store": "store",
-    "Ward": "hosted",
+    "HostedForecaster": "hosted",
     "open_store": "store",
 }
 

@@ -1,9 +1,9 @@
-"""`Refusal`: why a request is not done, in a form that HTTP, logs and tests all understand."""
+"""`ApiError`: why a request is not done, in a form that HTTP, logs and tests all understand."""
 
 from typing import Any, NamedTuple
 
 
-class RefusalKind(NamedTuple):
+class ApiErrorKind(NamedTuple):
     """One kind of refusal: its status code and its title."""
 
     status: int
@@ -11,25 +11,25 @@ class RefusalKind(NamedTuple):
 
 
 KINDS = {
-    "malformed": RefusalKind(400, "The request cannot be read"),
-    "unauthorized": RefusalKind(401, "A token is needed"),
-    "forbidden": RefusalKind(403, "The token does not allow this"),
-    "unknown": RefusalKind(404, "There is no such thing"),
-    "method": RefusalKind(405, "This cannot be done here"),
-    "slow": RefusalKind(408, "The request took too long to arrive"),
-    "conflict": RefusalKind(409, "Something else is known already"),
-    "expired": RefusalKind(410, "The forecast has expired"),
-    "large": RefusalKind(413, "The request is too large"),
-    "media": RefusalKind(415, "The request is in another format"),
-    "host": RefusalKind(421, "The request is for another host"),
-    "invalid": RefusalKind(422, "The request does not make sense"),
-    "many": RefusalKind(429, "Too many wait already"),
-    "internal": RefusalKind(500, "A fault of the service"),
-    "unavailable": RefusalKind(503, "Not now"),
+    "malformed": ApiErrorKind(400, "The request cannot be read"),
+    "unauthorized": ApiErrorKind(401, "A token is needed"),
+    "forbidden": ApiErrorKind(403, "The token does not allow this"),
+    "unknown": ApiErrorKind(404, "There is no such thing"),
+    "method": ApiErrorKind(405, "This cannot be done here"),
+    "slow": ApiErrorKind(408, "The request took too long to arrive"),
+    "conflict": ApiErrorKind(409, "Something else is known already"),
+    "expired": ApiErrorKind(410, "The forecast has expired"),
+    "large": ApiErrorKind(413, "The request is too large"),
+    "media": ApiErrorKind(415, "The request is in another format"),
+    "host": ApiErrorKind(421, "The request is for another host"),
+    "invalid": ApiErrorKind(422, "The request does not make sense"),
+    "many": ApiErrorKind(429, "Too many wait already"),
+    "internal": ApiErrorKind(500, "A fault of the service"),
+    "unavailable": ApiErrorKind(503, "Not now"),
 }
 
 
-class Refusal(Exception):  # noqa: N818 (not every refusal is an error)
+class ApiError(Exception):
     """A request that was refused; nothing has changed.
 
     Parameters
@@ -45,7 +45,7 @@ class Refusal(Exception):  # noqa: N818 (not every refusal is an error)
 
     Examples
     --------
-    >>> refusal = Refusal("conflict", "y: given 0, expected 1 as before", given=0, known=1)
+    >>> refusal = ApiError("conflict", "y: given 0, expected 1 as before", given=0, known=1)
     >>> refusal.status, refusal.more
     (409, {'given': 0, 'known': 1})
     """
@@ -73,6 +73,6 @@ class Refusal(Exception):  # noqa: N818 (not every refusal is an error)
         return {**about, "detail": self.detail, **self.more}
 
 
-def unavailable(why: str, retry: float = 1.0) -> Refusal:
+def unavailable(why: str, retry: float = 1.0) -> ApiError:
     """Return the refusal of what may work later."""
-    return Refusal("unavailable", why, retry=retry)
+    return ApiError("unavailable", why, retry=retry)

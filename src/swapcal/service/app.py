@@ -9,17 +9,17 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from swapcal.service import openapi
-from swapcal.service.api_error import Refusal
-from swapcal.service.endpoint import Endpoint, Handler, Office
+from swapcal.service.api_error import ApiError
+from swapcal.service.endpoint import Handler, RequestHandler, ServiceContext
 from swapcal.service.http import PLAIN, problem_reply
-from swapcal.service.routes import OFFERS, OWN, READ, Offer
+from swapcal.service.routes import ENDPOINTS, OWN, READ, Endpoint
 
-# `Front`: finds the way to what is called thousands of times a second without trying every address in turn.
+# `Router`: finds the way to what is called thousands of times a second without trying every address in turn.
 
 BEFORE = "/v1/forecasters/"
 
 
-class Front:
+class Router:
     """Passes requests about one forecaster straight to their endpoints, and all others on.
 
     Parameters
@@ -39,10 +39,10 @@ class Front:
         if scope["type"] == "http" and scope["path"].startswith(BEFORE):
             name, _, rest = scope["path"][len(BEFORE) :].partition("/")
             word, slash, id = rest.partition("/")
-            endpoint = self.straight.get((scope["method"], word, bool(slash)))
-            if endpoint is not None and name:
+            request_handler = self.straight.get((scope["method"], word, bool(slash)))
+            if request_handler is not None and name:
                 scope["path_params"] = {"name": name, "id": id}
-                await endpoint(scope, receive, send)
+                await request_handler(scope, receive, send)
                 return
         await self.rest(scope, receive, send)
 
@@ -57,7 +57,7 @@ OPERATING: tuple[tuple[str, Handler, str | None], ...] = (
 )
 
 
-def application(office: Office, pages: Sequence[BaseRoute] = ()) -> Front:
+def application(context: ServiceContext, pages: Sequence[BaseRoute] = ()) -> Router:
     """Return the ASGI application.
 
     Parameters
@@ -67,32 +67,42 @@ def application(office: Office, pages: Sequence[BaseRoute] = ()) -> Front:
     pages : routes
         Of the dashboard.
     """
-    endpoints = {offer: Endpoint(office, offer.handler, offer.needed) for offer in OFFERS}
+    request_handlers = {endpoint: RequestHandler(context, endpoint.handler, endpoint.needed) for endpoint in ENDPOINTS}
     routes: list[BaseRoute] = [
-        Route(offer.path, endpoint, methods=[offer.method]) for offer, endpoint in endpoints.items()
+        Route(endpoint.path, request_handler, methods=[endpoint.method])
+        for endpoint, request_handler in request_handlers.items()
     ]
-    routes += [Route(path, Endpoint(office, handler, needed), methods=["GET"]) for path, handler, needed in OPERATING]
+    routes += [
+        Route(path, RequestHandler(context, handler, needed), methods=["GET"]) for path, handler, needed in OPERATING
+    ]
     rest = Starlette(routes=[*routes, *pages], exception_handlers={404: _not_found, 405: _not_allowed})
     rest.router.redirect_slashes = False
-    rest.state.office = office
-    return Front(rest, {way(offer): endpoint for offer, endpoint in endpoints.items() if offer.path.startswith(BEFORE)})
+    rest.state.context = context
+    return Router(
+        rest,
+        {
+            way(endpoint): request_handler
+            for endpoint, request_handler in request_handlers.items()
+            if endpoint.path.startswith(BEFORE)
+        },
+    )
 
 
-def way(offer: Offer) -> tuple[str, str, bool]:
-    """Return how `Front` finds an offer about one forecaster.
+def way(endpoint: Endpoint) -> tuple[str, str, bool]:
+    """Return how `Router` finds an offer about one forecaster.
 
     Examples
     --------
-    >>> way(OFFERS[0])
+    >>> way(ENDPOINTS[0])
     ('POST', 'forecasts', False)
     """
-    word, slash, _ = offer.path.removeprefix(OWN).removeprefix("/").partition("/")
-    return offer.method, word, bool(slash)
+    word, slash, _ = endpoint.path.removeprefix(OWN).removeprefix("/").partition("/")
+    return endpoint.method, word, bool(slash)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     words = f"address: given {request.url.path[:200]!r}, expected one of ours"
-    return _response(Refusal("unknown", words))
+    return _response(ApiError("unknown", words))
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
@@ -103,9 +113,9 @@ async def _not_allowed(request: Request, error: Exception) -> Response:
     )
     allowed = ", ".join(sorted({method for route in found for method in route.methods or ()}))
     words = f"method: given {request.method} {request.url.path[:200]!r}, expected one of {allowed}"
-    return _response(Refusal("method", words), {"allow": allowed})
+    return _response(ApiError("method", words), {"allow": allowed})
 
 
-def _response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
-    reply = problem_reply(refusal)
+def _response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    reply = problem_reply(error)
     return Response(reply.content, reply.status_code, {**PLAIN, **(headers or {})}, reply.media)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from starlette.concurrency import run_in_threadpool
 
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.http import Headers
 from swapcal.service.sql import Conflict, TokenRow
 from swapcal.service.store import Store
@@ -106,7 +106,7 @@ FRESH = 2.0
 NEVER = -1e9
 
 
-class Gate:
+class Auth:
     """Lets a request in if its token has the scope it needs; without tokens, if it was sent to this very machine.
 
     Parameters
@@ -134,12 +134,12 @@ class Gate:
             return
         kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if kind.lower() != "bearer" or not token:
-            raise Refusal("unauthorized", "authorization: given none, expected: Bearer and a token")
+            raise ApiError("unauthorized", "authorization: given none, expected: Bearer and a token")
         scopes = scopes_of(token.strip(), await self._tokens())
         if scopes is None:
-            raise Refusal("unauthorized", "authorization: given a token that is unknown or revoked, expected another")
+            raise ApiError("unauthorized", "authorization: given a token that is unknown or revoked, expected another")
         if needed not in scopes:
-            raise Refusal("forbidden", f"scope: given {', '.join(sorted(scopes))}, expected {needed}")
+            raise ApiError("forbidden", f"scope: given {', '.join(sorted(scopes))}, expected {needed}")
 
     async def _tokens(self) -> list[TokenRow]:
         if time.monotonic() - self._read > FRESH:
@@ -150,7 +150,7 @@ class Gate:
     def _check_host(self, given: str) -> None:
         name = given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
         if name.lower() not in self._hosts:
-            raise Refusal("host", f"host: given {name[:80]!r}, expected the name of this machine's loopback")
+            raise ApiError("host", f"host: given {name[:80]!r}, expected the name of this machine's loopback")
 
 
 def is_loopback(host: str) -> bool:

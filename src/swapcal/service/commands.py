@@ -1,4 +1,4 @@
-"""`Clerk`: decides what is new among the rows of one batch for one forecaster, and writes the events for it."""
+"""`CommandHandler`: decides what is new among the rows of a batch for one forecaster, and writes the events for it."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from swapcal.live import ExpiredIdError
 from swapcal.service import events
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.events import (
     CORRECTION,
     FORECAST,
@@ -17,18 +17,18 @@ from swapcal.service.events import (
     Corrected,
     CorrectionBody,
     CorrectionRow,
-    Docket,
     Event,
     ForecastBody,
     Forecasted,
     ForecastRow,
-    Issued,
+    IdHistory,
+    IssuedForecast,
     OutcomeBody,
     OutcomeRow,
     ParkedBody,
     Reported,
 )
-from swapcal.service.hosted import Draft, Label, Ward
+from swapcal.service.hosted import Draft, HostedForecaster, Label
 from swapcal.service.settings import Limits
 
 REPEATED = "repeated"
@@ -36,7 +36,7 @@ LEAP = 2.0
 """A time this many times the latest one, and the service's own, is in another unit, or none at all."""
 
 
-class Clerk:
+class CommandHandler:
     """Applies rows to a ward and collects the events; nothing may be answered before they are on disk.
 
     Parameters
@@ -51,39 +51,39 @@ class Clerk:
         Of open forecasts and early outcomes.
     """
 
-    def __init__(self, ward: Ward, known: dict[str, Docket], now: float, limits: Limits) -> None:
-        self.ward = ward
+    def __init__(self, hosted: HostedForecaster, known: dict[str, IdHistory], now: float, limits: Limits) -> None:
+        self.hosted = hosted
         self.known = known
-        self.now = max(now, ward.now)
+        self.now = max(now, hosted.now)
         self.limits = limits
         self.events: list[Event] = []
 
-    def forecasts(self, rows: Sequence[ForecastRow]) -> "list[Forecasted | Refusal]":
+    def forecasts(self, rows: Sequence[ForecastRow]) -> "list[Forecasted | ApiError]":
         """Issue what is new and repeat what is not."""
-        self.ward.advance(self.now)
+        self.hosted.advance(self.now)
         answers: list[Any] = [None] * len(rows)
         waiting: dict[str, int] = {}
         for k, row in enumerate(rows):
-            if row.id in waiting or row.id in self.ward.parked:
+            if row.id in waiting or row.id in self.hosted.parked:
                 self._issue(rows, waiting, answers)
             found = self._forecast_known(row) or self._leap(row) or self._forecast_beyond(row, len(waiting))
             if found is not None:
                 answers[k] = found
                 continue
             waiting[row.id] = k
-            if row.id in self.ward.parked:
+            if row.id in self.hosted.parked:
                 self._join(rows, waiting, answers)
         self._issue(rows, waiting, answers)
         return answers
 
-    def _forecast_known(self, row: ForecastRow) -> "Forecasted | Refusal | None":
-        event = self._docket(row.id).forecast
+    def _forecast_known(self, row: ForecastRow) -> "Forecasted | ApiError | None":
+        event = self._id_history(row.id).forecast
         if event is None:
             return None
         body = events.forecast_body(event.body)
         if events.same_record(events.record_of(body.record), row.record):
             return Forecasted(row.id, body.issued, event.seq, True)
-        return Refusal(
+        return ApiError(
             "conflict",
             f"id: given {row.id!r} with another record than before, expected the same record or a new id",
             id=row.id,
@@ -91,19 +91,19 @@ class Clerk:
             known=events.record_of(body.record),
         )
 
-    def _leap(self, row: "ForecastRow | OutcomeRow") -> Refusal | None:
+    def _leap(self, row: "ForecastRow | OutcomeRow") -> ApiError | None:
         """Refuse a time in another unit than those before: no clock goes backwards, so it would never recover."""
-        latest = max(self.now, self.ward.latest)
-        if row.time is None or math.isinf(self.ward.latest) or row.time <= LEAP * latest:
+        latest = max(self.now, self.hosted.latest)
+        if row.time is None or math.isinf(self.hosted.latest) or row.time <= LEAP * latest:
             return None
-        given = f"given {row.time:.12g} for id {row.id!r}, the latest before it {self.ward.latest:.12g}"
-        return Refusal("invalid", f"time: {given}, expected the same unit (seconds, milliseconds, …)", id=row.id)
+        given = f"given {row.time:.12g} for id {row.id!r}, the latest before it {self.hosted.latest:.12g}"
+        return ApiError("invalid", f"time: {given}, expected the same unit (seconds, milliseconds, …)", id=row.id)
 
-    def _forecast_beyond(self, row: ForecastRow, waiting: int) -> Refusal | None:
-        most, open = self.limits.open, len(self.ward.opened) + waiting
-        if open < most or self.ward.settings.max_open <= most:
+    def _forecast_beyond(self, row: ForecastRow, waiting: int) -> ApiError | None:
+        most, open = self.limits.open, len(self.hosted.opened) + waiting
+        if open < most or self.hosted.settings.max_open <= most:
             return None
-        return Refusal(
+        return ApiError(
             "many",
             f"forecasts: given one more with {open:,} open, expected at most {most:,}: report outcomes, or make the "
             "forecaster with max_open, expires or lifetime, so that old ones expire",
@@ -115,34 +115,34 @@ class Clerk:
         """Issue what is waiting, in order."""
         if not waiting:
             return
-        model, asked = self.ward.model, [rows[k] for k in waiting.values()]
+        model, asked = self.hosted.model, [rows[k] for k in waiting.values()]
         drafts = [Draft(row.id, row.record, row.time, row.matures) for row in asked]
-        for row, k, issued in zip(asked, waiting.values(), self.ward.forecast(drafts, self.now), strict=True):
+        for row, k, issued in zip(asked, waiting.values(), self.hosted.forecast(drafts, self.now), strict=True):
             answers[k] = self._issued(row, issued, model)
         waiting.clear()
 
-    def _issued(self, row: ForecastRow, issued: "Issued | Exception", model: str) -> "Forecasted | Refusal":
+    def _issued(self, row: ForecastRow, issued: "IssuedForecast | Exception", model: str) -> "Forecasted | ApiError":
         if isinstance(issued, Exception):
-            return Refusal("invalid", str(issued), id=row.id)
+            return ApiError("invalid", str(issued), id=row.id)
         p, mean, low, high, weight = issued.p, issued.mean, issued.low, issued.high, issued.weight
         body = ForecastBody(row.raw, p, mean, low, high, weight, model, row.time, row.matures)
         return Forecasted(row.id, issued, self._write(FORECAST, row.id, body), False)
 
     def _join(self, rows: Sequence[ForecastRow], waiting: dict[str, int], answers: list[Any]) -> None:
         """Issue a forecast whose outcome came early, and deliver that right after."""
-        (id, k), early = [*waiting.items()][-1], self.ward.parked[[*waiting][-1]]
+        (id, k), early = [*waiting.items()][-1], self.hosted.parked[[*waiting][-1]]
         self._issue(rows, waiting, answers)
-        if isinstance(answers[k], Refusal):
+        if isinstance(answers[k], ApiError):
             return
-        time, state = early.time, self.ward.outcome([Label(id, early.y, early.time)], self.now)[0]
+        time, state = early.time, self.hosted.outcome([Label(id, early.y, early.time)], self.now)[0]
         if not isinstance(state, str):  # dated beyond the forecast's life; but it was acknowledged
-            time, state = None, self.ward.outcome([Label(id, early.y)], self.now)[0]
+            time, state = None, self.hosted.outcome([Label(id, early.y)], self.now)[0]
         if isinstance(state, str):
             self._write(OUTCOME, id, OutcomeBody(early.y, state, time, parked=True))
 
-    def outcomes(self, rows: Sequence[OutcomeRow]) -> "list[Reported | Refusal]":
+    def outcomes(self, rows: Sequence[OutcomeRow]) -> "list[Reported | ApiError]":
         """Deliver or park what is new and repeat what is not."""
-        self.ward.advance(self.now)
+        self.hosted.advance(self.now)
         answers: list[Any] = [None] * len(rows)
         waiting: dict[str, int] = {}
         for k, row in enumerate(rows):
@@ -156,17 +156,17 @@ class Clerk:
         self._deliver(rows, waiting, answers)
         return answers
 
-    def _outcome_known(self, row: OutcomeRow) -> "Reported | Refusal | None":
-        docket, early = self._docket(row.id), self.ward.parked.get(row.id)
-        if docket.outcome is not None:
-            y, seq = events.outcome_body(docket.outcome.body).y, docket.outcome.seq
-        elif early is not None and docket.parked is not None:
-            y, seq = early.y, docket.parked.seq
+    def _outcome_known(self, row: OutcomeRow) -> "Reported | ApiError | None":
+        id_history, early = self._id_history(row.id), self.hosted.parked.get(row.id)
+        if id_history.outcome is not None:
+            y, seq = events.outcome_body(id_history.outcome.body).y, id_history.outcome.seq
+        elif early is not None and id_history.parked is not None:
+            y, seq = early.y, id_history.parked.seq
         else:
             return None
         if y == row.y:
             return Reported(row.id, y, REPEATED, seq)
-        return Refusal(
+        return ApiError(
             "conflict",
             f"y: given {row.y:g} for id {row.id!r}, expected {y:g} as before; a correction is an act of its own",
             id=row.id,
@@ -176,30 +176,30 @@ class Clerk:
 
     def _outcome_early(
         self, row: OutcomeRow, waiting: dict[str, int], rows: Sequence[OutcomeRow], answers: list[Any]
-    ) -> "Reported | Refusal | None":
+    ) -> "Reported | ApiError | None":
         """Park an outcome without a forecast; refuse one that cannot be right; None for one to be delivered."""
-        forecast = self._docket(row.id).forecast
+        forecast = self._id_history(row.id).forecast
         if forecast is not None:
             return self._outcome_refused(row, forecast)
-        if len(self.ward.parked) >= self.limits.parked:
-            return Refusal(
+        if len(self.hosted.parked) >= self.limits.parked:
+            return ApiError(
                 "many",
-                f"outcomes: given one without a forecast, with {len(self.ward.parked):,} waiting for theirs, expected "
-                f"at most {self.limits.parked:,}: are these ids right?",
+                f"outcomes: given one without a forecast, with {len(self.hosted.parked):,} waiting for theirs, "
+                f"expected at most {self.limits.parked:,}: are these ids right?",
                 retry=60.0,
                 id=row.id,
             )
         self._deliver(rows, waiting, answers)
-        self.ward.park(row.id, row.y, row.time, self.now)
+        self.hosted.park(row.id, row.y, row.time, self.now)
         return Reported(row.id, row.y, PARKED, self._write(PARKED, row.id, ParkedBody(row.y, row.time)))
 
-    def _outcome_refused(self, row: OutcomeRow, forecast: Event) -> Refusal | None:
-        if row.id not in self.ward.opened:
+    def _outcome_refused(self, row: OutcomeRow, forecast: Event) -> ApiError | None:
+        if row.id not in self.hosted.opened:
             return _expired(row.id)
         made = events.forecast_body(forecast.body).time
         if row.time is not None and made is not None and row.time < made:
             given = f"given {row.time:.12g} for id {row.id!r}"
-            return Refusal("invalid", f"time: {given}, expected a time after its forecast, at {made:.12g}", id=row.id)
+            return ApiError("invalid", f"time: {given}, expected a time after its forecast, at {made:.12g}", id=row.id)
         return None
 
     def _deliver(self, rows: Sequence[OutcomeRow], waiting: dict[str, int], answers: list[Any]) -> None:
@@ -207,52 +207,52 @@ class Clerk:
         if not waiting:
             return
         asked = [rows[k] for k in waiting.values()]
-        states = self.ward.outcome([Label(*row) for row in asked], self.now)
+        states = self.hosted.outcome([Label(*row) for row in asked], self.now)
         for row, k, state in zip(asked, waiting.values(), states, strict=True):
             if isinstance(state, ExpiredIdError):
                 answers[k] = _expired(row.id)
             elif isinstance(state, Exception):
-                answers[k] = Refusal("invalid", str(state), id=row.id)
+                answers[k] = ApiError("invalid", str(state), id=row.id)
             else:
                 seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, state, row.time))
                 answers[k] = Reported(row.id, row.y, state, seq)
         waiting.clear()
 
-    def corrections(self, rows: Sequence[CorrectionRow]) -> "list[Corrected | Refusal]":
+    def corrections(self, rows: Sequence[CorrectionRow]) -> "list[Corrected | ApiError]":
         """Log corrections of outcomes that are known."""
         return [self._correct(row) for row in rows]
 
-    def _correct(self, row: CorrectionRow) -> "Corrected | Refusal":
-        docket = self._docket(row.id)
-        if docket.outcome is None:
-            if docket.forecast is None and docket.parked is None:
-                return Refusal("unknown", f"id: given {row.id!r}, expected one that was forecast", id=row.id)
+    def _correct(self, row: CorrectionRow) -> "Corrected | ApiError":
+        id_history = self._id_history(row.id)
+        if id_history.outcome is None:
+            if id_history.forecast is None and id_history.parked is None:
+                return ApiError("unknown", f"id: given {row.id!r}, expected one that was forecast", id=row.id)
             expected = "expected one with an outcome to correct: report that first"
-            return Refusal("conflict", f"id: given {row.id!r}, {expected}", id=row.id)
-        if docket.corrections:
-            last = docket.corrections[-1]
+            return ApiError("conflict", f"id: given {row.id!r}, {expected}", id=row.id)
+        if id_history.corrections:
+            last = id_history.corrections[-1]
             body = events.correction_body(last.body)
             if (body.y, body.reason) == (row.y, row.reason):
                 return Corrected(row.id, body.y, body.before, body.reason, last.seq, True)
-        before = docket.y
+        before = id_history.y
         assert before is not None, "it has an outcome"
-        self.ward.corrections += 1
+        self.hosted.corrections += 1
         seq = self._write(CORRECTION, row.id, CorrectionBody(row.y, before, row.reason))
         return Corrected(row.id, row.y, before, row.reason, seq, False)
 
-    def _docket(self, id: str) -> Docket:
+    def _id_history(self, id: str) -> IdHistory:
         found = self.known.get(id)
         if found is None:
-            found = self.known[id] = Docket()
+            found = self.known[id] = IdHistory()
         return found
 
     def _write(self, kind: str, id: str, body: Struct) -> int:
-        event = Event(self.ward.name, self.ward.seq + 1, kind, id, self.now, events.encoded(body))
-        self.ward.seq, self.ward.now = event.seq, self.now
+        event = Event(self.hosted.name, self.hosted.seq + 1, kind, id, self.now, events.encoded(body))
+        self.hosted.seq, self.hosted.now = event.seq, self.now
         self.events.append(event)
-        self._docket(id).add(event)
+        self._id_history(id).add(event)
         return event.seq
 
 
-def _expired(id: str) -> Refusal:
-    return Refusal("expired", f"id: given {id!r}, whose forecast has expired and counts as unlabelled for good", id=id)
+def _expired(id: str) -> ApiError:
+    return ApiError("expired", f"id: given {id!r}, whose forecast has expired and counts as unlabelled for good", id=id)

@@ -10,20 +10,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.api_error import Refusal, unavailable
-from swapcal.service.auth import Gate
-from swapcal.service.hosted import Ward
+from swapcal.service.api_error import ApiError, unavailable
+from swapcal.service.auth import Auth
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import PLAIN, Gone, Reply, in_lines, problem_reply, read_body
 from swapcal.service.queue import Ask, Make, Write
 from swapcal.service.settings import JsonLog, Settings
 from swapcal.service.sql import StoreError
-from swapcal.service.status import Status
-from swapcal.service.worker import Answer, Desk, answer_at_once, settings_in
+from swapcal.service.status import ForecasterStatus
+from swapcal.service.worker import Answer, Worker, answer_at_once, settings_in
 
-# `Office`: the desk as the event loop sees it, and what else a request needs.
+# `ServiceContext`: the desk as the event loop sees it, and what else a request needs.
 
 
-class Office:
+class ServiceContext:
     """Puts jobs on the desk and awaits their answers.
 
     Parameters
@@ -36,11 +36,11 @@ class Office:
         Where requests are told of.
     """
 
-    def __init__(self, desk: Desk, gate: Gate, log: JsonLog) -> None:
-        self.desk = desk
-        self.store = desk.store
-        self.limits = desk.limits
-        self.gate = gate
+    def __init__(self, worker: Worker, auth: Auth, log: JsonLog) -> None:
+        self.worker = worker
+        self.store = worker.store
+        self.limits = worker.limits
+        self.auth = auth
         self.log = log
         self.leaving = False
         """whether the service is stopping: whoever listens for news should go"""
@@ -48,7 +48,7 @@ class Office:
         self._waiting: dict[asyncio.Future[Any], float] = {}
         """until when answers are waited for, soonest first"""
         self.auditing = asyncio.Semaphore(1)
-        self.last: dict[str, Status] = {}
+        self.last: dict[str, ForecasterStatus] = {}
         """what was last known of each forecaster, for metrics while the learner is busy"""
 
     def _joined(self) -> asyncio.AbstractEventLoop:
@@ -60,7 +60,7 @@ class Office:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(answer_at_once, answers)
 
-            self.desk.answer = deliver
+            self.worker.answer = deliver
             self._sweep(loop)
         return self._loop
 
@@ -71,20 +71,20 @@ class Office:
     async def write(self, forecaster: str, kind: str, rows: Sequence[Any]) -> list[Any]:
         """Return an answer or a refusal for each row, once they are on disk."""
         promise = self._joined().create_future()
-        self.desk.submit(Write(promise, forecaster, kind, rows))
+        self.worker.submit(Write(promise, forecaster, kind, rows))
         answers: list[Any] = await self._awaited(promise)
         return answers
 
     async def make(self, settings: Settings) -> bool:
         """Make a forecaster; return whether it is new."""
         promise = self._joined().create_future()
-        self.desk.submit(Make(promise, settings))
+        self.worker.submit(Make(promise, settings))
         return bool(await self._awaited(promise))
 
-    async def ask(self, forecaster: str, question: Callable[[Ward], Any]) -> Any:
+    async def ask(self, forecaster: str, question: Callable[[HostedForecaster], Any]) -> Any:
         """Return a forecaster's answer to a question."""
         promise = self._joined().create_future()
-        self.desk.submit(Ask(promise, forecaster, question))
+        self.worker.submit(Ask(promise, forecaster, question))
         return await self._awaited(promise)
 
     async def _awaited(self, promise: "asyncio.Future[Any]") -> Any:
@@ -106,7 +106,7 @@ class Office:
         loop.call_later(min(1.0, self.limits.answer / 4), self._sweep, loop)
 
 
-# `Endpoint`: what every request goes through: admission, refusals as problems, one line in the log.
+# `RequestHandler`: what every request goes through: admission, refusals as problems, one line in the log.
 
 NOTABLE = (401, 403)
 
@@ -114,10 +114,10 @@ NOTABLE = (401, 403)
 class Call:
     """One request."""
 
-    __slots__ = ("headers", "office", "receive", "scope")
+    __slots__ = ("context", "headers", "receive", "scope")
 
-    def __init__(self, office: Office, scope: Scope, receive: Receive) -> None:
-        self.office = office
+    def __init__(self, context: ServiceContext, scope: Scope, receive: Receive) -> None:
+        self.context = context
         self.scope = scope
         self.receive = receive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -143,12 +143,12 @@ class Call:
 
     async def body(self) -> bytes:
         """Return the body."""
-        return await read_body(self.headers, self.receive, self.office.limits)
+        return await read_body(self.headers, self.receive, self.context.limits)
 
     async def json(self) -> bytes:
         """Return a body that must be JSON."""
         if self.in_lines():
-            raise Refusal("media", "content-type: given NDJSON, expected application/json here")
+            raise ApiError("media", "content-type: given NDJSON, expected application/json here")
         return await self.body()
 
 
@@ -157,24 +157,24 @@ REFUSED = "refused"
 
 
 async def answered(
-    call: Call, handler: Handler, needed: str | None, refused: Callable[[Call, str, Refusal, str], Reply]
+    call: Call, handler: Handler, needed: str | None, refused: Callable[[Call, str, ApiError, str], Reply]
 ) -> Reply | Response:
     """Return what a handler replies to a call of the needed scope, or what is made of a refusal: of what, and why."""
     try:
         if needed is not None:
-            await call.office.gate.admit(call.headers, needed)
+            await call.context.auth.admit(call.headers, needed)
         return await handler(call)
     except Gone:
         raise
-    except Refusal as refusal:
-        return refused(call, REFUSED, refusal, refusal.detail)
+    except ApiError as error:
+        return refused(call, REFUSED, error, error.detail)
     except StoreError as error:
         return refused(call, "store unavailable", unavailable("The store cannot be reached."), str(error))
     except Exception as error:
-        return refused(call, "fault", Refusal("internal", "A fault of the service; it is in the log."), repr(error))
+        return refused(call, "fault", ApiError("internal", "A fault of the service; it is in the log."), repr(error))
 
 
-class Endpoint:
+class RequestHandler:
     """An ASGI application for one address.
 
     Parameters
@@ -182,13 +182,13 @@ class Endpoint:
     office : Office
         Where the work is done.
     handler : callable
-        From a call to a reply; may raise `Refusal`.
+        From a call to a reply; may raise `ApiError`.
     needed : str, optional
         The scope a token must have; none where anybody may come in.
     """
 
-    def __init__(self, office: Office, handler: Handler, needed: str | None) -> None:
-        self.office = office
+    def __init__(self, context: ServiceContext, handler: Handler, needed: str | None) -> None:
+        self.context = context
         self.handler = handler
         self.needed = needed
 
@@ -203,18 +203,18 @@ class Endpoint:
             for name, value in PLAIN.items():
                 reply.headers.setdefault(name, value)
         await reply(scope, receive, send)
-        if self.office.log.tells("request"):
+        if self.context.log.tells("request"):
             took = round(time.perf_counter() - began, 6)
             facts = {"method": scope["method"], "path": scope["path"], "status": reply.status_code}
-            self.office.log("request", **facts, seconds=took)
+            self.context.log("request", **facts, seconds=took)
 
     async def _answered(self, scope: Scope, receive: Receive) -> Reply | Response:
-        return await answered(Call(self.office, scope, receive), self.handler, self.needed, self._refused)
+        return await answered(Call(self.context, scope, receive), self.handler, self.needed, self._refused)
 
-    def _refused(self, call: Call, event: str, refusal: Refusal, why: str) -> Reply:
+    def _refused(self, call: Call, event: str, error: ApiError, why: str) -> Reply:
         """Return the problem, and tell the log of what is not merely the client's; both name the request alike."""
         name, scope = secrets.token_hex(8), call.scope
-        if self.needed is not None and (refusal.status >= 500 or refusal.status in NOTABLE):
-            facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": refusal.status}
-            self.office.log(event, **facts, request=name, why=why)
-        return problem_reply(refusal, name)
+        if self.needed is not None and (error.status >= 500 or error.status in NOTABLE):
+            facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": error.status}
+            self.context.log(event, **facts, request=name, why=why)
+        return problem_reply(error, name)

@@ -59,7 +59,7 @@ PARKED = "parked"
 """Kind of event: an outcome whose forecast has not come; a forecast that comes in time makes it an `outcome`."""
 
 
-class Issued(msgspec.Struct, frozen=True, gc=False):
+class IssuedForecast(msgspec.Struct, frozen=True, gc=False):
     """What was forecast."""
 
     p: float
@@ -83,9 +83,9 @@ class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
     matures: float | None = None
 
     @property
-    def issued(self) -> Issued:
+    def issued(self) -> IssuedForecast:
         """What was forecast."""
-        return Issued(self.p, self.mean, self.low, self.high, self.weight)
+        return IssuedForecast(self.p, self.mean, self.low, self.high, self.weight)
 
 
 class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -186,7 +186,7 @@ class Forecasted(NamedTuple):
     """A forecast that is on disk."""
 
     id: str
-    issued: Issued
+    issued: IssuedForecast
     seq: int
     repeated: bool
 
@@ -211,18 +211,18 @@ class Corrected(NamedTuple):
     repeated: bool
 
 
-# `Docket`: everything that is known under one id.
+# `IdHistory`: everything that is known under one id.
 
 
 @dataclass
-class Docket:
+class IdHistory:
     """The forecast of an id, its first outcome, an outcome that came early, and corrections.
 
     Examples
     --------
-    >>> docket = Docket()
-    >>> docket.add(Event("shop", 7, "outcome", "a", 0.0, b'{"y": 1, "state": "learned"}'))
-    >>> docket.y
+    >>> id_history = IdHistory()
+    >>> id_history.add(Event("shop", 7, "outcome", "a", 0.0, b'{"y": 1, "state": "learned"}'))
+    >>> id_history.y
     1.0
     """
 
@@ -250,9 +250,9 @@ class Docket:
         return None if self.outcome is None else outcome_body(self.outcome.body).y
 
 
-def dockets(events: Iterable[Event]) -> dict[str, Docket]:
+def id_histories(events: Iterable[Event]) -> dict[str, IdHistory]:
     """Return what is known under each id."""
-    found: dict[str, Docket] = {}
+    found: dict[str, IdHistory] = {}
     for event in events:
-        found.setdefault(event.id, Docket()).add(event)
+        found.setdefault(event.id, IdHistory()).add(event)
     return found

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from swapcal.audit import Audit
 from swapcal.service import events as bodies
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, Event, in_pages
 from swapcal.service.settings import Settings
 from swapcal.service.store import Store
@@ -55,7 +55,7 @@ def past(store: Store, settings: Settings, span: AuditedPeriod, most: int) -> li
                 groups = tuple(record.get(name) for name in settings.groups)
                 made[event.id] = PastForecast(body.p, body.low, body.high, body.weight, np.nan, time, groups)
                 if len(made) > most:
-                    raise Refusal("large", f"audit: given more than {most:,} forecasts, expected a shorter span")
+                    raise ApiError("large", f"audit: given more than {most:,} forecasts, expected a shorter span")
         elif event.kind == OUTCOME and event.id in made:
             outcomes[event.id] = bodies.outcome_body(event.body).y
         elif event.kind == CORRECTION and event.id in outcomes:
@@ -67,7 +67,7 @@ def audit(store: Store, settings: Settings, span: AuditedPeriod, most: int = 1_0
     """Return the audit of the issued levels in a span, by the forecaster's groups."""
     rows = past(store, settings, span, most)
     if not rows:
-        raise Refusal("unknown", "audit: given a span without a known outcome, expected at least one")
+        raise ApiError("unknown", "audit: given a span without a known outcome, expected at least one")
     columns = dict(zip(PastForecast._fields, zip(*rows, strict=True), strict=True))
     by_group = zip(*columns["groups"], strict=True)
     groups = {name: [*values] for name, values in zip(settings.groups, by_group, strict=True)}

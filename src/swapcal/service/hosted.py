@@ -14,7 +14,7 @@ from swapcal.live import Learned, Live
 from swapcal.live.monitor_feed import enter
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
-from swapcal.service.events import CORRECTION, FORECAST, MADE, OUTCOME, PARKED, Event, Issued
+from swapcal.service.events import CORRECTION, FORECAST, MADE, OUTCOME, PARKED, Event, IssuedForecast
 from swapcal.service.settings import Settings, from_body
 
 # `Figures`: how well the forecasts have done so far, as sums that do not depend on how rows were batched.
@@ -174,12 +174,12 @@ def _added(total: Array, rows: Array) -> Array:
     return np.asarray(np.add.accumulate(np.concatenate([total[None], rows]), axis=0)[-1], dtype=np.float64)
 
 
-# `Ward`: one forecaster in the service; its state follows from the events of its log, and from nothing else.
+# `HostedForecaster`: its state follows from the events of its log, and from nothing else.
 
 SERVICE, GIVEN = "service", "given"
 """Whose clock maturity and lifetimes go by: the service's, or that of the times given with forecasts."""
-ISSUED = Issued.__struct_fields__
-REFUSALS = (ValueError, TypeError, OverflowError)
+ISSUED = IssuedForecast.__struct_fields__
+ERRORS = (ValueError, TypeError, OverflowError)
 
 
 class Draft(NamedTuple):
@@ -216,7 +216,7 @@ class Early(NamedTuple):
     accepted: float
 
 
-class Ward:
+class HostedForecaster:
     """`Live`, `Monitor`, running figures and early outcomes of one forecaster.
 
     Forecasts and outcomes go in one after the other; many at once give the same result as one by one. `apply` takes
@@ -224,10 +224,10 @@ class Ward:
 
     Examples
     --------
-    >>> ward = Ward(Settings(name="shop", groups=["city"]))
-    >>> ward.forecast([Draft("a", {"city": "Rome"})], now=10.0)[0].mean
+    >>> hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
+    >>> hosted.forecast([Draft("a", {"city": "Rome"})], now=10.0)[0].mean
     0.5
-    >>> ward.outcome([Label("a", 1.0)], now=12.0), ward.figures.labels, ward.figures.mean_delay()
+    >>> hosted.outcome([Label("a", 1.0)], now=12.0), hosted.figures.labels, hosted.figures.mean_delay()
     (['learned'], 1, 2.0)
     """
 
@@ -279,10 +279,10 @@ class Ward:
         self.advance(now)
         self.parked[id] = Early(y, time, now)
 
-    def forecast(self, drafts: Sequence[Draft], now: float) -> "list[Issued | Exception]":
+    def forecast(self, drafts: Sequence[Draft], now: float) -> "list[IssuedForecast | Exception]":
         """Issue forecasts for ids that have none; a draft that is refused has its reason as its answer."""
         self.advance(now)
-        answers: list[Issued | Exception] = []
+        answers: list[IssuedForecast | Exception] = []
         for run in self._alike(drafts, now):
             answers += self._issued(run, now)
         return answers
@@ -292,18 +292,18 @@ class Ward:
         for _, run in itertools.groupby(drafts, lambda draft: draft.time is None and draft.matures is None):
             yield [*run]
 
-    def _issued(self, drafts: list[Draft], now: float) -> "list[Issued | Exception]":
+    def _issued(self, drafts: list[Draft], now: float) -> "list[IssuedForecast | Exception]":
         if len(drafts) > 1:
             try:
                 return [*self._issue(drafts, now)]
-            except REFUSALS:
+            except ERRORS:
                 return [answer for draft in drafts for answer in self._issued([draft], now)]
         try:
             return [*self._issue(drafts, now)]
-        except REFUSALS as error:
+        except ERRORS as error:
             return [error]
 
-    def _issue(self, drafts: list[Draft], now: float) -> list[Issued]:
+    def _issue(self, drafts: list[Draft], now: float) -> list[IssuedForecast]:
         clock, moments = self._moments(drafts, now)
         issued = issue(self.live, drafts, moments)
         self.clock = clock
@@ -340,7 +340,7 @@ class Ward:
         self.advance(now)
         try:
             return [*self._deliver(labels, now)]
-        except REFUSALS as error:
+        except ERRORS as error:
             if len(labels) > 1:
                 return [state for label in labels for state in self.outcome([label], now)]
             return [error]
@@ -384,9 +384,9 @@ class Ward:
         clock = np.full(len(rows), round(now * 1e6), dtype="datetime64[us]")
         enter(self.monitor, rows, learned.mean, learned.y, clock)
 
-    def apply(self, events: Sequence[Event]) -> list[Issued]:
+    def apply(self, events: Sequence[Event]) -> list[IssuedForecast]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
-        found: list[Issued] = []
+        found: list[IssuedForecast] = []
         for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
             run = [*same]
             if kind == FORECAST:
@@ -416,7 +416,7 @@ class Ward:
         return [*answers]
 
 
-def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) -> list[Issued]:
+def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) -> list[IssuedForecast]:
     """Forecast drafts that have a moment each, or none of them; all or nothing."""
     time = None if moments[0] is None else moments
     matures = [math.nan if draft.matures is None else draft.matures for draft in drafts]
@@ -426,14 +426,14 @@ def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) 
         time=time,
         matures=None if all(map(math.isnan, matures)) else matures,
     )
-    return [Issued(*row) for row in zip(*(getattr(made, name).tolist() for name in ISSUED), strict=True)]
+    return [IssuedForecast(*row) for row in zip(*(getattr(made, name).tolist() for name in ISSUED), strict=True)]
 
 
-def fresh_ward(made: Event) -> Ward:
+def fresh_forecaster(made: Event) -> HostedForecaster:
     """Return the ward that a first event describes, before any other."""
-    ward = Ward(from_body(made.body))
-    ward.apply([made])
-    return ward
+    hosted = HostedForecaster(from_body(made.body))
+    hosted.apply([made])
+    return hosted
 
 
 def _draft(event: Event) -> Draft:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.settings import Limits
 
 # `Reply`: a response that costs no more than its bytes; there are thousands a second.
@@ -55,7 +55,7 @@ class Reply:
 MEDIA = "application/problem+json"
 
 
-def problem_reply(refusal: Refusal, request_id: str | None = None) -> Reply:
+def problem_reply(refusal: ApiError, request_id: str | None = None) -> Reply:
     """Return the reply to a request that was refused."""
     about = refusal.problem()
     if request_id is not None:
@@ -102,8 +102,8 @@ async def read_body(headers: Headers, receive: Receive, limits: Limits) -> bytes
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _large(given: str, limits: Limits) -> Refusal:
-    return Refusal("large", f"body: given {given} bytes, expected at most {limits.body:,}")
+def _large(given: str, limits: Limits) -> ApiError:
+    return ApiError("large", f"body: given {given} bytes, expected at most {limits.body:,}")
 
 
 def in_lines(headers: Headers) -> bool:
@@ -124,4 +124,4 @@ def in_lines(headers: Headers) -> bool:
         return True
     if media == JSON:
         return False
-    raise Refusal("media", f"content-type: given {given[:80] or 'none'}, expected {JSON} or {NDJSON}")
+    raise ApiError("media", f"content-type: given {given[:80] or 'none'}, expected {JSON} or {NDJSON}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.settings import Name, Settings
 from swapcal.tables.clock import seconds_of
 
@@ -216,9 +216,9 @@ def id_of(given: Any, most: int) -> str:
     """
     text = str(given)
     if not 1 <= len(text) <= most:
-        raise Refusal("invalid", f"id: given {len(text)} characters, expected 1 to {most}")
+        raise ApiError("invalid", f"id: given {len(text)} characters, expected 1 to {most}")
     if "\0" in text:
-        raise Refusal("invalid", "id: given text with the character U+0000, expected text without")
+        raise ApiError("invalid", "id: given text with the character U+0000, expected text without")
     return text
 
 
@@ -234,7 +234,7 @@ def moment_of(name: str, given: "float | str | None") -> float | None:
         return None if given is None else float(given)
     seconds = seconds_of(given)
     if seconds in (float("inf"), float("-inf")):
-        raise Refusal("invalid", f"{name}: given {given[:60]!r}, expected a number or an ISO date and time")
+        raise ApiError("invalid", f"{name}: given {given[:60]!r}, expected a number or an ISO date and time")
     return seconds
 
 
@@ -243,11 +243,11 @@ def decoded(decoder: "msgspec.json.Decoder[Any]", content: "bytes | Raw") -> Any
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as error:
-        raise Refusal("invalid", in_words(str(error))) from None
+        raise ApiError("invalid", in_words(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal("malformed", f"body: given what is no JSON ({error}), expected JSON") from None
+        raise ApiError("malformed", f"body: given what is no JSON ({error}), expected JSON") from None
     except RecursionError:
-        raise Refusal("malformed", "body: given JSON nested too deeply, expected flat records") from None
+        raise ApiError("malformed", "body: given JSON nested too deeply, expected flat records") from None
 
 
 def in_words(message: str) -> str:

@@ -15,15 +15,15 @@ from starlette.concurrency import run_in_threadpool
 
 import swapcal
 from swapcal.service import messages as m
-from swapcal.service.api_error import KINDS, Refusal, unavailable
+from swapcal.service.api_error import KINDS, ApiError, unavailable
 from swapcal.service.endpoint import Call
 from swapcal.service.http import MEDIA, Reply
 from swapcal.service.queue import BOUNDS, Durations
-from swapcal.service.routes import OFFERS, Offer, Parameter, json_response
+from swapcal.service.routes import ENDPOINTS, Endpoint, Parameter, json_response
 from swapcal.service.settings import Settings
 from swapcal.service.sql import StoreError
-from swapcal.service.status import Status, describe
-from swapcal.service.worker import Desk
+from swapcal.service.status import ForecasterStatus, describe
+from swapcal.service.worker import Worker
 
 # OpenAPI 3.1: made of the types that requests are read with.
 
@@ -37,8 +37,8 @@ def document() -> dict[str, Any]:
     """Return the OpenAPI document of the service."""
     schemas = components()
     paths: dict[str, dict[str, Any]] = {}
-    for offer in OFFERS:
-        paths.setdefault(offer.shown_path, {})[offer.method.lower()] = _operation(offer)
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.shown_path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {"title": "swapcal", "version": swapcal.__version__, "description": ABOUT},
@@ -55,7 +55,12 @@ ABOUT = "Probability forecasts that stay calibrated, with outcomes whenever they
 
 def components() -> dict[str, Any]:
     """Return the schemas of all messages by name."""
-    types = [offer_type for offer in OFFERS for offer_type in (*offer.takes, *offer.gives) if offer_type is not None]
+    types = [
+        endpoint_type
+        for endpoint in ENDPOINTS
+        for endpoint_type in (*endpoint.takes, *endpoint.gives)
+        if endpoint_type is not None
+    ]
     types += [m.Problem, m.ForecastIn, m.OutcomeRowIn, m.ForecastOut, m.OutcomeOut, Settings]
     _, found = msgspec.json.schema_components([*dict.fromkeys(types)], schema_hook=_raw, ref_template=REFERENCE)
     _spell_out_rows(found)
@@ -85,28 +90,28 @@ def _list_of(*names: str) -> dict[str, Any]:
     return {"type": "array", "items": each[0] if len(each) == 1 else {"anyOf": each}}
 
 
-def _operation(offer: Offer) -> dict[str, Any]:
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": offer.name,
-        "summary": (offer.handler.__doc__ or "").strip().splitlines()[0],
-        "parameters": [_parameter(one) for one in offer.parameters],
-        "responses": {str(status): _answer(offer, status) for status in offer.statuses},
+        "operationId": endpoint.name,
+        "summary": (endpoint.handler.__doc__ or "").strip().splitlines()[0],
+        "parameters": [_parameter(one) for one in endpoint.parameters],
+        "responses": {str(status): _answer(endpoint, status) for status in endpoint.statuses},
     }
-    refused = {**dict.fromkeys(offer.refusals), **({401: None, 403: None} if offer.needed else {}), 421: None}
+    refused = {**dict.fromkeys(endpoint.refusals), **({401: None, 403: None} if endpoint.needed else {}), 421: None}
     for status in sorted(refused):
         operation["responses"][str(status)] = _problem(STATUSES[status])
-    if offer.takes:
-        operation["requestBody"] = {"required": True, "content": _content(offer.takes, offer.lines)}
-    if offer.needed is not None:
+    if endpoint.takes:
+        operation["requestBody"] = {"required": True, "content": _content(endpoint.takes, endpoint.lines)}
+    if endpoint.needed is not None:
         operation["security"] = [{"token": []}, {}]
-        operation["description"] = f"Needs the scope {offer.needed}, where tokens are needed."
+        operation["description"] = f"Needs the scope {endpoint.needed}, where tokens are needed."
     return operation
 
 
-def _answer(offer: Offer, status: int) -> dict[str, Any]:
-    if offer.media is not None:
-        return {"description": "Done.", "content": {offer.media: {"schema": {"type": "string"}}}}
-    content = _content(offer.gives, offer.lines) if offer.gives else {JSON: {"schema": {"type": "object"}}}
+def _answer(endpoint: Endpoint, status: int) -> dict[str, Any]:
+    if endpoint.media is not None:
+        return {"description": "Done.", "content": {endpoint.media: {"schema": {"type": "string"}}}}
+    content = _content(endpoint.gives, endpoint.lines) if endpoint.gives else {JSON: {"schema": {"type": "object"}}}
     return {"description": {201: "Made.", 200: "Done."}[status], "content": content}
 
 
@@ -153,39 +158,39 @@ COUNTERS = {
 
 
 class _Collected:
-    def __init__(self, desk: Desk, statuses: Mapping[str, Status]) -> None:
-        self._desk, self._statuses = desk, statuses
+    def __init__(self, worker: Worker, statuses: Mapping[str, ForecasterStatus]) -> None:
+        self._worker, self._statuses = worker, statuses
 
     def collect(self) -> Iterator[Metric]:
-        yield from _of_desk(self._desk)
+        yield from _of_worker(self._worker)
         yield from _of_forecasters(self._statuses)
 
 
-def exposition(desk: Desk, statuses: Mapping[str, Status]) -> bytes:
+def exposition(worker: Worker, statuses: Mapping[str, ForecasterStatus]) -> bytes:
     """Return all metrics as text."""
     registry = CollectorRegistry()
-    registry.register(_Collected(desk, statuses))
+    registry.register(_Collected(worker, statuses))
     return generate_latest(registry)
 
 
-def _of_desk(desk: Desk) -> Iterator[Metric]:
-    gauge = desk.gauge
-    yield GaugeMetricFamily("swapcal_queue_depth", "Rows that wait to be learned", desk.depth)
-    yield GaugeMetricFamily("swapcal_queue_limit", "Rows that may wait", desk.limits.queue)
-    yield GaugeMetricFamily("swapcal_standing_by", "Forecasters not learned here now", len(desk.standing_by))
-    yield _histogram("swapcal_commit_seconds", "Time of a durable commit", gauge.commits)
-    yield _histogram("swapcal_snapshot_seconds", "Time to write and verify a snapshot", gauge.snapshots)
-    yield CounterMetricFamily("swapcal_commit_failures", "Commits that failed", gauge.failures)
-    yield CounterMetricFamily("swapcal_rebuilds", "Forecasters rebuilt from snapshot and log", gauge.rebuilds)
-    yield CounterMetricFamily("swapcal_snapshot_failures", "Snapshots that failed", gauge.snapshot_failures)
-    yield CounterMetricFamily("swapcal_queue_refusals", "Requests refused because the queue was full", gauge.full)
+def _of_worker(worker: Worker) -> Iterator[Metric]:
+    metrics = worker.metrics
+    yield GaugeMetricFamily("swapcal_queue_depth", "Rows that wait to be learned", worker.depth)
+    yield GaugeMetricFamily("swapcal_queue_limit", "Rows that may wait", worker.limits.queue)
+    yield GaugeMetricFamily("swapcal_standing_by", "Forecasters not learned here now", len(worker.standing_by))
+    yield _histogram("swapcal_commit_seconds", "Time of a durable commit", metrics.commits)
+    yield _histogram("swapcal_snapshot_seconds", "Time to write and verify a snapshot", metrics.snapshots)
+    yield CounterMetricFamily("swapcal_commit_failures", "Commits that failed", metrics.failures)
+    yield CounterMetricFamily("swapcal_rebuilds", "Forecasters rebuilt from snapshot and log", metrics.rebuilds)
+    yield CounterMetricFamily("swapcal_snapshot_failures", "Snapshots that failed", metrics.snapshot_failures)
+    yield CounterMetricFamily("swapcal_queue_refusals", "Requests refused because the queue was full", metrics.full)
     events = CounterMetricFamily("swapcal_events", "Events written", labels=["kind"])
-    for kind, count in sorted(gauge.events.items()):
+    for kind, count in sorted(metrics.events.items()):
         events.add_metric([kind], count)
     yield events
 
 
-def _of_forecasters(statuses: Mapping[str, Status]) -> Iterator[Metric]:
+def _of_forecasters(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:
     for name, words in GAUGES.items():
         family = GaugeMetricFamily(f"swapcal_{name}", words, labels=["forecaster"])
         for own in statuses.values():
@@ -239,13 +244,13 @@ async def healthz(call: Call) -> Reply:
 
 async def readyz(call: Call) -> Reply:
     """Answer 200 if forecasts and outcomes would be taken now."""
-    desk = call.office.desk
-    if desk.standing_by:
-        raise unavailable(f"Standing by: forecasters {', '.join(desk.standing_by)} are not this process's now.")
-    if not desk.ready:
+    worker = call.context.worker
+    if worker.standing_by:
+        raise unavailable(f"Standing by: forecasters {', '.join(worker.standing_by)} are not this process's now.")
+    if not worker.ready:
         raise unavailable("The service is starting or stopping.")
     try:
-        await run_in_threadpool(desk.store.ping)
+        await run_in_threadpool(worker.store.ping)
     except StoreError:
         raise unavailable("The store cannot be reached.") from None
     return json_response({"status": "ready"})
@@ -253,15 +258,15 @@ async def readyz(call: Call) -> Reply:
 
 async def metrics(call: Call) -> Reply:
     """Return all counts as Prometheus reads them."""
-    office = call.office
-    for name in [*office.desk.wards]:
+    context = call.context
+    for name in [*context.worker.forecasters]:
         try:
             async with asyncio.timeout(LONGEST):
-                found: Status = await office.ask(name, describe)
-                office.last[name] = found
-        except (Refusal, TimeoutError):
+                found: ForecasterStatus = await context.ask(name, describe)
+                context.last[name] = found
+        except (ApiError, TimeoutError):
             continue
-    return Reply(exposition(office.desk, office.last), media=TEXT)
+    return Reply(exposition(context.worker, context.last), media=TEXT)
 
 
 async def openapi(call: Call) -> Reply:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 from swapcal.service.api_error import unavailable
 from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
-from swapcal.service.hosted import Ward
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.settings import Settings
 
-# `Gauge`: what the desk has done so far, for metrics and tests.
+# `Metrics`: what the desk has done so far, for metrics and tests.
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
@@ -47,7 +47,7 @@ class Durations:
 
 
 @dataclass
-class Gauge:
+class Metrics:
     """Counters of the learning thread."""
 
     commits: Durations = field(default_factory=Durations)
@@ -103,7 +103,7 @@ class Ask(NamedTuple):
 
     promise: Promise
     forecaster: str
-    question: Callable[[Ward], Any]
+    question: Callable[[HostedForecaster], Any]
 
 
 Job = Write | Make | Ask
@@ -124,11 +124,11 @@ LONGEST, SHARE, MANY = 0.005, 0.25, 4
 """Seconds, share of a commit, and jobs of a batch from which on others are waited for."""
 
 
-class Inbox:
+class WriteQueue:
     """A queue of at most `most` rows; one batch is always taken, however large."""
 
-    def __init__(self, most: int, gauge: Gauge) -> None:
-        self._most, self._gauge = most, gauge
+    def __init__(self, most: int, metrics: Metrics) -> None:
+        self._most, self._metrics = most, metrics
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._turn = threading.Lock()
         self.rows = 0
@@ -137,13 +137,13 @@ class Inbox:
         """jobs of the last batch"""
 
     def put(self, job: Job) -> None:
-        """Add a job; raises `Refusal` if the queue is full or closed."""
+        """Add a job; raises `ApiError` if the queue is full or closed."""
         rows = size(job)
         with self._turn:
             if self.closing:
                 raise unavailable("The service is stopping.", retry=5.0)
             if self.rows and self.rows + rows > self._most:
-                self._gauge.full += 1
+                self._metrics.full += 1
                 raise unavailable(f"The queue is full: {self.rows:,} rows wait to be learned.")
             self.rows += rows
             self._queue.put(job)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from swapcal.archive import ArchiveError
-from swapcal.service.events import FORECAST, Event, Issued, forecast_body, in_pages
-from swapcal.service.hosted import Ward, fresh_ward
+from swapcal.service.events import FORECAST, Event, IssuedForecast, forecast_body, in_pages
+from swapcal.service.hosted import HostedForecaster, fresh_forecaster
 from swapcal.service.snapshots import Still, restored
 from swapcal.service.sql import Unreadable
 from swapcal.service.store import Store
@@ -20,8 +20,8 @@ class Mismatch(NamedTuple):
 
     seq: int
     id: str
-    issued: Issued | None = None
-    computed: Issued | None = None
+    issued: IssuedForecast | None = None
+    computed: IssuedForecast | None = None
 
 
 class Progress(NamedTuple):
@@ -61,39 +61,39 @@ def replay(store: Store, name: str) -> Iterator[Progress]:
     Everything the service does follows from the log, so on the same machine nothing may differ, not by a bit.
     """
     last = store.last(name)
-    ward = _start(store, name)
-    stops = sorted(kept.seq for kept in store.snapshots(name) if ward.seq < kept.seq <= last)
+    hosted = _start(store, name)
+    stops = sorted(kept.seq for kept in store.snapshots(name) if hosted.seq < kept.seq <= last)
     forecasts = snapshots = 0
     for stop in dict.fromkeys([*stops, last]):
-        for events in in_pages(_unbroken(store, name, ward.seq, stop), PAGE):
-            different = _compared(ward, events)
+        for events in in_pages(_unbroken(store, name, hosted.seq, stop), PAGE):
+            different = _compared(hosted, events)
             forecasts += sum(event.kind == FORECAST for event in events)
-            yield Progress(ward.seq, forecasts, snapshots, different)
+            yield Progress(hosted.seq, forecasts, snapshots, different)
         if stop in stops:
-            same = _is_state(store, name, ward)
+            same = _is_state(store, name, hosted)
             if same is None:
                 continue
             snapshots += 1
             yield Progress(stop, forecasts, snapshots, [] if same else [Mismatch(stop, "")])
 
 
-def _is_state(store: Store, name: str, ward: Ward) -> bool | None:
+def _is_state(store: Store, name: str, hosted: HostedForecaster) -> bool | None:
     """Tell whether a snapshot is the state computed; None if a running service has dropped it meanwhile."""
     try:
-        kept = restored(store.snapshot(name, ward.seq))
+        kept = restored(store.snapshot(name, hosted.seq))
     except (Unreadable, ArchiveError):
-        return False if any(kept.seq == ward.seq for kept in store.snapshots(name)) else None
-    return Still(ward).digest() == Still(kept).digest()
+        return False if any(kept.seq == hosted.seq for kept in store.snapshots(name)) else None
+    return Still(hosted).digest() == Still(kept).digest()
 
 
-def _start(store: Store, name: str) -> Ward:
+def _start(store: Store, name: str) -> HostedForecaster:
     after = first_replayed(store, name)
     if after:
         return restored(store.snapshot(name, after))
     made = next(store.events(name, until=1), None)
     if made is None:
         raise Unreadable(f"store: given {name!r}, expected a forecaster that was made")
-    return fresh_ward(made)
+    return fresh_forecaster(made)
 
 
 def _unbroken(store: Store, name: str, after: int, until: int) -> Iterator[Event]:
@@ -104,15 +104,15 @@ def _unbroken(store: Store, name: str, after: int, until: int) -> Iterator[Event
         yield event
 
 
-def _compared(ward: Ward, events: Sequence[Event]) -> list[Mismatch]:
+def _compared(hosted: HostedForecaster, events: Sequence[Event]) -> list[Mismatch]:
     made = [event for event in events if event.kind == FORECAST]
     different = []
-    for event, computed in zip(made, ward.apply(events), strict=True):
+    for event, computed in zip(made, hosted.apply(events), strict=True):
         issued = forecast_body(event.body).issued
         if _bits(issued) != _bits(computed):
             different.append(Mismatch(event.seq, event.id, issued, computed))
     return different
 
 
-def _bits(issued: Issued) -> bytes:
+def _bits(issued: IssuedForecast) -> bytes:
     return struct.pack("<5d", issued.p, issued.mean, issued.low, issued.high, issued.weight)

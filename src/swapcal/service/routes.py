@@ -15,20 +15,20 @@ from swapcal.losses import LossError, decide
 from swapcal.losses.parse import specify
 from swapcal.service import events, history, status
 from swapcal.service import messages as m
-from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.endpoint import Call, Handler
 from swapcal.service.events import (
     Corrected,
     CorrectionRow,
-    Docket,
     Event,
     Forecasted,
     ForecastRow,
+    IdHistory,
     OutcomeRow,
     Reported,
-    dockets,
+    id_histories,
 )
-from swapcal.service.hosted import Ward
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import NDJSON, Reply
 from swapcal.service.messages import (
     CorrectionIn,
@@ -57,7 +57,7 @@ from swapcal.service.messages import (
 )
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES
 from swapcal.service.settings import Limits, Settings
-from swapcal.service.status import Status
+from swapcal.service.status import ForecasterStatus
 from swapcal.tables.clock import created_at
 
 # Writing: forecasts, outcomes, corrections.
@@ -76,24 +76,24 @@ Read = Callable[[Raw, Limits], Any]
 async def forecasts(call: Call) -> Reply:
     """Forecast one record, or many."""
     if call.in_lines():
-        rows = _lines(await call.body(), call.office.limits)
+        rows = _lines(await call.body(), call.context.limits)
         return _in_lines(await _many(call, FORECASTS, rows, _forecast_row))
     given = decoded(_FORECASTS, await call.body())
     if given.forecasts is not UNSET:
         if given.id is not UNSET or given.record is not UNSET:
-            raise Refusal("invalid", "forecasts: given together with id or record, expected one or the other")
+            raise ApiError("invalid", "forecasts: given together with id or record, expected one or the other")
         return _json(ForecastsOut(await _many(call, FORECASTS, given.forecasts, _forecast_row)))
     if given.id is UNSET or given.record is UNSET:
         missing = "id" if given.id is UNSET else "record"
-        raise Refusal("invalid", f"{missing}: given none, expected one")
-    row = _checked_forecast(given.id, given.record, given.time, given.matures, call.office.limits)
+        raise ApiError("invalid", f"{missing}: given none, expected one")
+    row = _checked_forecast(given.id, given.record, given.time, given.matures, call.context.limits)
     return _json(as_message(await _single(call, FORECASTS, row)))
 
 
 async def outcomes(call: Call) -> Reply:
     """Report many outcomes."""
     if call.in_lines():
-        rows = _lines(await call.body(), call.office.limits)
+        rows = _lines(await call.body(), call.context.limits)
         return _in_lines(await _many(call, OUTCOMES, rows, _outcome_row))
     given = decoded(_OUTCOMES, await call.body())
     return _json(OutcomesOut(await _many(call, OUTCOMES, given.outcomes, _outcome_row)))
@@ -102,7 +102,7 @@ async def outcomes(call: Call) -> Reply:
 async def outcome(call: Call) -> Reply:
     """Report the outcome of one forecast."""
     given = decoded(_OUTCOME, await call.json())
-    id = id_of(call.id, call.office.limits.id)
+    id = id_of(call.id, call.context.limits.id)
     row = OutcomeRow(id, float(given.y), moment_of("time", given.time))
     return _json(as_message(await _single(call, OUTCOMES, row)))
 
@@ -110,30 +110,30 @@ async def outcome(call: Call) -> Reply:
 async def correction(call: Call) -> Reply:
     """Say that an outcome was another, and why."""
     given = decoded(_CORRECTION, await call.json())
-    row = CorrectionRow(id_of(call.id, call.office.limits.id), float(given.y), given.reason)
+    row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason)
     return _json(as_message(await _single(call, CORRECTIONS, row)))
 
 
 async def _single(call: Call, kind: str, row: Any) -> Any:
-    answer = (await call.office.write(call.forecaster, kind, [row]))[0]
-    if isinstance(answer, Refusal):
+    answer = (await call.context.write(call.forecaster, kind, [row]))[0]
+    if isinstance(answer, ApiError):
         raise answer
     return answer
 
 
 async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list[Any]:
     """Return an answer per row; one that cannot be read or done does not spoil the others."""
-    limits = call.office.limits
+    limits = call.context.limits
     if len(given) > limits.rows:
-        raise Refusal("large", f"{kind}: given {len(given):,} rows, expected at most {limits.rows:,}")
+        raise ApiError("large", f"{kind}: given {len(given):,} rows, expected at most {limits.rows:,}")
     answers: list[Any] = []
     for number, raw in enumerate(given, 1):
         try:
             answers.append(read(raw, limits))
-        except Refusal as refusal:
-            answers.append(Refusal(refusal.kind, f"row {number}: {refusal.detail}", **refusal.more))
-    good = [k for k, answer in enumerate(answers) if not isinstance(answer, Refusal)]
-    found = await call.office.write(call.forecaster, kind, [answers[k] for k in good])
+        except ApiError as refusal:
+            answers.append(ApiError(refusal.kind, f"row {number}: {refusal.detail}", **refusal.more))
+    good = [k for k, answer in enumerate(answers) if not isinstance(answer, ApiError)]
+    found = await call.context.write(call.forecaster, kind, [answers[k] for k in good])
     for k, answer in zip(good, found, strict=True):
         answers[k] = answer
     return [as_message(answer) for answer in answers]
@@ -148,7 +148,7 @@ def as_message(answer: Any) -> Any:
         return OutcomeOut(*answer)
     if isinstance(answer, Corrected):
         return CorrectionOut(answer.id, answer.y, answer.before, answer.reason, answer.seq)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, ApiError)
     return answer.problem()
 
 
@@ -168,11 +168,11 @@ def record_of(raw: Raw, limits: Limits) -> dict[str, Any]:
     try:
         record = events.record_of(raw)
     except msgspec.ValidationError as error:
-        raise Refusal("invalid", f"record: {in_words(str(error)).removeprefix('body: ')}") from None
+        raise ApiError("invalid", f"record: {in_words(str(error)).removeprefix('body: ')}") from None
     except msgspec.DecodeError as error:
-        raise Refusal("malformed", f"record: given what is no JSON ({error}), expected JSON") from None
+        raise ApiError("malformed", f"record: given what is no JSON ({error}), expected JSON") from None
     if len(record) > limits.columns:
-        raise Refusal("invalid", f"record: given {len(record):,} columns, expected at most {limits.columns:,}")
+        raise ApiError("invalid", f"record: given {len(record):,} columns, expected at most {limits.columns:,}")
     return record
 
 
@@ -209,13 +209,13 @@ async def make(call: Call) -> Reply:
     """Make a forecaster."""
     settings = decoded(_SETTINGS, await call.json())
     await run_in_threadpool(settings.checked)
-    fresh = await call.office.make(settings)
+    fresh = await call.context.make(settings)
     return json_response(ForecasterOut(settings.name, settings), 201 if fresh else 200)
 
 
 async def forecasters(call: Call) -> Reply:
     """List the forecasters."""
-    found = await run_in_threadpool(call.office.settings)
+    found = await run_in_threadpool(call.context.settings)
     return json_response(ForecastersOut([ForecasterOut(name, own) for name, own in found.items()]))
 
 
@@ -226,23 +226,23 @@ async def forecaster(call: Call) -> Reply:
 
 async def preview(call: Call) -> Reply:
     """Forecast records as they would be forecast now; nothing is stored."""
-    given, limits = decoded(_PREVIEW, await call.json()), call.office.limits
+    given, limits = decoded(_PREVIEW, await call.json()), call.context.limits
     if (given.record is UNSET) == (given.records is UNSET):
-        raise Refusal("invalid", "record: given together with records, or neither, expected one or the other")
+        raise ApiError("invalid", "record: given together with records, or neither, expected one or the other")
     single = given.records is UNSET
     rows: list[Raw] = [given.record] if single else given.records
     if len(rows) > limits.rows:
-        raise Refusal("large", f"records: given {len(rows):,}, expected at most {limits.rows:,}")
+        raise ApiError("large", f"records: given {len(rows):,}, expected at most {limits.rows:,}")
     records = [record_of(raw, limits) for raw in rows]
-    answers = await call.office.ask(call.forecaster, lambda ward: _previewed(ward, records) if records else [])
+    answers = await call.context.ask(call.forecaster, lambda hosted: _previewed(hosted, records) if records else [])
     return json_response(answers[0] if single else ForecastsOut(answers))
 
 
-def _previewed(ward: Ward, records: list[dict[str, Any]]) -> list[PreviewOut]:
+def _previewed(hosted: HostedForecaster, records: list[dict[str, Any]]) -> list[PreviewOut]:
     try:
-        found = ward.live.preview(records)
+        found = hosted.live.preview(records)
     except (ValueError, TypeError, OverflowError) as error:
-        raise Refusal("invalid", str(error)) from None
+        raise ApiError("invalid", str(error)) from None
     columns = (getattr(found, name).tolist() for name in PreviewOut.__struct_fields__)
     return [PreviewOut(*row) for row in zip(*columns, strict=True)]
 
@@ -254,29 +254,29 @@ async def forecast(call: Call) -> Reply:
 
 async def shown(call: Call, given: str) -> ForecastShown:
     """Return everything stored about a forecast."""
-    id = id_of(given, call.office.limits.id)
-    docket = await _docket(call, id)
-    waits, held, explanation = await call.office.ask(call.forecaster, lambda ward: _standing(ward, id))
-    return _shown(id, docket, waits, held, explanation)
+    id = id_of(given, call.context.limits.id)
+    id_history = await _id_history(call, id)
+    waits, held, explanation = await call.context.ask(call.forecaster, lambda hosted: _standing(hosted, id))
+    return _shown(id, id_history, waits, held, explanation)
 
 
-def _standing(ward: Ward, id: str) -> tuple[bool, bool, Any]:
+def _standing(hosted: HostedForecaster, id: str) -> tuple[bool, bool, Any]:
     """Return whether a forecast waits, whether its outcome is parked, and why it is what it is."""
-    waits = id in ward.opened
-    return waits, id in ward.parked, ward.explain(id) if waits else None
+    waits = id in hosted.opened
+    return waits, id in hosted.parked, hosted.explain(id) if waits else None
 
 
-def _shown(id: str, docket: Docket, waits: bool, parked: bool, explanation: Any) -> ForecastShown:
-    if docket.forecast is None:
-        return ForecastShown(id, "parked" if parked else "lapsed", outcome=_outcome_shown(docket))
-    body = events.forecast_body(docket.forecast.body)
-    outcome = _outcome_shown(docket)
+def _shown(id: str, id_history: IdHistory, waits: bool, parked: bool, explanation: Any) -> ForecastShown:
+    if id_history.forecast is None:
+        return ForecastShown(id, "parked" if parked else "lapsed", outcome=_outcome_shown(id_history))
+    body = events.forecast_body(id_history.forecast.body)
+    outcome = _outcome_shown(id_history)
     states = {(True, False): "open", (True, True): "held", (False, False): "unlabelled", (False, True): "learned"}
     return ForecastShown(
         id,
         states[waits, outcome is not None],
-        seq=docket.forecast.seq,
-        accepted=docket.forecast.time,
+        seq=id_history.forecast.seq,
+        accepted=id_history.forecast.time,
         record=events.record_of(body.record),
         time=body.time,
         matures=body.matures,
@@ -287,18 +287,18 @@ def _shown(id: str, docket: Docket, waits: bool, parked: bool, explanation: Any)
         weight=body.weight,
         model=body.model,
         outcome=outcome,
-        corrections=[_correction_shown(event) for event in docket.corrections],
+        corrections=[_correction_shown(event) for event in id_history.corrections],
         explanation=explanation,
     )
 
 
-def _outcome_shown(docket: Docket) -> OutcomeShown | None:
-    if docket.outcome is not None:
-        body = events.outcome_body(docket.outcome.body)
-        return OutcomeShown(body.y, docket.outcome.seq, docket.outcome.time, body.time, body.parked)
-    if docket.parked is not None and docket.forecast is None:
-        early = events.parked_body(docket.parked.body)
-        return OutcomeShown(early.y, docket.parked.seq, docket.parked.time, early.time, True)
+def _outcome_shown(id_history: IdHistory) -> OutcomeShown | None:
+    if id_history.outcome is not None:
+        body = events.outcome_body(id_history.outcome.body)
+        return OutcomeShown(body.y, id_history.outcome.seq, id_history.outcome.time, body.time, body.parked)
+    if id_history.parked is not None and id_history.forecast is None:
+        early = events.parked_body(id_history.parked.body)
+        return OutcomeShown(early.y, id_history.parked.seq, id_history.parked.time, early.time, True)
     return None
 
 
@@ -311,11 +311,11 @@ async def decision(call: Call) -> Reply:
     """Say which action a forecast calls for."""
     text = call.request.query_params.get("loss", "")
     if not text:
-        raise Refusal("invalid", "loss: given none, expected one such as pinball:0.9")
-    id = id_of(call.id, call.office.limits.id)
-    event = (await _docket(call, id)).forecast
+        raise ApiError("invalid", "loss: given none, expected one such as pinball:0.9")
+    id = id_of(call.id, call.context.limits.id)
+    event = (await _id_history(call, id)).forecast
     if event is None:
-        raise Refusal("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
+        raise ApiError("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
     body = events.forecast_body(event.body)
     return json_response(decided(id, text, events.record_of(body.record), body))
 
@@ -331,7 +331,7 @@ def decided(id: str, text: str, record: Mapping[str, Any], body: "events.Forecas
     try:
         found = decide(issued, specify(text).build(columns))
     except (LossError, ValueError, TypeError, OverflowError) as error:
-        raise Refusal("invalid", f"loss: {error}") from None
+        raise ApiError("invalid", f"loss: {error}") from None
     cost, before = float(found.expected_cost), float(found.before_draw)
     return DecisionOut(id, text, float(found.action), found.label, cost, before, float(issued.p))
 
@@ -343,7 +343,7 @@ async def show_status(call: Call) -> Reply:
 
 async def certificate(call: Call) -> Reply:
     """Show the forecaster's exact errors and what bounds them."""
-    engine = await call.office.ask(call.forecaster, status.engine)
+    engine = await call.context.ask(call.forecaster, status.engine)
     return json_response(await run_in_threadpool(status.certificate, engine))
 
 
@@ -367,16 +367,16 @@ async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:
     """Read the log and audit it in a thread of its own, one at a time."""
     query = call.request.query_params
     span = history.AuditedPeriod(_moment(query, "since"), _moment(query, "until"))
-    settings, office = await _settings(call), call.office
+    settings, context = await _settings(call), call.context
     try:
-        async with asyncio.timeout(office.limits.answer):
-            await office.auditing.acquire()
+        async with asyncio.timeout(context.limits.answer):
+            await context.auditing.acquire()
     except TimeoutError:
         raise unavailable("Another audit is being made.", retry=10.0) from None
     try:
-        return await run_in_threadpool(lambda: present(history.audit(office.store, settings, span)))
+        return await run_in_threadpool(lambda: present(history.audit(context.store, settings, span)))
     finally:
-        office.auditing.release()
+        context.auditing.release()
 
 
 def _moment(query: Mapping[str, str], name: str) -> float | None:
@@ -389,23 +389,23 @@ def _moment(query: Mapping[str, str], name: str) -> float | None:
         return moment_of(name, given)
 
 
-async def _asked(call: Call, question: Callable[[Ward], Any]) -> Reply:
-    return json_response(await call.office.ask(call.forecaster, question))
+async def _asked(call: Call, question: Callable[[HostedForecaster], Any]) -> Reply:
+    return json_response(await call.context.ask(call.forecaster, question))
 
 
 async def _settings(call: Call) -> Settings:
-    found = (await run_in_threadpool(call.office.settings)).get(call.forecaster)
+    found = (await run_in_threadpool(call.context.settings)).get(call.forecaster)
     if found is None:
-        raise Refusal("unknown", f"forecaster: given {call.forecaster!r}, expected one that was made")
+        raise ApiError("unknown", f"forecaster: given {call.forecaster!r}, expected one that was made")
     return found
 
 
-async def _docket(call: Call, id: str) -> Docket:
-    store = call.office.store
-    found = dockets(await run_in_threadpool(store.about, call.forecaster, [id])).get(id)
+async def _id_history(call: Call, id: str) -> IdHistory:
+    store = call.context.store
+    found = id_histories(await run_in_threadpool(store.about, call.forecaster, [id])).get(id)
     if found is None:
         await _settings(call)
-        raise Refusal("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
+        raise ApiError("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
     return found
 
 
@@ -414,8 +414,8 @@ async def _docket(call: Call, id: str) -> Docket:
 FORECAST, OUTCOME, READ, ADMIN = "forecast", "outcome", "read", "admin"
 ALL = "/v1/forecasters"
 OWN = f"{ALL}/{{name}}"
-WRITE_REFUSALS = (400, 404, 408, 413, 415, 422, 503)
-READ_REFUSALS = (404, 422, 503)
+WRITE_ERRORS = (400, 404, 408, 413, 415, 422, 503)
+READ_ERRORS = (404, 422, 503)
 
 
 class Parameter(NamedTuple):
@@ -436,7 +436,7 @@ UNTIL = Parameter("until", "query", "Forecasts made before then", False, {"type"
 
 
 @dataclass(frozen=True, eq=False)
-class Offer:
+class Endpoint:
     """One address and method."""
 
     method: str
@@ -445,7 +445,7 @@ class Offer:
     needed: str | None
     takes: tuple[Any, ...] = ()
     gives: tuple[Any, ...] = ()
-    refusals: tuple[int, ...] = READ_REFUSALS
+    refusals: tuple[int, ...] = READ_ERRORS
     query: tuple[Parameter, ...] = ()
     statuses: tuple[int, ...] = (200,)
     lines: bool = False
@@ -469,20 +469,20 @@ class Offer:
 
 def _write(
     method: str, path: str, handler: Handler, needed: str, takes: Any, gives: tuple[Any, ...], *more: int, **how: Any
-) -> Offer:
+) -> Endpoint:
     """Return an offer that changes something of one forecaster, and may be refused for more reasons than most."""
-    return Offer(method, OWN + path, handler, needed, (takes,), gives, (*WRITE_REFUSALS, *more), **how)
+    return Endpoint(method, OWN + path, handler, needed, (takes,), gives, (*WRITE_ERRORS, *more), **how)
 
 
-def _read(path: str, handler: Handler, *gives: Any, **how: Any) -> Offer:
+def _read(path: str, handler: Handler, *gives: Any, **how: Any) -> Endpoint:
     """Return an offer that shows something of one forecaster."""
-    return Offer("GET", OWN + path, handler, READ, (), gives, **how)
+    return Endpoint("GET", OWN + path, handler, READ, (), gives, **how)
 
 
-AUDITED: dict[str, Any] = {"refusals": (*READ_REFUSALS, 413), "query": (SINCE, UNTIL)}
-MADE = (*(status for status in WRITE_REFUSALS if status != 404), 409, 429)
+AUDITED: dict[str, Any] = {"refusals": (*READ_ERRORS, 413), "query": (SINCE, UNTIL)}
+MADE = (*(status for status in WRITE_ERRORS if status != 404), 409, 429)
 MANY = (m.ForecastOut, m.ForecastsOut)
-OFFERS = (
+ENDPOINTS = (
     _write("POST", "/forecasts", forecasts, FORECAST, m.ForecastBodyIn, MANY, 409, 429, lines=True),
     _write("PUT", "/outcomes/{id:path}", outcome, OUTCOME, m.OutcomeIn, (m.OutcomeOut,), 409, 410, 429),
     _write("POST", "/outcomes", outcomes, OUTCOME, m.OutcomesIn, (m.OutcomesOut,), lines=True),
@@ -490,12 +490,12 @@ OFFERS = (
     _write("POST", "/corrections/{id:path}", correction, ADMIN, m.CorrectionIn, (m.CorrectionOut,), 409),
     _read("/forecasts/{id:path}", forecast, m.ForecastShown),
     _read("/decide/{id:path}", decision, m.DecisionOut, query=(LOSS,)),
-    _read("/status", show_status, Status),
+    _read("/status", show_status, ForecasterStatus),
     _read("/certificate", certificate),
     _read("/alarms", alarms),
     _read("/audit", audit, **AUDITED),
     _read("/report", report, **AUDITED, media="text/html"),
     _read("", forecaster, m.ForecasterOut),
-    Offer("POST", ALL, make, ADMIN, (Settings,), (m.ForecasterOut,), MADE, statuses=(200, 201)),
-    Offer("GET", ALL, forecasters, READ, (), (m.ForecastersOut,), (503,)),
+    Endpoint("POST", ALL, make, ADMIN, (Settings,), (m.ForecasterOut,), MADE, statuses=(200, 201)),
+    Endpoint("GET", ALL, forecasters, READ, (), (m.ForecastersOut,), (503,)),
 )

@@ -17,20 +17,20 @@ import uvicorn
 from starlette.routing import BaseRoute
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.app import application
-from swapcal.service.auth import Gate, is_loopback
-from swapcal.service.endpoint import Office
+from swapcal.service.auth import Auth, is_loopback
+from swapcal.service.endpoint import ServiceContext
 from swapcal.service.http import MEDIA
 from swapcal.service.settings import JsonLog, Limits
-from swapcal.service.worker import Desk
+from swapcal.service.worker import Worker
 
 # `Protocol`: HTTP connections that neither dawdle nor crowd.
 
 
 def protocol(limits: Limits) -> type[HttpToolsProtocol]:
     """Return the class of connections within limits."""
-    slow = _raw("Request Timeout", Refusal("slow", f"request: given only in part after {limits.arrival:g} s"))
+    slow = _raw("Request Timeout", ApiError("slow", f"request: given only in part after {limits.arrival:g} s"))
     crowded = _raw("Service Unavailable", unavailable("Too many connections.", retry=5.0))
 
     class Protocol(HttpToolsProtocol):
@@ -80,7 +80,7 @@ def protocol(limits: Limits) -> type[HttpToolsProtocol]:
     return Protocol
 
 
-def _raw(reason: str, refusal: Refusal) -> bytes:
+def _raw(reason: str, refusal: ApiError) -> bytes:
     """Return a whole response for a connection that is closed after it."""
     content = msgspec.json.encode(refusal.problem())
     retry = "" if refusal.retry is None else f"retry-after: {refusal.retry:.0f}\r\n"
@@ -120,7 +120,7 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        desk: Desk,
+        worker: Worker,
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
@@ -133,14 +133,14 @@ class Server(uvicorn.Server):
                 f"tokens: given none for host {host!r}, expected them unless the host is a loopback address"
             )
         required = not is_loopback(host) if tokens is None else tokens
-        self.desk = desk
+        self.worker = worker
         self.socket = _bound(host, port)
         self.log = JsonLog("none") if log is None else log
         _tell_through(self.log)
-        self.office = Office(desk, Gate(desk.store, required=required), self.log)
+        self.context = ServiceContext(worker, Auth(worker.store, required=required), self.log)
         config = uvicorn.Config(
-            application(self.office, pages),
-            http=protocol(desk.limits),
+            application(self.context, pages),
+            http=protocol(worker.limits),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -163,20 +163,20 @@ class Server(uvicorn.Server):
         sys.setswitchinterval(TURNS)
         gc.set_threshold(*RARELY)
         try:
-            self.desk.start()
+            self.worker.start()
             first()
             self.run(sockets=[self.socket])
         finally:
             sys.setswitchinterval(before[0])
             gc.set_threshold(*before[1])
             self.log("stopping")
-            self.desk.close()
+            self.worker.close()
             self.socket.close()
             self.log("stopped")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Send listeners away, who would stay for ever, then finish what is in hand."""
-        self.office.leaving = True
+        self.context.leaving = True
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -198,7 +198,7 @@ class Server(uvicorn.Server):
         thread = threading.Thread(target=self.serve_until_stopped, name="server")
         thread.start()
         try:
-            while not (self.started and self.desk.ready) and thread.is_alive():
+            while not (self.started and self.worker.ready) and thread.is_alive():
                 time.sleep(0.005)
             yield self.url
         finally:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from swapcal.live import Live
 from swapcal.monitor import Monitor
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 
 # `Limits`: how much of everything, so that nobody can fill the queue, the memory or the disk unnoticed.
 
@@ -152,11 +152,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watch: Watch = Watch()
 
     def live(self) -> Live:
-        """Return a fresh forecaster; raises `Refusal` for settings that do not go together."""
+        """Return a fresh forecaster; raises `ApiError` for settings that do not go together."""
         try:
             return Live(**{name: getattr(self, name) for name in LIVE})
         except (ValueError, TypeError, MemoryError) as error:
-            raise Refusal("invalid", str(error)) from None
+            raise ApiError("invalid", str(error)) from None
 
     def monitor(self) -> Monitor:
         """Return a fresh monitor of the groups and of pairs of them."""
@@ -164,7 +164,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             return Monitor(self.groups, products=pairs, **msgspec.structs.asdict(self.watch))
         except (ValueError, TypeError) as error:
-            raise Refusal("invalid", str(error)) from None
+            raise ApiError("invalid", str(error)) from None
 
     def checked(self) -> "Settings":
         """Return these settings if something can be made of them."""
@@ -192,5 +192,5 @@ def from_table(table: Any, where: str) -> Settings:
     """Return the settings of one table of a TOML file."""
     try:
         return msgspec.convert(table, Settings).checked()
-    except (msgspec.ValidationError, Refusal) as error:
+    except (msgspec.ValidationError, ApiError) as error:
         raise ValueError(f"{where}: {error}") from None

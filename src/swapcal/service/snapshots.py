@@ -37,8 +37,19 @@ from swapcal.live.state import FILE as LIVE
 from swapcal.monitor import Monitor
 from swapcal.monitor.state import FILE as MONITOR
 from swapcal.service.events import in_pages
-from swapcal.service.hosted import BINS, DELAYS, GIVEN, PERIODS, SERVICE, Early, Figures, OpenForecast, Ward, fresh_ward
-from swapcal.service.queue import Gauge
+from swapcal.service.hosted import (
+    BINS,
+    DELAYS,
+    GIVEN,
+    PERIODS,
+    SERVICE,
+    Early,
+    Figures,
+    HostedForecaster,
+    OpenForecast,
+    fresh_forecaster,
+)
+from swapcal.service.queue import Metrics
 from swapcal.service.settings import Settings
 from swapcal.service.sql import Unreadable
 from swapcal.service.store import Store
@@ -81,26 +92,26 @@ def _faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
         yield f"stride: given {stride!r}, expected an integer of at least 1"
 
 
-WARD = Kind("ward", 1, RULES, lambda manifest: FIELDS, _faults)
+HOSTED = Kind("ward", 1, RULES, lambda manifest: FIELDS, _faults)
 
 
 class Still:
     """A ward at rest: its state copied, to be packed while the ward goes on."""
 
-    def __init__(self, ward: Ward) -> None:
-        self.name, self.seq = ward.name, ward.seq
-        self._live = copied(ward.live.to_state())
-        self._monitor = copied(ward.monitor.to_state())
-        self._opened, self._parked = [*ward.opened.items()], [*ward.parked.items()]
-        figures = ward.figures.to_state()
+    def __init__(self, hosted: HostedForecaster) -> None:
+        self.name, self.seq = hosted.name, hosted.seq
+        self._live = copied(hosted.live.to_state())
+        self._monitor = copied(hosted.monitor.to_state())
+        self._opened, self._parked = [*hosted.opened.items()], [*hosted.parked.items()]
+        figures = hosted.figures.to_state()
         own = {
-            "settings": msgspec.to_builtins(ward.settings),
-            "seq": ward.seq,
-            "now": ward.now,
-            "clock": ward.clock,
-            "latest": ward.latest if math.isfinite(ward.latest) else None,
-            "lapsed": ward.lapsed,
-            "corrections": ward.corrections,
+            "settings": msgspec.to_builtins(hosted.settings),
+            "seq": hosted.seq,
+            "now": hosted.now,
+            "clock": hosted.clock,
+            "latest": hosted.latest if math.isfinite(hosted.latest) else None,
+            "lapsed": hosted.lapsed,
+            "corrections": hosted.corrections,
         }
         whole_state = nested(figures=figures)
         self._own = State(whole_state.arrays, {**whole_state.manifest, **own})
@@ -114,7 +125,7 @@ class Still:
             "parked": msgspec.json.encode(dict(self._parked)),
         }
         arrays = {name: np.frombuffer(content, np.uint8) for name, content in parts.items()}
-        return _packed(WARD, State({**self._own.arrays, **arrays}, self._own.manifest))
+        return _packed(HOSTED, State({**self._own.arrays, **arrays}, self._own.manifest))
 
     def digest(self) -> bytes:
         """Return a digest of all that follows from the log.
@@ -136,27 +147,27 @@ def _ownerless(value: Any) -> Any:
     return {name: each for name, each in value.items() if name != "owner"} if isinstance(value, dict) else value
 
 
-def restored(content: bytes) -> Ward:
+def restored(content: bytes) -> HostedForecaster:
     """Return the ward that was at rest; raises `ArchiveError` for what does not fit together."""
-    state = unpacked(content, WARD)
+    state = unpacked(content, HOSTED)
     manifest = state.manifest
     try:
         settings = msgspec.convert(manifest["settings"], Settings)
         live = Live.from_state(unpacked(_bytes(state, "live"), LIVE))
         monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
-        ward = Ward.__new__(Ward)
-        ward._hold(settings, live, monitor)
-        ward.figures = Figures.from_state(part(state, "figures"), live.experts)
-        ward.opened = _OPENED.decode(_bytes(state, "opened"))
-        ward.parked = _PARKED.decode(_bytes(state, "parked"))
+        hosted = HostedForecaster.__new__(HostedForecaster)
+        hosted._hold(settings, live, monitor)
+        hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
+        hosted.opened = _OPENED.decode(_bytes(state, "opened"))
+        hosted.parked = _PARKED.decode(_bytes(state, "parked"))
     except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
         raise ArchiveError(
             f"given parts of a snapshot that do not fit together ({error}), expected those saved together"
         ) from None
     for name in ("seq", "now", "clock", "lapsed", "corrections"):
-        setattr(ward, name, manifest[name])
-    ward.latest = -math.inf if manifest["latest"] is None else manifest["latest"]
-    return ward
+        setattr(hosted, name, manifest[name])
+    hosted.latest = -math.inf if manifest["latest"] is None else manifest["latest"]
+    return hosted
 
 
 def copied(state: State) -> State:
@@ -184,11 +195,11 @@ REST = 10.0
 """Seconds before a snapshot is tried again that failed."""
 
 
-class Keeper:
+class Snapshotter:
     """Takes a snapshot after so many events, or so many seconds after the first event since the last one."""
 
-    def __init__(self, store: Store, gauge: Gauge, log: Callable[..., None], every: int, seconds: float) -> None:
-        self._store, self._gauge, self._log = store, gauge, log
+    def __init__(self, store: Store, metrics: Metrics, log: Callable[..., None], every: int, seconds: float) -> None:
+        self._store, self._metrics, self._log = store, metrics, log
         self._every, self._seconds = every, seconds
         self.kept: dict[str, tuple[int, float]] = {}
         """number of the event of the last snapshot, and when the first event after it was seen"""
@@ -201,26 +212,26 @@ class Keeper:
         """Begin with a forecaster whose last snapshot is that of an event."""
         self.kept[name] = snapshot, time.monotonic()
 
-    def keep_some(self, wards: Mapping[str, Ward]) -> None:
+    def keep_some(self, forecasters: Mapping[str, HostedForecaster]) -> None:
         """Begin a snapshot of one forecaster that needs one, unless one is being written."""
         if (self.writing is not None and not self.writing.done()) or time.monotonic() < self.rested:
             return
-        for name, ward in wards.items():
+        for name, hosted in forecasters.items():
             seq, since = self.kept[name]
-            if ward.seq == seq:
+            if hosted.seq == seq:
                 self.hold(name, seq)
-            elif ward.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
-                self.hold(name, ward.seq)
-                self.writing = self._writer.submit(self.keep, Still(ward), seq)
+            elif hosted.seq - seq >= self._every or time.monotonic() - since >= self._seconds:
+                self.hold(name, hosted.seq)
+                self.writing = self._writer.submit(self.keep, Still(hosted), seq)
                 return
 
-    def keep_all(self, wards: Mapping[str, Ward]) -> None:
+    def keep_all(self, forecasters: Mapping[str, HostedForecaster]) -> None:
         """Take a snapshot of every forecaster that has seen events since its last one."""
         if self.writing is not None:
             self.writing.result()
-        for name, ward in wards.items():
-            if ward.seq != self.kept[name][0]:
-                self.keep(Still(ward), self.kept[name][0])
+        for name, hosted in forecasters.items():
+            if hosted.seq != self.kept[name][0]:
+                self.keep(Still(hosted), self.kept[name][0])
 
     def keep(self, still: Still, before: int = 0) -> None:
         """Write a snapshot, have it verified, and only then drop older ones; if that fails, try again after a rest."""
@@ -230,13 +241,13 @@ class Keeper:
             self._store.keep_snapshot(still.name, still.seq, content)
             self._store.drop_snapshots(still.name, KEPT)
         except Exception as error:
-            self._gauge.snapshot_failures += 1
+            self._metrics.snapshot_failures += 1
             self._log("snapshot failed", forecaster=still.name, seq=still.seq, error=str(error))
             self.hold(still.name, before)
             self.rested = time.monotonic() + REST
             return
         took = time.perf_counter() - began
-        self._gauge.snapshots.add(took)
+        self._metrics.snapshots.add(took)
         self._log("snapshot", forecaster=still.name, seq=still.seq, bytes=len(content), seconds=round(took, 3))
 
     def close(self) -> None:
@@ -252,7 +263,7 @@ PAGE = 4096
 class Recovered(NamedTuple):
     """A ward that is as the log says, and what it took."""
 
-    ward: Ward
+    hosted: HostedForecaster
     snapshot: int
     """number of the event that the snapshot was taken after; 0 without one"""
     replayed: int
@@ -262,23 +273,23 @@ class Recovered(NamedTuple):
 def recover(store: Store, name: str) -> Recovered:
     """Return a forecaster's ward: its newest readable snapshot, and every later event."""
     began = time.perf_counter()
-    ward, refusals = _from_snapshot(store, name)
+    hosted, refusals = _from_snapshot(store, name)
     why = f" ({'; '.join(refusals)})" if refusals else ""
-    snapshot = 0 if ward is None else ward.seq
+    snapshot = 0 if hosted is None else hosted.seq
     events = store.events(name, after=snapshot)
-    if ward is None:
+    if hosted is None:
         first = next(events, None)
         if first is None or first.seq != 1:
             raise Unreadable(f"store: the log of {name!r} has lost its first events, and no snapshot can be read{why}")
-        ward = fresh_ward(first)
+        hosted = fresh_forecaster(first)
     for page in in_pages(events, PAGE):
-        if page[0].seq != ward.seq + 1 or page[-1].seq != ward.seq + len(page):
-            raise Unreadable(f"store: the log of {name!r} has a gap after event {ward.seq}{why}")
-        ward.apply(page)
-    return Recovered(ward, snapshot, ward.seq - snapshot, time.perf_counter() - began)
+        if page[0].seq != hosted.seq + 1 or page[-1].seq != hosted.seq + len(page):
+            raise Unreadable(f"store: the log of {name!r} has a gap after event {hosted.seq}{why}")
+        hosted.apply(page)
+    return Recovered(hosted, snapshot, hosted.seq - snapshot, time.perf_counter() - began)
 
 
-def _from_snapshot(store: Store, name: str) -> tuple[Ward | None, list[str]]:
+def _from_snapshot(store: Store, name: str) -> tuple[HostedForecaster | None, list[str]]:
     """Return the ward of the newest snapshot that can be read, and why newer ones cannot."""
     refusals: list[str] = []
     for kept in store.snapshots(name):

@@ -26,7 +26,7 @@ from swapcal.service.sql import (
 # Occupancy: at most one process at a time is the learner of a file; its end, however sudden, frees it.
 
 
-class Occupancy:
+class FileLock:
     """A lock beside a file, held until it is left or the process ends.
 
     The system keeps it, not the lock file's existence: after a crash nothing has to be cleaned up.
@@ -99,11 +99,11 @@ class SQLiteStore(SqlStore):
         self._turn = threading.Lock()
         self._writer: apsw.Connection | None = None
         self._readers = Pool(lambda: self._connect(VISITING + "PRAGMA query_only = 1;"), _close)
-        self._occupancy: Occupancy | None = None
+        self._file_lock: FileLock | None = None
         self._find(create)
         self._file = _identity(self._path)
         try:
-            self._occupancy = Occupancy(self._path) if learner else None
+            self._file_lock = FileLock(self._path) if learner else None
             self._prepare(create)
         except BaseException:
             self.close()
@@ -111,15 +111,15 @@ class SQLiteStore(SqlStore):
 
     def claim(self, forecaster: str) -> bool:
         """Return whether this store was opened for a learner: the file was claimed as a whole."""
-        return self._occupancy is not None
+        return self._file_lock is not None
 
     def holds(self, forecaster: str) -> bool:
         """Return whether this store was opened for a learner."""
-        return self._occupancy is not None
+        return self._file_lock is not None
 
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or none, durably."""
-        if self._occupancy is None:
+        if self._file_lock is None:
             raise Conflict(f"store: given {self._path} opened for reading, expected learner=True to append events")
         self._transaction(lambda writer: writer.executemany(INSERT, events))
 
@@ -175,9 +175,9 @@ class SQLiteStore(SqlStore):
         with self._turn:
             self._drop_writer()
         self._readers.clear()
-        if self._occupancy is not None:
-            self._occupancy.leave()
-            self._occupancy = None
+        if self._file_lock is not None:
+            self._file_lock.leave()
+            self._file_lock = None
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._translated(), self._readers.lent() as reader:
@@ -219,7 +219,7 @@ class SQLiteStore(SqlStore):
             self._writer = None
 
     def _connect_writer(self) -> apsw.Connection:
-        return self._connect(WRITING + (VISITING + PATIENT if self._occupancy is None else LEARNING))
+        return self._connect(WRITING + (VISITING + PATIENT if self._file_lock is None else LEARNING))
 
     def _connect(self, settings: str) -> apsw.Connection:
         connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)

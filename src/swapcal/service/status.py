@@ -1,4 +1,4 @@
-"""`Status`: how a forecaster is doing, in numbers and in a sentence."""
+"""`ForecasterStatus`: how a forecaster is doing, in numbers and in a sentence."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from swapcal.engine.forecaster import Forecaster
 from swapcal.monitor.alarms import sentence
-from swapcal.service.hosted import DELAYS, Ward
+from swapcal.service.hosted import DELAYS, HostedForecaster
 
 Figure = float | None
 """Null before there is anything to take it of."""
@@ -35,7 +35,7 @@ class Delay(msgspec.Struct, frozen=True):
     """outcomes that took at most so long, each counted once; the last took longer"""
 
 
-class Status(msgspec.Struct, frozen=True):
+class ForecasterStatus(msgspec.Struct, frozen=True):
     """How a forecaster is doing.
 
     Forecasts are labelled, open or expired. Held is the part of the open ones whose outcome is here and waits for its
@@ -66,24 +66,24 @@ class Status(msgspec.Struct, frozen=True):
     over_time: list[dict[str, float]]
 
 
-def describe(ward: Ward) -> Status:
+def describe(hosted: HostedForecaster) -> ForecasterStatus:
     """Return a forecaster's status; of the learning thread."""
-    live, figures, monitor = ward.live.status(), ward.figures, ward.monitor
+    live, figures, monitor = hosted.live.status(), hosted.figures, hosted.monitor
     name, best = figures.best_expert()
     alarms, rejected = monitor.alarms(), monitor.test().rejected
     counts = [int(count) for count in figures.delays]
-    return Status(
-        name=ward.name,
-        seq=ward.seq,
-        time=ward.now,
+    return ForecasterStatus(
+        name=hosted.name,
+        seq=hosted.seq,
+        time=hosted.now,
         forecasts=live.forecasts,
         labels=live.labels,
         open=live.open,
         held=live.held,
         expired=live.expired,
-        parked=len(ward.parked),
-        lapsed=ward.lapsed,
-        corrections=ward.corrections,
+        parked=len(hosted.parked),
+        lapsed=hosted.lapsed,
+        corrections=hosted.corrections,
         coverage=_known(live.coverage),
         base_rate=_known(figures.base_rate()),
         mean_forecast=_known(figures.mean_forecast()),
@@ -107,15 +107,15 @@ def _known(value: float) -> Figure:
     return None if math.isnan(value) else value
 
 
-def alarms(ward: Ward) -> dict[str, Any]:
+def alarms(hosted: HostedForecaster) -> dict[str, Any]:
     """Return who is off, since when and by how much; of the learning thread."""
-    found = ward.monitor.summary(ward.name)
+    found = hosted.monitor.summary(hosted.name)
     return {name: found[name] for name in ("rows", "alarmed", "sentence", "alarms", "lifetime", "sizes", "history")}
 
 
-def engine(ward: Ward) -> Forecaster | None:
+def engine(hosted: HostedForecaster) -> Forecaster | None:
     """Return a copy of the engine, None before the first outcome; of the learning thread."""
-    return ward.live.engine() if ward.live.status().labels else None
+    return hosted.live.engine() if hosted.live.status().labels else None
 
 
 def certificate(engine: Forecaster | None) -> dict[str, Any]:

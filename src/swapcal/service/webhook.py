@@ -11,10 +11,10 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from swapcal.service.api_error import Refusal
-from swapcal.service.hosted import Ward
+from swapcal.service.api_error import ApiError
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.queue import Ask
-from swapcal.service.worker import Desk, Log
+from swapcal.service.worker import Log, Worker
 from swapcal.version import __version__
 
 EVERY = 5.0
@@ -52,9 +52,9 @@ class Webhook:
         Seconds between looks.
     """
 
-    def __init__(self, desk: Desk, url: str, log: Log, *, every: float = EVERY) -> None:
+    def __init__(self, worker: Worker, url: str, log: Log, *, every: float = EVERY) -> None:
         check_url(url)
-        self._desk, self._url, self._log, self._every = desk, url, log, every
+        self._worker, self._url, self._log, self._every = worker, url, log, every
         self._known: dict[str, tuple[int, Alarms]] = {}
         self._messages: queue.Queue[Json] = queue.Queue(WAITING)
         self._stopping = threading.Event()
@@ -76,16 +76,16 @@ class Webhook:
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._every):
-            for name in [*self._desk.wards]:
+            for name in [*self._worker.forecasters]:
                 self._look(name)
 
     def _look(self, name: str) -> None:
         seq, before = self._known.get(name, (0, {}))
         try:
-            found: tuple[int, Alarms] | None = self._desk.call(
-                lambda promise: Ask(promise, name, lambda ward: alarms_of(ward, seq)), LONGEST
+            found: tuple[int, Alarms] | None = self._worker.call(
+                lambda promise: Ask(promise, name, lambda hosted: alarms_of(hosted, seq)), LONGEST
             )
-        except (Refusal, TimeoutError, CancelledError):
+        except (ApiError, TimeoutError, CancelledError):
             return  # it is asked again
         if found is None:
             return
@@ -134,11 +134,11 @@ class Webhook:
         self._log("webhook given up", **facts, why=why)
 
 
-def alarms_of(ward: Ward, known: int) -> tuple[int, Alarms] | None:
+def alarms_of(hosted: HostedForecaster, known: int) -> tuple[int, Alarms] | None:
     """Return the number of the last event and the alarms by group; None if nothing came since the known event."""
-    if ward.seq == known:
+    if hosted.seq == known:
         return None
-    return ward.seq, {alarm.group: alarm.to_dict() for alarm in ward.monitor.alarms()}
+    return hosted.seq, {alarm.group: alarm.to_dict() for alarm in hosted.monitor.alarms()}
 
 
 def post(url: str, message: Json) -> int:

@@ -1,4 +1,4 @@
-"""`Desk`: one queue, one learning thread; every batch is on disk before anybody hears of it."""
+"""`Worker`: one queue, one learning thread; every batch is on disk before anybody hears of it."""
 
 import threading
 import time
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from swapcal.service.api_error import Refusal, unavailable
-from swapcal.service.commands import Clerk
-from swapcal.service.events import MADE, Event, dockets
-from swapcal.service.hosted import Draft, Label, Ward, fresh_ward
-from swapcal.service.queue import ORDER, Ask, Gauge, Inbox, Job, Make, Promise, Write
+from swapcal.service.api_error import ApiError, unavailable
+from swapcal.service.commands import CommandHandler
+from swapcal.service.events import MADE, Event, id_histories
+from swapcal.service.hosted import Draft, HostedForecaster, Label, fresh_forecaster
+from swapcal.service.queue import ORDER, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
 from swapcal.service.settings import Limits, Settings, from_body, to_body
-from swapcal.service.snapshots import Keeper, recover
+from swapcal.service.snapshots import Snapshotter, recover
 from swapcal.service.sql import Conflict, StoreError
 from swapcal.service.store import Store
 
@@ -38,7 +38,7 @@ def answer_at_once(answers: Sequence[Answer]) -> None:
             promise.set_result(result)
 
 
-class Desk:
+class Worker:
     """Takes jobs from any thread and does them in batches, in one order, on one thread.
 
     Parameters
@@ -70,33 +70,33 @@ class Desk:
     ) -> None:
         self.store = store
         self.limits = Limits() if limits is None else limits
-        self.gauge = Gauge()
-        self.wards: dict[str, Ward] = {}
+        self.metrics = Metrics()
+        self.forecasters: dict[str, HostedForecaster] = {}
         """of the learning thread alone"""
         self.answer = answer
         self.log = log
         self._clock = clock
-        self._lost: dict[str, Ward | None] = {}
+        self._lost: dict[str, HostedForecaster | None] = {}
         """forecasters that are not ours now, with what was last known of them if that is still as the log says"""
         self._again = 0.0
         """when to try again to get those"""
-        self._inbox = Inbox(self.limits.queue, self.gauge)
+        self._queue = WriteQueue(self.limits.queue, self.metrics)
         self._commit = 0.0
         """what a commit takes"""
         self._working = False
-        self._keeper = Keeper(store, self.gauge, log, every, seconds)
+        self._snapshotter = Snapshotter(store, self.metrics, log, every, seconds)
         self._thread = threading.Thread(target=self._work, name="learner", daemon=True)
 
     # ------------------------------------------------------------------ any thread
 
-    def start(self) -> "Desk":
+    def start(self) -> "Worker":
         """Begin to work: rebuild what the store holds, then take jobs."""
         self._thread.start()
         return self
 
     def submit(self, job: Job) -> None:
-        """Put a job on the queue; raises `Refusal` if that is full or closed."""
-        self._inbox.put(job)
+        """Put a job on the queue; raises `ApiError` if that is full or closed."""
+        self._queue.put(job)
 
     def call(self, make: Callable[[Promise], Job], timeout: float = 600.0) -> Any:
         """Do a job and wait for its answer; for threads without an event loop."""
@@ -107,7 +107,7 @@ class Desk:
     @property
     def depth(self) -> int:
         """Rows that wait."""
-        return self._inbox.rows
+        return self._queue.rows
 
     @property
     def standing_by(self) -> list[str]:
@@ -117,15 +117,15 @@ class Desk:
     @property
     def ready(self) -> bool:
         """Whether jobs are being done, for every forecaster in the store."""
-        return self._working and self._thread.is_alive() and not self._lost and not self._inbox.closing
+        return self._working and self._thread.is_alive() and not self._lost and not self._queue.closing
 
     def close(self) -> None:
         """Finish what is queued, take snapshots, and give the store back."""
-        if not self._inbox.close():
+        if not self._queue.close():
             return
         if self._thread.ident is not None:
             self._thread.join()
-        self._keeper.close()
+        self._snapshotter.close()
         self.store.close()
 
     # ------------------------------------------------------------------ the learning thread
@@ -136,14 +136,14 @@ class Desk:
         self._working = True
         last = False
         while not last:
-            batch, last = self._inbox.take(self._commit)
+            batch, last = self._queue.take(self._commit)
             try:
                 self._serve(batch)
                 self._regain()
-                self._keeper.keep_some(self.wards)
+                self._snapshotter.keep_some(self.forecasters)
             except Exception as error:
                 self.log("fault", error=repr(error))
-        self._keeper.keep_all(self.wards)
+        self._snapshotter.keep_all(self.forecasters)
 
     def _serve(self, batch: Sequence[Job]) -> None:
         """Make forecasters, then write, then answer questions."""
@@ -160,33 +160,33 @@ class Desk:
     def _caught(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except Refusal as refusal:
+        except ApiError as refusal:
             return refusal
         except StoreError as error:
             return unavailable(f"The store cannot be reached: {error}")
         except Exception as error:
             self.log("fault", error=repr(error))
-            return Refusal("internal", "A fault of the service; it is in the log. Nothing has changed.")
+            return ApiError("internal", "A fault of the service; it is in the log. Nothing has changed.")
 
     def _asked(self, job: Ask) -> Any:
-        return job.question(self._ward(job.forecaster))
+        return job.question(self._hosted(job.forecaster))
 
-    def _ward(self, name: str) -> Ward:
+    def _hosted(self, name: str) -> HostedForecaster:
         if name in self._lost:
             raise unavailable(f"Forecaster {name!r} is being rebuilt, or another process is its learner.")
-        if name not in self.wards:
-            raise Refusal("unknown", f"forecaster: given {name!r}, expected one that was made")
-        return self.wards[name]
+        if name not in self.forecasters:
+            raise ApiError("unknown", f"forecaster: given {name!r}, expected one that was made")
+        return self.forecasters[name]
 
     def _make(self, settings: Settings) -> bool:
         name = settings.name
         if name in self._lost:
-            self._ward(name)
-        if name in self.wards:
-            return self._same(self.wards[name].settings, settings)
-        if len(self.wards) >= self.limits.forecasters:
+            self._hosted(name)
+        if name in self.forecasters:
+            return self._same(self.forecasters[name].settings, settings)
+        if len(self.forecasters) >= self.limits.forecasters:
             most = self.limits.forecasters
-            raise Refusal("many", f"forecasters: given one more than {most:,}, expected at most so many", retry=60.0)
+            raise ApiError("many", f"forecasters: given one more than {most:,}, expected at most so many", retry=60.0)
         if not self.store.claim(name):
             raise unavailable(f"Another process is the learner of forecaster {name!r}.")
         made = Event(name, 1, MADE, "", self._clock(), to_body(settings))
@@ -194,11 +194,11 @@ class Desk:
             self._append([made])
         except Conflict:
             self._lost_touch([name], unknown=False)
-            return self._same(self._ward(name).settings, settings)
+            return self._same(self._hosted(name).settings, settings)
         except StoreError:
             self._lost_touch([name], unknown=True)
             raise
-        self._hold(fresh_ward(made), 0)
+        self._hold(fresh_forecaster(made), 0)
         self.log("made", forecaster=name, seq=1)
         return True
 
@@ -206,7 +206,7 @@ class Desk:
         if known == given:
             return False
         differing = [field for field in given.__struct_fields__ if getattr(known, field) != getattr(given, field)]
-        raise Refusal(
+        raise ApiError(
             "conflict",
             f"forecaster: given {given.name!r} with other settings ({', '.join(differing)}), expected those it has",
             given={field: getattr(given, field) for field in differing},
@@ -232,11 +232,11 @@ class Desk:
             for name in names:
                 own = [job for job in jobs if job.forecaster == name]
                 try:
-                    ward = self._ward(name)
-                except Refusal as refusal:
+                    hosted = self._hosted(name)
+                except ApiError as refusal:
                     answers += [(job.promise, refusal) for job in own]
                     continue
-                found, made = self._apply(ward, own)
+                found, made = self._apply(hosted, own)
                 answers += found
                 events += made
             if events:
@@ -247,32 +247,32 @@ class Desk:
             return self._isolated(jobs, names, error)
         return answers
 
-    def _apply(self, ward: Ward, jobs: Sequence[Write]) -> tuple[list[Answer], list[Event]]:
-        known = dockets(self.store.about(ward.name, [row.id for job in jobs for row in job.rows]))
-        clerk = Clerk(ward, known, self._clock(), self.limits)
+    def _apply(self, hosted: HostedForecaster, jobs: Sequence[Write]) -> tuple[list[Answer], list[Event]]:
+        known = id_histories(self.store.about(hosted.name, [row.id for job in jobs for row in job.rows]))
+        handler = CommandHandler(hosted, known, self._clock(), self.limits)
         answers: list[Answer] = []
         for kind in ORDER:
             same = [job for job in jobs if job.kind == kind]
             if same:
-                found = iter(getattr(clerk, kind)([row for job in same for row in job.rows]))
+                found = iter(getattr(handler, kind)([row for job in same for row in job.rows]))
                 answers += [(job.promise, [next(found) for _ in job.rows]) for job in same]
-        return answers, clerk.events
+        return answers, handler.events
 
     def _append(self, events: Sequence[Event]) -> None:
         began = time.perf_counter()
         self.store.append(events)
         took = time.perf_counter() - began
-        self.gauge.commits.add(took)
+        self.metrics.commits.add(took)
         self._commit += (took - self._commit) / 8
         for event in events:
-            self.gauge.events[event.kind] = self.gauge.events.get(event.kind, 0) + 1
+            self.metrics.events[event.kind] = self.metrics.events.get(event.kind, 0) + 1
         for name in dict.fromkeys(event.forecaster for event in events):
             own = [event.seq for event in events if event.forecaster == name]
             self.log("commit", forecaster=name, first=own[0], last=own[-1], seconds=round(took, 6))
 
     def _failed(self, jobs: Sequence[Write], names: Sequence[str], error: StoreError) -> list[Answer]:
         """Refuse a whole batch; its forecasters are ahead of the log, and the others' claims may be gone."""
-        self.gauge.failures += 1
+        self.metrics.failures += 1
         self.log("commit failed", forecasters=[*names], error=str(error))
         self._lost_touch(names, unknown=not isinstance(error, Conflict))
         refusal = unavailable("The store could not write; nothing is acknowledged, and the forecaster is rebuilt.")
@@ -284,31 +284,31 @@ class Desk:
         self._lost_touch(names, unknown=False)
         if len(jobs) > 1:
             return [answer for job in jobs for answer in self._write([job])]
-        fault = Refusal("internal", "A fault of the service; it is in the log. Nothing has changed.")
+        fault = ApiError("internal", "A fault of the service; it is in the log. Nothing has changed.")
         return [(job.promise, fault) for job in jobs]
 
     # ------------------------------------------------------------------ gaining and losing forecasters
 
-    def _hold(self, ward: Ward, snapshot: int) -> None:
-        self.wards[ward.name] = ward
-        self._keeper.hold(ward.name, snapshot)
+    def _hold(self, hosted: HostedForecaster, snapshot: int) -> None:
+        self.forecasters[hosted.name] = hosted
+        self._snapshotter.hold(hosted.name, snapshot)
 
     def _lose(self, names: Iterable[str], *, intact: bool) -> None:
         for name in names:
-            ward = self.wards.pop(name, None)
-            if ward is not None or not intact:
-                self._lost[name] = ward if intact else None
+            hosted = self.forecasters.pop(name, None)
+            if hosted is not None or not intact:
+                self._lost[name] = hosted if intact else None
 
     def _lost_touch(self, names: Iterable[str], *, unknown: bool) -> None:
         """Rebuild forecasters that may be ahead of the log; where it is unknown what was written, claim all again."""
         self._lose(names, intact=False)
         if unknown:
-            self._lose([*self.wards], intact=True)
+            self._lose([*self.forecasters], intact=True)
         self._regain(now=True)
 
     def _find_forecasters(self) -> None:
         for name in self.store.forecasters():
-            if name not in self.wards:
+            if name not in self.forecasters:
                 self._lost.setdefault(name, None)
 
     def _regain(self, *, now: bool = False) -> None:
@@ -321,9 +321,9 @@ class Desk:
             self._find_forecasters()
         except StoreError as error:
             self.log("store unavailable", error=str(error))
-            self._lose([*self.wards], intact=True)
+            self._lose([*self.forecasters], intact=True)
             return
-        self._lose([name for name in self.wards if not self.store.holds(name)], intact=True)
+        self._lose([name for name in self.forecasters if not self.store.holds(name)], intact=True)
         for name in [*self._lost]:
             try:
                 if self.store.claim(name):
@@ -332,15 +332,15 @@ class Desk:
                 self.log("rebuild failed", forecaster=name, error=str(error))
 
     def _rebuild(self, name: str) -> None:
-        ward = self._lost[name]
-        if ward is not None and self.store.last(name) == ward.seq:
-            self.wards[name] = ward
-        elif ward is None and not self.store.last(name):
+        hosted = self._lost[name]
+        if hosted is not None and self.store.last(name) == hosted.seq:
+            self.forecasters[name] = hosted
+        elif hosted is None and not self.store.last(name):
             pass  # it was never made
         else:
             found = recover(self.store, name)
-            self.gauge.rebuilds += 1
-            self._hold(found.ward, found.snapshot)
+            self.metrics.rebuilds += 1
+            self._hold(found.hosted, found.snapshot)
             facts = {"snapshot": found.snapshot, "replayed": found.replayed, "seconds": round(found.seconds, 3)}
             self.log("ready", forecaster=name, **facts)
         del self._lost[name]
@@ -348,13 +348,13 @@ class Desk:
 
 def warm() -> None:
     """Load the kernels, which takes a while, before anybody waits for them."""
-    ward = Ward(Settings(name="warm", groups=["g"]))
+    hosted = HostedForecaster(Settings(name="warm", groups=["g"]))
     drafts = [Draft(str(k), {"g": "ab"[k % 2], "x": float(k)}) for k in range(8)]
-    ward.forecast(drafts[:4], 0.0)
-    ward.outcome([Label(str(k), 1.0) for k in range(3)], 1.0)
-    ward.forecast(drafts[4:5], 2.0)
-    ward.outcome([Label("3", 0.0)], 3.0)
-    ward.live.preview([drafts[0].record])
+    hosted.forecast(drafts[:4], 0.0)
+    hosted.outcome([Label(str(k), 1.0) for k in range(3)], 1.0)
+    hosted.forecast(drafts[4:5], 2.0)
+    hosted.outcome([Label("3", 0.0)], 3.0)
+    hosted.live.preview([drafts[0].record])
 
 
 def settings_in(store: Store) -> dict[str, Settings]:

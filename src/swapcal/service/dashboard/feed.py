@@ -15,9 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from swapcal.archive import State
 from swapcal.monitor import Monitor
 from swapcal.service import snapshots, status
-from swapcal.service.api_error import Refusal
-from swapcal.service.endpoint import Office
-from swapcal.service.hosted import Ward
+from swapcal.service.api_error import ApiError
+from swapcal.service.endpoint import ServiceContext
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.sql import StoreError
 
 # View: everything a page says about a forecaster, as plain data that JSON can hold.
@@ -41,13 +41,13 @@ class Seen(NamedTuple):
     """a copy, to be read beside the learning thread: the intervals of many groups take a while"""
 
 
-def see(ward: Ward, known: int | None = None) -> Seen | None:
+def see(hosted: HostedForecaster, known: int | None = None) -> Seen | None:
     """Return the figures of a ward unless its last event is the known one; of the learning thread."""
-    if ward.seq == known:
+    if hosted.seq == known:
         return None
     began = time.perf_counter()
-    found: Figures = msgspec.to_builtins(status.describe(ward))
-    monitor = snapshots.copied(ward.monitor.to_state())
+    found: Figures = msgspec.to_builtins(status.describe(hosted))
+    monitor = snapshots.copied(hosted.monitor.to_state())
     return Seen({**found, "state": state(found)}, time.perf_counter() - began, monitor)
 
 
@@ -70,12 +70,12 @@ def completed(seen: Seen) -> Figures:
     }
 
 
-def see_briefly(ward: Ward, known: int | None = None) -> Seen | None:
+def see_briefly(hosted: HostedForecaster, known: int | None = None) -> Seen | None:
     """Return the figures for the overview; of the learning thread."""
-    if ward.seq == known:
+    if hosted.seq == known:
         return None
     began = time.perf_counter()
-    found: Figures = msgspec.to_builtins(status.describe(ward))
+    found: Figures = msgspec.to_builtins(status.describe(hosted))
     del found["reliability"], found["over_time"]
     return Seen({**found, "state": state(found)}, time.perf_counter() - began)
 
@@ -145,9 +145,9 @@ class Reporter(Protocol):
 class Copy:
     """What a certificate needs of a ward; made on the learning thread, read on any other: it can take seconds."""
 
-    def __init__(self, ward: Ward) -> None:
-        self.labels = ward.figures.labels
-        self._engine = ward.live.engine()
+    def __init__(self, hosted: HostedForecaster) -> None:
+        self.labels = hosted.figures.labels
+        self._engine = hosted.live.engine()
 
     def certificate(self) -> dict[str, Any] | None:
         """Return the certificate, with errors and bounds as rates; None before the first outcome."""
@@ -203,8 +203,8 @@ class ForecasterReporter:
         Its name.
     """
 
-    def __init__(self, office: Office, name: str) -> None:
-        self._office, self._name = office, name
+    def __init__(self, context: ServiceContext, name: str) -> None:
+        self._context, self._name = context, name
         self._rates = Rates()
         self._seen: Figures = {}
         self._certificate: dict[str, Any] | None = None
@@ -212,15 +212,15 @@ class ForecasterReporter:
         self._certified, self._again = -1, 0.0
 
     async def look(self) -> Seen:
-        """Return its figures; raises `Refusal` if there is no such forecaster."""
+        """Return its figures; raises `ApiError` if there is no such forecaster."""
         known = self._seen.get("seq")
         seconds = 0.0
         try:
-            seen: Seen | None = await self._office.ask(self._name, lambda ward: see(ward, known))
-        except Refusal as refusal:
-            if refusal.kind != "unavailable":
+            seen: Seen | None = await self._context.ask(self._name, lambda hosted: see(hosted, known))
+        except ApiError as error:
+            if error.kind != "unavailable":
                 raise
-            return Seen({"name": self._name, "seq": known or 0, **self._seen, "state": unavailable(str(refusal))}, 0.0)
+            return Seen({"name": self._name, "seq": known or 0, **self._seen, "state": unavailable(str(error))}, 0.0)
         if seen is not None:
             seconds = seen.seconds
             self._seen = await run_in_threadpool(completed, seen)
@@ -237,10 +237,10 @@ class ForecasterReporter:
     async def _certify(self) -> None:
         began = time.monotonic()
         try:
-            copy: Copy = await self._office.ask(self._name, Copy)
+            copy: Copy = await self._context.ask(self._name, Copy)
             self._certificate = await run_in_threadpool(copy.certificate)
             self._certified = copy.labels
-        except Refusal:
+        except ApiError:
             pass  # it is asked again
         finally:
             now = time.monotonic()
@@ -250,14 +250,14 @@ class ForecasterReporter:
 class OverviewReporter:
     """Looks at every forecaster of the service."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
         self._seen: dict[str, Figures] = {}
         self._rates: dict[str, Rates] = {}
 
     async def look(self) -> Seen:
         """Return the figures of all, by name."""
-        names = sorted(await run_in_threadpool(self._office.store.forecasters))
+        names = sorted(await run_in_threadpool(self._context.store.forecasters))
         seconds = sum(await asyncio.gather(*(self._look(name) for name in names)))
         found = [self._seen[name] for name in names]
         return Seen({"seq": sum(one.get("seq", 0) for one in found), "forecasters": found}, seconds)
@@ -266,9 +266,9 @@ class OverviewReporter:
         known = self._seen.get(name, {})
         try:
             unchanged = None if known.get("state", {}).get("kind") == "unavailable" else known.get("seq")
-            seen: Seen | None = await self._office.ask(name, lambda ward: see_briefly(ward, unchanged))
-        except Refusal as refusal:
-            self._seen[name] = {**known, "name": name, "state": unavailable(refusal.detail)}
+            seen: Seen | None = await self._context.ask(name, lambda hosted: see_briefly(hosted, unchanged))
+        except ApiError as error:
+            self._seen[name] = {**known, "name": name, "state": unavailable(error.detail)}
             return 0.0
         figures = known if seen is None else seen.figures
         rates = self._rates.setdefault(name, Rates())
@@ -326,8 +326,8 @@ class Broadcast:
         From figures to markup.
     """
 
-    def __init__(self, office: Office, reporter: Reporter, render: Renderer) -> None:
-        self._office, self._reporter, self._render = office, reporter, render
+    def __init__(self, context: ServiceContext, reporter: Reporter, render: Renderer) -> None:
+        self._context, self._reporter, self._render = context, reporter, render
         self._edition: Edition | None = None
         self._next = 0.0
         self._turn = asyncio.Lock()
@@ -350,7 +350,7 @@ class Broadcast:
         self.listeners += 1
         last: Edition | None = None
         try:
-            while not self._office.leaving:
+            while not self._context.leaving:
                 if self._task is None or self._task.done():
                     self._task = asyncio.create_task(self._look_on())
                 news = self._news
@@ -368,8 +368,8 @@ class Broadcast:
 
     async def _look_on(self) -> None:
         while self.listeners:
-            if not self._office.leaving:
-                with contextlib.suppress(Refusal, StoreError):
+            if not self._context.leaving:
+                with contextlib.suppress(ApiError, StoreError):
                     await self.latest()
             self._news.set()
             self._news = asyncio.Event()

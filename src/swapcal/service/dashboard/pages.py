@@ -13,11 +13,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from swapcal.service import routes
-from swapcal.service.api_error import Refusal, unavailable
+from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.dashboard.feed import Broadcast, ForecasterReporter, OverviewReporter
 from swapcal.service.dashboard.render import render, static
-from swapcal.service.endpoint import REFUSED, Call, Endpoint, Handler, Office, answered
-from swapcal.service.hosted import Ward
+from swapcal.service.endpoint import REFUSED, Call, Handler, RequestHandler, ServiceContext, answered
+from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import JSON, Reply, problem_reply, read_body
 from swapcal.service.messages import DecisionOut, ForecastShown
 from swapcal.service.routes import READ, decided, shown
@@ -136,7 +136,7 @@ class Page:
     Parameters
     ----------
     handler : callable
-        From a call to a reply; may raise `Refusal`.
+        From a call to a reply; may raise `ApiError`.
     needed : str, optional
         The scope a token must have, in a header or in the cookie.
     signs_in : bool
@@ -148,27 +148,27 @@ class Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        office = scope["app"].state.office
-        await Endpoint(office, self._answer, None)(scope, receive, send)
+        context = scope["app"].state.context
+        await RequestHandler(context, self._answer, None)(scope, receive, send)
 
     async def _answer(self, call: Call) -> Reply | Response:
         call.headers = with_token(call.headers)
         return await answered(call, self._handler, self._needed, self._refused)
 
-    def _refused(self, call: Call, event: str, refusal: Refusal, why: str) -> Reply:
+    def _refused(self, call: Call, event: str, error: ApiError, why: str) -> Reply:
         if event != REFUSED:
-            call.office.log(event, path=call.scope["path"], error=why)
+            call.context.log(event, path=call.scope["path"], error=why)
         if not self._signs_in:
-            return problem_reply(refusal)
-        if refusal.kind == "unauthorized":
+            return problem_reply(error)
+        if error.kind == "unauthorized":
             return moved(f"/sign-in?next={quote(_asked(call.scope), safe='')}")
-        return refused(refusal)
+        return refused(error)
 
 
-def refused(refusal: Refusal) -> Reply:
+def refused(error: ApiError) -> Reply:
     """Return the page that says why something is not done, and what to do."""
-    advice = ADVICE.get(refusal.status, "")
-    return page("refusal.html", refusal.status, refusal=refusal, advice=advice)
+    advice = ADVICE.get(error.status, "")
+    return page("error.html", error.status, error=error, advice=advice)
 
 
 def moved(where: str, **more: str) -> Reply:
@@ -187,7 +187,7 @@ def _asked(scope: Scope) -> str:
 
 async def ask(call: Call) -> Reply:
     """Show where a token can be given."""
-    if not call.office.gate.required:
+    if not call.context.auth.required:
         return moved("/")
     return page("sign_in.html", next=here(call.request.query_params.get("next", "/")), trouble="")
 
@@ -198,11 +198,11 @@ async def sign_in(call: Call) -> Reply:
     token, path = given.get("token", "").strip(), here(given.get("next", "/"))
     try:
         if not is_token(token):
-            raise Refusal("unauthorized", "token: given something else, expected what swapcal token create printed")
-        await call.office.gate.admit({b"authorization": f"Bearer {token}".encode(), **_host(call)}, READ)
-    except Refusal as refusal:
-        call.office.log("refused", path="/sign-in", why=refusal.detail)
-        return page("sign_in.html", refusal.status, next=path, trouble=refusal.detail)
+            raise ApiError("unauthorized", "token: given something else, expected what swapcal token create printed")
+        await call.context.auth.admit({b"authorization": f"Bearer {token}".encode(), **_host(call)}, READ)
+    except ApiError as error:
+        call.context.log("refused", path="/sign-in", why=error.detail)
+        return page("sign_in.html", error.status, next=path, trouble=error.detail)
     return moved(path, **{"set-cookie": cookie(token, call.scope["scheme"])})
 
 
@@ -214,8 +214,8 @@ async def sign_out(call: Call) -> Reply:
 
 async def _form(call: Call) -> dict[str, str]:
     if not is_own(call.scope, call.headers):
-        raise Refusal("forbidden", "origin: given another site, expected a page of this service")
-    body = await read_body(call.headers, call.receive, call.office.limits)
+        raise ApiError("forbidden", "origin: given another site, expected a page of this service")
+    body = await read_body(call.headers, call.receive, call.context.limits)
     return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace"), max_num_fields=10).items()}
 
 
@@ -268,8 +268,8 @@ async def look_up(call: Call) -> LookedUp | None:
         return None
     try:
         found = await shown(call, id)
-    except Refusal as refusal:
-        return LookedUp(id, loss, trouble=refusal.detail)
+    except ApiError as error:
+        return LookedUp(id, loss, trouble=error.detail)
     if found.record is None:
         return LookedUp(id, loss, found)
     explanation = found.explanation or await _explained_now(call, found.record)
@@ -280,14 +280,14 @@ async def look_up(call: Call) -> LookedUp | None:
 async def _explained_now(call: Call, record: dict[str, Any]) -> dict[str, Any] | None:
     """Explain what a record would be forecast now; none if the forecaster cannot be asked."""
     try:
-        found: dict[str, Any] = await call.office.ask(call.forecaster, lambda ward: _preview(ward, record))
-    except Refusal:
+        found: dict[str, Any] = await call.context.ask(call.forecaster, lambda hosted: _preview(hosted, record))
+    except ApiError:
         return None
     return found
 
 
-def _preview(ward: Ward, record: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = ward.live.preview([record]).explain().to_dict()
+def _preview(hosted: HostedForecaster, record: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = hosted.live.preview([record]).explain().to_dict()
     return found
 
 
@@ -298,12 +298,12 @@ def _decisions(found: ForecastShown, loss: str) -> tuple[tuple[tuple[DecisionOut
     for text, words in wanted.items():
         try:
             decisions.append((decided(found.id, text, found.record or {}, found), words))
-        except Refusal as refusal:
-            trouble = refusal.detail
+        except ApiError as error:
+            trouble = error.detail
     return tuple(decisions), trouble
 
 
-# `Cockpit`: the pages, and the broadcasts behind them.
+# `Dashboard`: the pages, and the broadcasts behind them.
 
 LISTENERS = 200
 """Listeners at a time: they keep their connections, and writers need some too."""
@@ -316,23 +316,23 @@ BEAT = b": still here\n\n"
 MARKDOWN = "text/markdown; charset=utf-8"
 
 
-class Cockpit:
+class Dashboard:
     """Answers requests for pages and live figures."""
 
     def __init__(self) -> None:
         self._broadcasts: dict[str, Broadcast] = {}
 
-    def _broadcast(self, office: Office, name: str) -> Broadcast:
+    def _broadcast(self, context: ServiceContext, name: str) -> Broadcast:
         found = self._broadcasts.get(name)
         if found is None:
             if name == ALL:
                 found = Broadcast(
-                    office, OverviewReporter(office), lambda figures: render("overview_figures.html", **figures)
+                    context, OverviewReporter(context), lambda figures: render("overview_figures.html", **figures)
                 )
             else:
                 found = Broadcast(
-                    office,
-                    ForecasterReporter(office, name),
+                    context,
+                    ForecasterReporter(context, name),
                     lambda figures: render("forecaster_figures.html", view=figures),
                 )
             self._broadcasts[name] = found
@@ -341,14 +341,14 @@ class Cockpit:
     async def _known(self, call: Call) -> Broadcast:
         """Return the broadcast about the forecaster in the address, if there is one."""
         name = call.forecaster
-        if name not in self._broadcasts and name not in await run_in_threadpool(call.office.store.forecasters):
-            raise Refusal("unknown", f"forecaster: given {name[:80]!r}, expected one that was made")
-        return self._broadcast(call.office, name)
+        if name not in self._broadcasts and name not in await run_in_threadpool(call.context.store.forecasters):
+            raise ApiError("unknown", f"forecaster: given {name[:80]!r}, expected one that was made")
+        return self._broadcast(call.context, name)
 
     async def overview(self, call: Call) -> Reply:
         """Show all forecasters."""
-        edition = await self._broadcast(call.office, ALL).latest()
-        return page("overview.html", figures=await edition.html(), signed=call.office.gate.required)
+        edition = await self._broadcast(call.context, ALL).latest()
+        return page("overview.html", figures=await edition.html(), signed=call.context.auth.required)
 
     async def forecaster(self, call: Call) -> Reply:
         """Show one forecaster, and perhaps one of its forecasts."""
@@ -358,12 +358,12 @@ class Cockpit:
             name=call.forecaster,
             figures=await edition.html(),
             lookup=await look_up(call),
-            signed=call.office.gate.required,
+            signed=call.context.auth.required,
         )
 
     async def live_overview(self, call: Call) -> Response:
         """Tell the figures of all forecasters, as they change."""
-        return self._stream(call, self._broadcast(call.office, ALL))
+        return self._stream(call, self._broadcast(call.context, ALL))
 
     async def live(self, call: Call) -> Response:
         """Tell the figures of one forecaster, as they change."""
@@ -385,7 +385,7 @@ class Cockpit:
     async def card(self, call: Call) -> Reply:
         """Give the model card."""
         edition = await (await self._known(call)).latest()
-        settings = (await run_in_threadpool(settings_in, call.office.store))[call.forecaster]
+        settings = (await run_in_threadpool(settings_in, call.context.store))[call.forecaster]
         text = render("card.md", view=edition.figures, settings=msgspec.to_builtins(settings))
         return Reply(text.encode(), media=MARKDOWN, more=_attachment(call, "md"))
 
@@ -412,15 +412,15 @@ OWN = "/forecasters/{name}"
 
 def dashboard() -> list[BaseRoute]:
     """Return the routes of the dashboard; for one application."""
-    cockpit = Cockpit()
+    dashboard = Dashboard()
     pages = {
-        "/": cockpit.overview,
-        OWN: cockpit.forecaster,
-        f"{OWN}/report": cockpit.report,
-        f"{OWN}/card": cockpit.card,
-        f"{OWN}/figures": cockpit.figures,
+        "/": dashboard.overview,
+        OWN: dashboard.forecaster,
+        f"{OWN}/report": dashboard.report,
+        f"{OWN}/card": dashboard.card,
+        f"{OWN}/figures": dashboard.figures,
     }
-    streams = {"/live": cockpit.live_overview, f"{OWN}/live": cockpit.live}
+    streams = {"/live": dashboard.live_overview, f"{OWN}/live": dashboard.live}
     return [
         *(Route(path, Page(handler, READ), methods=["GET"]) for path, handler in pages.items()),
         *(Route(path, Page(handler, READ, signs_in=False), methods=["GET"]) for path, handler in streams.items()),

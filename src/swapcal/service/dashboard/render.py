@@ -16,7 +16,7 @@ from swapcal.report.groups import glyph, reach
 from swapcal.report.html import DASH, Html, count, figure, finite, percent, points, tag
 from swapcal.report.reliability import reliability as drawn
 from swapcal.report.schema import Findings, GroupEntry
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import Call
 from swapcal.version import __version__
 
@@ -61,7 +61,7 @@ async def static(call: Call) -> Response:
     name = str(call.scope["path_params"]["file"])
     found = file(name)
     if found is None:
-        raise Refusal("unknown", f"file: given {name[:80]!r}, expected one of ours")
+        raise ApiError("unknown", f"file: given {name[:80]!r}, expected one of ours")
     lasting = call.scope["query_string"].decode("latin-1") == found.digest
     headers = {"content-type": found.media, **({"cache-control": FOREVER} if lasting else {})}
     return Response(found.content, headers=headers)

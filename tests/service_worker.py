@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swapcal.service.api_error import Refusal
+from swapcal.service.api_error import ApiError
 from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Make, Write
 from swapcal.service.settings import Settings
 from swapcal.service.snapshots import Still, recover
-from swapcal.service.worker import Desk
+from swapcal.service.worker import Worker
 
 
 class Clock:
@@ -29,8 +29,8 @@ class Hand:
         self.store, self.name, self.clock = store, name, clock or Clock()
         self.told: list[tuple[str, dict[str, Any]]] = []
         limits = settings.pop("limits", None)
-        self.desk = Desk(store, limits=limits, clock=self.clock, log=self._tell)
-        self.desk._regain(now=True)
+        self.worker = Worker(store, limits=limits, clock=self.clock, log=self._tell)
+        self.worker._regain(now=True)
         if settings:
             self.make(Settings(name=name, **settings))
 
@@ -39,7 +39,7 @@ class Hand:
 
     def do(self, *jobs: Any) -> list[Any]:
         promises: list[Future[Any]] = [Future() for _ in jobs]
-        self.desk._serve([job(promise) for job, promise in zip(jobs, promises, strict=True)])
+        self.worker._serve([job(promise) for job, promise in zip(jobs, promises, strict=True)])
         return [promise.exception() or promise.result() for promise in promises]
 
     def make(self, settings: Settings) -> Any:
@@ -67,21 +67,21 @@ class Hand:
         return _one(self._rows(CORRECTIONS, [CorrectionRow(id, y, reason)]))
 
     @property
-    def ward(self) -> Any:
-        return self.desk.wards[self.name]
+    def hosted(self) -> Any:
+        return self.worker.forecasters[self.name]
 
 
 def _one(found: Any) -> Any:
-    return found if isinstance(found, Refusal) else found[0]
+    return found if isinstance(found, ApiError) else found[0]
 
 
 def row(id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> ForecastRow:
     return ForecastRow(id, msgspec.Raw(msgspec.json.encode(record)), record, time, matures)
 
 
-def bits(ward: Any) -> dict[str, Any]:
+def bits(hosted: Any) -> dict[str, Any]:
     """Everything a ward is, but for the name its engine goes by, which is drawn anew for every engine."""
-    still = Still(ward)
+    still = Still(hosted)
     parts = {"live": still._live, "monitor": still._monitor, "own": still._own}
     found: dict[str, Any] = {"opened": dict(still._opened), "parked": dict(still._parked)}
     for name, state in parts.items():
@@ -96,9 +96,9 @@ def bits(ward: Any) -> dict[str, Any]:
 def assert_follows_from_log(hand: Hand) -> None:
     """The ward is what the log alone makes of a fresh one."""
     kept, hand.store.kept = hand.store.kept, {}
-    again = recover(hand.store, hand.name).ward
+    again = recover(hand.store, hand.name).hosted
     hand.store.kept = kept
-    assert bits(again) == bits(hand.ward)
+    assert bits(again) == bits(hand.hosted)
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -1,0 +1,81 @@
+"""The inbox and the keeper by themselves: what is taken at a time, and when a snapshot is due."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("msgspec")
+
+from swapcal.service import snapshots as keeping
+from swapcal.service.api_error import ApiError
+from swapcal.service.queue import BATCH, FORECASTS, LONGEST, MANY, SHARE, Metrics, Write, WriteQueue
+from swapcal.service.snapshots import Snapshotter
+from tests.memory_store import MemoryStore
+
+
+def write(rows: int) -> Write:
+    row: Any = None
+    return Write(Future(), "shop", FORECASTS, [row] * rows)
+
+
+def test_one_batch_is_always_taken_however_large() -> None:
+    queue = WriteQueue(3, Metrics())
+    queue.put(write(10))
+    with pytest.raises(ApiError, match="10 rows wait"):
+        queue.put(write(1))
+    assert [len(job.rows) for job in queue.take(0.0)[0]] == [10]
+    assert queue.rows == 0
+    queue.put(write(2))
+    queue.put(write(1))
+    assert queue.rows == 3
+
+
+def test_a_batch_ends_with_the_job_that_fills_it() -> None:
+    queue, half = WriteQueue(10 * BATCH, Metrics()), BATCH // 2 + 1
+    for _ in range(3):
+        queue.put(write(half))
+    assert queue.close()
+    assert not queue.close()
+    batch, last = queue.take(0.0)
+    assert (len(batch), last, queue.rows) == (2, False, half)
+    batch, last = queue.take(0.0)
+    assert (len(batch), last, queue.rows) == (1, True, 0)
+
+
+def test_others_are_waited_for_only_where_many_came_together() -> None:
+    queue = WriteQueue(BATCH, Metrics())
+    for jobs, patience in ((MANY - 1, 0.0), (MANY, SHARE * 0.004)):
+        for _ in range(jobs):
+            queue.put(write(1))
+        assert len(queue.take(0.0)[0]) == jobs
+        assert queue._patience(0.004) == patience
+    assert queue._patience(100.0) == LONGEST
+
+
+def test_a_snapshot_is_due_by_events_or_by_seconds_since_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, written = [100.0], []
+    monkeypatch.setattr(keeping.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(keeping, "Still", lambda hosted: hosted)
+    snapshotter = Snapshotter(MemoryStore(), Metrics(), lambda *_, **__: None, every=5, seconds=60.0)
+    monkeypatch.setattr(snapshotter, "keep", lambda hosted, before: written.append((before, hosted.seq)))
+    hosted: Any = SimpleNamespace(seq=1)
+    snapshotter.hold("shop", 1)
+
+    def look(seq: int, at: float) -> list[Any]:
+        hosted.seq, clock[0] = seq, at
+        snapshotter.keep_some({"shop": hosted})
+        if snapshotter.writing is not None:
+            snapshotter.writing.result(10)
+        return written
+
+    assert look(1, 1000.0) == []  # nothing happened since: the seconds begin with the next event
+    assert look(5, 1059.0) == []
+    assert look(5, 1060.0) == [(1, 5)]
+    assert look(9, 1061.0) == [(1, 5)]
+    assert look(10, 1062.0) == [(1, 5), (5, 10)]
+    snapshotter.rested = 2000.0
+    assert len(look(99, 1999.0)) == 2
+    assert len(look(99, 2000.0)) == 3
+    snapshotter.close()

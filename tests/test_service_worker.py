@@ -1,0 +1,444 @@
+"""The desk: one order, one commit, and what happens when that fails."""
+
+import inspect
+import io
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("msgspec")
+
+from swapcal.live import Live
+from swapcal.service.api_error import ApiError
+from swapcal.service.events import OutcomeRow
+from swapcal.service.hosted import HostedForecaster
+from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
+from swapcal.service.settings import LIVE, JsonLog, Limits, Settings
+from swapcal.service.snapshots import Still
+from swapcal.service.status import alarms, certificate, describe, engine
+from swapcal.service.store import Unavailable
+from swapcal.service.worker import Worker
+from tests.memory_store import MemoryStore
+from tests.service_worker import Clock, Hand, assert_follows_from_log, bits, rng, row
+
+ROME, BARI = {"city": "Rome", "price": 3.0}, {"city": "Bari", "price": 4}
+
+
+def hand(**settings: Any) -> Hand:
+    return Hand(MemoryStore(), **{"groups": ["city"], **settings})
+
+
+def stream(n: int, seed: int = 0) -> list[Any]:
+    draw = rng(seed)
+    cities, prices = draw.choice(["Rome", "Bari", "Pisa"], n).tolist(), draw.random(n).tolist()
+    return [row(str(k), {"city": cities[k], "price": prices[k]}) for k in range(n)]
+
+
+def test_every_setting_of_live_can_be_set() -> None:
+    known = {name for name in inspect.signature(Live.__init__).parameters if name not in ("self", "models", "monitor")}
+    assert set(LIVE) == known
+    defaults = {name: parameter.default for name, parameter in inspect.signature(Live.__init__).parameters.items()}
+    own = Settings(name="shop")
+    assert all(getattr(own, name) == (defaults[name] if defaults[name] != () else []) for name in LIVE)
+
+
+def test_a_batch_is_as_one_by_one() -> None:
+    one, many = hand(), hand()
+    rows, y = stream(60), (rng(1).random(60) < 0.3).astype(float).tolist()
+    labels = [OutcomeRow(str(k), y[k], None) for k in range(60)]
+    for k in range(0, 60, 20):
+        together = many.forecasts(*rows[k : k + 20])
+        alone = [one.forecasts(each)[0] for each in rows[k : k + 20]]
+        assert [each.issued for each in together] == [each.issued for each in alone]
+        assert [each.state for each in many.outcomes(*labels[k : k + 20])] == ["learned"] * 20
+        assert {one.outcomes(each)[0].state for each in labels[k : k + 20]} == {"learned"}
+    assert bits(one.hosted) != bits(hand().hosted)
+    same, other = bits(one.hosted), bits(many.hosted)
+    assert {key for key in same if same[key] != other[key]} <= {"own"}  # sequence numbers: the order of kinds differs
+    assert one.hosted.figures.brier() == many.hosted.figures.brier()
+    assert_follows_from_log(one)
+    assert_follows_from_log(many)
+
+
+def test_a_bad_row_spoils_only_its_own_answer() -> None:
+    worker = hand()
+    worker.forecast("first", ROME)
+    found = worker.forecasts(row("a", ROME), row("b", {"city": "Rome", "price": "cheap"}), row("c", BARI))
+    assert [getattr(each, "id", each.__class__) for each in found] == ["a", ApiError, "c"]
+    assert "price" in found[1].detail
+    assert found[1].status == 422
+    assert_follows_from_log(worker)
+
+
+def test_an_outcome_and_its_forecast_of_one_batch_meet() -> None:
+    worker = hand()
+    found = worker.do(
+        lambda promise: Write(promise, "shop", OUTCOMES, [OutcomeRow("a", 1.0, None)]),
+        lambda promise: Write(promise, "shop", FORECASTS, [row("a", ROME)]),
+    )
+    assert [found[0][0].state, found[1][0].id] == ["learned", "a"]
+    assert worker.store.appends == 2
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "conflict"])
+def test_a_failed_commit_is_not_acknowledged_and_the_learner_is_as_the_log(fault: str) -> None:
+    worker = hand()
+    for each in stream(30):
+        worker.forecasts(each)
+    before = bits(worker.hosted)
+    worker.store.fault = fault
+    found = worker.outcomes(*(OutcomeRow(str(k), 1.0, None) for k in range(20)))
+    assert (found.status, found.retry) == (503, 1.0)
+    assert_follows_from_log(worker)
+    assert (bits(worker.hosted) == before) == (fault != "after")
+    again = worker.outcomes(*(OutcomeRow(str(k), 1.0, None) for k in range(20)))
+    assert {each.state for each in again} == {"repeated" if fault == "after" else "learned"}
+    assert worker.hosted.figures.labels == 20
+    assert worker.worker.metrics.failures == 1
+    assert_follows_from_log(worker)
+
+
+def test_a_store_out_of_reach_is_503_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = hand()
+    worker.forecast("a", ROME)
+    worker.store.down = True
+    assert worker.outcome("a", 1.0).status == 503
+    assert worker.forecast("b", ROME).status == 503
+    assert worker.worker.standing_by == ["shop"]
+    worker.store.down = False
+    worker.worker._regain(now=True)
+    assert worker.outcome("a", 1.0).state == "learned"
+    assert_follows_from_log(worker)
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_forecaster_that_may_have_been_made_is_looked_up(fault: str) -> None:
+    worker = hand()
+    worker.store.fault = fault
+    assert worker.make(Settings(name="other")).status == 503
+    assert sorted(worker.worker.forecasters) == (["shop"] if fault == "before" else ["other", "shop"])
+    assert worker.make(Settings(name="other")) is (fault == "before")
+    assert worker.worker.standing_by == []
+    assert worker.forecast("a", ROME).seq == 2
+
+
+def test_another_process_is_the_learner_until_it_is_gone() -> None:
+    store = MemoryStore()
+    first = Hand(store, groups=["city"])
+    first.forecast("a", ROME)
+    store.ours = False
+    second = Hand(store)
+    assert second.outcome("a", 1.0).status == 503
+    first.outcome("a", 0.0)
+    store.ours = True
+    second.worker._regain(now=True)
+    assert second.outcome("a", 0.0).state == "repeated"
+    assert bits(second.hosted) == bits(first.hosted)
+
+
+def test_a_fault_hurts_only_the_request_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, sound = hand(), HostedForecaster.forecast
+
+    def faulty(hosted: HostedForecaster, drafts: Any, now: float) -> Any:
+        if any(draft.id == "poison" for draft in drafts):
+            sound(hosted, drafts, now)
+            raise ZeroDivisionError
+        return sound(hosted, drafts, now)
+
+    monkeypatch.setattr(HostedForecaster, "forecast", faulty)
+    rows = [row("a", ROME), row("poison", ROME), row("b", BARI)]
+    jobs = [lambda promise, each=each: Write(promise, "shop", FORECASTS, [each]) for each in rows]
+    found = worker.do(*jobs)
+    assert [each[0].id for each in (found[0], found[2])] == ["a", "b"]
+    assert found[1].status == 500
+    assert "poison" not in worker.hosted.opened
+    assert "Zero" in str(worker.told)
+    assert_follows_from_log(worker)
+
+
+def test_the_log_never_goes_back_in_time() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, groups=["city"])
+    worker.forecast("a", ROME)
+    clock.now -= 3600.0
+    worker.outcome("a", 1.0)
+    worker.forecast("b", ROME)
+    times = [event.time for event in worker.store.logs["shop"]]
+    assert times == sorted(times)
+    assert worker.hosted.figures.mean_delay() == 0.0
+    assert_follows_from_log(worker)
+
+
+@pytest.mark.parametrize("absurd", [1.7e12, 1e308])
+def test_a_time_in_another_unit_does_not_move_the_clock(absurd: float) -> None:
+    worker = hand(lifetime=60.0)
+    worker.forecast("a", ROME, 1.7e9)
+    for refused in (
+        worker.forecast("b", ROME, absurd),
+        worker.outcome("a", 1.0, absurd),
+        worker.outcome("c", 1.0, absurd),
+    ):
+        assert refused.status == 422
+        assert "time: given 1" in refused.detail
+    assert worker.outcome("a", 1.0, 1.7e9 + 50.0).state == "learned"
+    assert_follows_from_log(worker)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e9])
+def test_any_unit_of_time_will_do_from_the_start(unit: float) -> None:
+    worker = hand()
+    for k in range(3):
+        assert worker.forecast(str(k), ROME, unit * (1.7e9 + k * 1e6)).seq
+    counted = hand()
+    assert [counted.forecast(str(k), ROME, float(10**k)).id for k in range(5)] == [*"01234"]
+
+
+def test_a_snapshot_and_the_log_since_are_the_whole_log() -> None:
+    worker = hand(parked_for=50.0)
+    for k, each in enumerate(stream(40)):
+        worker.forecasts(each)
+        if k % 3:
+            worker.outcome(str(k), float(k % 2))
+    worker.outcome("early", 1.0)
+    worker.worker._snapshotter.keep(Still(worker.hosted))
+    worker.forecast("early", ROME)
+    worker.forecast("late", BARI)
+    worker.correct("1", 0.0)
+    again = Hand(worker.store)
+    assert again.told[-1][1]["replayed"] == 4
+    assert bits(again.hosted) == bits(worker.hosted)
+    assert_follows_from_log(again)
+
+
+def test_a_damaged_snapshot_gives_way_to_the_one_before() -> None:
+    worker = hand()
+    worker.forecast("a", ROME)
+    worker.worker._snapshotter.keep(Still(worker.hosted))
+    worker.outcome("a", 1.0)
+    worker.worker._snapshotter.keep(Still(worker.hosted))
+    newest = max(worker.store.kept)
+    worker.store.kept[newest] = worker.store.kept[newest][:-100]
+    again = Hand(worker.store)
+    assert again.told[-1][1]["snapshot"] == 2
+    assert bits(again.hosted) == bits(worker.hosted)
+
+
+def test_what_is_settled_is_forgotten_by_the_learner() -> None:
+    worker = hand(max_open=3)
+    for each in stream(10):
+        worker.forecasts(each)
+    assert [*worker.hosted.opened] == ["7", "8", "9"]
+    assert worker.outcome("2", 1.0).status == 410
+    assert worker.outcome("8", 1.0).state == "learned"
+    ledger = worker.hosted.live._ledger
+    assert not ledger.labelled
+    assert not ledger.expired
+    assert worker.outcome("8", 1.0).state == "repeated"
+    assert worker.forecast("2", ROME).status == 409
+
+
+def test_limits_of_what_may_wait() -> None:
+    worker = hand(limits=Limits(open=2, parked=1, forecasters=1))
+    answers = worker.forecasts(*stream(3))
+    assert [getattr(each, "status", 200) for each in answers] == [200, 200, 429]
+    assert answers[2].retry
+    assert worker.outcome("x", 1.0).state == "parked"
+    assert worker.outcome("y", 1.0).status == 429
+    assert worker.outcome("x", 1.0).state == "repeated"
+    assert worker.make(Settings(name="other")).status == 429
+    assert worker.make(Settings(name="shop", groups=["city"])) is False
+    assert worker.make(Settings(name="shop")).status == 409
+    assert Hand(MemoryStore(), max_open=2, limits=Limits(open=2)).forecasts(*stream(3))[2].id == "2"
+
+
+def test_a_full_queue_refuses_and_a_closed_one_too() -> None:
+    worker = Worker(MemoryStore(), limits=Limits(queue=3))
+    rows = stream(3)
+    worker.submit(Write(Future(), "shop", FORECASTS, rows[:2]))
+    with pytest.raises(ApiError, match="full") as refused:
+        worker.submit(Write(Future(), "shop", FORECASTS, rows[:2]))
+    assert (refused.value.status, refused.value.retry) == (503, 1.0)
+    assert (worker.depth, worker.metrics.full) == (2, 1)
+    worker.close()
+    with pytest.raises(ApiError, match="stopping"):
+        worker.submit(Write(Future(), "shop", FORECASTS, rows[:1]))
+
+
+def test_closing_finishes_what_is_queued_and_takes_a_snapshot() -> None:
+    store = MemoryStore()
+    worker = Worker(store).start()
+    assert worker.call(lambda promise: Make(promise, Settings(name="shop")))
+    promises: list[Future[Any]] = [Future() for _ in range(50)]
+    for promise, each in zip(promises, stream(50), strict=True):
+        worker.submit(Write(promise, "shop", FORECASTS, [each]))
+    worker.close()
+    assert len({promise.result(0)[0].seq for promise in promises}) == 50
+    assert [*store.kept] == [("shop", 51)]
+    assert store.appends < 52
+    assert not [thread for thread in threading.enumerate() if thread.name == "learner"]
+
+
+def test_snapshots_are_taken_in_the_background_and_old_ones_dropped() -> None:
+    store = MemoryStore()
+    worker = Worker(store, every=4, seconds=1e9).start()
+    worker.call(lambda promise: Make(promise, Settings(name="shop")))
+    for each in stream(30):
+        worker.call(lambda promise, each=each: Write(promise, "shop", FORECASTS, [each]))
+        if worker._snapshotter.writing is not None:
+            worker._snapshotter.writing.result(10)
+    assert len(store.kept) == 2
+    assert worker.metrics.snapshots.count >= 5
+    worker.close()
+    assert max(store.kept)[1] == 31
+
+
+def test_labels_wait_for_their_maturity_by_the_times_given() -> None:
+    worker = hand()
+    worker.forecast("a", ROME, 100.0, 200.0)
+    assert worker.outcome("a", 1.0, 150.0).state == "held"
+    assert worker.ask(describe).held == 1
+    assert worker.outcome("a", 0.0).status == 409
+    worker.forecast("b", ROME, 150.0)
+    assert worker.hosted.figures.labels == 0
+    worker.forecast("c", ROME, 201.0)
+    assert worker.hosted.figures.labels == 1
+    assert worker.outcome("b", 1.0, 140.0).status == 422
+    assert worker.forecast("d", ROME, 190.0).id == "d"  # late to arrive: counts as made now
+    assert worker.outcome("d", 1.0, 195.0).state == "learned"
+    assert worker.forecast("e", ROME, None, 300.0).status == 422
+    assert_follows_from_log(worker)
+
+
+def test_labels_wait_for_their_maturity_by_the_services_clock() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, lifetime=60.0)
+    worker.forecast("a", ROME, None, clock.now + 10.0)
+    assert worker.outcome("a", 1.0).state == "held"
+    worker.forecast("b", BARI)
+    clock.now += 20.0
+    worker.forecast("c", BARI)
+    assert worker.hosted.figures.labels == 1
+    clock.now += 100.0
+    worker.forecast("d", BARI)
+    assert worker.outcome("b", 1.0).status == 410
+    assert (worker.ask(describe).expired, worker.outcome("d", 1.0).state) == (2, "learned")
+    assert_follows_from_log(worker)
+
+
+def test_early_outcomes_are_joined_or_lapse() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
+    assert worker.outcome("a", 1.0).state == "parked"
+    assert worker.outcome("a", 0.0).status == 409
+    assert worker.outcome("b", 1.0).state == "parked"
+    clock.now += 30.0
+    found = worker.forecasts(row("x", ROME), row("a", ROME), row("y", BARI))
+    assert [each.id for each in found] == ["x", "a", "y"]
+    assert [event.kind for event in worker.store.logs["shop"][-4:]] == ["forecast", "forecast", "outcome", "forecast"]
+    assert worker.hosted.figures.labels == 1
+    clock.now += 31.0
+    worker.forecast("b", BARI)
+    assert (worker.hosted.lapsed, worker.hosted.figures.labels) == (1, 1)
+    assert worker.outcome("b", 0.0).state == "learned"
+    assert_follows_from_log(worker)
+
+
+def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
+    worker = hand()
+    worker.forecast("a", ROME)
+    assert worker.correct("a", 0.0).status == 409
+    assert worker.correct("z", 0.0).status == 404
+    worker.outcome("a", 1.0)
+    before = bits(worker.hosted)["live"]
+    found = worker.correct("a", 0.0)
+    assert (found.before, found.y, found.repeated) == (1.0, 0.0, False)
+    assert worker.correct("a", 0.0) == found._replace(repeated=True)
+    assert worker.correct("a", 1.0, "right after all").before == 0.0
+    assert bits(worker.hosted)["live"] == before
+    assert worker.outcome("a", 1.0).state == "repeated"
+    assert_follows_from_log(worker)
+
+
+def test_status_alarms_and_certificate_say_how_it_stands() -> None:
+    worker = hand()
+    assert certificate(worker.ask(engine))["rounds"] == 0
+    draw = rng(3)
+    for start in range(0, 400, 100):
+        rows = [row(str(k), {"city": "Rome" if k % 2 else "Bari"}) for k in range(start, start + 100)]
+        worker.forecasts(*rows)
+        y = (draw.random(100) < np.where(np.arange(start, start + 100) % 2, 0.8, 0.2)).astype(float).tolist()
+        worker.outcomes(*(OutcomeRow(str(start + k), y[k], None) for k in range(100)))
+    found = worker.ask(describe)
+    assert (found.forecasts, found.labels, found.coverage, found.open) == (400, 400, 1.0, 0)
+    assert found.brier.forecast < found.brier.base_rate
+    assert sum(bin["labels"] for bin in found.reliability) == 400
+    assert sum(period["labels"] for period in found.over_time) == 400
+    assert np.isclose(sum(p["labels"] * p["brier"] for p in found.over_time) / 400, found.brier.forecast)
+    assert {size["group"] for size in worker.ask(alarms)["sizes"]} == {"all rows", "city = Rome", "city = Bari"}
+    told = certificate(worker.ask(engine))
+    assert told["holds"]
+    assert "400 outcomes" in told["sentence"]
+
+
+def test_an_early_outcome_dated_beyond_its_forecasts_life_is_not_lost() -> None:
+    worker = hand(lifetime=100.0)
+    assert worker.outcome("x", 1.0, 1000.0).state == "parked"
+    assert worker.forecast("x", ROME, 10.0).id == "x"
+    assert worker.outcome("x", 0.0, 20.0).status == 409
+    assert worker.outcome("x", 1.0).state == "repeated"
+    assert worker.hosted.live.status().labels == 1
+    assert_follows_from_log(worker)
+
+
+def test_a_state_at_rest_stays_as_it_was() -> None:
+    worker = hand()
+    worker.forecasts(*stream(5))
+    still = Still(worker.hosted)
+    before = still.to_bytes()
+    worker.forecasts(*(row(f"new {k}", {"city": f"city {k}", "price": 1.0}) for k in range(20)))
+    assert still.to_bytes() == before
+
+
+def test_a_digest_does_not_hang_on_a_clock_that_went_on() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
+    worker.forecast("a", ROME)
+    worker.outcome("unknown", 1.0)
+    before = Still(worker.hosted).digest()
+    clock.now += 100.0
+    worker.forecast("a", ROME)  # repeated: no event
+    assert worker.hosted.lapsed == 1
+    assert Still(worker.hosted).digest() == before
+
+
+def test_a_snapshot_that_fails_is_tried_again_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = hand()
+    worker.forecasts(*stream(5))
+    monkeypatch.setattr(worker.store, "keep_snapshot", lambda *_: (_ for _ in ()).throw(OSError("no room")))
+    worker.worker._snapshotter.keep(Still(worker.hosted), 3)
+    assert worker.worker._snapshotter.kept["shop"][0] == 3
+    assert worker.worker._snapshotter.rested > time.monotonic()
+
+
+def test_a_log_that_cannot_be_written_stops_nothing() -> None:
+    class Full(io.RawIOBase):
+        def write(self, content: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    JsonLog("all", Full())("commit", first=1)
+
+
+def test_nobody_is_left_waiting_when_even_the_rebuilding_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = hand()
+    worker.forecasts(*stream(3))
+    monkeypatch.setattr(worker.worker, "_regain", lambda **_: 1 / 0)
+    monkeypatch.setattr(worker.store, "append", lambda _: (_ for _ in ()).throw(Unavailable("gone")))
+    assert worker.forecast("late", ROME).status == 503
+    monkeypatch.undo()
+    worker.worker._regain(now=True)
+    assert worker.forecast("late", ROME).id == "late"
+    assert_follows_from_log(worker)
