@@ -92,7 +92,10 @@ def one_row(rows: int, records: dict[str, Any], p: Any, y: Any) -> float:
 
 
 def held(monitor: Monitor) -> int:
-    return sum(array.nbytes for array in monitor._bets.book) + monitor._bets.history.table(len(monitor.groups())).nbytes
+    return (
+        sum(array.nbytes for array in monitor._bets.bet_state)
+        + monitor._bets.history.table(len(monitor.groups())).nbytes
+    )
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from swapcal import SwapClassifier
 from swapcal.arrays import Array
 from swapcal.baselines.batch import BATCH
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.tables.frame import Table
 
 Predict = Callable[[slice], Array]
@@ -96,7 +96,7 @@ def mcgrad(all_features: bool) -> Method:
 
 def swapcal(mode: str = "mean", correction: str = "auto") -> Method:
     def fitted(scene: Scene) -> Predict:
-        settings = Settings(seed=scene.seed, correction=correction)
+        settings = FitSettings(seed=scene.seed, correction=correction)
         model = Model.fit(Table(scene.frame), scene.y, scene.p, groups=scene.groups, settings=settings)
         rng = np.random.default_rng(scene.seed)
 

@@ -9,7 +9,7 @@ import pandas as pd
 from batch_tasks import Cells, Task
 from swapcal.arrays import Array
 from swapcal.batch.settings import lay_out
-from swapcal.features.encoder import Frozen
+from swapcal.features.encoder import FittedEncoder
 from swapcal.kernels.batch import fill_contexts
 from swapcal.tables.frame import Table
 
@@ -56,7 +56,7 @@ class Scene:
 
     @cached_property
     def _encoded(self) -> tuple[Any, tuple[Any, Any]]:
-        features = Frozen.learn(Table(self.frame), self.groups)
+        features = FittedEncoder.learn(Table(self.frame), self.groups)
         rows = features.encode(Table(self.frame)), features.encode(Table(self.frame_test))
         return lay_out(features, rows[0]), rows
 

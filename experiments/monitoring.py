@@ -91,7 +91,7 @@ def watched(stream: streams.Stream, tolerance: float, ranges: bool = True, run_l
 
 def first_alarms(monitor: Monitor) -> tuple[float, float]:
     """Rows of the first change alarm and of the first lifetime alarm."""
-    notes = monitor._bets.live_book().notes
+    notes = monitor._bets.live_bet_state().notes
     earliest = [np.nanmin(np.append(notes[:, at : at + 2], np.inf)) for at in (CHANGE_AT, LIFE_AT)]
     return float(earliest[0]), float(earliest[1])
 
@@ -230,11 +230,11 @@ def stakes(runs: int, _shorten: int) -> dict[str, Any]:
             p = rng.uniform(0.05, 0.75, 5_000)
             y = (rng.random(5_000) < p + gap).astype(float)
             monitor = Monitor(tolerance=0.0, level_ranges=False).add({}, p, y)
-            book = monitor._bets.live_book()
-            mean = float(state.log_wealth(book, monitor._bets.terms)[0, 0])
+            bet_state = monitor._bets.live_bet_state()
+            mean = float(state.log_wealth(bet_state, monitor._bets.terms)[0, 0])
             gains = [np.log1p(k / (1 + k * p) * (y - p)).sum() for k in grid]
             kept.append(mean)
-            behind.append(float(state.lane_log_wealth(book)[0, 0::2].max()) - mean)
+            behind.append(float(state.lane_log_wealth(bet_state)[0, 0::2].max()) - mean)
             hindsight.append(max(gains) - mean)
         rows.append(f"| {gap:g} | {np.mean(kept):.1f} | {np.mean(behind):.2f} | {np.mean(hindsight):.2f} |")
         print(rows[-1], flush=True)

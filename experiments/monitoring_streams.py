@@ -90,7 +90,7 @@ def bookings(rng: Rng, rows: int) -> tuple[Stream, Array, Array]:
 
 
 def by_maturity(rng: Rng, rows: int) -> Stream:
-    """Labels 200 to 2,000 rows late, entered at the time by which they were bound to be known."""
+    """Titles 200 to 2,000 rows late, entered at the time by which they were bound to be known."""
     stream, maturity, _ = bookings(rng, rows)
     return stream.take(np.argsort(maturity, kind="stable"))
 

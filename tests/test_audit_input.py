@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit.rows import Batch
+from swapcal.audit.rows import AuditRows
 from swapcal.kernels.tally import FLOOR
 
 GOOD = {"p": [0.2, 0.8], "y": [0, 1]}
@@ -195,12 +195,12 @@ def test_features_are_checked():
     ids=["text", "numpy", "objects"],
 )
 def test_times_are_read_by_the_one_clock(time):
-    batch = Batch.check([0.5] * 3, [0, 1, 1], time=time)
+    batch = AuditRows.check([0.5] * 3, [0, 1, 1], time=time)
     assert batch.dated
     assert batch.time.tolist() == [86400.0, 86400.0 + 11 * 3600, 31 * 86400.0]
 
 
 def test_numbers_among_objects_are_no_dates():
-    batch = Batch.check([0.5] * 2, [0, 1], time=np.array([7, 8.5], object))
+    batch = AuditRows.check([0.5] * 2, [0, 1], time=np.array([7, 8.5], object))
     assert not batch.dated
     assert batch.time.tolist() == [7.0, 8.5]

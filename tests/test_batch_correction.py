@@ -10,7 +10,7 @@ from swapcal.batch.correction import (
     PENALTIES,
     Correction,
     Listed,
-    Moments,
+    ScoreMoments,
     _best_penalty,
     left_out,
     logit,
@@ -18,12 +18,12 @@ from swapcal.batch.correction import (
     slopes_off,
 )
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
-from swapcal.features.encoder import Coded, Frozen
+from swapcal.batch.settings import FitSettings
+from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.kernels.batch import spots_of
 from swapcal.tables.frame import Table
 
-LINEAR = Settings(correction="linear", snapshots=2)
+LINEAR = FitSettings(correction="linear", snapshots=2)
 
 
 def test_a_group_s_slope_is_off_by_so_many_standard_errors():
@@ -37,13 +37,13 @@ def test_a_group_s_slope_is_off_by_so_many_standard_errors():
         abs(np.sum((weight * (y - p) * far)[inside])) / np.sqrt(np.sum((weight**2 * p * (1 - p) * far**2)[inside]))
         for inside in (codes[:, 1] == code for code in range(3))
     )
-    rows = Coded(np.zeros((60, 0)), codes, np.zeros((60, 0)))
+    rows = EncodedTable(np.zeros((60, 0)), codes, np.zeros((60, 0)))
     assert slopes_off(rows, [1], logits, y, weight) == pytest.approx(expected, rel=1e-12)
     assert slopes_off(rows, [], logits, y, weight) == 0.0
     wild = codes.copy()
     wild[:, 1] = np.where(np.arange(60) < 20, -1, 0)  # rows without a group may be as wrong as they like
     known = np.arange(60) >= 20
-    rows, labels = Coded(np.zeros((60, 0)), wild, np.zeros((60, 0))), np.where(known, y, (far > 0) * 1.0)
+    rows, labels = EncodedTable(np.zeros((60, 0)), wild, np.zeros((60, 0))), np.where(known, y, (far > 0) * 1.0)
     alone = abs(np.sum((weight * (y - p) * far)[known])) / np.sqrt(np.sum((weight**2 * p * (1 - p) * far**2)[known]))
     assert slopes_off(rows, [1], logits, labels, weight) == pytest.approx(alone, rel=1e-12)
 
@@ -102,7 +102,7 @@ def test_a_few_heavy_rows_are_not_left_out_of_the_curvature(monkeypatch):
     y, folds = (rng.random(n) < expit(x + table.numbers("x1"))).astype(float), rng.permutation(n) % 5
     weight = np.where(np.isin(np.arange(n), rng.choice(n, 20, replace=False)), 1e4, 1.0)
     weight *= n / weight.sum()
-    features = Frozen.learn(table, ["g"])
+    features = FittedEncoder.learn(table, ["g"])
     rows, given = features.encode(table), logit(expit(x))
     design, width = plan(features, rows, given, scored=True)
     exact = Correction.fit(design, width, given, rows, y, weight, folds, NONE)
@@ -118,7 +118,7 @@ def test_a_few_heavy_rows_are_not_left_out_of_the_curvature(monkeypatch):
 
 def test_penalties_are_told_apart_on_as_few_folds_as_have_enough_rows(monkeypatch):
     parts = [np.arange(10 * k, 10 * k + 10) for k in range(5)]
-    moments = [Moments(0.0, np.zeros(2), np.zeros((2, 2)))] * 5
+    moments = [ScoreMoments(0.0, np.zeros(2), np.zeros((2, 2)))] * 5
     for enough, folds in ((1, 1), (10, 1), (11, 2), (30, 3), (50, 5), (500, 5)):
         monkeypatch.setattr(correction_module, "ENOUGH", enough)
         for best in PENALTIES:
@@ -138,7 +138,7 @@ def listed_with_a_rare_text():
     rng = np.random.default_rng(0)
     text = np.where(np.arange(400) % 2 == 0, "often", np.where(np.arange(400) % 20 == 1, "rare", "also"))
     table = Table({"g": text, "x": rng.normal(size=400)})
-    features = Frozen.learn(table, ["g"])
+    features = FittedEncoder.learn(table, ["g"])
     rows, given = features.encode(table), rng.normal(size=400)
     design, width = plan(features, rows, given, scored=True)
     return Listed(design, width, given, rows), rng.random(400)
@@ -165,7 +165,7 @@ def test_whether_a_correction_helps_is_asked_of_rows_as_they_weigh():
     rng = np.random.default_rng(0)
     heavy, x = np.arange(1200) % 3 == 0, rng.normal(size=1200)
     table = Table({"x": x})
-    features = Frozen.learn(table)
+    features = FittedEncoder.learn(table)
     rows, given, folds = features.encode(table), x, rng.permutation(1200) % 3
     y = (rng.random(1200) < expit(np.where(heavy, x + 2.0, x))).astype(float)
     design, width = plan(features, rows, given, scored=True)
@@ -222,7 +222,7 @@ def test_a_pair_of_which_one_has_no_category_is_none():
     table = Table(
         {"few": rng.choice(list("ab"), 600), "more": rng.choice(list("abcd"), 600), "x": rng.normal(size=600)}
     )
-    features = Frozen.learn(table, ["few", "more"])
+    features = FittedEncoder.learn(table, ["few", "more"])
     rows, given = features.encode(table), rng.normal(size=600)
     design, width = plan(features, rows, given, scored=True)
     assert (design.pair[0, :2, 3] >= 0).all()
@@ -237,7 +237,7 @@ def test_a_pair_of_which_one_has_no_category_is_none():
 
 def test_a_group_that_is_named_twice_is_one():
     X = np.random.default_rng(0).normal(size=(50, 3))
-    assert Frozen.learn(X, groups=[0, np.int64(0)]).manifest() == Frozen.learn(X, groups=[0]).manifest()
+    assert FittedEncoder.learn(X, groups=[0, np.int64(0)]).manifest() == FittedEncoder.learn(X, groups=[0]).manifest()
 
 
 def test_the_row_of_a_bad_score_is_counted_from_the_first_of_all():

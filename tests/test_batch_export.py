@@ -18,9 +18,9 @@ from swapcal.batch import standalone
 from swapcal.batch.export import SCRIPT, export
 from swapcal.batch.mixture import to_simplex
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.batch.trees import NO_CODE, Boost
-from swapcal.features.encoder import Frozen
+from swapcal.features.encoder import FittedEncoder
 from swapcal.tables.frame import Table
 from swapcal.tables.values import MISSING, group_name, is_missing, text_of, unquoted
 
@@ -57,7 +57,7 @@ def case(request: Any) -> tuple[Model, Any]:
         pytest.importorskip("lightgbm")
     scored, given = "scored" in request.param, columns()
     y, scores = outcomes(given)
-    settings = Settings(correction=kind, snapshots=8)
+    settings = FitSettings(correction=kind, snapshots=8)
     with pytest.MonkeyPatch.context() as patch:
         if "opened" in request.param:
             patch.setattr(model_module, "SURELY", 0.0)
@@ -105,7 +105,7 @@ def test_onnxruntime_predicts_the_same(case: Any, tmp_path: Path) -> None:
 def test_models_of_arrays_are_exported_too(tmp_path: Path) -> None:
     given = columns()
     X, (y, scores) = np.column_stack([given["x"], given["u"], given["same"]]), outcomes(given)
-    model = Model.fit(X, y, scores, groups=[np.int64(1)], settings=Settings(correction="linear", snapshots=4))
+    model = Model.fit(X, y, scores, groups=[np.int64(1)], settings=FitSettings(correction="linear", snapshots=4))
     model.export(tmp_path / "model.npz")
     found = standalone.predict(standalone.load(tmp_path / "model.npz"), X, scores)
     np.testing.assert_allclose(found, model.mean(X, scores), rtol=0, atol=1e-12)
@@ -119,7 +119,9 @@ def test_the_walk_is_the_one_played_where_wishes_cross_levels_more_than_once(tmp
     """Learners that contradict each other: another search would end at another crossing."""
     given = columns(rows=300)
     y, scores = outcomes(given)
-    model = Model.fit(Table(given), y, scores, settings=Settings(correction="linear", snapshots=6, target="agnostic"))
+    model = Model.fit(
+        Table(given), y, scores, settings=FitSettings(correction="linear", snapshots=6, target="agnostic")
+    )
     rng = np.random.default_rng(5)
     shape = 6, 23
     z = np.sort(np.concatenate([np.zeros((6, 1)), rng.random((6, 21)), np.ones((6, 1))], axis=1), axis=1)
@@ -248,11 +250,11 @@ def test_the_script_spells_values_as_tables_do(value: Any) -> None:
 def test_truth_values_spelt_as_in_files_of_earlier_versions(tmp_path: Path) -> None:
     truths = np.array([True, False, True, True] * 100, dtype=object)
     y = np.tile([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0], 50)
-    fitted = Model.fit(Table({"t": truths}), y, groups=["t"], settings=Settings(correction="linear", snapshots=2))
+    fitted = Model.fit(Table({"t": truths}), y, groups=["t"], settings=FitSettings(correction="linear", snapshots=2))
     expected = fitted.mean(Table({"t": truths}))
     manifest = fitted.features.manifest()
     manifest["categories"][0]["texts"] = ["False", "True"]
-    fitted.features = Frozen.from_manifest(manifest)
+    fitted.features = FittedEncoder.from_manifest(manifest)
     fitted.export(tmp_path / "m.npz")
     found = standalone.predict(standalone.load(tmp_path / "m.npz"), {"t": truths})
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
@@ -267,7 +269,7 @@ def test_trees_that_ask_for_the_order_of_codes_or_for_nothing(kept: bool, tmp_pa
     pytest.importorskip("lightgbm")
     given = columns()
     y, scores = outcomes(given)
-    model = Model.fit(Table(given), y, scores, groups=GROUPS, settings=Settings(correction="trees", snapshots=2))
+    model = Model.fit(Table(given), y, scores, groups=GROUPS, settings=FitSettings(correction="trees", snapshots=2))
     assert model.boost is not None
     forest = model.boost.forest
     asked = forest.column > len(model.features.numbers)
@@ -324,7 +326,7 @@ def test_classes_of_a_table_whose_texts_each_rates_in_its_own_way(scored: bool, 
     favourite = np.char.endswith(given["many"], "7") + np.char.endswith(given["many"], "3") * 2
     truth = np.where(rng.random(ROWS) < 0.7, favourite, rng.integers(0, 3, ROWS))
     scores = rng.dirichlet(np.ones(3), ROWS) if scored else None
-    settings = Settings(correction="linear", snapshots=3)
+    settings = FitSettings(correction="linear", snapshots=3)
     models = [
         Model.fit(
             Table(given),
@@ -362,7 +364,7 @@ def test_the_simplex_step_lowers_the_classes_log_losses_and_moves_the_least() ->
 def test_a_text_that_reads_like_the_word_for_a_missing_one_is_not_missing(tmp_path: Path) -> None:
     town = ["(missing)", None, "(other)", "Rome"] * 100
     y = np.tile([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0], 50)
-    model = Model.fit(Table({"town": town}), y, groups=["town"], settings=Settings(correction="linear", snapshots=2))
+    model = Model.fit(Table({"town": town}), y, groups=["town"], settings=FitSettings(correction="linear", snapshots=2))
     export(tmp_path / "model.npz", [model])
     found = standalone.predict(standalone.load(tmp_path / "model.npz"), {"town": town})
     np.testing.assert_allclose(found, model.mean(model.features.encode(Table({"town": town})), None, 1), atol=1e-12)

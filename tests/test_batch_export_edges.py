@@ -9,14 +9,14 @@ from scipy.special import expit
 
 from swapcal.batch import model as model_module
 from swapcal.batch import standalone
-from swapcal.batch.export import Questions, _asked_of_codes
+from swapcal.batch.export import Splits, _asked_of_codes
 from swapcal.batch.model import Model
-from swapcal.batch.settings import MOST_COORDINATES, Settings, lay_out
+from swapcal.batch.settings import MOST_COORDINATES, FitSettings, lay_out
 from swapcal.batch.trees import NO_CODE
-from swapcal.features.encoder import Frozen
+from swapcal.features.encoder import FittedEncoder
 from swapcal.tables.frame import Table
 
-LINEAR = Settings(correction="linear", snapshots=2)
+LINEAR = FitSettings(correction="linear", snapshots=2)
 
 
 def exported(model: Model, path: Path) -> Any:
@@ -49,7 +49,7 @@ def test_a_missing_number_is_as_large_beside_the_least_of_all_as_in_the_trees(tm
     rng = np.random.default_rng(0)
     given = {"x": rng.choice([-8e300, -4e300, np.nan, -1e299, 2.0], 1500), "v": rng.normal(size=1500)}
     y = (rng.random(1500) < np.where(np.isnan(given["x"]) == (given["v"] > 0.0), 0.9, 0.1)).astype(float)
-    model = Model.fit(Table(given), y, settings=Settings(correction="trees", snapshots=2))
+    model = Model.fit(Table(given), y, settings=FitSettings(correction="trees", snapshots=2))
     assert model.boost is not None
     assert model.boost.forest.threshold.min() < -1e300
     expected = model.mean(Table(given))
@@ -73,7 +73,7 @@ def test_ways_to_leaves_are_those_of_the_nodes_and_a_leaf_alone_has_none() -> No
     child = np.array([1, 2, 1, 1, 3, 4, 3, 3, 4, 4, 5, 5])  # asked: 0 and 2; leaves: 1, 3, 4 and, alone, 5
     values = np.array([0.0, 1.0, 0.0, 2.0, 4.0, 8.0])
     asked, threshold = np.array([0, 0, 1, 0, 0, 0]), np.array([0.5, 0.0, -0.5, 0.0, 0.0, 0.0])
-    trees = Questions(np.array([0, 5]), asked, threshold, child, values, 2, np.zeros((0, 0)))
+    trees = Splits(np.array([0, 5]), asked, threshold, child, values, 2, np.zeros((0, 0)))
     arrays = trees.by_leaves()
     numbers = np.array([[0.0, 0.5, 1.0, 1.0], [9.0, -9.0, 9.0, -9.0]])
     above = numbers[arrays["asked"]] > arrays["threshold"][:, None]
@@ -141,7 +141,7 @@ def test_where_room_is_short_the_most_frequent_categories_have_it() -> None:
     rng = np.random.default_rng(0)
     n = 6000
     table = Table({f"g{j}": np.array([f"v{i:02}" for i in np.minimum(rng.zipf(1.2, n), 45)]) for j in range(5)})
-    features = Frozen.learn(table, table.columns)
+    features = FittedEncoder.learn(table, table.columns)
     rows = features.encode(table)
     places = lay_out(features, rows).category
     found, left_out = [], []
@@ -156,8 +156,8 @@ def test_where_room_is_short_the_most_frequent_categories_have_it() -> None:
 
 def test_texts_are_rated_by_few_folds_that_no_later_stage_has(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    rate, folds_of = Frozen.rate, model_module._folds
-    monkeypatch.setattr(Frozen, "rate", lambda *given: seen.append(given[-1]) or rate(*given))
+    rate, folds_of = FittedEncoder.rate, model_module._folds
+    monkeypatch.setattr(FittedEncoder, "rate", lambda *given: seen.append(given[-1]) or rate(*given))
     later: list[Any] = []
     monkeypatch.setattr(model_module, "_folds", lambda *given: later.append(folds_of(*given)) or later[-1])
     Model.fit(np.random.default_rng(0).normal(size=(60, 1)), np.tile([0.0, 1.0], 30), settings=LINEAR)

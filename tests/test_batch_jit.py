@@ -4,9 +4,9 @@ import numpy as np
 
 from swapcal.batch import Stream
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.batch.trees import grown, sliced
-from swapcal.features.encoder import Coded
+from swapcal.features.encoder import EncodedTable
 from swapcal.tables.frame import Table
 from tests.fresh import python
 from tests.test_batch_trees import two_trees
@@ -18,11 +18,11 @@ def outcome() -> dict[str, np.ndarray]:
     shop, x = rng.choice(list("ab"), n), rng.normal(size=n)
     y = (rng.random(n) < 1 / (1 + np.exp(-x - (shop == "b")))).astype(float)
     table = Table({"shop": shop, "x": np.where(rng.random(n) < 0.1, np.nan, x)})
-    model = Model.fit(table, y, groups=["shop"], settings=Settings(snapshots=4))
+    model = Model.fit(table, y, groups=["shop"], settings=FitSettings(snapshots=4))
     stream = Stream(3, kappa=0.02, log=True)
     X = np.column_stack([np.full(n, 0.5), np.tanh(x) / 2, rng.uniform(-0.5, 0.5, n)])
     stream.run(X, y)
-    coded = Coded(X, np.arange(n)[:, None] % 4 - 1, X[:, 1:2] + 0.5)
+    coded = EncodedTable(X, np.arange(n)[:, None] % 4 - 1, X[:, 1:2] + 0.5)
     history, keys = stream.history(), np.arange(n, dtype=np.uint64)
     return {
         "mean": model.mean(table),

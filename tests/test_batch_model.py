@@ -7,8 +7,8 @@ from swapcal.batch import correction as correction_module
 from swapcal.batch import model as model_module
 from swapcal.batch.correction import NONE, Correction, Listed, left_out, logit, plan
 from swapcal.batch.model import Model, _fold_count
-from swapcal.batch.settings import Settings, lay_out, prior_of, width_of
-from swapcal.features.encoder import Frozen
+from swapcal.batch.settings import FitSettings, lay_out, prior_of, width_of
+from swapcal.features.encoder import FittedEncoder
 from swapcal.features.sources import Category
 from swapcal.kernels.batch import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE
 from swapcal.tables.frame import Table, UnknownColumnError
@@ -33,7 +33,7 @@ def fitted():
 
 def test_features_are_frozen_at_what_they_learned():
     table = Table({"n": [1.0, 2.0, 3.0, np.nan], "k": ["a", "a", "b", "a"], "many": np.arange(4.0)})
-    features = Frozen.learn(table, groups=["k"])
+    features = FittedEncoder.learn(table, groups=["k"])
     assert features.names == ["n", "many", "n is missing"]
     found = features.encode(Table({"n": [2.0, np.nan, 900.0], "k": ["a", "z", "b"], "many": [1.5, 1.5, 1.5]}))
     assert found.Z[:, 0].tolist() == [0.0, 0.0, 3.0]
@@ -43,7 +43,7 @@ def test_features_are_frozen_at_what_they_learned():
 
 def test_standard_scores_end_at_three():
     rng = np.random.default_rng(7)
-    features = Frozen.learn(Table({"x": rng.normal(size=500)}), [])
+    features = FittedEncoder.learn(Table({"x": rng.normal(size=500)}), [])
     Z = features.encode(Table({"x": np.array([-1e9, -5.0, 1.0, 5.0, 1e9])})).Z[:, 0]
     np.testing.assert_array_equal(Z[[0, 1, 3, 4]], [-3, -3, 3, 3])
     assert 0.5 < Z[2] < 2
@@ -51,7 +51,7 @@ def test_standard_scores_end_at_three():
 
 def test_numeric_groups_become_values_or_bins():
     X = np.column_stack([np.arange(1000.0) % 3, np.arange(1000.0)])
-    features = Frozen.learn(X, groups=[0, 1])
+    features = FittedEncoder.learn(X, groups=[0, 1])
     codes = features.encode(X).codes
     assert sorted(set(codes[:, 0])) == [0, 1, 2]
     assert sorted(set(codes[:, 1])) == list(range(8))
@@ -67,12 +67,12 @@ def test_an_array_is_encoded_column_by_column_as_a_table_is():
     """A group in bins is a number too, behind the others: as many numbers as columns, in another order."""
     X = np.random.default_rng(0).normal(size=(200, 3)) * [1.0, 10.0, 100.0]
     table = Table({str(j): X[:, j] for j in range(3)})
-    from_array, from_table = Frozen.learn(X, [0]).encode(X), Frozen.learn(table, ["0"]).encode(table)
+    from_array, from_table = FittedEncoder.learn(X, [0]).encode(X), FittedEncoder.learn(table, ["0"]).encode(table)
     assert np.array_equal(from_array.Z, from_table.Z)
 
 
 def test_huge_numbers_have_a_scale():
-    frozen = Frozen.learn(Table({"x": np.array([1e300, 3e300])}))
+    frozen = FittedEncoder.learn(Table({"x": np.array([1e300, 3e300])}))
     assert frozen.encode(Table({"x": np.array([3e300, 2e300])})).Z.ravel().tolist() == [1.0, 0.0]
 
 
@@ -84,15 +84,15 @@ def test_truth_values_are_found_however_a_file_spelt_them():
 
 def test_features_survive_their_manifest():
     table, *_ = planted(300)
-    features = Frozen.learn(table, groups=["shop", "day"])
-    again = Frozen.from_manifest(features.manifest())
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
+    again = FittedEncoder.from_manifest(features.manifest())
     for a, b in zip(features.encode(table), again.encode(table), strict=True):
         assert np.array_equal(a, b, equal_nan=True)
 
 
 def test_contexts_lie_in_X_and_the_prior_reads_the_score():
     table, _, scores, _, _ = planted(500)
-    features = Frozen.learn(table, groups=["shop", "day"])
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
     layout = lay_out(features, features.encode(table))
     table, y, scores, _, _ = planted(3000)
     model = Model.fit(table, y, scores, groups=["shop", "day"])
@@ -138,7 +138,7 @@ def refitted(design, width, given, rows, y, kept):
 
 def test_listed_regressors_are_those_written_out():
     table, y, scores, _, _ = planted(400)
-    features = Frozen.learn(table, groups=["shop", "day"])
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     rows.codes[::7, 0], rows.codes[::5, 1] = -1, -1  # no category there
     for scored in (True, False):
@@ -157,7 +157,7 @@ def test_listed_regressors_are_those_written_out():
 
 def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
     table, y, scores, _, _ = planted(1500)
-    features = Frozen.learn(table, groups=["shop", "day"])
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     design, width = plan(features, rows, given, scored=True)
     folds = np.arange(1500) % 3
@@ -173,7 +173,7 @@ def test_out_of_fold_log_odds_are_those_of_a_refit_without_the_fold():
 
 def test_curvature_of_many_rows_is_exact_on_the_diagonal_and_near_beside_it(monkeypatch):
     table, _, scores, _, _ = planted(3000)
-    features = Frozen.learn(table, groups=["shop", "day"])
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     design, width = plan(features, rows, given, scored=True)
     listed, index, c = Listed(design, width, given, rows), np.arange(3000), np.random.default_rng(0).random(3000)
@@ -191,7 +191,7 @@ def test_out_of_fold_log_odds_by_a_curvature_of_some_rows_are_those_of_a_refit(m
     monkeypatch.setattr(correction_module, "ENOUGH_TO_STEP", 400)
     monkeypatch.setattr(correction_module, "PENALTIES", (1.0,))
     table, y, scores, _, _ = planted(3000)
-    features = Frozen.learn(table, groups=["shop", "day"])
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     design, width = plan(features, rows, given, scored=True)
     folds = np.random.default_rng(0).permutation(3000) % 2
@@ -213,7 +213,7 @@ def test_more_regressors_than_rows_have_the_same_solution(monkeypatch):
     rng = np.random.default_rng(0)
     X, folds = rng.normal(size=(90, 120)), np.arange(90) % 3
     y = (rng.random(90) < expit(X[:, 0])).astype(float)
-    features = Frozen.learn(X)
+    features = FittedEncoder.learn(X)
     rows, given = features.encode(X), logit(expit(0.5 * X[:, 0]))
     design, width = plan(features, rows, given, scored=True)
     correction, without = Correction.fit(design, width, given, rows, y, np.ones(90), folds, doubt=NONE)
@@ -281,7 +281,7 @@ def test_a_loaded_model_takes_what_the_user_has(fitted, tmp_path):
 
 def test_more_rows_keep_the_mixture_uniform():
     table, y, scores, _, _ = planted(1000)
-    model = Model.fit(table, y, scores, groups=["shop"], settings=Settings(snapshots=200))
+    model = Model.fit(table, y, scores, groups=["shop"], settings=FitSettings(snapshots=200))
     old = {snapshot.theta.tobytes() for snapshot in model._snapshots}
     table, y, scores, _, _ = planted(3000, seed=4)
     model.learn_more(table, y, scores, np.ones(3000))
@@ -292,10 +292,10 @@ def test_more_rows_keep_the_mixture_uniform():
 
 
 def test_targets_choose_the_grid_of_their_theorem():
-    settings = Settings(target="omniprediction")
+    settings = FitSettings(target="omniprediction")
     assert settings.levels(40_000, 5) == 20
-    assert Settings(target="agnostic").levels(40_000, 5) == 6
-    assert Settings().levels(40_000, 5) == "adaptive"
+    assert FitSettings(target="agnostic").levels(40_000, 5) == 6
+    assert FitSettings().levels(40_000, 5) == "adaptive"
 
 
 def test_the_unit_of_weights_does_not_matter():
@@ -329,11 +329,11 @@ def test_refusals(fitted):
     with pytest.raises(ValueError, match="expected those of the model it corrects"):
         fitted.mean(table)
     with pytest.raises(ValueError, match=r"given 300, expected at least [\d,]+, the number the theorem asks for"):
-        Model.fit(table, y, scores, settings=Settings(target="multicalibration", epsilon=0.05))
+        Model.fit(table, y, scores, settings=FitSettings(target="multicalibration", epsilon=0.05))
     with pytest.raises(ValueError, match="expected a target whose theorem counts samples"):
-        Settings(epsilon=0.1)
+        FitSettings(epsilon=0.1)
     with pytest.raises(ValueError, match="snapshots: given 0"):
-        Settings(snapshots=0)
+        FitSettings(snapshots=0)
     with pytest.raises(ValueError, match="given inf in row 2, expected a finite number"):
         fitted.mean(Table({"shop": ["a", "b"], "day": ["week", "week"], "x": [0.0, np.inf]}), np.array([0.5, 0.5]))
 
@@ -352,7 +352,7 @@ def test_a_perfect_score_is_left_alone_where_chance_speaks_against_it_by_little_
     X = rng.normal(size=(21_000, 6))
     truth = expit(X @ [1.0, 0.5, -0.5, 0.3, 0.0, 0.0])
     y = (rng.random(21_000) < truth).astype(float)
-    model = Model.fit(X[:1000], y[:1000], truth[:1000], settings=Settings(seed=22, correction="linear"))
+    model = Model.fit(X[:1000], y[:1000], truth[:1000], settings=FitSettings(seed=22, correction="linear"))
     assert np.abs(model.corrected(X[1000:], truth[1000:]) - truth[1000:]).max() < 1e-9
 
 
@@ -365,7 +365,7 @@ def test_few_rows_do_not_spoil_a_perfect_score(rows, sharpness):
         X = rng.normal(size=(rows + 4000, 3))
         truth = expit(sharpness * X[:, 0])
         y = (rng.random(len(X)) < truth).astype(float)
-        model = Model.fit(X[:rows], y[:rows], truth[:rows], settings=Settings(seed=seed, correction="linear"))
+        model = Model.fit(X[:rows], y[:rows], truth[:rows], settings=FitSettings(seed=seed, correction="linear"))
         p, q = model.mean(X[rows:], truth[rows:]), truth[rows:]
         best = np.clip(q, model.least, 1 - model.least)
         cost, least = (float(-(q * np.log(each) + (1 - q) * np.log1p(-each)).mean()) for each in (p, best))
@@ -384,7 +384,7 @@ def turned(rows, seed=0):
 
 
 def test_a_group_in_which_features_work_the_other_way_round_is_corrected_twice(tmp_path, monkeypatch):
-    settings = Settings(correction="linear")
+    settings = FitSettings(correction="linear")
     model = Model.fit(*turned(3000)[:3], groups=["shop"], settings=settings)
     assert model.opening is not None
     table, _, scores, truth = turned(2000, seed=1)
@@ -399,7 +399,7 @@ def test_a_group_in_which_features_work_the_other_way_round_is_corrected_twice(t
 
 def test_a_right_score_is_corrected_once_at_most():
     table, y, _, truth = turned(3000)
-    assert Model.fit(table, y, truth, groups=["shop"], settings=Settings(correction="linear")).opening is None
+    assert Model.fit(table, y, truth, groups=["shop"], settings=FitSettings(correction="linear")).opening is None
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_rows_of_all_other_folds_are_enough_for_the_curvature_of_each(monkeypatc
     made = []
     monkeypatch.setattr(correction_module, "Listed", lambda *given: made.append(given[4:]) or Listed(*given))
     table, y, scores, _, _ = planted(600)
-    features = Frozen.learn(table, groups=["shop", "day"])
+    features = FittedEncoder.learn(table, groups=["shop", "day"])
     rows, given = features.encode(table), logit(scores)
     design, width = plan(features, rows, given, scored=True)
     Correction.fit(design, width, given, rows, y, np.ones(600), np.arange(600) % 3)

@@ -8,17 +8,17 @@ from swapcal.batch import model as model_module
 from swapcal.batch import trees as trees_module
 from swapcal.batch.correction import NONE, losses
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
-from swapcal.batch.trees import QUICK, THOROUGH, Boost, Sample, grown
-from swapcal.features.encoder import Frozen
+from swapcal.batch.settings import FitSettings
+from swapcal.batch.trees import QUICK, THOROUGH, Boost, TreeSample, grown
+from swapcal.features.encoder import FittedEncoder
 from swapcal.tables.frame import Table
 
 
 def sample(table, y, weight=None, folds=3, pace=QUICK, groups=()):
-    features = Frozen.learn(table, groups)
+    features = FittedEncoder.learn(table, groups)
     n = len(y)
     apart = np.random.default_rng(0).permutation(n) % folds
-    return Sample(
+    return TreeSample(
         features, features.encode(table), np.zeros(n), y, np.ones(n) if weight is None else weight, apart, pace
     )
 
@@ -35,9 +35,9 @@ def test_what_predicts_is_the_mean_of_the_folds_trees_a_little_surer(monkeypatch
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(trees_module, "DOUBT", NONE)
     kept = []
-    watched = Sample._boosted
+    watched = TreeSample._boosted
     monkeypatch.setattr(
-        Sample, "_boosted", lambda self, found, start: kept.append(found) or watched(self, found, start)
+        TreeSample, "_boosted", lambda self, found, start: kept.append(found) or watched(self, found, start)
     )
     grower = sample(*stepped(), folds=3)
     forest, _ = grower.grow(np.zeros((3, 900)), seed=0)
@@ -67,7 +67,7 @@ class Fallen:
 def test_boosting_ends_when_patience_does_and_tells_the_trees_of_the_best_round(pace, monkeypatch):
     grower, booster = sample(*stepped(60), pace=pace), Fallen(21)
     sure = np.where(grower.y > 0, 1.0, -1.0)
-    monkeypatch.setattr(Sample, "_left_out", lambda _self, found: sure / (1 + abs(found[0].rounds - found[0].best)))
+    monkeypatch.setattr(TreeSample, "_left_out", lambda _self, found: sure / (1 + abs(found[0].rounds - found[0].best)))
     honest, counts = grower._boosted([booster], 0.0 * sure)
     assert counts == [18]
     assert np.array_equal(honest, sure)
@@ -108,7 +108,7 @@ def test_whether_trees_help_is_asked_of_rows_as_they_weigh(monkeypatch):
     table, _ = stepped()
     y = np.tile([0.0, 1.0], 450)
     sure = np.where(y > 0, 1.0, -1.0) * np.where(heavy, 1.0, -1.0)
-    monkeypatch.setattr(Sample, "_boosted", lambda _self, _boosters, _start: (sure, [0, 0, 0]))
+    monkeypatch.setattr(TreeSample, "_boosted", lambda _self, _boosters, _start: (sure, [0, 0, 0]))
     gain = losses(0.0 * sure, y) - losses(sure, y)
     assert gain[heavy].min() > 0.0 > gain[~heavy].max()
     for weight, kept in ((np.where(heavy, 50.0, 1.0), True), (np.where(heavy, 1.0, 50.0), False)):
@@ -122,7 +122,7 @@ def test_from_scratch_nothing_is_put_on_top_of_a_score_that_nobody_gave(monkeypa
     monkeypatch.setattr(model_module, "SURELY", 0.0)
     table, y = stepped(600)
     shops = Table({"x": table.numbers("x"), "shop": np.tile(["a", "b", "c"], 200)})
-    settings = Settings(correction="linear", snapshots=2)
+    settings = FitSettings(correction="linear", snapshots=2)
     assert Model.fit(shops, y, groups=["shop"], settings=settings).opening is None
     assert Model.fit(shops, y, np.full(600, 0.5), groups=["shop"], settings=settings).opening is not None
 
@@ -133,7 +133,7 @@ def test_from_scratch_trees_are_grown_thoroughly_and_around_a_score_quickly(monk
     monkeypatch.setattr(Boost, "fit", lambda *given: paces.append(given[-1]))
     table, y = stepped(600)
     for scores in (None, np.full(600, 0.5)):
-        Model.fit(table, y, scores, settings=Settings(snapshots=2))
+        Model.fit(table, y, scores, settings=FitSettings(snapshots=2))
     assert paces == [THOROUGH, QUICK]
 
 
@@ -145,5 +145,5 @@ def test_a_bias_of_two_columns_together_is_found_among_few():
         X = rng.normal(size=(3000, 8))
         truth = expit(np.where(X[:, 7] > 0, 1.5, -1.5) * X[:, 0])
         y = (rng.random(3000) < truth).astype(float)
-        model = Model.fit(X, y, settings=Settings(snapshots=4, seed=seed))
+        model = Model.fit(X, y, settings=FitSettings(snapshots=4, seed=seed))
         assert np.mean((model.mean(X) - truth) ** 2) < 0.35 * np.var(truth)

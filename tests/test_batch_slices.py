@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from swapcal.batch.correction import Correction
 from swapcal.batch.trees import FEW_ROWS, NO_CODE, Boost, depths, grown, read_forest, sliced
-from swapcal.features.encoder import Coded
+from swapcal.features.encoder import EncodedTable
 from swapcal.kernels.trees import LEVELS, MISSING, NOWHERE, Forest
 from tests.reference_trees import walked
 from tests.test_batch_trees import by_hand
@@ -61,7 +61,7 @@ def table(n, seed=0):
     rng = np.random.default_rng(seed)
     numbers = np.array([*NUMBERS[1:], np.nan, np.inf, -np.inf, 0.2])
     codes = rng.choice([-1, 0, 1, 2, 31, 32, LARGEST_CODE, 63, 64, 1000], (n, 2))
-    return rng.choice([*NUMBERS[1:], 0.2], n), Coded(np.empty((n, 1)), codes, rng.choice(numbers, (n, 2)))
+    return rng.choice([*NUMBERS[1:], 0.2], n), EncodedTable(np.empty((n, 1)), codes, rng.choice(numbers, (n, 2)))
 
 
 def agree(forest, n, seed=0):
@@ -103,7 +103,7 @@ def test_any_forest_is_asked_as_it_is_walked(found, n, seed):
 @given(st.lists(trees, min_size=1, max_size=3), st.integers(0, 99))
 def test_any_forest_is_asked_as_by_hand(found, seed):
     forest, (score, rows) = planted(*found), table(70, seed)
-    rows = Coded(rows.Z, np.minimum(rows.codes, LARGEST_CODE), rows.raw)
+    rows = EncodedTable(rows.Z, np.minimum(rows.codes, LARGEST_CODE), rows.raw)
     found = grown(forest, np.zeros(70), score, rows, sliced(forest))
     assert np.array_equal(found, by_hand(forest, score, rows.raw, rows.codes))
 
@@ -158,7 +158,7 @@ def test_a_row_is_the_same_in_any_batch(boost):
     score, rows = table(200)
     whole = boost.logits(score, rows)
     for start, stop in ((0, 1), (3, 3 + FEW_ROWS), (60, 59 + FEW_ROWS), (100, 190)):
-        some = Coded(rows.Z[start:stop], rows.codes[start:stop], rows.raw[start:stop])
+        some = EncodedTable(rows.Z[start:stop], rows.codes[start:stop], rows.raw[start:stop])
         assert boost.logits(score[start:stop], some).tobytes() == whole[start:stop].tobytes()
 
 

@@ -8,9 +8,9 @@ from swapcal.batch import settings as settings_module
 from swapcal.batch import trees as trees_module
 from swapcal.batch.correction import NONE, logit
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
-from swapcal.batch.trees import Sample, grown, read_forest
-from swapcal.features.encoder import Coded, Frozen
+from swapcal.batch.settings import FitSettings
+from swapcal.batch.trees import TreeSample, grown, read_forest
+from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.kernels.trees import Forest
 from swapcal.tables.frame import Table
 
@@ -57,7 +57,7 @@ def two_trees():
 def test_trees_are_walked_as_by_hand():
     raw, codes = np.array([[0.5], [0.6], [9.0], [9.0], [np.nan], [9.0]]), np.array([[1], [0], [1], [2], [0], [-1]])
     given = np.zeros(6)
-    found = grown(two_trees(), given, given, Coded(np.zeros((6, 1)), codes, raw))
+    found = grown(two_trees(), given, given, EncodedTable(np.zeros((6, 1)), codes, raw))
     assert found.tolist() == [1.25, 10.25, 100.25, 10.25, 1.25, 100.25]
     assert by_hand(two_trees(), given, raw, codes).tolist() == found.tolist()
 
@@ -70,7 +70,7 @@ def fitted():
 
 
 def test_what_no_sum_describes_is_corrected_and_the_certificate_holds(fitted):
-    linear = Model.fit(*crossed(2000)[:3], groups=["shop"], settings=Settings(correction="linear"))
+    linear = Model.fit(*crossed(2000)[:3], groups=["shop"], settings=FitSettings(correction="linear"))
     table, _, scores, truth = crossed(20_000, seed=1)
     error = [np.mean((model.mean(table, scores) - truth) ** 2) for model in (fitted, linear)]
     assert linear.boost is None
@@ -104,7 +104,7 @@ def test_trees_of_texts_are_those_that_lightgbm_walks():
     assert len(forest.root) == sum(booster.num_trees() for booster in boosters)
     assert (forest.codes >> np.uint64(32)).any()
     assert (forest.depth == 0).any()
-    given, rows = inputs[:, 0], Coded(np.empty((2000, 1)), inputs[:, 2:].astype(np.int64), inputs[:, 1:2])
+    given, rows = inputs[:, 0], EncodedTable(np.empty((2000, 1)), inputs[:, 2:].astype(np.int64), inputs[:, 1:2])
     expected = sum(booster.predict(inputs, raw_score=True) for booster in boosters)
     np.testing.assert_allclose(grown(forest, np.zeros(2000), given, rows), expected, rtol=1e-12, atol=1e-12)
     deepest = [_steps(forest, int(root)) for root in forest.root]
@@ -139,11 +139,11 @@ def test_log_odds_without_a_fold_owe_nothing_to_its_labels(monkeypatch):
     monkeypatch.setattr(trees_module, "LOOKED_AT", 1)
     monkeypatch.setattr(trees_module, "DOUBT", NONE)
     table, y, scores, _ = crossed(900)
-    features = Frozen.learn(table, ["shop"])
+    features = FittedEncoder.learn(table, ["shop"])
     rows, given, folds = features.encode(table), logit(scores), np.arange(900) % 3
     flipped = np.where(folds == 1, 1 - y, y)
     one, other = (
-        Sample(features, rows, given, labels, np.ones(900), folds).grow(np.tile(given, (3, 1)), seed=0)
+        TreeSample(features, rows, given, labels, np.ones(900), folds).grow(np.tile(given, (3, 1)), seed=0)
         for labels in (y, flipped)
     )
     assert np.array_equal(one[1][folds == 1], other[1][folds == 1])
@@ -155,7 +155,7 @@ def test_where_there_is_nothing_to_correct_nothing_is_corrected():
     fresh, y, _, p = crossed(20_000, seed=9)
     table, labels, _, truth = crossed(2000)
     for seed in range(2):
-        model = Model.fit(table, labels, truth, groups=["shop"], settings=Settings(seed=seed))
+        model = Model.fit(table, labels, truth, groups=["shop"], settings=FitSettings(seed=seed))
         losses = [-np.mean(np.log(np.where(y > 0, q, 1 - q))) for q in (model.mean(fresh, p), p)]
         assert losses[0] < 1.001 * losses[1]
 
@@ -172,7 +172,7 @@ def test_labels_may_be_shares_and_rows_may_weigh():
 def test_few_rows_and_columns_that_say_nothing_are_no_obstacle(n):
     pytest.importorskip("lightgbm")
     X, y = np.zeros((n, 2)), np.arange(n) % 2.0
-    model = Model.fit(X, y, settings=Settings(correction="trees"))
+    model = Model.fit(X, y, settings=FitSettings(correction="trees"))
     assert model.boost is None
     assert np.isfinite(model.mean(X)).all()
 
@@ -182,14 +182,14 @@ def test_without_lightgbm_the_correction_is_linear_unless_trees_are_asked_for(mo
     table, y, scores, _ = crossed(700)
     assert Model.fit(table, y, scores).boost is None
     with pytest.raises(ModuleNotFoundError, match=r"needs LightGBM: pip install .swapcal\[trees\]"):
-        Model.fit(table, y, scores, settings=Settings(correction="trees"))
+        Model.fit(table, y, scores, settings=FitSettings(correction="trees"))
     with pytest.raises(ValueError, match="correction: given 'forest', expected one of auto, linear, trees"):
-        Settings(correction="forest")
+        FitSettings(correction="forest")
 
 
 def sample(table, y, scores, pace=trees_module.QUICK):
-    features = Frozen.learn(table, ["shop"])
-    return Sample(features, features.encode(table), logit(scores), y, np.ones(len(y)), np.arange(len(y)) % 3, pace)
+    features = FittedEncoder.learn(table, ["shop"])
+    return TreeSample(features, features.encode(table), logit(scores), y, np.ones(len(y)), np.arange(len(y)) % 3, pace)
 
 
 def test_what_predicts_is_the_mean_of_the_folds_trees_enlarged_and_each_row_s_is_that_without_its_fold():

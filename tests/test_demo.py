@@ -108,7 +108,7 @@ def test_parts_that_are_compiled_are_not_compiled_again(monkeypatch: Any) -> Non
 def test_an_unknown_part_is_named() -> None:
     result = runner(compilation.compile)("motor")
     assert result.exit_code == 2
-    assert "part: given 'motor', expected one of engine, experts, shelf, audit, monitor" in result.output
+    assert "part: given 'motor', expected one of engine, experts, open-rows, audit, monitor" in result.output
 
 
 def test_a_terminal_is_told_once_that_numba_compiles() -> None:

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("pyarrow")
 
-from swapcal.cli.follow import Place, find_place, holding, keep_place
+from swapcal.cli.follow import StreamOffset, find_offset, holding, keep_offset
 from swapcal.cli.forecast import forecast
 from swapcal.live import Live
 from swapcal.tables.output import Appending
@@ -196,18 +196,18 @@ def test_whichever_state_a_crash_leaves_its_place_is_there(tmp_path: Path) -> No
     file.write_text("a" * 100)
     state.write_bytes(b"")
     name, out = os.path.realpath(file), os.path.realpath(tmp_path / "o.csv")
-    first, second = (Place(n, n, name, 50, n, 0, out, 10 * n) for n in (5, 9))
-    keep_place(state, first)
-    keep_place(state, second)  # and then the power fails, before the state is saved or after
-    assert find_place(state, 5, 5, str(file), out) == first
-    assert find_place(state, 9, 9, str(file), out) == second
-    assert find_place(state, 9, 12, str(file), out) == second  # labelled since
+    first, second = (StreamOffset(n, n, name, 50, n, 0, out, 10 * n) for n in (5, 9))
+    keep_offset(state, first)
+    keep_offset(state, second)  # and then the power fails, before the state is saved or after
+    assert find_offset(state, 5, 5, str(file), out) == first
+    assert find_offset(state, 9, 9, str(file), out) == second
+    assert find_offset(state, 9, 12, str(file), out) == second  # labelled since
     with pytest.raises(ValueError, match="expected one after 7"):
-        find_place(state, 7, 7, str(file), out)
-    assert find_place(state, 9, 9, str(tmp_path / "other.csv"), out).rows == 0
+        find_offset(state, 7, 7, str(file), out)
+    assert find_offset(state, 9, 9, str(tmp_path / "other.csv"), out).rows == 0
     file.write_text("a")
     with pytest.raises(InputError, match="truncated or replaced"):
-        find_place(state, 9, 9, str(file), out)
+        find_offset(state, 9, 9, str(file), out)
     assert len(json.loads((tmp_path / "state.place").read_text())) == 2
 
 

@@ -9,7 +9,7 @@ import pytest
 from swapcal import Audit
 from swapcal.audit.rows import Encoder
 from swapcal.features import Contexts
-from swapcal.features.encoder import Frozen
+from swapcal.features.encoder import FittedEncoder
 from swapcal.tables import values as limits
 from swapcal.tables.frame import Table, UnknownColumnError, categories, is_table
 from swapcal.tables.values import MISSING
@@ -150,7 +150,7 @@ def test_text_that_reads_like_a_missing_value_is_a_category_of_its_own():
 
 @pytest.mark.parametrize("rows", [1, 500], ids=["looked up one by one", "factorised"])
 def test_frozen_categories_tell_texts_from_missing_values(rows):
-    column = Frozen.learn(Table({"town": ["(missing)", None, "Rome"] * 9}), columns=["town"]).columns[0]
+    column = FittedEncoder.learn(Table({"town": ["(missing)", None, "Rome"] * 9}), columns=["town"]).columns[0]
     codes = {text: column.codes(Table({"town": np.array([text] * rows, object)}))[0] for text in ("(missing)", None)}
     assert codes["(missing)"] != codes[None]
     assert min(codes.values()) >= 0
@@ -191,7 +191,7 @@ def test_integers_beyond_those_of_floats_are_rounded_in_every_library(values):
 
 
 def test_limits_of_categories_are_those_that_are_stated_in_one_place() -> None:
-    online, fitted = inspect.signature(Contexts).parameters, inspect.signature(Frozen.learn).parameters
+    online, fitted = inspect.signature(Contexts).parameters, inspect.signature(FittedEncoder.learn).parameters
     assert {online["categories"].default, fitted["categories"].default} == {limits.FEATURE_CATEGORIES}
     assert fitted["group_categories"].default == limits.FITTED_GROUP_CATEGORIES
     many = [{"g": f"g{k:03}"} for k in range(2 * limits.STREAM_GROUP_CATEGORIES)]

@@ -1,4 +1,4 @@
-"""Titles of columns and values, and intersections of groups, in every word of an audit."""
+"""TitleIndex of columns and values, and intersections of groups, in every word of an audit."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swapcal import Audit
-from swapcal.audit import Comparison, Labels
+from swapcal.audit import Comparison, Titles
 from swapcal.report import render, validate
 
 LABELS = {
@@ -124,7 +124,7 @@ def test_a_comparison_speaks_in_titles_too():
 def test_labels_are_read_from_a_file(audit, tmp_path):
     path = tmp_path / "labels.toml"
     path.write_text('[columns]\nsex = "Sex"\n[values.sex]\n2 = "women"\n')
-    assert audit.to_json(labels=path) == audit.to_json(labels=Labels.of(path))
+    assert audit.to_json(labels=path) == audit.to_json(labels=Titles.of(path))
     assert "Sex = women" in audit.to_json(labels=path)
     assert json.loads(audit.to_json(labels=path))["groups"]
 

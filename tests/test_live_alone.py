@@ -22,7 +22,7 @@ import swapcal.live.open_rows
 from swapcal import Live
 from swapcal.archive import State
 from swapcal.features import Contexts
-from swapcal.kernels.jit import Entry
+from swapcal.kernels.jit import DirectCall
 from swapcal.monitor import Monitor
 
 ROOMS = (
@@ -32,7 +32,7 @@ ROOMS = (
     swapcal.live.learner,
     swapcal.live.open_rows,
 )
-ENTRIES = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, Entry)}.values()
+ENTRIES = {id(each): each for room in ROOMS for each in vars(room).values() if isinstance(each, DirectCall)}.values()
 SETTINGS = [
     {},
     {"groups": ["shop"], "scores": {"theirs": "probability", "odds": "logit"}, "numeric": ["late"], "drop": ["note"]},
@@ -91,7 +91,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Compare the types of all arguments that go through an entry with those that were looked at first."""
     entered: set[str] = set()
 
-    def checked(entry: Entry) -> Callable[..., Any]:
+    def checked(entry: DirectCall) -> Callable[..., Any]:
         def call(*arguments: object) -> Any:
             kinds = tuple(map(typeof, arguments))
             assert not entry.types or kinds == entry.types
@@ -301,8 +301,8 @@ def test_an_entry_runs_the_machine_code_that_many_rows_run() -> None:
 
 @pytest.mark.parametrize("monitored", [False, True])
 def test_a_live_unpickled_from_memory_of_others_leaves_that_alone(monitored: bool) -> None:
-    watching: dict[str, Any] = {"monitor": Monitor(["shop"])} if monitored else {}
-    live, rows, buffers = Live(**SETTINGS[1], **watching), records(90), list[pickle.PickleBuffer]()
+    monitor_feed: dict[str, Any] = {"monitor": Monitor(["shop"])} if monitored else {}
+    live, rows, buffers = Live(**SETTINGS[1], **monitor_feed), records(90), list[pickle.PickleBuffer]()
     go_on(live, rows[:60])
     pickled = pickle.dumps(live, protocol=5, buffer_callback=buffers.append)
     theirs = [bytes(buffer.raw()) for buffer in buffers]

@@ -121,7 +121,7 @@ def test_age_counts_from_maturity() -> None:
     counted.forecast(RECORD, id="a", time=0, matures=5)
     for k in range(4):
         counted.forecast(RECORD, id=k, time=k)
-    assert "a" in counted._ledger.opened
+    assert "a" in counted._open_forecasts.opened
     counted.forecast(RECORD, id="first after", time=6)
     assert counted.label("a", 1, time=6) is True
 

@@ -47,7 +47,7 @@ def test_many_at_once_equal_one_by_one(settings: dict[str, Any]) -> None:
         stacked = many.forecast_many(rows[a : a + 12], [*part], time=times[a : a + 12], matures=matures[a : a + 12])
         for column in ("p", "mean", "low", "high", "weight"):
             assert [getattr(f, column) for f in singles] == getattr(stacked, column).tolist()
-        chosen = [k for k in part if k % 5 and k in one._ledger.opened]
+        chosen = [k for k in part if k % 5 and k in one._open_forecasts.opened]
         for k in chosen:
             one.label(k, y[k], a + 11.5)
         many.label_many(chosen, [y[k] for k in chosen], time=a + 11.5)

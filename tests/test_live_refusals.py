@@ -34,9 +34,10 @@ def state(live: Live) -> Any:
     bank = {f"bank {name}": array for name, array in whole.items()}
     contexts, described = live.contexts.to_state()
     engine, settings = live._learner.forecaster.to_state() if live._learner.forecaster is not None else ({}, {})
-    ledger, counts = live._ledger.to_state()
+    open_forecasts, counts = live._open_forecasts.to_state()
     arrays = {
-        name: (a.dtype, a.shape, zlib.crc32(a.tobytes())) for name, a in (bank | contexts | engine | ledger).items()
+        name: (a.dtype, a.shape, zlib.crc32(a.tobytes()))
+        for name, a in (bank | contexts | engine | open_forecasts).items()
     }
     return arrays, json.dumps([described, settings, counts])
 

@@ -46,17 +46,17 @@ def stream(rows, seed=0, shift=0.0):
 
 
 def state(monitor):
-    book = monitor._bets.live_book()
+    bet_state = monitor._bets.live_bet_state()
     history = monitor._bets.history
     return {
-        "bets": book.bets,
-        "notes": book.notes,
-        "groups": [(g.column, g.category, g.share) for g in monitor._bets.roster.groups],
-        "limits": monitor._bets.life_limits[: len(monitor._bets.roster.groups)],
+        "bets": bet_state.bets,
+        "notes": bet_state.notes,
+        "groups": [(g.column, g.category, g.share) for g in monitor._bets.group_index.groups],
+        "limits": monitor._bets.life_limits[: len(monitor._bets.group_index.groups)],
         "rows": monitor.rows,
         "clock": (monitor._bets.first_clock, monitor._bets.last_clock, monitor._bets.pooled_peak),
         "history": (history.stride, history.rows, history.clock),
-        "figures": history.table(len(monitor._bets.roster.groups)),
+        "figures": history.table(len(monitor._bets.group_index.groups)),
     }
 
 
@@ -80,21 +80,21 @@ def test_kernel_equals_the_definition_bet_by_bet():
     memberships = [["all rows", f"town = {a}", f"late = {b}", f"town = {a} and late = {b}"] for a, b in rows]
     edges = monitor.settings.ranges.edges
     expected = reference.run(memberships, p, y, DEFAULT_STAKES, 0.02, edges)
-    book, names = monitor._bets.live_book(), monitor.groups()
-    logs = evidence.lane_log_wealth(book)
+    bet_state, names = monitor._bets.live_bet_state(), monitor.groups()
+    logs = evidence.lane_log_wealth(bet_state)
     spans = [monitor.settings.ranges.bounds(node) for node in range(monitor.settings.ranges.nodes)]
     met = 0
     for (name, span, sign, k), bet in expected.items():
         cell = names.index(name) * len(spans) + spans.index(span)
         lane = 2 * DEFAULT_STAKES.index(k) + (sign < 0)
-        found = book.bets[cell, :, lane]
+        found = bet_state.bets[cell, :, lane]
         assert logs[cell, lane] == pytest.approx(bet.log, abs=1e-10)
         assert found[SUM] == pytest.approx(bet.sum, rel=1e-10)
         assert found[CUSUM] == pytest.approx(bet.cusum, rel=1e-10)
         assert found[[START, ROWS]].tolist() == [bet.start, bet.rows]
         assert found[[RESIDUAL, SQUARE]] == pytest.approx([bet.residual, bet.square], abs=1e-10)
         met += 1
-    visited = int((book.notes[:, VISITS] > 0).sum())
+    visited = int((bet_state.notes[:, VISITS] > 0).sum())
     assert met == visited * LANES
 
 
@@ -105,7 +105,7 @@ from swapcal import Monitor
 rng = np.random.default_rng(0)
 p = rng.random(150)
 monitor = Monitor(["g"]).add({"g": rng.integers(0, 3, 150)}, p, rng.random(150) < p / 2)
-book = monitor._bets.live_book()
+book = monitor._bets.live_bet_state()
 print(json.dumps([np.nan_to_num(book.bets).ravel().tolist(), np.nan_to_num(book.notes).ravel().tolist()]))
 """
     found = []
@@ -178,7 +178,7 @@ def test_sums_grow_by_at_most_one_a_row_by_enumeration():
     mean = 0.0
     for chance, p, groups, labels in streams:
         monitor = Monitor(["g"], tolerance=0.0).add({"g": groups}, p, labels)
-        sums = evidence.sums(monitor._bets.live_book(), monitor._bets.terms)
+        sums = evidence.sums(monitor._bets.live_bet_state(), monitor._bets.terms)
         mean += chance * float(sums.sum()) * monitor.settings.change_weight
     # Every row plays with total weight 1, categories that appear by the labels included.
     assert mean == pytest.approx(8.0, abs=1e-9)
@@ -192,7 +192,10 @@ def test_run_length_by_enumeration_of_stopping():
         monitor = Monitor(["g"], tolerance=0.0, stakes=[2.0])
         for t in range(horizon):
             monitor.add({"g": groups[t]}, p[t], labels[t])
-            total = evidence.sums(monitor._bets.live_book(), monitor._bets.terms).sum() * monitor.settings.change_weight
+            total = (
+                evidence.sums(monitor._bets.live_bet_state(), monitor._bets.terms).sum()
+                * monitor.settings.change_weight
+            )
             if total >= threshold:
                 break
         mean_rows += chance * (t + 1)
@@ -249,7 +252,7 @@ def test_detection_delay_is_not_exceeded():
     for _ in range(runs):
         monitor = Monitor(tolerance=0.0, level_ranges=False, stakes=[k], run_length=10_000)
         monitor.add({}, np.full(rows, p), rng.random(rows) < p + gap)
-        delays.append(monitor._bets.book.notes[0, CHANGE_AT])
+        delays.append(monitor._bets.bet_state.notes[0, CHANGE_AT])
     bound = float(bounds.detection_delay(10_000 * 2, growth, up))
     assert np.mean(delays) <= bound
     assert np.mean(delays) > 0.5 * bound
@@ -258,8 +261,8 @@ def test_detection_delay_is_not_exceeded():
 def test_regret_against_the_best_stake_is_at_most_the_bound():
     records, p, y = stream(3000, shift=0.2)
     monitor = Monitor(["town"]).add(records, p, y)
-    book = monitor._bets.live_book()
-    lanes, mixed = evidence.lane_log_wealth(book), evidence.log_wealth(book, monitor._bets.terms)
+    bet_state = monitor._bets.live_bet_state()
+    lanes, mixed = evidence.lane_log_wealth(bet_state), evidence.log_wealth(bet_state, monitor._bets.terms)
     for side in range(2):
         regret = lanes[:, side::2].max(axis=1) - mixed[:, side]
         assert regret.min() >= -1e-9
@@ -327,10 +330,10 @@ def halves(shift=0.2):
 def test_then_equals_one_pass():
     whole, first, second = halves()
     joined = first.then(second)
-    assert [(g.category, g.share) for g in joined._bets.roster.groups] == [
-        (g.category, g.share) for g in whole._bets.roster.groups
+    assert [(g.category, g.share) for g in joined._bets.group_index.groups] == [
+        (g.category, g.share) for g in whole._bets.group_index.groups
     ]
-    one, two = whole._bets.live_book(), joined._bets.live_book()
+    one, two = whole._bets.live_bet_state(), joined._bets.live_bet_state()
     np.testing.assert_allclose(evidence.lane_log_wealth(one), evidence.lane_log_wealth(two), atol=1e-9)
     for field in (SUM, CUSUM, ROWS, RESIDUAL, SQUARE):
         np.testing.assert_allclose(one.bets[:, field], two.bets[:, field], rtol=1e-9, atol=1e-9)
@@ -347,25 +350,25 @@ def test_then_equals_one_pass():
 def test_sum_multiplies_wealth_adds_detectors_and_keeps_the_budget():
     _, first, second = halves()
     joined, swapped = first + second, second + first
-    names, logs = joined.groups(), evidence.lane_log_wealth(joined._bets.live_book()).reshape(-1, 15, LANES)
+    names, logs = joined.groups(), evidence.lane_log_wealth(joined._bets.live_bet_state()).reshape(-1, 15, LANES)
     for part in (first, second):
         assert set(part.groups()) <= set(names)
     parts = [
         (
             m.groups(),
-            evidence.lane_log_wealth(m._bets.live_book()).reshape(-1, 15, LANES),
-            m._bets.live_book().bets[:, SUM],
+            evidence.lane_log_wealth(m._bets.live_bet_state()).reshape(-1, 15, LANES),
+            m._bets.live_bet_state().bets[:, SUM],
         )
         for m in (first, second)
     ]
-    sums = joined._bets.live_book().bets[:, SUM].reshape(-1, 15, LANES)
+    sums = joined._bets.live_bet_state().bets[:, SUM].reshape(-1, 15, LANES)
     for name in names:
         places = [(i, p[0].index(name)) for i, p in enumerate(parts) if name in p[0]]
         np.testing.assert_allclose(logs[names.index(name)], sum(parts[i][1][g] for i, g in places), atol=1e-12)
         adding = sum(parts[i][2].reshape(-1, 15, LANES)[g] for i, g in places)
         np.testing.assert_allclose(sums[names.index(name)], adding, rtol=1e-12)
     for column in joined.settings.columns:
-        assert sum(g.share / joined._bets.shards for g in joined._bets.roster.groups if g.column == column) <= 1.0
+        assert sum(g.share / joined._bets.shards for g in joined._bets.group_index.groups if g.column == column) <= 1.0
     assert joined.test().log10_wealth == pytest.approx(swapped.test().log10_wealth, abs=1e-12)
     assert (joined.rows, joined._bets.shards) == (1200, 2)
     assert Monitor(["town", "late"], run_length=500).then(first).rows == 700
@@ -376,7 +379,7 @@ def test_a_sum_gives_a_group_the_smaller_share_and_stays_a_sum_when_rows_follow(
         Monitor(["town"]).add([{"town": name} for name in towns], np.full(len(towns), 0.5), np.ones(len(towns)))
         for towns in (["Bari", "Pisa", "Rome"], ["Rome", "Bari"], ["Oslo"])
     )
-    shares = [{"".join(g.category): g.share for g in m._bets.roster.groups} for m in (one, other, one + other)]
+    shares = [{"".join(g.category): g.share for g in m._bets.group_index.groups} for m in (one, other, one + other)]
     assert shares[0]["Rome"] < shares[1]["Rome"]
     assert all(shares[2][name] == min(part.get(name, 1.0) for part in shares[:2]) for name in ("Bari", "Pisa", "Rome"))
     assert (one + other).then(later)._bets.shards == 2
@@ -385,10 +388,10 @@ def test_a_sum_gives_a_group_the_smaller_share_and_stays_a_sum_when_rows_follow(
 def test_a_sum_raises_lifetime_alarms_at_its_own_end_only():
     surprised = Monitor().add([{}] * 200, np.full(200, 0.1), np.ones(200))
     calm = Monitor().add([{}] * 40, np.full(40, 0.5), np.arange(40) % 2)
-    raised = surprised._bets.live_book().notes[:, LIFE_AT:LIFE_PEAK]
+    raised = surprised._bets.live_bet_state().notes[:, LIFE_AT:LIFE_PEAK]
     assert np.nanmin(raised) < 200
     for joined in (surprised + calm, calm + surprised):
-        at = joined._bets.live_book().notes[:, LIFE_AT:LIFE_PEAK]
+        at = joined._bets.live_bet_state().notes[:, LIFE_AT:LIFE_PEAK]
         assert set(at[~np.isnan(at)]) == {240.0}
 
 
@@ -495,7 +498,7 @@ def test_history_is_bounded_and_starts_when_a_group_appears():
 def test_long_calm_and_long_storm_stay_finite():
     for outcome in (0.0, 1.0):
         monitor = Monitor(["g"]).add({"g": ["a"] * 60_000}, np.full(60_000, 0.5), np.full(60_000, outcome))
-        assert np.isfinite(monitor._bets.live_book().bets).all()
+        assert np.isfinite(monitor._bets.live_bet_state().bets).all()
         assert np.isfinite(monitor.test().log10_wealth)
         assert monitor.test().p_value == 0.0 or monitor.test().p_value < 1e-300
         assert monitor.alarms()[0].sentence
@@ -514,7 +517,7 @@ def test_intervals_hold_from_the_chosen_start_for_all_groups_at_all_looks():
             monitor.add({"g": g[part]}, p[part], y[part])
             for cell, name in enumerate(monitor.groups()):
                 mine = np.ones(rows, bool) if name == "all rows" else g == int(name[4:])
-                note, bets = monitor._bets.book.notes[cell], monitor._bets.book.bets[cell]
+                note, bets = monitor._bets.bet_state.notes[cell], monitor._bets.bet_state.bets[cell]
                 alpha = 0.05 * math.exp(monitor._bets.log_weights()[cell, 0])
                 for side in range(2):
                     size = since_change(bets, note, monitor._bets.terms.shares, side, alpha)

@@ -8,7 +8,7 @@ import pytest
 
 from swapcal import Audit, Live, Monitor, plots
 from swapcal.engine.certificate import Certificate
-from swapcal.live.scheduler import STRETCHES, Chronicle
+from swapcal.live.scheduler import STRETCHES, ScoreHistory
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -159,15 +159,15 @@ def test_lines_differ_in_colour_and_in_dashes():
 def test_a_chronicle_adds_up_whether_entered_one_by_one_or_at_once(rows):
     rng = np.random.default_rng(rows)
     mean, y = rng.random(rows), (rng.random(rows) < 0.3).astype(float)
-    at_once, alone, pieces = Chronicle(), Chronicle(), Chronicle()
+    at_once, alone, pieces = ScoreHistory(), ScoreHistory(), ScoreHistory()
     at_once.add(mean, y)
     pieces.add(mean[: rows // 3], y[: rows // 3])
     pieces.add(mean[rows // 3 :], y[rows // 3 :])
     for p, label in zip(mean.tolist(), y.tolist(), strict=True):
         alone.add_one(p, label)
     base = (np.cumsum(y) - y + 0.5) / np.arange(1, rows + 1)
-    for chronicle in (at_once, alone, pieces):
-        found = chronicle.stretches()
+    for score_history in (at_once, alone, pieces):
+        found = score_history.stretches()
         assert len(found) <= STRETCHES
         assert found[-1].last == sum(one.n for one in found) == rows
         sums = [sum(getattr(one, part) for one in found) for part in ("y", "mean", "error", "base_error")]
@@ -184,7 +184,7 @@ def test_live_keeps_the_same_chronicle_however_labels_come():
         asked.label(f"row {k}", Y[k])
     many.forecast_many(records, [*range(300)])
     many.label_many([*range(300)], Y[:300])
-    own = [live._agenda.chronicle.stretches() for live in (ran, asked, many)]
+    own = [live._scheduler.score_history.stretches() for live in (ran, asked, many)]
     assert [one.n for one in own[0]] == [one.n for one in own[1]] == [one.n for one in own[2]]
     assert own[0][-1].error == pytest.approx(own[1][-1].error)
     assert sum(one.y for one in own[2]) == Y[:300].sum()

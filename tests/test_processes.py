@@ -7,7 +7,7 @@ import pytest
 
 from swapcal import Audit, Forecaster, Live
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.tables.frame import Table
 from tests.fresh import python
 
@@ -23,7 +23,7 @@ def draws(n: int) -> dict[str, list]:
     columns, y = rows(n)
     records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     live = Live(groups=["shop"], scores=["score"])
-    model = Model.fit(Table(columns), y, groups=["shop"], settings=Settings(snapshots=4))
+    model = Model.fit(Table(columns), y, groups=["shop"], settings=FitSettings(snapshots=4))
     features = {name: columns[name] for name in ("shop", "price")}
     audit = Audit.from_features(columns["score"], y, features)
     return {
@@ -101,7 +101,7 @@ def test_hash_mode_depends_on_values_only():
     columns["price"][::9] = np.nan
     columns["yes"] = np.arange(400) % 3 == 0
     order = np.random.default_rng(1).permutation(400)
-    model = Model.fit(Table(columns), y, groups=["shop"], settings=Settings(snapshots=4))
+    model = Model.fit(Table(columns), y, groups=["shop"], settings=FitSettings(snapshots=4))
     keys = model.features.keys(Table(columns))
     assert len(set(keys.tolist())) == 400
     turned = {name: columns[name][order] for name in reversed(columns)}

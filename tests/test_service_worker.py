@@ -234,9 +234,9 @@ def test_what_is_settled_is_forgotten_by_the_learner() -> None:
     assert [*worker.hosted.opened] == ["7", "8", "9"]
     assert worker.outcome("2", 1.0).status == 410
     assert worker.outcome("8", 1.0).state == "learned"
-    ledger = worker.hosted.live._ledger
-    assert not ledger.labelled
-    assert not ledger.expired
+    open_forecasts = worker.hosted.live._open_forecasts
+    assert not open_forecasts.labelled
+    assert not open_forecasts.expired
     assert worker.outcome("8", 1.0).state == "repeated"
     assert worker.forecast("2", ROME).status == 409
 

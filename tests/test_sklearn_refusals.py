@@ -176,7 +176,7 @@ def test_names_may_be_an_enum_of_texts() -> None:
 
 
 def test_predictions_of_another_shape_are_refused() -> None:
-    class Flat(LogisticRegression):
+    class ExportArrays(LogisticRegression):
         def predict_proba(self, rows: Any) -> Any:
             return np.full(len(rows), 0.5)
 
@@ -184,7 +184,7 @@ def test_predictions_of_another_shape_are_refused() -> None:
         def predict_proba(self, rows: Any) -> Any:
             return np.full((len(rows), 3), 1 / 3)
 
-    for shape, estimator in ((r"\(80,\)", Flat()), (r"\(80, 3\)", Wide())):
+    for shape, estimator in ((r"\(80,\)", ExportArrays()), (r"\(80, 3\)", Wide())):
         for settings in ({}, {"cv": "prefit"}):
             with pytest.raises(ValueError, match=rf"estimator: given probabilities of shape {shape}, expected"):
                 classifier(estimator=estimator.fit(X, Y), **settings).fit(X, Y)

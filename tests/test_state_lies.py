@@ -16,7 +16,7 @@ from swapcal.baselines import GargIto, Okoroafor
 from swapcal.baselines.online import FILE as BASELINE
 from swapcal.batch import state as batch_file
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.live import Live
 from swapcal.live import state as live_file
 from swapcal.tables.frame import Table
@@ -285,7 +285,7 @@ def saved_trees(tmp_path_factory: Any) -> Any:
     v, w, g = rng.normal(size=800), rng.normal(size=800), rng.choice(["a", "b"], 800)
     y = (rng.random(800) < np.where((v > 0) & (w > 0) & (g == "a"), 0.95, 0.2)).astype(float)
     path = tmp_path_factory.mktemp("trees") / "state"
-    Model.fit(Table({"v": v, "w": w, "g": g}), y, groups=["g"], settings=Settings(correction="trees")).save(path)
+    Model.fit(Table({"v": v, "w": w, "g": g}), y, groups=["g"], settings=FitSettings(correction="trees")).save(path)
     return parts(path)
 
 

@@ -14,12 +14,12 @@ _TERM = "text-align:left;font-weight:normal;opacity:.7;padding:.1em 1.2em .1em 0
 _VALUE = "text-align:left;padding:.1em 0;font-variant-numeric:tabular-nums"
 
 
-def face(title: str, sentence: str = "", facts: Mapping[str, object] | None = None) -> str:
+def display(title: str, sentence: str = "", facts: Mapping[str, object] | None = None) -> str:
     """Return a small piece of HTML: a title, a sentence and facts by name, all shown literally.
 
     Examples
     --------
-    >>> face("Audit", "3 rows <so far>").endswith("<b>Audit</b> 3 rows &lt;so far&gt;</div>")
+    >>> display("Audit", "3 rows <so far>").endswith("<b>Audit</b> 3 rows &lt;so far&gt;</div>")
     True
     """
     rows = "".join(

@@ -14,31 +14,31 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Guard:
+class CopyableLock:
     """A re-entrant lock that belongs to one object; a copy of the object gets its own."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
-    def __reduce__(self) -> tuple[type["Guard"], tuple[()]]:
-        return Guard, ()
+    def __reduce__(self) -> tuple[type["CopyableLock"], tuple[()]]:
+        return CopyableLock, ()
 
 
-def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Let a method hold its object's `_guard` from start to end."""
+def locked(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Let a method hold its object's `_lock` from start to end."""
 
     @functools.wraps(method)
     def held(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._guard.lock:
+        with self._lock.lock:
             return method(self, *args, **kwargs)
 
     return held
 
 
-# `Owner`: what keeps arrays for kernels to write to, also after it was copied or unpickled.
+# `Writable`: what keeps arrays for kernels to write to, also after it was copied or unpickled.
 
 
-class Owner:
+class Writable:
     """Has arrays of its own that are C-ordered and writeable, as an `Entry` takes for granted.
 
     Who unpickles may bring the memory: joblib maps a file read-only, others hand on what is shared by many. A kernel
@@ -46,7 +46,7 @@ class Owner:
 
     Examples
     --------
-    >>> class Counts(Owner):
+    >>> class Counts(Writable):
     ...     def __init__(self):
     ...         self.seen = np.zeros(3)
     >>> counts = Counts.__new__(Counts)
@@ -56,14 +56,14 @@ class Owner:
     """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({name: owned(value) for name, value in state.items()})
+        self.__dict__.update({name: writable(value) for name, value in state.items()})
 
 
-def owned(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """Return an array, or a tuple of them, as memory of our own; all else as it is."""
     if isinstance(value, np.ndarray):
         plain = type(value) is np.ndarray and value.flags.carray
         return value if plain else np.array(value, order="C")
     if isinstance(value, tuple):
-        return type(value)(*map(owned, value)) if hasattr(value, "_fields") else tuple(map(owned, value))
+        return type(value)(*map(writable, value)) if hasattr(value, "_fields") else tuple(map(writable, value))
     return value

@@ -1,6 +1,6 @@
 """What would I gain? Your forecasts against recalibrations and swapcal, on the same rows.
 
-`Contest` judges any forecasts side by side; `in_time_order` and `cross_validated` make those of the usual methods.
+`Benchmark` judges any forecasts side by side; `in_time_order` and `cross_validated` make those of the usual methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal._display import changes, counted, face
+from swapcal._display import changes, counted, display
 from swapcal.archive import written
 from swapcal.arrays import Array, Integers
 from swapcal.audit import Audit, Comparison
@@ -19,15 +19,15 @@ from swapcal.audit.findings import json_text
 from swapcal.audit.verdict import TOLERANCE, Word, checked_tolerance
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.live import Live
 from swapcal.report import Findings, render
 from swapcal.report.schema import ContestEntry, ContestMethod
 from swapcal.tables.frame import Table
 
 __all__ = [
-    "Contest",
-    "Entry",
+    "Benchmark",
+    "Method",
     "cross_validated",
     "in_time_order",
 ]
@@ -35,7 +35,7 @@ __all__ = [
 # Entry: one method of a contest.
 
 
-class Entry(NamedTuple):
+class Method(NamedTuple):
     """One method: its scores, its worst group, its verdict, and its scores beside yours, tested; lower is better."""
 
     name: str
@@ -166,7 +166,9 @@ def cross_validated(
             )
         for name, make in SIMPLE.items():
             found[name][judge] = make().fit(mine[learn], y[learn]).predict(mine[judge])
-        model = Model.fit(_rows(table, learn), y[learn], mine[learn], groups=list(groups), settings=Settings(seed=seed))
+        model = Model.fit(
+            _rows(table, learn), y[learn], mine[learn], groups=list(groups), settings=FitSettings(seed=seed)
+        )
         found[SWAPCAL][judge] = model.mean(_rows(table, judge), mine[judge])
         if progress is not None:
             progress(len(judge))
@@ -194,7 +196,7 @@ SOUND = ("no error found", "small")
 """Verdicts that find nothing to mend."""
 
 
-def gain(mine: Entry, swap: Entry, simple: Entry | None, beyond: Difference | None) -> str:
+def gain(mine: Method, swap: Method, simple: Method | None, beyond: Difference | None) -> str:
     """Say what there is to gain.
 
     Parameters
@@ -221,11 +223,11 @@ def gain(mine: Entry, swap: Entry, simple: Entry | None, beyond: Difference | No
     return f"Nothing to gain: keep yours. {chance}"
 
 
-def _worse(entry: Entry) -> bool:
+def _worse(entry: Method) -> bool:
     return entry.squared is not None and entry.squared.word == "worse"
 
 
-def _by(entry: Entry) -> str:
+def _by(entry: Method) -> str:
     found = entry.squared
     assert found is not None, "yours is not compared with itself"
     share = f"{100 * (found.before - found.after) / found.before:.2g} %" if found.before > 0 else "nothing"
@@ -239,7 +241,7 @@ def _interval(found: Difference | None) -> str:
     return f"{difference}, 95 % from {low} to {high}"
 
 
-def _rest(simple: Entry, swap: Entry) -> str:
+def _rest(simple: Method, swap: Method) -> str:
     """Say what swapcal would do where a recalibration does as well."""
     if not swap.better:
         return "swapcal would do worse than yours" if _worse(swap) else "swapcal lowers it by nothing beyond chance"
@@ -249,14 +251,14 @@ def _rest(simple: Entry, swap: Entry) -> str:
     return said
 
 
-def _verdicts(mine: Entry, swap: Entry) -> str:
+def _verdicts(mine: Method, swap: Method) -> str:
     return f" Verdict on yours: {mine.verdict}; on swapcal's: {swap.verdict}."
 
 
-# `Contest`: forecasts of several methods for the same rows, each audited, each tested against yours.
+# `Benchmark`: forecasts of several methods for the same rows, each audited, each tested against yours.
 
 
-class Contest:
+class Benchmark:
     """Judge the forecasts of several methods on the same rows, and say what you would gain.
 
     Parameters
@@ -273,7 +275,7 @@ class Contest:
     >>> rng = np.random.default_rng(0)
     >>> truth, night = rng.uniform(0.2, 0.8, 4000), rng.random(4000) < 0.3
     >>> forecasts = {"mine": truth - 0.15 * night, "swapcal": truth}
-    >>> contest = Contest(rng.random(4000) < truth, forecasts, groups={"night": night})
+    >>> contest = Benchmark(rng.random(4000) < truth, forecasts, groups={"night": night})
     >>> [(entry.name, entry.verdict) for entry in contest.entries]
     [('mine', 'miscalibrated'), ('swapcal', 'no error found')]
     >>> contest.sentence()[:16]
@@ -309,16 +311,16 @@ class Contest:
         return {name: self.comparison(MINE, name) for name in self.forecasts if name != MINE}
 
     @cached_property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Method]:
         """Every method, yours first."""
         mine = self._entry(MINE, self._against_mine[SWAPCAL].before, None)
         return [mine, *(self._entry(name, found.after, found) for name, found in self._against_mine.items())]
 
-    def _entry(self, name: str, audit: Audit, beside: Comparison | None) -> Entry:
+    def _entry(self, name: str, audit: Audit, beside: Comparison | None) -> Method:
         tested = [row for row in audit.group_table(self.tolerance) if not row.small]
         worst = max(tested, key=lambda row: abs(row.gap), default=None)
         scores = {} if beside is None else {one.name: one for one in beside.differences()}
-        return Entry(
+        return Method(
             name,
             audit.brier(),
             audit.log_loss(),
@@ -337,10 +339,10 @@ class Contest:
             beyond = self.comparison(simple.name, SWAPCAL).differences()[0]
         return gain(self.entries[0], self[SWAPCAL], simple, beyond)
 
-    def _simple(self) -> Sequence[Entry]:
+    def _simple(self) -> Sequence[Method]:
         return [one for one in self.entries if one.name not in (MINE, SWAPCAL)]
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> Method:
         """Return a method's entry."""
         return next(one for one in self.entries if one.name == name)
 
@@ -365,10 +367,10 @@ class Contest:
         return written(render(self.to_dict(created_at=created_at)), path)
 
     def __repr__(self) -> str:
-        return f"Contest({counted(len(self.y), 'row')}: {', '.join(self.forecasts)})"
+        return f"Benchmark({counted(len(self.y), 'row')}: {', '.join(self.forecasts)})"
 
     def _repr_html_(self) -> str:
         scores = {
             one.name: f"Brier {one.brier:.4g}, log loss {one.log_loss:.4g}, {one.verdict}" for one in self.entries
         }
-        return face(self.title, self.sentence(), scores)
+        return display(self.title, self.sentence(), scores)

@@ -306,7 +306,7 @@ CHANCE = 1.959963984540054
 """Standard errors within which 95 % of rates fall."""
 
 
-class Stretch(Protocol):
+class PlottedPeriod(Protocol):
     """Some labels in a row: how many, the last one's number, and sums over them."""
 
     last: int
@@ -321,7 +321,7 @@ class Stretch(Protocol):
     """the same of the base rate known at the time"""
 
 
-def score(stretches: Sequence[Stretch], *, ax: Any = None) -> Any:
+def score(stretches: Sequence[PlottedPeriod], *, ax: Any = None) -> Any:
     """Draw the mean squared error of the forecasts over time beside that of the base rate known at the time."""
     ax, x = _time(stretches, ax)
     own = [one.error / one.n for one in stretches]
@@ -337,7 +337,7 @@ def score(stretches: Sequence[Stretch], *, ax: Any = None) -> Any:
     return dressed(ax, title, "labels learned", "squared error (Brier score)")
 
 
-def rates(stretches: Sequence[Stretch], *, ax: Any = None) -> Any:
+def rates(stretches: Sequence[PlottedPeriod], *, ax: Any = None) -> Any:
     """Draw the mean forecast and the observed rate over time, with the band in which chance leaves the latter."""
     ax, x = _time(stretches, ax)
     forecast, observed = ([getattr(one, part) / one.n for one in stretches] for part in ("mean", "y"))
@@ -355,7 +355,7 @@ def rates(stretches: Sequence[Stretch], *, ax: Any = None) -> Any:
     return dressed(ax, "Forecast and observed rate over time", "labels learned", "rate")
 
 
-def _time(stretches: Sequence[Stretch], ax: Any) -> tuple[Any, list[int]]:
+def _time(stretches: Sequence[PlottedPeriod], ax: Any) -> tuple[Any, list[int]]:
     if not stretches:
         raise ValueError("plot: given no labels since this object was made or loaded, expected at least one")
     ax = axes(ax, 7.2, 3.8)

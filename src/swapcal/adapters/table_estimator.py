@@ -30,11 +30,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
 from swapcal.batch.correction import probabilities
-from swapcal.batch.mixture import Issued
+from swapcal.batch.mixture import IssuedRows
 from swapcal.batch.model import MODES, Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.engine.certificate import Certificate
-from swapcal.features.encoder import Coded
+from swapcal.features.encoder import EncodedTable
 from swapcal.features.sources import HUGE, Name, Source, Sparse, named, require
 from swapcal.tables.frame import Table, batches_of, in_memory, is_table
 from swapcal.tables.values import is_missing
@@ -175,11 +175,11 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _outcomes(self) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> FitSettings:
         self._mode()
         self._jobs()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Settings(
+        return FitSettings(
             target=self.target,
             snapshots=self.snapshots,
             passes=self.passes,
@@ -306,7 +306,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         for k, (model, y) in enumerate(zip(self.models_, targets, strict=True)):
             model.learn_more(source, y, None if scores is None else np.ascontiguousarray(scores[:, k]), weight)
 
-    def _opened(self, X: Any) -> "tuple[Source | Coded, Array | None]":
+    def _opened(self, X: Any) -> "tuple[Source | EncodedTable, Array | None]":
         if not hasattr(self, "models_"):
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
         # The checks below cost more than a prediction; an array or a row that cannot fail them skips them.
@@ -323,7 +323,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X) > 0
         return plain and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
 
-    def _one_row(self, X: Any) -> "Coded | None":
+    def _one_row(self, X: Any) -> "EncodedTable | None":
         """Return the encoded row of a frame that has one only, the columns of the fit, and plain values in them."""
         if self.mode != "mean" or not hasattr(self, "feature_names_in_") or not self._encode_alike():
             return None
@@ -333,7 +333,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         columns, values = ROW_OF[library](X)
         if columns != names:
             return None
-        found: Coded | None = self.models_[0].features.encode_record(dict(zip(names, values, strict=True)))
+        found: EncodedTable | None = self.models_[0].features.encode_record(dict(zip(names, values, strict=True)))
         return found
 
     def _predicted(self, X: Any) -> Array:
@@ -358,9 +358,9 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Tell whether the models of all classes encode a row alike: what a rare text is worth is each one's own."""
         return len(self.models_) == 1 or not any(model.features.rated for model in self.models_)
 
-    def _coded(self, source: "Source | Coded") -> "list[Coded]":
+    def _coded(self, source: "Source | EncodedTable") -> "list[EncodedTable]":
         """Return the rows as each model sees them."""
-        if isinstance(source, Coded):
+        if isinstance(source, EncodedTable):
             return [source] * len(self.models_)
         if self._encode_alike():
             return [self.models_[0].features.encode(source)] * len(self.models_)
@@ -374,9 +374,9 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_jobs: given {given!r}, expected None or an integer other than 0")
         return int(effective_n_jobs(given))
 
-    def _issued(self, X: Any) -> list[Issued]:
+    def _issued(self, X: Any) -> list[IssuedRows]:
         source, scores = self._opened(X)
-        assert not isinstance(source, Coded)
+        assert not isinstance(source, EncodedTable)
         keys = None
         if self.mode == "sample":
             words = check_random_state(self.random_state).randint(0, 2**32, (2, len(source)), dtype=np.uint64)

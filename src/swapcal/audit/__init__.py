@@ -5,7 +5,7 @@ from swapcal.audit.comparison import Comparison
 from swapcal.audit.difference import Difference, GroupDifference
 from swapcal.audit.evidence import GroupRow
 from swapcal.audit.null import Noise
-from swapcal.audit.text import Labels
+from swapcal.audit.text import Titles
 from swapcal.audit.verdict import Finding, Term, Witness
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "Finding",
     "GroupDifference",
     "GroupRow",
-    "Labels",
     "Noise",
     "Term",
+    "Titles",
     "Witness",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from swapcal import archive, errors, plots
-from swapcal._display import counted, face
+from swapcal._display import counted, display
 from swapcal.archive import written
 from swapcal.audit import curves, measures, state
 from swapcal.audit import state as file
@@ -19,9 +19,9 @@ from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
-from swapcal.audit.rows import Batch, Coordinate, Encoder, Reader, cross, pairs_of
+from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, intersect, pairs_of
 from swapcal.audit.sums import Sums
-from swapcal.audit.text import Labels, Titles
+from swapcal.audit.text import TitleIndex, Titles
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, checked_tolerance
 from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
@@ -82,8 +82,8 @@ class Audit:
         seed: int = 0,
         intersections: int | None = None,
     ) -> None:
-        batch = Batch.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
-        batch = cross(batch, pairs_of(list(batch.groups), intersections))
+        batch = AuditRows.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
 
     def _hold(self, sums: Sums, title: str, seed: int) -> Self:
@@ -127,8 +127,8 @@ class Audit:
         encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
         batch = encoder.batch(table, {**given, "time": time})
-        reader = Reader("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
-        batch = cross(batch, pairs_of(list(batch.groups), intersections))
+        reader = AuditColumns("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
+        batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         sums = Sums.of(encoder.grouped(batch, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
@@ -165,7 +165,7 @@ class Audit:
         >>> audit.n
         4.0
         """
-        reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
+        reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
         encoder = like.encoder if isinstance(like, Audit) else like
         sums = Sums.of_frame(frame, reader, encoder, Levels.declare(levels), pairs_of(groups, intersections))
         return cls.__new__(cls)._hold(sums, title, seed)
@@ -182,7 +182,7 @@ class Audit:
         >>> audit.n
         2.0
         """
-        if batch is not None and not isinstance(batch, Batch):
+        if batch is not None and not isinstance(batch, AuditRows):
             batch = self.read(batch)
         elif batch is None:
             batch = self.batch(**columns)
@@ -203,16 +203,16 @@ class Audit:
         self.sums.widen(_named(names, len(names)))
         self._evidence = None
 
-    def read(self, frame: Any) -> Batch:
+    def read(self, frame: Any) -> AuditRows:
         """Return the rows of a table as `add` takes them; nothing is added, so this may be done in threads."""
         if self.sums.reader is None:
             raise TypeError("batch: given a table, expected arrays by name, as this audit was made: add(p=…, y=…, X=…)")
         return self.sums.reader.read(Table(frame))
 
-    def batch(self, **columns: Any) -> Batch:
+    def batch(self, **columns: Any) -> AuditRows:
         """Return rows given as arrays, checked and encoded as this audit's own."""
         if "features" not in columns:
-            return Batch.check(**columns)
+            return AuditRows.check(**columns)
         table = Table(columns.pop("features"))
         return self.encoder.grouped(self.encoder.batch(table, columns), table)
 
@@ -268,7 +268,7 @@ class Audit:
         return self.sums.coordinates
 
     @property
-    def reader(self) -> Reader | None:
+    def reader(self) -> AuditColumns | None:
         """Which columns hold what; None for an audit of arrays."""
         return self.sums.reader
 
@@ -473,9 +473,9 @@ class Audit:
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
-        labels : what columns and values are called in words: `Labels`, a mapping like its file, or the file's path
+        labels : what columns and values are called in words: `Titles`, a mapping like its file, or the file's path
         """
-        titles = Titles(self.sums, Labels.of(labels))
+        titles = TitleIndex(self.sums, Titles.of(labels))
         allowed = checked_tolerance(tolerance)
         return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
 
@@ -523,7 +523,7 @@ class Audit:
             return plots.reliability(reliability(self.evidence), self.title, ax=ax)
         if kind != "groups":
             raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
-        titles = Titles(self.sums, Labels.of(labels))
+        titles = TitleIndex(self.sums, Titles.of(labels))
         entries = group_entries(self.evidence, checked_tolerance(tolerance), titles)
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 
@@ -539,7 +539,7 @@ class Audit:
         scores = {"Brier score": f"{self.brier():.4g}", "log loss": f"{self.log_loss():.4g}"}
         found = self.findings(1)
         worst = {"surest finding": f"{found[0].name}: {found[0].size}"} if found else {}
-        return face(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
+        return display(self.title, self.verdict().sentence, {"rows": self.rows, **scores, **worst})
 
     def _scaled(self, value: float, mean: bool) -> float:
         return value / self.n if mean else value

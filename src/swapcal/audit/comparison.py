@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self, Unpack, cast
 
-from swapcal._display import counted, face
+from swapcal._display import counted, display
 from swapcal.archive import written
 from swapcal.audit.audit import Audit
 from swapcal.audit.difference import LEAST_EVENTS, Difference, GroupDifference, Pairs, differences, group_differences
 from swapcal.audit.findings import ReportSettings, assemble, json_text
-from swapcal.audit.rows import Batch, Encoder, crossings
-from swapcal.audit.text import Labels, Titles, chance, listed
+from swapcal.audit.rows import AuditRows, Encoder, intersections_of
+from swapcal.audit.text import TitleIndex, Titles, chance, listed
 from swapcal.audit.verdict import ALPHA, TOLERANCE, checked_tolerance
 from swapcal.losses import Loss
 from swapcal.report import card, render
@@ -34,7 +34,7 @@ def compared(
     findings: tuple[Findings, Findings],
     scores: Sequence[Difference],
     groups: Sequence[GroupDifference],
-    titles: Titles,
+    titles: TitleIndex,
 ) -> ComparisonEntry:
     """Return everything the report shows of a comparison."""
     shown = sorted(groups, key=_doubt)[:MOST_GROUPS]
@@ -56,7 +56,7 @@ def _doubt(row: GroupDifference) -> tuple[float, float, str]:
     return min(p_values, default=2.0), -abs(row.gap_change), row.name
 
 
-def _called(score: Difference, titles: Titles) -> Difference:
+def _called(score: Difference, titles: TitleIndex) -> Difference:
     """Return a score in which the column it is about is called by its title."""
     start = "calibration loss within "
     column = score.name.removeprefix(start)
@@ -70,7 +70,7 @@ def _title(name: str, title: str) -> dict[str, str]:
     return {"title": title} if title != name else {}
 
 
-def _predictor(name: str, found: Findings, titles: Titles) -> ComparedPredictor:
+def _predictor(name: str, found: Findings, titles: TitleIndex) -> ComparedPredictor:
     headline = found["headline"]
     return {
         "name": name,
@@ -234,7 +234,7 @@ class Comparison:
         self.before, self.after, self.pairs, self.names = before, after, pairs, names
         return self
 
-    def _pair(self, before: Batch, after: Batch) -> None:
+    def _pair(self, before: AuditRows, after: AuditRows) -> None:
         groups = self.before.sums.crossed(before).groups
         self.pairs.add(before.p, after.p, before.y, before.weights, groups)
 
@@ -296,7 +296,7 @@ class Comparison:
         self.after.add(after)
         self._pair(before, after)
 
-    def read(self, frame: Any) -> tuple[Batch, Batch]:
+    def read(self, frame: Any) -> tuple[AuditRows, AuditRows]:
         """Return the rows of a table as `add` takes them: under the first predictor and under the second."""
         if isinstance(frame, tuple):
             return frame
@@ -309,7 +309,7 @@ class Comparison:
         """How features become contexts, for both."""
         return self.before.encoder
 
-    def _batches(self, columns: dict[str, Any]) -> tuple[Batch, Batch]:
+    def _batches(self, columns: dict[str, Any]) -> tuple[AuditRows, AuditRows]:
         rows = {name: given for name, given in columns.items() if name not in NAMES and given is not None}
         before, after = (audit.batch(p=columns[name], **rows) for name, audit in self._named())
         return before, after
@@ -328,7 +328,7 @@ class Comparison:
 
     def differences(self) -> list[Difference]:
         """Return the scores of both, with paired tests: Brier, log loss, calibration loss, and the latter in groups."""
-        made = {pair.name for pair in crossings(self.pairs.columns)}
+        made = {pair.name for pair in intersections_of(self.pairs.columns)}
         return differences(self.pairs, [name for name in sorted(self.pairs.columns) if name not in made])
 
     def groups(self) -> list[GroupDifference]:
@@ -336,7 +336,7 @@ class Comparison:
 
         Intersections too small to be tested are left out.
         """
-        made = tuple(f"{pair.name} = " for pair in crossings(self.pairs.columns))
+        made = tuple(f"{pair.name} = " for pair in intersections_of(self.pairs.columns))
         rows = group_differences(self.pairs)
         return [row for row in rows if not (row.small and row.name.startswith(made))] if made else rows
 
@@ -349,7 +349,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         changed = {one.name: f"{one.before:.4g} → {one.after:.4g}, {one.word}" for one in self.differences()}
-        return face(self.before.title, self.sentence(), changed)
+        return display(self.before.title, self.sentence(), changed)
 
     def to_dict(
         self,
@@ -360,8 +360,8 @@ class Comparison:
         labels: Any = None,
     ) -> Findings:
         """Return the findings of `after` with a section "comparison": both predictors, and every difference tested."""
-        said = Labels.of(labels)
-        titles = [Titles(audit.sums, said, self.names) for audit in (self.before, self.after)]
+        said = Titles.of(labels)
+        titles = [TitleIndex(audit.sums, said, self.names) for audit in (self.before, self.after)]
         allowed = checked_tolerance(tolerance)
         before, found = (
             assemble(audit.title, audit.evidence, None, priced, created_at, allowed, titled)

@@ -14,7 +14,7 @@ from swapcal.audit.levels import Timeline, area, equal_part, smooth_error
 from swapcal.audit.measures import FixedDesign
 from swapcal.audit.rows import bases
 from swapcal.audit.sums import KeptRows, Sums, hash_names
-from swapcal.audit.text import Titles
+from swapcal.audit.text import TitleIndex
 from swapcal.audit.verdict import Finding, Term, Witness
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import log_losses
@@ -270,7 +270,7 @@ LEAST_PART = 0.3
 """Terms of a direction are named if they weigh at least this part of the heaviest."""
 
 
-def witnesses(evidence: Evidence, worst: list[Finding], titles: Titles) -> list[WitnessEntry]:
+def witnesses(evidence: Evidence, worst: list[Finding], titles: TitleIndex) -> list[WitnessEntry]:
     """Return the worst cells of the scan, the group and the directions that accuse most."""
     return [
         _titled(entry, titles)
@@ -282,7 +282,7 @@ def witnesses(evidence: Evidence, worst: list[Finding], titles: Titles) -> list[
     ]
 
 
-def _titled(entry: WitnessEntry, titles: Titles) -> WitnessEntry:
+def _titled(entry: WitnessEntry, titles: TitleIndex) -> WitnessEntry:
     """Add titles where they differ from the names."""
     group = entry.get("group")
     if group is not None and titles(group) != group:
@@ -296,7 +296,7 @@ def _titled(entry: WitnessEntry, titles: Titles) -> WitnessEntry:
     return entry
 
 
-def _group_witness(evidence: Evidence, found: Finding, titles: Titles) -> WitnessEntry:
+def _group_witness(evidence: Evidence, found: Finding, titles: TitleIndex) -> WitnessEntry:
     design = evidence.design
     entry: WitnessEntry = {
         "quantity": "scan",
@@ -366,7 +366,7 @@ def _group_likenesses(evidence: Evidence, name: str) -> Any:
     return [one for one in alike if not one["group"].startswith(related)][:3]
 
 
-def _pooled_group_witness(evidence: Evidence, titles: Titles) -> list[WitnessEntry]:
+def _pooled_group_witness(evidence: Evidence, titles: TitleIndex) -> list[WitnessEntry]:
     """Return the one group that accuses all levels at once."""
     if not evidence.sums.tally.groups:
         return []
@@ -397,7 +397,7 @@ def _pooled_group_witness(evidence: Evidence, titles: Titles) -> list[WitnessEnt
     ]
 
 
-def _direction_witnesses(evidence: Evidence, titles: Titles) -> list[WitnessEntry]:
+def _direction_witnesses(evidence: Evidence, titles: TitleIndex) -> list[WitnessEntry]:
     if len(evidence.sums.coordinates) == 1:
         return []
     found = [(name, evidence.witness(name)) for name in ("smcal", "mcal", "sreg")]
@@ -408,7 +408,7 @@ def _direction_witnesses(evidence: Evidence, titles: Titles) -> list[WitnessEntr
     ]
 
 
-def _direction_witness(evidence: Evidence, witness: Witness, p_value: float, titles: Titles) -> WitnessEntry:
+def _direction_witness(evidence: Evidence, witness: Witness, p_value: float, titles: TitleIndex) -> WitnessEntry:
     level = witness.worst
     pooled = witness.quantity.startswith("MCal")
     rows = evidence.sums.kept(None if pooled else [level])
@@ -495,10 +495,10 @@ def _column_likenesses(name: str, categories: tuple[str, ...], labels: Keys, mas
     order = np.argsort(hashes)
     code = order[np.searchsorted(hashes[order], labels)]
     share = np.bincount(code, weights=mass, minlength=len(categories))
-    cross = np.bincount(code, weights=mass * z, minlength=len(categories))
+    intersect = np.bincount(code, weights=mass * z, minlength=len(categories))
     width = np.sqrt(np.maximum(share * (1.0 - share), 0.0))  # shares that add up to more than 1 by rounding
     return [
-        Likeness(f"{name} = {category}", name, float(cross[k] / width[k]))
+        Likeness(f"{name} = {category}", name, float(intersect[k] / width[k]))
         for k, category in enumerate(categories)
         if width[k] > 1e-9
     ]

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from swapcal._display import face, points, share
+from swapcal._display import display, points, share
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
-from swapcal.audit.intervals import Null, ScanStatistic, Sizes, Window, gap_intervals
+from swapcal.audit.intervals import EffectIntervals, Null, ScanStatistic, Window, gap_intervals
 from swapcal.audit.levels import Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
 from swapcal.audit.null import Noise, compare, simulate
-from swapcal.audit.rows import crossings
+from swapcal.audit.rows import intersections_of
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import percentage_points
 from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, Word, judged
@@ -52,10 +52,10 @@ class GroupRow(NamedTuple):
         return f"{self.verdict}, gap {points(self.gap)} points ({ends}), {self.n:,.0f} rows"
 
     def _repr_html_(self) -> str:
-        return face(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
+        return display(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
 
 
-def group_rows(names: list[str], sums: Array, sizes: Sizes, tolerance: float) -> list[GroupRow]:
+def group_rows(names: list[str], sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:
     """Return one row per group from its scalar sums (K, SCALARS), in the given order."""
     if not len(names):
         return []
@@ -124,7 +124,7 @@ class Standstill(NamedTuple):
     usual: float | None
 
 
-def cautions(sums: Sums, tolerated: float) -> tuple[str, ...]:
+def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     """Return the warnings that belong beside the verdict, the gravest first; `tolerated` errors were called small."""
     found = [] if sums.timeline is None else [constant(one, sums.rows) for one in stretches(sums.timeline)]
     impossible = sums.histogram.impossible
@@ -286,7 +286,7 @@ class Evidence:
             tolerance=tolerance,
             detectable=(self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
             unresolved=int(np.sum(groups > tolerance)),
-            warnings=cautions(self.sums, tolerance if word == "small" else 0.0),
+            warnings=data_warnings(self.sums, tolerance if word == "small" else 0.0),
         )
 
     def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
@@ -328,7 +328,7 @@ class Evidence:
         Intersections too small to be tested are left out.
         """
         rows = group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
-        marks = tuple(f"{pair.name} = " for pair in crossings(self.sums.tally.groups))
+        marks = tuple(f"{pair.name} = " for pair in intersections_of(self.sums.tally.groups))
         return [row for row in rows if not (row.small and row.name.startswith(marks))] if marks else rows
 
     def whole(self, found: Finding) -> bool:
@@ -358,9 +358,9 @@ class Evidence:
         return np.array([j for j, name in enumerate(names) if not name.startswith(prefixes)], dtype=np.intp)
 
     @cached_property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> EffectIntervals:
         """How large the error of everything looked at is."""
-        return Sizes(self.scan, self.residuals, self.sums.tally.table, self.groups, Null(self.null["scan"]))
+        return EffectIntervals(self.scan, self.residuals, self.sums.tally.table, self.groups, Null(self.null["scan"]))
 
     @cached_property
     def null(self) -> dict[str, Array]:

@@ -15,8 +15,8 @@ from swapcal.audit.evidence import Evidence, GroupRow
 from swapcal.audit.intervals import LEAST_VARIANCE
 from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
-from swapcal.audit.rows import crossings
-from swapcal.audit.text import Titles
+from swapcal.audit.rows import intersections_of
+from swapcal.audit.text import TitleIndex
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import FLOOR
@@ -57,7 +57,7 @@ def assemble(
     losses: Sequence[Loss | str],
     created_at: str,
     tolerance: float,
-    titles: Titles,
+    titles: TitleIndex,
 ) -> Findings:
     """Return everything the report shows."""
     worst, verdict = evidence.findings(5), evidence.verdict(tolerance)
@@ -109,7 +109,7 @@ def decisions(evidence: Evidence, losses: Sequence[Loss | str]) -> list[Decision
     return [DecisionEntry(**row) for row in made]
 
 
-def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles: Titles) -> Headline:
+def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles: TitleIndex) -> Headline:
     """Return the verdict with its sentences."""
     first = worst[0] if worst else None
     said = None if first is None else titles.finding(first)
@@ -133,7 +133,7 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
     }
 
 
-def identity(title: str, evidence: Evidence, created_at: str, titles: Titles) -> Any:
+def identity(title: str, evidence: Evidence, created_at: str, titles: TitleIndex) -> Any:
     """Return what was audited, by which program, under which settings."""
     sums = evidence.sums
     settings = {
@@ -285,7 +285,7 @@ def density(evidence: Evidence) -> Any:
     return {"edges": edges.tolist(), "counts": counts.tolist()}
 
 
-def groups(evidence: Evidence, tolerance: float, titles: Titles) -> list[GroupEntry]:
+def groups(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[GroupEntry]:
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
     rows = sorted(evidence.group_table(tolerance), key=_doubt)
     return [_entry(row, titles(row.name)) for row in rows[:MOST_GROUPS]]
@@ -315,7 +315,7 @@ def notes(evidence: Evidence) -> list[str]:
             "instead; the errors are those of the intervals."
         )
     shown = len(evidence.group_table(TOLERANCE))
-    if crossings(evidence.sums.tally.groups):
+    if intersections_of(evidence.sums.tally.groups):
         left = len(evidence.design.group_names) - shown
         found.append(
             f"Intersections of two groups count among the groups and in the multiple testing; {left:,} in which "
@@ -346,7 +346,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _elsewhere(evidence: Evidence, first: Finding | None, titles: Titles) -> str:
+def _elsewhere(evidence: Evidence, first: Finding | None, titles: TitleIndex) -> str:
     """Say where the largest sure error is, unless it is the first finding."""
     largest = evidence.largest()
     if largest is None or (first is not None and largest[:3] == first[:3]):
@@ -354,7 +354,7 @@ def _elsewhere(evidence: Evidence, first: Finding | None, titles: Titles) -> str
     return f", {_place(evidence, titles.finding(largest))}"
 
 
-def _widest(evidence: Evidence, verdict: Verdict, titles: Titles) -> str:
+def _widest(evidence: Evidence, verdict: Verdict, titles: TitleIndex) -> str:
     """Say where the error may be largest, if that leaves the verdict undecided."""
     if verdict.word != "undecided" or not verdict.beyond:
         return ""

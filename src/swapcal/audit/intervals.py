@@ -201,7 +201,7 @@ class Window(NamedTuple):
         return self.beyond | (self.usable & (self.half <= tolerance))
 
 
-class Sizes:
+class EffectIntervals:
     """All cells of a scan on observed residuals, window by window; the whole range comes last."""
 
     def __init__(self, scan: ScanStatistic, observed: Residuals, overall: Array, groups: Array, null: Null) -> None:

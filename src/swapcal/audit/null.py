@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import ndtri
 
-from swapcal._display import face
+from swapcal._display import display
 from swapcal.arrays import Array, Index
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Cells, FixedDesign, Measure, Residuals
@@ -45,7 +45,7 @@ class Noise(NamedTuple):
         return f"{self.value:.4g}, by chance {self.mean:.4g} (95 % from {band}), p = {self.p_value:.2g}"
 
     def _repr_html_(self) -> str:
-        return face("Beside chance", self._beside(), {"simulated": f"{self.draws:,} times"})
+        return display("Beside chance", self._beside(), {"simulated": f"{self.draws:,} times"})
 
 
 def compare(value: float, null: Array) -> Noise:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array, Keys, Places
-from swapcal.features.encoder import Frozen, Scales
+from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number
 from swapcal.kernels.tally import fill
 from swapcal.tables.clock import are_dates, as_times
@@ -38,7 +38,7 @@ class Pseudo:
 
 
 @dataclass(frozen=True)
-class Batch:
+class AuditRows:
     """Checked rows: predictions, outcomes, contexts, weights, groups, times, issued distributions."""
 
     p: Array
@@ -69,12 +69,12 @@ class Batch:
         weight: Any = None,
         time: Any = None,
         marks: Keys | None = None,
-    ) -> "Batch":
+    ) -> "AuditRows":
         """Check every argument and raise before anything is used.
 
         Examples
         --------
-        >>> Batch.check([0.2, 1.2], [0, 1])
+        >>> AuditRows.check([0.2, 1.2], [0, 1])
         Traceback (most recent call last):
         ValueError: p: given 1.2 in row 2, expected numbers in [0, 1]
         """
@@ -238,7 +238,7 @@ def pairs_of(declared: Sequence[str], intersections: int | None) -> list[Pair]:
     return [Pair(*pair) for pair in combinations(dict.fromkeys(declared), 2)]
 
 
-def crossings(columns: Collection[str]) -> list[Pair]:
+def intersections_of(columns: Collection[str]) -> list[Pair]:
     """Return the pairs whose intersections are among some group columns."""
     return [pair for one in columns for two in columns if (pair := Pair(one, two)).name in columns]
 
@@ -251,10 +251,10 @@ def bases(column: str, columns: Collection[str]) -> set[str]:
     >>> sorted(bases("sex × age", ["sex", "age", "sex × age"]))
     ['age', 'sex']
     """
-    return next((set(pair) for pair in crossings(columns) if pair.name == column), {column})
+    return next((set(pair) for pair in intersections_of(columns) if pair.name == column), {column})
 
 
-def cross(batch: Batch, pairs: Sequence[Pair]) -> Batch:
+def intersect(batch: AuditRows, pairs: Sequence[Pair]) -> AuditRows:
     """Return rows with the intersections of some of their group columns."""
     found = {pair.name: _product(batch.groups[pair.first], batch.groups[pair.second]) for pair in pairs}
     return replace(batch, groups={**batch.groups, **found}) if found else batch
@@ -322,7 +322,7 @@ class Encoder:
         array([[ 0.5  , -0.204,  0.   ,  0.612],
                [ 0.5  ,  0.204,  0.612,  0.   ]])
         """
-        return cls(Frozen.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns)
+        return cls(FittedEncoder.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns)
 
     @classmethod
     def of(cls, scales: Scales) -> "Encoder":
@@ -378,11 +378,11 @@ class Encoder:
             if number.missing:
                 X[np.isnan(values), start + 1] = self.share
 
-    def batch(self, table: Table, columns: Mapping[str, Any]) -> Batch:
+    def batch(self, table: Table, columns: Mapping[str, Any]) -> AuditRows:
         """Return the rows of a table of features whose other columns are arrays by name, checked."""
-        return Batch.check(**columns, X=self.encode(table), marks=self.marks(table))
+        return AuditRows.check(**columns, X=self.encode(table), marks=self.marks(table))
 
-    def grouped(self, batch: Batch, table: Table) -> Batch:
+    def grouped(self, batch: AuditRows, table: Table) -> AuditRows:
         """Return rows with the categorical features of a table as groups as well."""
         features = {name: table.categories(name) for name in self.categorical()}
         return replace(batch, groups={**features, **batch.groups})
@@ -400,7 +400,7 @@ class Encoder:
 
 
 @dataclass(frozen=True)
-class Reader:
+class AuditColumns:
     """Names of the columns, and the encoding of the features once learned."""
 
     prob: str
@@ -418,7 +418,7 @@ class Reader:
         extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
         return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
 
-    def learn(self, table: Table) -> "Reader":
+    def learn(self, table: Table) -> "AuditColumns":
         """Return a reader whose encoding is learned from this table."""
         self.check(table)
         return replace(self, encoder=Encoder.learn(table, self.features))
@@ -448,21 +448,21 @@ class Reader:
         if self.prob == self.target:
             raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
 
-    def like(self, encoder: Encoder) -> "Reader":
+    def like(self, encoder: Encoder) -> "AuditColumns":
         """Return a reader with a given encoding, which must be of the same features."""
         names = tuple(column.name for column in encoder.columns)
         if names != self.features:
             raise ValueError(f"features: given {list(self.features)}, expected {list(names)} as in the shared encoding")
         return replace(self, encoder=encoder)
 
-    def read(self, table: Table) -> Batch:
+    def read(self, table: Table) -> AuditRows:
         """Return the rows of a table as a checked batch."""
         assert self.encoder is not None
         table.require(self.columns)
         rows = len(table)
         when, dated = times(None if self.time is None else table.raw(self.time), rows)
         weights = None if self.weights is None else table.numbers(self.weights)
-        return Batch(
+        return AuditRows(
             p=self._probabilities(table, self.prob),
             y=self._probabilities(table, self.target),
             X=self.encoder.encode(table),

@@ -37,8 +37,16 @@ from swapcal.audit.levels import (
     Span,
     Timeline,
 )
-from swapcal.audit.rows import LEAST_WEIGHT, MOST_WEIGHT, NORM_SLACK, Coordinate, Encoder, Reader, crossings
-from swapcal.audit.sums import Groups, KeptRows, Sample, Sums, Tally, hash_names
+from swapcal.audit.rows import (
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
+    NORM_SLACK,
+    AuditColumns,
+    Coordinate,
+    Encoder,
+    intersections_of,
+)
+from swapcal.audit.sums import Groups, KeptRows, RowSample, Sums, Tally, hash_names
 from swapcal.features.sources import Category, Number
 from swapcal.kernels import tally as kernel
 
@@ -107,7 +115,7 @@ def levels_of(state: Settings) -> Levels:
     return Levels(tuple(state["edges"]), None if state["values"] is None else tuple(state["values"]))
 
 
-def _sample_state(sample: Sample, groups: Mapping[str, Any]) -> dict[str, Any]:
+def _sample_state(sample: RowSample, groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays of the rows kept and the sums of all hashes."""
     assert sample.rows is not None
     found = sample.rows._asdict()
@@ -117,9 +125,9 @@ def _sample_state(sample: Sample, groups: Mapping[str, Any]) -> dict[str, Any]:
     return own | {"sample.sums": np.array(sample.sums, np.uint64)}
 
 
-def _sample_of(arrays: Arrays, settings: Settings) -> Sample:
+def _sample_of(arrays: Arrays, settings: Settings) -> RowSample:
     """Return the rows kept as they were."""
-    sample = Sample(len(settings["coordinates"]))
+    sample = RowSample(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sample.labels.{k}"] for k, group in enumerate(settings["groups"])}
     sample.rows = KeptRows(**{name: arrays[f"sample.{name}"] for name in KEPT}, labels=labels)
     sample.complete = settings["complete"]
@@ -150,7 +158,7 @@ def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
     return timeline
 
 
-def _reader_state(reader: Reader) -> dict[str, Any]:
+def _reader_state(reader: AuditColumns) -> dict[str, Any]:
     assert reader.encoder is not None
     own = {field.name: getattr(reader, field.name) for field in fields(reader)}
     return own | {"encoder": {"columns": [_column_state(column) for column in reader.encoder.columns]}}
@@ -169,11 +177,11 @@ def _column_of(state: Settings) -> Number | Category:
     return Category(state["name"], False, texts=texts, other=len(texts) if state["other"] else -1)
 
 
-def reader_of(state: Settings) -> Reader:
+def reader_of(state: Settings) -> AuditColumns:
     """Return which columns hold what, and the encoding."""
     columns = [_column_of(column) for column in state["encoder"]["columns"]]
     found: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
-    return Reader(**found | {"encoder": Encoder(tuple(columns))})
+    return AuditColumns(**found | {"encoder": Encoder(tuple(columns))})
 
 
 # What the file of an `Audit` holds, and how its parts fit together.
@@ -308,7 +316,7 @@ def _reader_faults(settings: Settings) -> Iterator[str]:
     if [list(one) for one in reader.encoder.coordinates] != settings["coordinates"]:
         yield "coordinates: given others than the encoding's, expected those"
     names = [group["name"] for group in settings["groups"]]
-    made = {pair.name for pair in crossings(names)}
+    made = {pair.name for pair in intersections_of(names)}
     if set(reader.group_columns) != set(names) - made:
         yield "groups: given other columns than are read, expected those"
     if (reader.time is not None) > (settings["timeline"] is not None):
@@ -382,7 +390,7 @@ def _moment_faults(name: str, lower: Array, size: Array) -> Iterator[str]:
 
 def _sample_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[str]:
     hashes, copies, p, y, weights, X = (arrays[f"sample.{name}"] for name in KEPT)
-    capacity = Sample(X.shape[1]).capacity
+    capacity = RowSample(X.shape[1]).capacity
     if not 1 <= len(hashes) <= capacity or (hashes[1:] <= hashes[:-1]).any():
         yield f"sample.hashes: given {len(hashes)}, expected 1 to {capacity} in increasing order"
     if (copies < 1).any() or (copies != np.floor(copies)).any() or copies.sum() > rows:

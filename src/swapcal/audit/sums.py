@@ -11,7 +11,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Index, Keys, Places
 from swapcal.audit.levels import Histogram, Levels, Timeline
-from swapcal.audit.rows import Batch, Coordinate, Encoder, Pair, Reader, cross, crossings
+from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import finish_hashes, hash_rows
 from swapcal.tables.frame import Table, batches_of
@@ -189,7 +189,7 @@ class KeptRows(NamedTuple):
         return KeptRows._make([*(part[index] for part in self[:-1]), labels])
 
 
-class Sample:
+class RowSample:
     """The distinct rows with the smallest hashes, and the sums of all hashes.
 
     Which rows are kept depends on the set of rows alone, so merging shards in any order gives the same
@@ -202,7 +202,7 @@ class Sample:
         self.complete = True
         self.sums = (0, 0)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: AuditRows) -> None:
         """Add checked rows."""
         labels = {name: hash_names(c.names)[c.codes] for name, c in batch.groups.items()}
         hashes, sums = _hash_batch(batch, labels)
@@ -212,7 +212,7 @@ class Sample:
             new = new.take(np.flatnonzero(hashes <= self.rows.hashes[-1]))
         self._keep(new)
 
-    def merge(self, other: "Sample") -> None:
+    def merge(self, other: "RowSample") -> None:
         """Add what another sample holds."""
         self.sums = _wrap(self.sums, other.sums)
         self.complete = self.complete and other.complete
@@ -257,7 +257,7 @@ def hash_names(names: list[str]) -> Keys:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def _hash_batch(batch: Batch, labels: Mapping[str, Keys]) -> tuple[Keys, tuple[int, int]]:
+def _hash_batch(batch: AuditRows, labels: Mapping[str, Keys]) -> tuple[Keys, tuple[int, int]]:
     hashes = np.zeros(len(batch), np.uint64)
     scalars = np.column_stack([batch.p, batch.y, batch.weights])
     with np.errstate(over="ignore"):  # sums modulo 2^64 are meant; only uncompiled kernels would warn
@@ -296,15 +296,17 @@ class Sums:
     """
 
     coordinates: tuple[Coordinate, ...]
-    reader: Reader | None
+    reader: AuditColumns | None
     tally: Tally
     issued: Tally | None
-    sample: Sample
+    sample: RowSample
     histogram: Histogram
     timeline: Timeline | None
 
     @classmethod
-    def of(cls, batch: Batch, coordinates: tuple[Coordinate, ...], levels: Levels, reader: Reader | None) -> Self:
+    def of(
+        cls, batch: AuditRows, coordinates: tuple[Coordinate, ...], levels: Levels, reader: AuditColumns | None
+    ) -> Self:
         """Start with a first batch."""
         if not len(batch):
             raise ValueError("rows: given none, expected at least one")
@@ -314,7 +316,7 @@ class Sums:
             reader,
             Tally(levels, d),
             Tally(levels, d) if batch.pseudo is not None else None,
-            Sample(d),
+            RowSample(d),
             Histogram(),
             Timeline() if batch.time is not None else None,
         )
@@ -323,7 +325,7 @@ class Sums:
 
     @classmethod
     def of_frame(
-        cls, frame: Any, reader: Reader, encoder: Encoder | None, levels: Levels, pairs: Sequence[Pair]
+        cls, frame: Any, reader: AuditColumns, encoder: Encoder | None, levels: Levels, pairs: Sequence[Pair]
     ) -> Self:
         """Read a table, or batches of one; encoded by the scales of all rows where they can be read twice."""
         many = batches_of(frame)
@@ -336,23 +338,23 @@ class Sums:
                 continue
             reader = reader.learn(table) if encoder is None else reader.like(encoder)
             assert reader.encoder is not None
-            sums = cls.of(cross(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
+            sums = cls.of(intersect(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
         if sums is None:
             raise ValueError("rows: given none, expected at least one")
         return sums
 
-    def crossed(self, batch: Batch) -> Batch:
+    def crossed(self, batch: AuditRows) -> AuditRows:
         """Return a batch with the intersections of its group columns that are examined here."""
-        return cross(batch, [pair for pair in crossings(self.tally.groups) if {*pair} <= {*batch.groups}])
+        return intersect(batch, [pair for pair in intersections_of(self.tally.groups) if {*pair} <= {*batch.groups}])
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: AuditRows) -> None:
         """Add a batch like the first; another leaves the sums as they were."""
         batch = self.crossed(batch)
         self._check_like(batch)
         if len(batch):
             self._absorb(batch)
 
-    def _check_like(self, batch: Batch) -> None:
+    def _check_like(self, batch: AuditRows) -> None:
         d = len(self.coordinates)
         if batch.X.shape[1] != d:
             raise ValueError(f"X: given {batch.X.shape[1]} columns, expected {d} like the rows before")
@@ -369,7 +371,7 @@ class Sums:
         if self.timeline is not None and dated is not None and dated != self.timeline.dated:
             raise ValueError(f"time: given {_times(dated)}, expected {_times(self.timeline.dated)} like {like}")
 
-    def _absorb(self, batch: Batch) -> None:
+    def _absorb(self, batch: AuditRows) -> None:
         groups = {name: batch.groups[name] for name in self.tally.groups or batch.groups}
         self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups)
         self.sample.add(batch)

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from swapcal.audit.rows import crossings, halves
+from swapcal.audit.rows import halves, intersections_of
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, Finding, Term, Verdict, Witness
 
@@ -271,12 +271,12 @@ MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
-class Labels:
+class Titles:
     """Titles of columns, and of the values of each column.
 
     Examples
     --------
-    >>> labels = Labels.of({"columns": {"sex": "Sex"}, "values": {"sex": {"1": "men", "2": "women"}}})
+    >>> labels = Titles.of({"columns": {"sex": "Sex"}, "values": {"sex": {"1": "men", "2": "women"}}})
     >>> labels.group("sex", "2")
     'Sex = women'
     """
@@ -296,11 +296,11 @@ class Labels:
 
     @classmethod
     def of(cls, given: Any, source: str = "labels") -> Self:
-        """Return labels given as `Labels`, as a path, as the mapping that a file holds, or not at all.
+        """Return labels given as `Titles`, as a path, as the mapping that a file holds, or not at all.
 
         Examples
         --------
-        >>> Labels.of({"titles": {"sex": "Sex"}})
+        >>> Titles.of({"titles": {"sex": "Sex"}})
         Traceback (most recent call last):
         ValueError: labels: given 'titles', expected columns and values
         """
@@ -365,10 +365,10 @@ def _known(name: str, given: Collection[str], known: Collection[str]) -> None:
         raise ValueError(f"{name}: given {unknown[0]!r}, expected one of {', '.join(named[:MOST_LISTED])}{more}")
 
 
-class Titles:
+class TitleIndex:
     """What every name that an audit's words can hold is called: groups, their intersections, features, columns."""
 
-    def __init__(self, sums: Sums, labels: Labels, others: Sequence[str] = ()) -> None:
+    def __init__(self, sums: Sums, labels: Titles, others: Sequence[str] = ()) -> None:
         columns = {name: categories for name, categories, _ in sums.tally.columns()}
         read = sums.reader.columns if sums.reader else []
         coordinates = [c.name for c in sums.coordinates]
@@ -378,7 +378,7 @@ class Titles:
         known |= {f"{name} missing": f"{labels.column(name)} missing" for name in coordinates}
         for name in [*columns, *read]:
             known |= {f"{name} = {k}": labels.group(name, k) for k in _categories(name, columns, coordinates)}
-        for pair in crossings(columns):
+        for pair in intersections_of(columns):
             cells = {category: halves(category, *(columns[name] for name in pair)) for category in columns[pair.name]}
             known |= {
                 f"{pair.name} = {category}": " and ".join(map(labels.group, pair, found))

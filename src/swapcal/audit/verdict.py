@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from swapcal._display import face, named, points
+from swapcal._display import display, named, points
 from swapcal.arrays import Array, Index, Places
 from swapcal.audit.levels import Levels
 from swapcal.audit.rows import Coordinate, contexts, memberships, positive, probabilities
@@ -67,7 +67,7 @@ class Witness:
 
     def _repr_html_(self) -> str:
         size = f"{self.value:.4g} in all, {self.value / max(float(self.n.sum()), 1e-300):.3g} a row"
-        return face("Witness", self._about(), {"error": size, "details": f"{self.quantity} against {self.against}"})
+        return display("Witness", self._about(), {"error": size, "details": f"{self.quantity} against {self.against}"})
 
     def orientation(self, level: int) -> float:
         """Sign s such that outcomes happen more often than predicted where s·⟨θ, x⟩ is large at this level.
@@ -189,7 +189,7 @@ class Finding(NamedTuple):
 
     def _repr_html_(self) -> str:
         low, high = self.interval
-        return face(self.name, self.size, {"forecasts": f"{low:.3g} to {high:.3g}"})
+        return display(self.name, self.size, {"forecasts": f"{low:.3g} to {high:.3g}"})
 
 
 class Verdict(NamedTuple):
@@ -232,7 +232,7 @@ class Verdict(NamedTuple):
         return f"Verdict({self.sentence})"
 
     def _repr_html_(self) -> str:
-        return face("Verdict", self.sentence, {f"warning {k}": text for k, text in enumerate(self.warnings, 1)})
+        return display("Verdict", self.sentence, {f"warning {k}": text for k, text in enumerate(self.warnings, 1)})
 
 
 def judged(beyond: bool, low: float, high: float, tolerance: float, *, tested: bool = True) -> Word:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal._display import counted, face
+from swapcal._display import counted, display
 from swapcal.arrays import Array, Places
 
 # What every batch baseline checks before it starts.
@@ -88,7 +88,7 @@ class HKRR:
 
     def _repr_html_(self) -> str:
         facts = {"largest gap tolerated": f"{self.alpha:g}", "buckets": self.buckets}
-        return face("HKRR", f"a baseline with {len(self.patches):,} patches", facts)
+        return display("HKRR", f"a baseline with {len(self.patches):,} patches", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the patches.
@@ -235,7 +235,7 @@ class LSBoost:
 
     def _repr_html_(self) -> str:
         facts = {"weak learner": self.learner, "levels": self.levels}
-        return face("LSBoost", f"a baseline with {counted(len(self.rounds), 'round')}", facts)
+        return display("LSBoost", f"a baseline with {counted(len(self.rounds), 'round')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the rounds from predictions p (n,), rows X (n, d) and labels y (n,)."""
@@ -327,7 +327,7 @@ class SwapAgnostic:
 
     def _repr_html_(self) -> str:
         facts = {"largest correlation tolerated": f"{self.alpha:g}", "levels": self.levels}
-        return face("SwapAgnostic", f"a baseline with {counted(len(self.steps), 'step')}", facts)
+        return display("SwapAgnostic", f"a baseline with {counted(len(self.steps), 'step')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the steps from predictions p (n,), rows X (n, d) and labels y (n,)."""

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from swapcal import _validate, archive
-from swapcal._display import face
-from swapcal._locking import Guard
+from swapcal._display import display
+from swapcal._locking import CopyableLock
 from swapcal.archive import TEXT, Arrays, Settings, floats, integers, keys, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
@@ -26,7 +26,7 @@ from swapcal.kernels.baselines import (
 )
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.loop import advance
-from swapcal.kernels.state import Company
+from swapcal.kernels.state import RunOptions
 
 NO_ENGINE: Any = None
 """Where a baseline plays, the loop has no use for the engine's state."""
@@ -90,7 +90,7 @@ class OnlineBaseline(Player):
         n = self._ideal_levels() if levels is None else _interval_count(levels)
         self._seed = _validate.event_key(_validate.seed(seed))
         self._owner = secrets.token_hex(8)
-        self._guard = Guard()
+        self._lock = CopyableLock()
         self._cells = self._allocate(n)
         self._room = _room(self._cells)
 
@@ -132,14 +132,14 @@ class OnlineBaseline(Player):
         self._seed = int(arrays["seed"][0])
         self._cells = BaselineState(**arrays)
         self._room = _room(self._cells)
-        self._guard = Guard()
+        self._lock = CopyableLock()
         return self
 
     def _advance(
-        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
         playing = Baseline(self._cells, self._room, self._features(X))
-        advance(NO_ENGINE, NO_ENGINE, X, y, events, tickets, mixes, 0, company, playing)
+        advance(NO_ENGINE, NO_ENGINE, X, y, events, tickets, mixes, 0, options, playing)
 
     def _distributions(self, rows: int) -> int:
         return rows
@@ -152,7 +152,7 @@ class OnlineBaseline(Player):
 
     def _repr_html_(self) -> str:
         facts = {"coordinates": self._dim, "levels": len(self._cells.z), "tuned for": f"{self._horizon:,} rounds"}
-        return face(type(self).__name__, f"a baseline, after {self.rounds:,} labels", facts)
+        return display(type(self).__name__, f"a baseline, after {self.rounds:,} labels", facts)
 
 
 def root(horizon: float, power: int) -> int:

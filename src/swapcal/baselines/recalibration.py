@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
-from swapcal._display import face
+from swapcal._display import display
 from swapcal.arrays import Array
 from swapcal.kernels.tally import FLOOR
 
@@ -44,7 +44,7 @@ class Isotonic:
         return f"Isotonic({len(self._at):,} scores)"
 
     def _repr_html_(self) -> str:
-        return face("Isotonic", f"a recalibration with {len(self._at):,} scores")
+        return display("Isotonic", f"a recalibration with {len(self._at):,} scores")
 
 
 class Sigmoid:
@@ -88,7 +88,7 @@ class Sigmoid:
         return f"Sigmoid(log-odds {self._b[0]:+.3g} {self._b[1]:+.3g} × those of the score)"
 
     def _repr_html_(self) -> str:
-        return face("Sigmoid", repr(self)[8:-1])
+        return display("Sigmoid", repr(self)[8:-1])
 
 
 def _design(p: ArrayLike) -> Array:

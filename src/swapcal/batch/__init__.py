@@ -1,8 +1,8 @@
 """Online to batch: mixtures of frozen forecasters, and the table model built on them."""
 
-from swapcal.batch.mixture import History, Issued, Mixture, Recorder, Snapshot, stratified
+from swapcal.batch.mixture import History, IssuedRows, Mixture, Snapshot, SnapshotRun, stratified
 
-Stream = Recorder
-"""An earlier name of `Recorder`."""
+Stream = SnapshotRun
+"""An earlier name of `SnapshotRun`."""
 
-__all__ = ["History", "Issued", "Mixture", "Recorder", "Snapshot", "Stream", "stratified"]
+__all__ = ["History", "IssuedRows", "Mixture", "Snapshot", "SnapshotRun", "Stream", "stratified"]

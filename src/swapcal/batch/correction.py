@@ -9,7 +9,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from swapcal.arrays import Array, Integers
-from swapcal.features.encoder import Coded, Frozen
+from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.kernels.batch import (
     CENTRE,
     Design,
@@ -36,7 +36,7 @@ With fewer, steps from one penalty to another went astray and too large ones wer
 """
 
 
-def plan(features: Frozen, rows: Coded, given: Array, scored: bool) -> tuple[Design, int]:
+def plan(features: FittedEncoder, rows: EncodedTable, given: Array, scored: bool) -> tuple[Design, int]:
     """Return where each regressor goes and how many there are.
 
     Hinges of the logit bend the score; groups get an offset and a slope of their own, and an offset for each
@@ -57,7 +57,7 @@ def plan(features: Frozen, rows: Coded, given: Array, scored: bool) -> tuple[Des
     return Design(knots, numeric, category, slope, left, right, pair, scales), width
 
 
-def _places(features: Frozen, codes: int, columns: "range | list[int]", width: int) -> tuple[Integers, int]:
+def _places(features: FittedEncoder, codes: int, columns: "range | list[int]", width: int) -> tuple[Integers, int]:
     places = np.full((len(features.categories), codes), -1, np.int64)
     for column in columns:
         size = features.categories[column].size
@@ -85,7 +85,7 @@ class Listed:
     design: Design
     width: int
     given: Array
-    rows: Coded
+    rows: EncodedTable
     evenness: float = 1.0
     """How many rows of equal weight tell as much as the rows do, as a share of them."""
     others: int = 1
@@ -251,7 +251,7 @@ def left_out(without: Array, folds: Integers) -> Array:
     return np.ascontiguousarray(without[folds, np.arange(len(folds))])
 
 
-def slopes_off(rows: Coded, groups: list[int], logits: Array, y: Array, weight: Array) -> float:
+def slopes_off(rows: EncodedTable, groups: list[int], logits: Array, y: Array, weight: Array) -> float:
     """Return by how many standard errors the worst group's slope on the log-odds is wrong; they must be out of fold.
 
     That is Rao's score statistic for one more regressor, the log-odds inside the group.
@@ -266,21 +266,21 @@ def slopes_off(rows: Coded, groups: list[int], logits: Array, y: Array, weight: 
     return max(found)
 
 
-class Moments(NamedTuple):
+class ScoreMoments(NamedTuple):
     """Loss, gradient and Hessian (its lower triangle) of some rows at some coefficients."""
 
     loss: float
     gradient: Array
     hessian: Array
 
-    def without(self, part: "Moments") -> "Moments":
+    def without(self, part: "ScoreMoments") -> "ScoreMoments":
         """Return the moments of the other rows."""
-        return Moments(self.loss - part.loss, self.gradient - part.gradient, self.hessian - part.hessian)
+        return ScoreMoments(self.loss - part.loss, self.gradient - part.gradient, self.hessian - part.hessian)
 
 
-def _together(parts: list[Moments]) -> Moments:
+def _together(parts: list[ScoreMoments]) -> ScoreMoments:
     loss, gradient, hessian = zip(*parts, strict=True)
-    return Moments(sum(loss), np.sum(gradient, axis=0), np.sum(hessian, axis=0))
+    return ScoreMoments(sum(loss), np.sum(gradient, axis=0), np.sum(hessian, axis=0))
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ class Correction:
     design: Design
     coefficients: Array
 
-    def logits(self, given: Array, rows: Coded) -> Array:
+    def logits(self, given: Array, rows: EncodedTable) -> Array:
         """Return corrected log-odds."""
         spots, out = spots_of(self.design, rows.codes, len(self.coefficients)), np.empty((1, len(given)))
         design_dot(self.design, given, rows.Z, spots, np.arange(len(given)), self._sized, out)
@@ -307,7 +307,7 @@ class Correction:
         design: Design,
         width: int,
         given: Array,
-        rows: Coded,
+        rows: EncodedTable,
         y: Array,
         weight: Array,
         folds: Integers,
@@ -335,7 +335,7 @@ class Correction:
         return cls(design, problem.turned_back(final)), without
 
 
-def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Moments], b: Array) -> float:
+def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[ScoreMoments], b: Array) -> float:
     """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b.
 
     The loss falls and then rises with λ: candidates are tried downhill, from the middle, on as few folds as have
@@ -357,7 +357,7 @@ def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[Mome
     return PENALTIES[best]
 
 
-def _left_out_loss(problem: "_Problem", part: Integers, rest: Moments, b: Array, penalty: float) -> float:
+def _left_out_loss(problem: "_Problem", part: Integers, rest: ScoreMoments, b: Array, penalty: float) -> float:
     """Return the loss of a fold under the coefficients one step from b without it."""
     shifted = b - _Ridged(rest.hessian, penalty).solve(rest.gradient + penalty * (b - problem.prior))
     logits = problem.regressors.dots(part, shifted[None])[0]
@@ -376,7 +376,7 @@ class _Ridged:
         return np.asarray(cho_solve(self._factor, gradient, check_finite=False))
 
 
-def _without(problem: "_Problem", parts: list[Integers], rests: list[Moments], b: Array) -> Array:
+def _without(problem: "_Problem", parts: list[Integers], rests: list[ScoreMoments], b: Array) -> Array:
     """Return all rows' log-odds under the solution without each fold; all folds share each visit to the rows."""
     ridged = [_Ridged(rest.hessian, problem.penalty) for rest in rests]
     without = np.stack([b - one.solve(problem.slope([rest], b)) for one, rest in zip(ridged, rests, strict=True)])
@@ -398,7 +398,9 @@ class Scorer:
     base: float
 
     @classmethod
-    def fit(cls, features: Frozen, rows: Coded, y: Array, weight: Array, folds: Integers) -> tuple["Scorer", Array]:
+    def fit(
+        cls, features: FittedEncoder, rows: EncodedTable, y: Array, weight: Array, folds: Integers
+    ) -> tuple["Scorer", Array]:
         """Return the scorer and, for every fold, all rows' log-odds without the fold's rows."""
         rate = (float(weight @ y) + 1.0) / (float(weight.sum()) + 2.0)
         constant = logit(np.full(len(y), rate))
@@ -406,7 +408,7 @@ class Scorer:
         correction, without = Correction.fit(design, width, constant, rows, y, weight, folds, doubt=NONE)
         return cls(correction, float(constant[0])), without
 
-    def logits(self, rows: Coded) -> Array:
+    def logits(self, rows: EncodedTable) -> Array:
         """Return log-odds."""
         return self.correction.logits(np.full(len(rows.Z), self.base), rows)
 
@@ -419,7 +421,7 @@ class _Problem:
     """
 
     def __init__(
-        self, design: Design, width: int, given: Array, rows: Coded, y: Array, weight: Array, others: int = 1
+        self, design: Design, width: int, given: Array, rows: EncodedTable, y: Array, weight: Array, others: int = 1
     ) -> None:
         self.given, self.y, self.weight = given, y, weight
         self.prior = np.zeros(width)
@@ -446,8 +448,8 @@ class _Problem:
         return np.asarray(plain + self._basis @ (b - self.prior))
 
     def solve(
-        self, parts: list[Integers], b: Array, close: float, moments: list[Moments] | None = None
-    ) -> tuple[Array, list[Moments]]:
+        self, parts: list[Integers], b: Array, close: float, moments: list[ScoreMoments] | None = None
+    ) -> tuple[Array, list[ScoreMoments]]:
         """Return the minimum over the parts' rows and the moments there, starting from b (where they may be known).
 
         Newton with halved steps whenever the loss rises; the loss is convex, so this finds the minimum. The Hessian is
@@ -471,30 +473,30 @@ class _Problem:
                 step, promise = self._step(ridged, moments, b)
         return b, moments
 
-    def _ridged(self, moments: list[Moments]) -> _Ridged:
+    def _ridged(self, moments: list[ScoreMoments]) -> _Ridged:
         return _Ridged(np.sum([part.hessian for part in moments], axis=0), self.penalty)
 
-    def _step(self, ridged: _Ridged, moments: list[Moments], b: Array) -> tuple[Array, float]:
+    def _step(self, ridged: _Ridged, moments: list[ScoreMoments], b: Array) -> tuple[Array, float]:
         """Return Newton's step back from b, and the decrease of the loss it promises."""
         slope = self.slope(moments, b)
         step = ridged.solve(slope)
         return step, 0.5 * float(slope @ step)
 
-    def _slopes(self, parts: list[Integers], b: Array, before: list[Moments]) -> list[Moments]:
+    def _slopes(self, parts: list[Integers], b: Array, before: list[ScoreMoments]) -> list[ScoreMoments]:
         """Return losses and gradients at b, with the Hessians of before."""
         return [self.moments(part, b, old.hessian) for part, old in zip(parts, before, strict=True)]
 
-    def _loss(self, moments: list[Moments], b: Array) -> float:
+    def _loss(self, moments: list[ScoreMoments], b: Array) -> float:
         return sum(part.loss for part in moments) + 0.5 * self.penalty * float(np.sum((b - self.prior) ** 2))
 
-    def slope(self, moments: list[Moments], b: Array) -> Array:
+    def slope(self, moments: list[ScoreMoments], b: Array) -> Array:
         """Return the gradient of the parts' loss, penalty included."""
         return np.asarray(sum((part.gradient for part in moments), self.penalty * (b - self.prior)))
 
-    def moments(self, index: Integers, b: Array, hessian: Array | None = None) -> Moments:
+    def moments(self, index: Integers, b: Array, hessian: Array | None = None) -> ScoreMoments:
         """Return loss, gradient and Hessian of some rows, without the penalty; a Hessian that is given is kept."""
         z, w, y = self.regressors.dots(index, b[None])[0], self.weight[index], self.y[index]
         p = expit(z)
         if hessian is None:
             hessian = self.regressors.square(index, w * np.maximum(p * (1.0 - p), LEAST_CURVATURE))
-        return Moments(float(w @ losses(z, y)), self.regressors.pull(index, (w * (p - y))[None])[0], hessian)
+        return ScoreMoments(float(w @ losses(z, y)), self.regressors.pull(index, (w * (p - y))[None])[0], hessian)

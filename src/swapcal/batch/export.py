@@ -16,7 +16,7 @@ from swapcal.batch import standalone
 from swapcal.batch.correction import Correction, Scorer
 from swapcal.batch.mixture import Mixture
 from swapcal.batch.trees import NO_CODE, Boost
-from swapcal.features.encoder import Frozen, Rated
+from swapcal.features.encoder import FittedEncoder, TargetEncoding
 from swapcal.features.sources import Category, Name, Number
 from swapcal.kernels.batch import CATEGORY, CENTRE, HINGE, NUMBER, PAIR, SLOPE, Design, Placement
 from swapcal.tables.values import unquoted
@@ -33,16 +33,16 @@ class Texts(NamedTuple):
     other: float
 
     @classmethod
-    def of(cls, column: Rated | Category) -> "Texts":
+    def of(cls, column: TargetEncoding | Category) -> "Texts":
         """Return offsets or codes, in an order that does not hang on the process."""
-        if isinstance(column, Rated):
+        if isinstance(column, TargetEncoding):
             return cls(column.name, {unquoted(text): column.offsets[text] for text in sorted(column.offsets)}, 0.0)
         codes = column.code_of()
         return cls(column.name, {unquoted(text): codes[text] for text in sorted(codes)}, column.other)
 
 
 @dataclass(frozen=True)
-class Columns:
+class ExportColumns:
     """Rows of the matrix: numbers, then numbers that are only categories, then texts as their numbers."""
 
     finite: list[Name]
@@ -51,13 +51,13 @@ class Columns:
     texts: list[Texts]
 
     @classmethod
-    def of(cls, encoders: Sequence[Frozen]) -> "Columns":
+    def of(cls, encoders: Sequence[FittedEncoder]) -> "ExportColumns":
         """Return what any of the encoders reads, each column once."""
         finite = _once(number.name for one in encoders for number in one.numbers)
         numbered = _once(category.name for one in encoders for category in one.categories if not category.texts)
         texts: list[Texts] = []
         for one in encoders:
-            columns: list[Rated | Category] = [*one.rated, *one.categories]
+            columns: list[TargetEncoding | Category] = [*one.rated, *one.categories]
             found = [Texts.of(column) for column in columns if _is_of_texts(column)]
             texts += [column for column in found if column not in texts]
         return cls(finite, [name for name in numbered if name not in finite], texts)
@@ -72,7 +72,7 @@ class Columns:
         """Names of all columns."""
         return _once([*self.numbers, *(column.name for column in self.texts)])
 
-    def row(self, column: Rated | Category) -> int:
+    def row(self, column: TargetEncoding | Category) -> int:
         """Return where texts or a category's numbers are."""
         if _is_of_texts(column):
             return len(self.numbers) + self.texts.index(Texts.of(column))
@@ -82,8 +82,8 @@ class Columns:
         return len(self.numbers) + len(self.texts)
 
 
-def _is_of_texts(column: Rated | Category) -> bool:
-    return isinstance(column, Rated) or bool(column.texts)
+def _is_of_texts(column: TargetEncoding | Category) -> bool:
+    return isinstance(column, TargetEncoding) or bool(column.texts)
 
 
 def _once(names: Iterable[Name]) -> list[Name]:
@@ -96,7 +96,7 @@ Way = list[tuple[int, bool]]
 """Nodes passed, and whether their numbers were above the thresholds."""
 
 
-class Questions(NamedTuple):
+class Splits(NamedTuple):
     """Nodes that ask whether a number is above a threshold; leaves are their own children.
 
     The numbers: the log-odds, then sums over the indicators of categories, one for each set of codes, then the columns.
@@ -114,7 +114,7 @@ class Questions(NamedTuple):
     """(sets, indicators)"""
 
     @classmethod
-    def of(cls, boost: Boost | None, numbers: Integers, sizes: Integers) -> "Questions":
+    def of(cls, boost: Boost | None, numbers: Integers, sizes: Integers) -> "Splits":
         """Return a forest, given the columns' places and the categories' numbers of codes; none is a leaf of 0."""
         codes = int(sizes.sum())
         if boost is None:
@@ -192,10 +192,10 @@ FLAG = 3.0
 """What a flag of a missing value is among standard scores."""
 
 
-class Fitted(Protocol):
+class FittedTable(Protocol):
     """What is read of a `Model`."""
 
-    features: Frozen
+    features: FittedEncoder
     scorer: Scorer | None
     correction: Correction
     layout: Placement
@@ -212,16 +212,16 @@ class Fitted(Protocol):
 
 
 @dataclass(frozen=True)
-class Flat:
-    """Arrays that give the mean of a model's mixture from the rows of `Columns`."""
+class ExportArrays:
+    """Arrays that give the mean of a model's mixture from the rows of `ExportColumns`."""
 
     arrays: dict[str, AnyArray]
-    questions: Questions
+    questions: Splits
     scored: bool
     """Whether the model corrects somebody's scores."""
 
     @classmethod
-    def of(cls, model: Fitted, columns: Columns) -> "Flat":
+    def of(cls, model: FittedTable, columns: ExportColumns) -> "ExportArrays":
         """Flatten a model."""
         regressors = _Regressors.of(model)
         arrays = {
@@ -232,21 +232,21 @@ class Flat:
             **_ladders(model.mixture),
         }
         numbers = arrays["numbers"][: len(model.features.numbers)]
-        return cls(arrays, Questions.of(model.boost, numbers, regressors.sizes), model.scorer is None)
+        return cls(arrays, Splits.of(model.boost, numbers, regressors.sizes), model.scorer is None)
 
 
-def flatten(models: Sequence[Fitted]) -> tuple[Columns, list[Flat]]:
+def export_arrays(models: Sequence[FittedTable]) -> tuple[ExportColumns, list[ExportArrays]]:
     """Return what models of one table read of it, and each of them."""
-    columns = Columns.of([model.features for model in models])
-    flats = [Flat.of(model, columns) for model in models]
+    columns = ExportColumns.of([model.features for model in models])
+    flats = [ExportArrays.of(model, columns) for model in models]
     if not columns.names and not flats[0].scored:
         raise ValueError("columns: given none, expected at least one; without any the model is a constant")
     return columns, flats
 
 
-def _features(features: Frozen, columns: Columns) -> dict[str, AnyArray]:
+def _features(features: FittedEncoder, columns: ExportColumns) -> dict[str, AnyArray]:
     """Return what makes standard scores, flags and indicators of categories."""
-    scaled: list[Number | Rated] = [*features.numbers, *features.rated]
+    scaled: list[Number | TargetEncoding] = [*features.numbers, *features.rated]
     numbers = [columns.numbers.index(number.name) for number in features.numbers]
     rated = [columns.row(one) for one in features.rated]
     looked_at = [columns.row(category) for category in features.categories]
@@ -262,7 +262,7 @@ def _features(features: Frozen, columns: Columns) -> dict[str, AnyArray]:
     }
 
 
-def _sizes(features: Frozen) -> Integers:
+def _sizes(features: FittedEncoder) -> Integers:
     return np.array([category.size for category in features.categories], np.int64)
 
 
@@ -285,7 +285,7 @@ class _Regressors:
     """(pairs, 2) indicators that any design multiplies."""
 
     @classmethod
-    def of(cls, model: Fitted) -> "_Regressors":
+    def of(cls, model: FittedTable) -> "_Regressors":
         features, sizes = model.features, _sizes(model.features)
         flags = sum(number.missing for number in features.numbers)
         units = np.repeat([1.0, FLAG], [len(features.numbers) + len(features.rated), flags])
@@ -356,7 +356,7 @@ class _Stage:
         return _Stage(np.vstack([bends @ self.weights, np.zeros(self.weights.shape[1])]), np.empty(0))
 
 
-def _stages(model: Fitted, regressors: _Regressors) -> dict[str, AnyArray]:
+def _stages(model: FittedTable, regressors: _Regressors) -> dict[str, AnyArray]:
     """Return the corrections that give the score, the trees' start and the corrected score, with the same bends.
 
     A bend is the greater of its floor and the log-odds above its knot.
@@ -376,7 +376,7 @@ def _stages(model: Fitted, regressors: _Regressors) -> dict[str, AnyArray]:
     return {"weights": weights, "knots": knots, "floors": np.array([1.0, -np.inf, *[0.0] * most])}
 
 
-def _learners(model: Fitted, regressors: _Regressors) -> dict[str, AnyArray]:
+def _learners(model: FittedTable, regressors: _Regressors) -> dict[str, AnyArray]:
     """Return the features that contexts have, and learners that take these and the two scores as 2p - 1."""
     layout, pool = model.layout, model.mixture.pool
     places = np.concatenate([[0], layout.numeric, _side_by_side(layout.category, regressors.sizes)])
@@ -418,7 +418,7 @@ UPRIGHT = ("centre", "spread", "at_least", "at_most", "threshold", "turns", "kno
 
 def export(
     path: "str | os.PathLike[str]",
-    models: Sequence[Fitted],
+    models: Sequence[FittedTable],
     *,
     classes: Sequence[Any] | None = None,
     outcomes: tuple[float, float] = (0.0, 1.0),
@@ -428,7 +428,7 @@ def export(
     The same models give the same bytes. The mean of the mixture is what the file predicts; the draws of modes "hash"
     and "sample" stay with swapcal.
     """
-    columns, flats = flatten(models)
+    columns, flats = export_arrays(models)
     parts = [_arrays(flat, len(columns) + k) for k, flat in enumerate(flats)]
     manifest = {
         "format": "swapcal-export",
@@ -457,7 +457,7 @@ def export(
     return target
 
 
-def _arrays(flat: Flat, odds: int) -> dict[str, AnyArray]:
+def _arrays(flat: ExportArrays, odds: int) -> dict[str, AnyArray]:
     """Return what the script needs, given the row of the scores' odds, if there are any."""
     arrays = flat.arrays | flat.questions.by_leaves() | {"odds": np.array([odds] if flat.scored else [], np.int64)}
     return {name: array[..., None] if name in UPRIGHT else array for name, array in arrays.items()}

@@ -25,7 +25,7 @@ from swapcal.kernels.batch import (
     replay_mean,
 )
 from swapcal.kernels.linalg import padded
-from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW, Company, Log, blank_log
+from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW, Log, RunOptions, blank_log
 
 # Simplex: probabilities of several classes, each learned against all others, made to sum to 1.
 
@@ -71,7 +71,7 @@ class Snapshot(NamedTuple):
     theta: Array
 
 
-class Issued(NamedTuple):
+class IssuedRows(NamedTuple):
     """Issued levels `p` of many rows, each drawn from {low, high} with probability `weight` of `high`."""
 
     p: Array
@@ -138,7 +138,7 @@ class Mixture:
         mean_forecasts(self._snapshots(), widened(X), out)
         return out
 
-    def issue(self, X: Array, keys: Keys, seed: int = 0) -> Issued:
+    def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
         """Draw a snapshot and a level for each row by its key: the theorem's predictor.
 
         Random keys give the theorem as stated; keys that are a hash of the row make the prediction a fixed function of
@@ -146,7 +146,7 @@ class Mixture:
         """
         out = np.empty((len(X), 4))
         issued_forecasts(self._snapshots(), widened(X), Draws(keys, mixed(seed)), out)
-        return Issued(*np.ascontiguousarray(out.T))
+        return IssuedRows(*np.ascontiguousarray(out.T))
 
     def _snapshots(self) -> Snapshots:
         return Snapshots(self.pool, self.members, self.z, self.counts, np.arange(self.z.shape[1]))
@@ -190,10 +190,10 @@ class History:
 
     Examples
     --------
-    >>> from swapcal.batch import Recorder
+    >>> from swapcal.batch import SnapshotRun
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([np.full(300, 0.5), rng.uniform(-0.8, 0.8, 300)])
-    >>> recorder = Recorder(2, log=True)
+    >>> recorder = SnapshotRun(2, log=True)
     >>> _ = recorder.run(X, (rng.random(300) < 0.5 + 0.5 * X[:, 1]).astype(float))
     >>> history = recorder.history()
     >>> history.rounds, len(history.theta) <= 3 * history.rounds + 2
@@ -227,13 +227,13 @@ class History:
         changes, rungs = self._changes(), self._rungs()
         return np.array([replay_mean(changes, start, x, rungs) for x in widened(X)])
 
-    def issue(self, X: Array, keys: Keys, seed: int = 0) -> Issued:
+    def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
         """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(d log L) per row."""
         change = np.argsort(self.slot, kind="stable")
         offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
         by_slot, draws, out = BySlot(change, offset, self._ascending()), Draws(keys, mixed(seed)), np.empty((len(X), 4))
         replay_issued(self._changes(), by_slot, widened(X), draws, self._rungs(), out)
-        return Issued(*np.ascontiguousarray(out.T))
+        return IssuedRows(*np.ascontiguousarray(out.T))
 
     def _changes(self) -> Changes:
         return Changes(widened(self.theta), self.slot, self.row, self.z, self.rounds)
@@ -264,7 +264,7 @@ NO_DRAW = np.ones(1, np.uint64)
 """Some event, so that the draws, which nobody looks at, cost no fingerprint of the context."""
 
 
-class Recorder:
+class SnapshotRun:
     """Runs a `swapcal.Forecaster` over rows in the order given, and keeps what it was on the way.
 
     A row may count with a weight w ≥ 0. The learners' regret against any θ is
@@ -356,7 +356,7 @@ class Recorder:
         forecaster, before, issued = self._forecaster, self.rounds, tickets[: len(y)]
         issued[:, T_SLOT_LOW] = -1.0
         log = blank_log(0 if self._log is None else len(y), forecaster.dim)
-        forecaster._advance(X, y, NO_DRAW, issued, forecaster._blank_mixes(1), Company(weights, log))
+        forecaster._advance(X, y, NO_DRAW, issued, forecaster._blank_mixes(1), RunOptions(weights, log))
         if self._log is not None:
             n = int(log.size[0])
             self._log.append(Log(log.slot[:n].copy(), log.row[:n] + before, log.theta[:n].copy(), log.size))

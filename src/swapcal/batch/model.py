@@ -24,12 +24,12 @@ from swapcal.batch.correction import (
     slopes_off,
 )
 from swapcal.batch.export import export
-from swapcal.batch.mixture import Issued, Mixture, Recorder, Snapshot, stratified
-from swapcal.batch.settings import Settings, in_threads, lay_out, prior_of, width_of
+from swapcal.batch.mixture import IssuedRows, Mixture, Snapshot, SnapshotRun, stratified
+from swapcal.batch.settings import FitSettings, in_threads, lay_out, prior_of, width_of
 from swapcal.batch.state import FILE
 from swapcal.batch.trees import QUICK, THOROUGH, Boost
 from swapcal.engine.certificate import Certificate
-from swapcal.features.encoder import Coded, Frozen
+from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.features.sources import Name, Source, opened
 from swapcal.kernels.batch import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
@@ -63,7 +63,7 @@ class Model:
 
     def __init__(
         self,
-        features: Frozen,
+        features: FittedEncoder,
         scorer: Scorer | None,
         correction: Correction,
         layout: Placement,
@@ -72,10 +72,10 @@ class Model:
     ) -> None:
         self.features, self.scorer, self.correction, self.layout = features, scorer, correction, layout
         self.boost, self.opening = boost, opening
-        self.settings = Settings()
+        self.settings = FitSettings()
         self.notes: dict[str, Any] = {}
         """JSON-able remarks of the caller, saved with the model."""
-        self.recorders: list[Recorder] = []
+        self.recorders: list[SnapshotRun] = []
         self._certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
         self._mixture: Mixture | None = None
@@ -91,7 +91,7 @@ class Model:
         *,
         groups: Sequence[Name] = (),
         columns: Sequence[Name] | None = None,
-        settings: Settings | None = None,
+        settings: FitSettings | None = None,
         progress: Progress | None = None,
     ) -> "Model":
         """Fit on rows that the model behind `scores` has not seen, or on its out-of-fold scores.
@@ -105,14 +105,14 @@ class Model:
         groups : columns over whose categories, and their intersections, calibration matters most
         columns : other columns to use; all by default
         """
-        settings = settings or Settings()
+        settings = settings or FitSettings()
         scores = None if scores is None else probabilities(scores)
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
         known = np.full(len(y), np.average(y, weights=weight)) if scores is None else scores
         count = _fold_count(len(y), scores is not None)
         apart = _folds(len(y), count, np.random.default_rng([settings.seed, 1]))
-        features, offsets = Frozen.learn(source, groups, columns).rate(source, y, known, weight, apart)
+        features, offsets = FittedEncoder.learn(source, groups, columns).rate(source, y, known, weight, apart)
         rows = features.encode(source, offsets)
         grow, scorer = settings.grows(len(y)), None
         if scores is None:
@@ -167,7 +167,7 @@ class Model:
 
     def learn(
         self,
-        rows: Coded,
+        rows: EncodedTable,
         y: Array,
         score: Array,
         given: Array,
@@ -208,8 +208,8 @@ class Model:
         """
         losses: list[Array] = []
         found = []
-        for recorder in self.recorders:
-            means, snapshots = recorder.run(X, y, weight, at, None if losses else progress)
+        for run in self.recorders:
+            means, snapshots = run.run(X, y, weight, at, None if losses else progress)
             losses.append(weight * (means - y) ** 2)
             found.append(snapshots)
             if losses[-1].sum() > losses[max(0, len(losses) - 2)].sum():
@@ -239,7 +239,7 @@ class Model:
         """
         rows, mixture = self._encoded(source), self.mixture
 
-        def part(rows: Coded, scores: Array | None) -> Array:
+        def part(rows: EncodedTable, scores: Array | None) -> Array:
             return mixture.mean(self._seen(rows, scores))
 
         return self._inside(np.concatenate(in_threads(part, rows, self._expected(scores), jobs)))
@@ -250,22 +250,22 @@ class Model:
         scores: Array | None = None,
         keys: Keys | None = None,
         jobs: int = 1,
-    ) -> Issued:
+    ) -> IssuedRows:
         """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
         source = opened(source)
         keys = self.features.keys(source) if keys is None else keys
         contexts = np.concatenate(in_threads(self._seen, self._encoded(source), self._expected(scores), jobs))
         p, low, high, weight = self.mixture.issue(contexts, keys, self.settings.seed)
-        return Issued(self._inside(p), self._inside(low), self._inside(high), weight)
+        return IssuedRows(self._inside(p), self._inside(low), self._inside(high), weight)
 
-    def _encoded(self, source: Any) -> Coded:
-        return source if isinstance(source, Coded) else self.features.encode(opened(source))
+    def _encoded(self, source: Any) -> EncodedTable:
+        return source if isinstance(source, EncodedTable) else self.features.encode(opened(source))
 
-    def contexts(self, source: Source | Coded, scores: Array | None = None) -> Array:
+    def contexts(self, source: Source | EncodedTable, scores: Array | None = None) -> Array:
         """Return contexts, with zeros up to a multiple of four coordinates."""
         return self._seen(self._encoded(source), self._expected(scores))
 
-    def _seen(self, rows: Coded, scores: Array | None) -> Array:
+    def _seen(self, rows: EncodedTable, scores: Array | None) -> Array:
         given = self._given(rows, scores)
         return self._contexts(rows, self._corrected(given, rows), expit(given))
 
@@ -318,24 +318,24 @@ class Model:
         try:
             places: dict[str, Any] = part(state, "layout").arrays
             layout = Placement(**places)._replace(number_size=float(places["number_size"]))
-            base, features = manifest["base"], Frozen.from_manifest(manifest["features"])
+            base, features = manifest["base"], FittedEncoder.from_manifest(manifest["features"])
             scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
             boost = _boost_from_state(state) if manifest["trees"] else None
             opening = _from_state(part(state, "opening")) if manifest.get("opened") else None
             model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost, opening)
             model.notes = manifest["notes"]
-            model.settings, model.rows = Settings(**manifest["settings"]), manifest["rows"]
+            model.settings, model.rows = FitSettings(**manifest["settings"]), manifest["rows"]
             model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
             model._certificate = Certificate(**manifest["certificate"])
         except (TypeError, ValueError) as error:
             raise archive.ArchiveError(f"{path}: {error}") from None
         return model
 
-    def _open(self, rows: int, ridge: float) -> Recorder:
+    def _open(self, rows: int, ridge: float) -> SnapshotRun:
         settings, dim = self.settings, self.dim
         settings.check_rows(rows, dim)
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
-        return Recorder(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
+        return SnapshotRun(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
 
     @property
     def least(self) -> float:
@@ -355,18 +355,18 @@ class Model:
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")
         return None if scores is None else probabilities(scores)
 
-    def _given(self, rows: Coded, scores: Array | None) -> Array:
+    def _given(self, rows: EncodedTable, scores: Array | None) -> Array:
         if scores is None:
             assert self.scorer is not None
             return self.scorer.logits(rows)
         given = logit(scores)
         return given if self.opening is None else self.opening.logits(given, rows)
 
-    def _corrected(self, given: Array, rows: Coded) -> Array:
+    def _corrected(self, given: Array, rows: EncodedTable) -> Array:
         better = given if self.boost is None else self.boost.logits(given, rows)
         return np.asarray(expit(self.correction.logits(better, rows)))
 
-    def _contexts(self, rows: Coded, score: Array, given: Array) -> Array:
+    def _contexts(self, rows: EncodedTable, score: Array, given: Array) -> Array:
         X = np.empty((len(score), padded(self.dim)))
         fill_contexts(self.layout, score, given, rows.Z, rows.codes, X)
         return X

@@ -11,7 +11,7 @@ import numpy as np
 from swapcal.archive import replacing
 from swapcal.arrays import AnyArray
 from swapcal.batch.correction import LOGIT_LIMIT
-from swapcal.batch.export import Columns, Fitted, Flat, Questions, Texts, flatten
+from swapcal.batch.export import ExportArrays, ExportColumns, FittedTable, Splits, Texts, export_arrays
 from swapcal.batch.mixture import MOST_STEPS
 from swapcal.features.sources import Name
 from swapcal.kernels.trees import MISSING as LEAST
@@ -33,7 +33,7 @@ INNER = "swapcal:"
 
 
 def write_graph(
-    path: "str | os.PathLike[str]", models: Sequence[Fitted], *, outcomes: tuple[float, float] = (0.0, 1.0)
+    path: "str | os.PathLike[str]", models: Sequence[FittedTable], *, outcomes: tuple[float, float] = (0.0, 1.0)
 ) -> None:
     """Write models of one table, one for each of several classes, as one ONNX file.
 
@@ -41,7 +41,7 @@ def write_graph(
     shape (n, columns); "score" of shape (n, 1), or (n, classes), where scores of another model are corrected. Output:
     "p" of shape (n, 1), the probability of the second class or the expected outcome, or (n, classes).
     """
-    columns, flats = flatten(models)
+    columns, flats = export_arrays(models)
     for name in (SCORE, OUTPUT):
         if name in columns.names:
             raise ValueError(f"column {name!r}: given a name the graph needs itself, expected another")
@@ -119,7 +119,7 @@ class _Graph:
         return made
 
 
-def _mean(graph: _Graph, flat: Flat, number: int, raw: str | None, score: str | None) -> str:
+def _mean(graph: _Graph, flat: ExportArrays, number: int, raw: str | None, score: str | None) -> str:
     """Return the mixture's mean, shape (n, 1); the recipe is that of `swapcal.batch.standalone`."""
     arrays = flat.arrays
     inside = _inside(graph, arrays, raw)
@@ -176,7 +176,7 @@ def _ones(graph: _Graph) -> str:
     return graph("Expand", graph.real([[1.0]]), graph("Concat", rows, graph.whole([1]), axis=0))
 
 
-def _read(graph: _Graph, columns: Columns) -> str | None:
+def _read(graph: _Graph, columns: ExportColumns) -> str | None:
     """Return the columns of numbers, side by side; None if there are no columns."""
     found = [*(_number(graph, name) for name in columns.numbers), *(_coded(graph, texts) for texts in columns.texts)]
     return graph("Concat", *found, axis=1) if found else None
@@ -255,7 +255,7 @@ def _corrected(graph: _Graph, arrays: dict[str, AnyArray], stage: int, log_odds:
     return graph.sum(terms)
 
 
-def _compared(graph: _Graph, questions: Questions, given: str, raw: str | None, inside: str | None) -> str:
+def _compared(graph: _Graph, questions: Splits, given: str, raw: str | None, inside: str | None) -> str:
     """Return what the trees compare, side by side."""
     found = [given]
     if inside is not None and len(questions.sets):
@@ -265,7 +265,7 @@ def _compared(graph: _Graph, questions: Questions, given: str, raw: str | None, 
     return graph("Concat", *found, *([] if raw is None else [raw]), axis=1)
 
 
-def _trees(graph: _Graph, questions: Questions, inputs: str) -> str:
+def _trees(graph: _Graph, questions: Splits, inputs: str) -> str:
     """Return the sum of the leaves every row comes to, shape (n, 1), all trees walking down together."""
     rows = graph("Gather", graph("Shape", inputs), graph.whole([0]))
     shape = graph("Concat", rows, graph.whole([len(questions.root)]), axis=0)

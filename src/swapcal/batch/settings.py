@@ -11,7 +11,7 @@ import numpy as np
 from swapcal import _validate, bounds
 from swapcal.arrays import Array, Integers
 from swapcal.batch.trees import installed
-from swapcal.features.encoder import Coded, Frozen
+from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.kernels.batch import Placement
 
 # Which coordinates a batch context has, and how large they are.
@@ -28,7 +28,7 @@ MOST_COORDINATES = 128
 SCORES = 3
 
 
-def lay_out(features: Frozen, rows: Coded) -> Placement:
+def lay_out(features: FittedEncoder, rows: EncodedTable) -> Placement:
     """Return the layout: groups first, then numbers, then other categories, the most frequent ones if room is short."""
     category = np.full((len(features.categories), max([c.size for c in features.categories], default=1)), -1, np.int64)
     numeric = np.full(rows.Z.shape[1], -1, np.int64)
@@ -66,7 +66,9 @@ def _place_numbers(numeric: Integers, width: int) -> int:
     return width + room
 
 
-def _place_categories(features: Frozen, rows: Coded, columns: list[int], category: Integers, width: int) -> int:
+def _place_categories(
+    features: FittedEncoder, rows: EncodedTable, columns: list[int], category: Integers, width: int
+) -> int:
     entries = [
         (-count, column, code)
         for column in columns
@@ -87,7 +89,7 @@ MOST_ROWS = 4096
 
 
 def in_threads(
-    work: Callable[[Coded, Array | None], Array], rows: Coded, scores: Array | None, jobs: int
+    work: Callable[[EncodedTable, Array | None], Array], rows: EncodedTable, scores: Array | None, jobs: int
 ) -> list[Array]:
     """Return `work` of consecutive stretches of the rows and their scores; a row's result depends on the row alone."""
     count = len(rows.Z)
@@ -120,7 +122,7 @@ The first is for scores that need nothing: leaving them costs up to 0.3 % in log
 
 
 @dataclass
-class Settings:
+class FitSettings:
     """How a model is fitted; see `SwapClassifier` for the meaning of each."""
 
     target: str = "adaptive"

@@ -29,7 +29,7 @@ from swapcal.archive import (
 from swapcal.batch.settings import width_of
 from swapcal.batch.trees import depths
 from swapcal.engine.certificate import Certificate
-from swapcal.features.encoder import Rated
+from swapcal.features.encoder import TargetEncoding
 from swapcal.features.sources import Category
 from swapcal.kernels.batch import SCALES, Placement
 from swapcal.kernels.linalg import padded
@@ -134,7 +134,7 @@ def _feature_faults(features: dict[str, Any]) -> Iterator[str]:
 
 
 def _rated_faults(entry: dict[str, Any]) -> Iterator[str]:
-    if set(entry) != {field.name for field in fields_of(Rated)} or not isinstance(entry["offsets"], dict):
+    if set(entry) != {field.name for field in fields_of(TargetEncoding)} or not isinstance(entry["offsets"], dict):
         yield f"features.rated: given {sorted(entry)}, expected the parts of a rated column"
     elif not is_text(entry["name"]) or not all(map(is_number, entry["offsets"].values())):
         yield f"features.rated: given column {entry['name']!r}, expected a name and a number for each text"

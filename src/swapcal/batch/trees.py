@@ -10,7 +10,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.batch.correction import Correction, believed, logit, losses
-from swapcal.features.encoder import Coded, Frozen
+from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.kernels.trees import (
     BLOCK_ROWS,
     LAST_BIT,
@@ -235,7 +235,7 @@ class Boost:
         """Return the number of trees."""
         return len(self.forest.root)
 
-    def logits(self, given: Array, rows: Coded) -> Array:
+    def logits(self, given: Array, rows: EncodedTable) -> Array:
         """Return boosted log-odds."""
         slices = None if len(given) < FEW_ROWS else self._slices
         return grown(self.forest, self.first.logits(given, rows), given, rows, slices)
@@ -253,8 +253,8 @@ class Boost:
         cls,
         first: Correction,
         without: Array,
-        features: Frozen,
-        rows: Coded,
+        features: FittedEncoder,
+        rows: EncodedTable,
         given: Array,
         y: Array,
         weight: Array,
@@ -266,11 +266,11 @@ class Boost:
 
         They start from the linear correction `first`; `without` is what it would be without each fold: (folds, n).
         """
-        found = Sample(features, rows, given, y, weight, folds, pace).grow(without, seed)
+        found = TreeSample(features, rows, given, y, weight, folds, pace).grow(without, seed)
         return None if found is None else (cls(first, found[0]), found[1])
 
 
-def grown(forest: Forest, start: Array, given: Array, rows: Coded, slices: Slices | None = None) -> Array:
+def grown(forest: Forest, start: Array, given: Array, rows: EncodedTable, slices: Slices | None = None) -> Array:
     """Return log-odds: those to start from and every tree's addition; `given` is the score the trees look at.
 
     With the forest's slices many rows take a quarter of the time, to the same last bit.
@@ -292,11 +292,11 @@ def _scratch(inputs: int, questions: int) -> TreeScratch:
 
 
 @dataclass(frozen=True)
-class Sample:
+class TreeSample:
     """Rows to grow trees on."""
 
-    features: Frozen
-    rows: Coded
+    features: FittedEncoder
+    rows: EncodedTable
     given: Array
     y: Array
     weight: Array

@@ -17,7 +17,7 @@ from swapcal.audit import Audit, Comparison
 from swapcal.audit.findings import json_text
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
-from swapcal.audit.text import Labels
+from swapcal.audit.text import Titles
 from swapcal.audit.verdict import TOLERANCE
 from swapcal.cli import options
 from swapcal.cli.options import listed
@@ -282,9 +282,9 @@ def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> 
     return names
 
 
-def _labels(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Labels:
+def _labels(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Titles:
     """Return the labels of the columns that are read; the file may name others of the table, but no unknown ones."""
-    labels = Labels() if path is None else Labels.read(path)
+    labels = Titles() if path is None else Titles.read(path)
     labels.check(columns, {})
     return labels.among(read)
 

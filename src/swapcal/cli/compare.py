@@ -10,7 +10,7 @@ from rich.table import Table
 from swapcal._display import changes, named, points
 from swapcal.arrays import Array
 from swapcal.audit.verdict import TOLERANCE
-from swapcal.benchmark import Contest, Entry, cross_validated, in_time_order
+from swapcal.benchmark import Benchmark, Method, cross_validated, in_time_order
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import Output, Run, bar, running
@@ -94,7 +94,7 @@ def compare(
         _show(contest, Output())
 
 
-def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Contest:
+def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Benchmark:
     (name, kind), table = next(iter(roles.scores.items())), stream.features
     mine = all_scores(table[name], name, kind, stream.rows)
     groups = _groups(table, roles)
@@ -121,7 +121,7 @@ def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: 
     how += f" Isotonic and sigmoid see the score alone; swapcal also reads {read}."
     run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")
     time = None if stream.time is None else stream.moments("time")
-    return Contest(stream.y, forecasts, groups=groups or None, time=time, how=how, **settings)
+    return Benchmark(stream.y, forecasts, groups=groups or None, time=time, how=how, **settings)
 
 
 def _left_out(
@@ -146,7 +146,7 @@ def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
     return {name: table[name].to_pylist() for name in texts if len(table[name].unique()) <= MOST_CATEGORIES}
 
 
-def _show(contest: Contest, console: Output) -> None:
+def _show(contest: Benchmark, console: Output) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for heading in ("method", "Brier", "log loss", "worst group gap", "verdict", "Brier less yours"):
         table.add_column(heading, no_wrap=heading != "worst group gap")
@@ -159,7 +159,7 @@ def _show(contest: Contest, console: Output) -> None:
         console.print(text, markup=False, highlight=False)
 
 
-def _beside(one: Entry) -> str:
+def _beside(one: Method) -> str:
     if one.squared is None:
         return ""
     told = one.squared.word.removesuffix(" found")

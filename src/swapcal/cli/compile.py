@@ -47,18 +47,18 @@ def compile_experts() -> None:
         Experts().learn(seen.keys, seen.values, memory, np.ones(len(said)))
 
 
-def compile_shelf() -> None:
+def compile_open_rows() -> None:
     """Put a record away until its label comes, and take it out again."""
     from swapcal.features import Contexts
     from swapcal.live.learner import Learner
-    from swapcal.live.open_rows import Shelf
+    from swapcal.live.open_rows import OpenRows
 
     contexts, one = Contexts(reserved={"blend": 1.0}), np.zeros(1, np.int64)
-    shelf = Shelf(Learner(contexts, {}, {}))
-    rows = shelf.blank(1)
+    open_rows = OpenRows(Learner(contexts, {}, {}))
+    rows = open_rows.blank(1)
     rows.judged = rows.judged[:, :1].copy()
-    shelf.put(rows, one, one, 1)
-    shelf.fill(rows, one)
+    open_rows.put(rows, one, one, 1)
+    open_rows.fill(rows, one)
 
 
 def compile_audit() -> None:
@@ -89,7 +89,7 @@ def compile_monitor() -> None:
 PARTS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "engine": (compile_engine, (loop.advance,)),
     "experts": (compile_experts, (encode_rows, run_experts)),
-    "shelf": (compile_shelf, (pack_rows, put_scores)),
+    "open-rows": (compile_open_rows, (pack_rows, put_scores)),
     "audit": (compile_audit, (scan_maxima,)),
     "monitor": (compile_monitor, (wealth.advance,)),
 }

@@ -55,14 +55,14 @@ def decide(
         if positive is not None and target is None:
             raise InputError("--positive: given without --target, expected both")
         counted = options.positive_in(target, positive, source)
-        columns = Columns(prob, target, tuple(listed(keep, source.columns)), counted, source.dialect.decimal)
+        columns = DecisionColumns(prob, target, tuple(listed(keep, source.columns)), counted, source.dialect.decimal)
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
         run.say_unmatched(counted)
 
 
 @dataclass(frozen=True)
-class Columns:
+class DecisionColumns:
     """Which columns of the file play which part."""
 
     prob: str
@@ -88,7 +88,7 @@ class Totals:
     known: int = 0
 
 
-def _run(source: Source, out: str, columns: Columns, specifications: list[Specification], run: Run) -> Totals:
+def _run(source: Source, out: str, columns: DecisionColumns, specifications: list[Specification], run: Run) -> Totals:
     totals = Totals(np.zeros(len(specifications)), np.zeros(len(specifications)))
 
     def answer(part: FilePart) -> pa.Table:
@@ -101,7 +101,9 @@ def _run(source: Source, out: str, columns: Columns, specifications: list[Specif
     return totals
 
 
-def _decide_part(part: FilePart, columns: Columns, specifications: list[Specification], totals: Totals) -> pa.Table:
+def _decide_part(
+    part: FilePart, columns: DecisionColumns, specifications: list[Specification], totals: Totals
+) -> pa.Table:
     table = part.table
     p = probabilities(table[columns.prob], columns.prob, part.first)
     y = _outcomes(part, columns)
@@ -119,7 +121,7 @@ def _decide_part(part: FilePart, columns: Columns, specifications: list[Specific
     return beside(kept, found)
 
 
-def _outcomes(part: FilePart, columns: Columns) -> Array:
+def _outcomes(part: FilePart, columns: DecisionColumns) -> Array:
     if columns.target is None:
         return np.full(len(part.table), np.nan)
     column = part.table[columns.target]

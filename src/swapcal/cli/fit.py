@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from swapcal.batch.model import Model
-from swapcal.batch.settings import Settings
+from swapcal.batch.settings import FitSettings
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import Run, bar, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TARGET, TYPES, Thinned, all_scores, plain, types_of
+from swapcal.cli.rows import SCORE, SCORE_KIND, TARGET, TYPES, HashSample, all_scores, plain, types_of
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.tables.frame import Table
 from swapcal.tables.output import protect
@@ -63,7 +63,7 @@ def fit(
     """
     with running("fit") as run, text.open(file) as source:
         protect([file], {"--out": out})
-        settings = Settings(
+        settings = FitSettings(
             target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed, correction=correction
         )
         roles = Roles(
@@ -91,19 +91,19 @@ def fit(
 
 def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable:
     """Return all rows of a file, or so many of them, and then say so."""
-    thinned = Thinned(most, seed)
+    sampled = HashSample(most, seed)
     with bar(run.console, "reading") as shown:
         for read in reader:
-            thinned.add(read)
+            sampled.add(read)
             shown.to(reader.seen, reader.share)
     if reader.positive is not None:
         reader.positive.require()
-    if thinned.seen > most:
-        run.say(f"fitting {most:,} of {thinned.seen:,} rows, sampled by a hash of their numbers (--rows)", "yellow")
-    return thinned.rows()
+    if sampled.seen > most:
+        run.say(f"fitting {most:,} of {sampled.seen:,} rows, sampled by a hash of their numbers (--rows)", "yellow")
+    return sampled.rows()
 
 
-def _fit(stream: StreamTable, roles: Roles, settings: Settings, run: Run) -> Model:
+def _fit(stream: StreamTable, roles: Roles, settings: FitSettings, run: Run) -> Model:
     features, y, scores = stream.features, stream.y, None
     for name, kind in roles.scores.items():
         scores = all_scores(features[name], name, kind, stream.rows)

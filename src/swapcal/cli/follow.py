@@ -32,7 +32,7 @@ except ModuleNotFoundError:  # not on this system, where two commands on one sta
 
 
 @dataclass(frozen=True)
-class Place:
+class StreamOffset:
     """Rows of a file that a state with so many forecasts has gone through, and how long its output then was."""
 
     forecasts: int
@@ -59,28 +59,28 @@ def beginning(file: str, size: int) -> str:
         return hashlib.sha256(handle.read(min(size, BEGINNING))).hexdigest()
 
 
-def place_file(state: Path) -> Path:
+def offset_file(state: Path) -> Path:
     """Return where the place of a state is kept."""
     return state.with_name(f"{state.name}.place")
 
 
-def keep_place(state: Path, place: Place) -> None:
+def keep_offset(state: Path, place: StreamOffset) -> None:
     """Write a place before its state is saved, beside the place of the state that it will replace.
 
     Whichever of the two states a crash leaves behind, its place is there.
     """
     before = [each for each in _places(state) if each != place][-1:]
-    put_text(place_file(state), json.dumps([asdict(each) for each in (*before, place)]))
+    put_text(offset_file(state), json.dumps([asdict(each) for each in (*before, place)]))
 
 
-def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: str | None) -> Place:
+def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out: str | None) -> StreamOffset:
     """Return where to go on: the place kept with the state, if it is about this file; else the file's beginning.
 
     What a state that goes on has written before is kept: its output then grows at the end.
     """
     name, target = _spelt(file), None if out is None else _spelt(out)
     end = _size(target) if forecasts else 0
-    fresh = Place(forecasts, labels, name, earlier=forecasts, out=target, bytes=end)
+    fresh = StreamOffset(forecasts, labels, name, earlier=forecasts, out=target, bytes=end)
     places = [] if state is None else _places(state)
     if not places or state is None:
         return fresh
@@ -89,7 +89,7 @@ def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: 
     if found is None:
         given = " or ".join(f"{each.forecasts:,}" for each in places)
         raise ArchiveError(
-            f"{place_file(state)}: given places after {given} forecasts, expected one after {forecasts:,}, as the "
+            f"{offset_file(state)}: given places after {given} forecasts, expected one after {forecasts:,}, as the "
             "state has made; delete it to begin with the first row"
         )
     if found.file != name or file == "-":
@@ -97,22 +97,22 @@ def find_place(state: Path | None, forecasts: int, labels: int, file: str, out: 
     if os.path.getsize(file) < found.size:
         raise InputError(
             f"{file}: given {os.path.getsize(file):,} bytes, expected at least the {found.size:,} it had when the "
-            f"state was saved: it was truncated or replaced; delete {place_file(state)} to begin with its first row"
+            f"state was saved: it was truncated or replaced; delete {offset_file(state)} to begin with its first row"
         )
     if found.begins and beginning(file, found.size) != found.begins:
         raise InputError(
             f"{file}: given other rows at its beginning, expected those it had when the state was saved; delete "
-            f"{place_file(state)} to begin with its first row"
+            f"{offset_file(state)} to begin with its first row"
         )
-    return found if found.out == target else Place(**{**asdict(found), "out": target, "bytes": end})
+    return found if found.out == target else StreamOffset(**{**asdict(found), "out": target, "bytes": end})
 
 
-def _places(state: Path) -> list[Place]:
-    path = place_file(state)
+def _places(state: Path) -> list[StreamOffset]:
+    path = offset_file(state)
     if not path.exists() or not state.exists():
         return []
     try:
-        return [Place(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
+        return [StreamOffset(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError) as error:
         raise ArchiveError(
             f"{path}: given what is not a readable place ({error}), expected one that --follow saved"
@@ -186,7 +186,7 @@ class Follower:
         self._live, self._reader, self._file, self._state, self._run = live, reader, file, state, run
         self._report, self._stopping = report, stopping
         status = live.status()
-        self._place = find_place(state, status.forecasts, status.labels + status.held, file, out)
+        self._place = find_offset(state, status.forecasts, status.labels + status.held, file, out)
         self._out = Appending(out, self._place.bytes)
         self._saved, self._since = live.status(), clock.monotonic()
         self._tally = RunningScores(reader.roles.scores, live.experts)
@@ -301,11 +301,11 @@ class Follower:
         status, self._since = self._live.status(), clock.monotonic()
         if self._state is None or (status == self._saved and self._state.exists()):
             return
-        place = Place(
+        place = StreamOffset(
             status.forecasts, status.labels + status.held, self._place.file, self._size, self._row,
             self._place.earlier, self._place.out, self._out.size(), self._begins,
         )  # fmt: skip
         self._out.sync()
-        keep_place(self._state, place)
+        keep_offset(self._state, place)
         save_live(self._live, self._state)
         self._saved = status

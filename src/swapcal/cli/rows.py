@@ -155,10 +155,10 @@ def answer_parts(
     return rows
 
 
-# Thinned: of many rows a random sample that is the same whatever the pieces they come in.
+# `HashSample`: of many rows a random sample that is the same whatever the pieces they come in.
 
 
-class Thinned:
+class HashSample:
     """At most so many rows: all, or those whose numbers have the smallest hashes, in their order."""
 
     def __init__(self, most: int, seed: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from swapcal import bounds, errors, plots
-from swapcal._display import face
+from swapcal._display import display
 from swapcal.arrays import Array, Integers
 from swapcal.engine import state as memory
 from swapcal.kernels.state import (
@@ -124,7 +124,7 @@ class Certificate:
         said = self.sentences()
         names = ("in points", "bound", "promise")
         details = {"details": "; ".join(line.strip() for line in _details(self)[1:])}
-        return face("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
+        return display("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
 
 
 def _sentences(found: Certificate) -> list[str]:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal import _validate
-from swapcal._display import counted, face, share
-from swapcal._locking import Guard, Owner, guarded, owned
+from swapcal._display import counted, display, share
+from swapcal._locking import CopyableLock, Writable, locked, writable
 from swapcal.arrays import Array, Keys
 from swapcal.engine import state as memory
-from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Company, Opponent
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Opponent, RunOptions
 
 # The ticket: what was forecast, and what is needed to learn from the label later.
 
@@ -88,7 +88,7 @@ class Forecast:
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
         for name, value in state[1].items():
-            setattr(self, name, owned(value))
+            setattr(self, name, writable(value))
 
     @classmethod
     def joined(cls, parts: "Sequence[Forecast]") -> "Forecast":
@@ -192,12 +192,12 @@ class Forecast:
         label = "learned" if self.learned else "open: waits for its label"
         if not self._single:
             facts = {"mean issued level p": share(self._average(T_P)), "mean forecast": share(self._average(T_MEAN))}
-            return face(
+            return display(
                 "Forecast", counted(len(self), "row"), facts | {"labels": "learned" if self.learned else "open"}
             )
         drawn = f"{share(self.high)} with probability {self.weight:.3g}, else {share(self.low)}"
         issued = share(self.p) if self.low == self.high else f"{share(self.p)}, drawn: {drawn}"
-        return face("Forecast", share(self.mean), {"issued level p": issued, "label": label})
+        return display("Forecast", share(self.mean), {"issued level p": issued, "label": label})
 
 
 # `Player`: what the engine and every baseline are to whoever plays with them, whatever rule they play by.
@@ -206,19 +206,19 @@ class Forecast:
 CHUNK = 8192
 
 
-class Player(Owner, ABC):
+class Player(Writable, ABC):
     """Contexts in, forecasts out, labels whenever they come; a subclass has the memory and the rule."""
 
     _dim: int
     _owner: str
-    _guard: Guard
+    _lock: CopyableLock
 
     @property
     def dim(self) -> int:
         """Number of coordinates of a context."""
         return self._dim
 
-    @guarded
+    @locked
     def predict(self, x: ArrayLike, event: object = None) -> Forecast:
         """Return a forecast for one context; nothing changes, and asking again returns an equal ticket.
 
@@ -231,23 +231,23 @@ class Player(Owner, ABC):
         row = _validate.context_rows(x, self._dim, single=True)
         return self._issue(row, None if event is None else [event], single=True)
 
-    @guarded
+    @locked
     def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
         """Return forecasts for many contexts from the present, frozen state; they may be learned from later."""
         return self._issue(_validate.context_rows(X, self._dim), events, single=False)
 
-    @guarded
+    @locked
     def update(self, forecast: Forecast, y: Any) -> None:
         """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
         Forecast.check_open(forecast, self._owner)
         many = len(forecast._tickets)
-        labels = np.array([_validate.label(y)]) if forecast._single else owned(_validate.label_rows(y, many))
+        labels = np.array([_validate.label(y)]) if forecast._single else writable(_validate.label_rows(y, many))
         assert forecast._contexts is not None, "only learned forecasts drop their contexts"
         X = self._placed(forecast, forecast._contexts)
         self._advance(X, labels, _validate.NO_EVENT, forecast._tickets, forecast._mixes)
         forecast.settle()
 
-    @guarded
+    @locked
     def run(
         self,
         X: ArrayLike,
@@ -276,12 +276,12 @@ class Player(Owner, ABC):
             part = slice(start, start + CHUNK)
             named = keys if events is None else keys[part]
             # kernels are compiled anew for arrays that are read-only, which may be maps of large files
-            self._advance(owned(rows[part]), owned(labels[part]), named, tickets[part], mixes)
+            self._advance(writable(rows[part]), writable(labels[part]), named, tickets[part], mixes)
             if progress is not None:
                 progress(len(rows[part]))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
-    @guarded
+    @locked
     def duel(self, X: ArrayLike, opponent: Opponent) -> Forecast:
         """Play against an opponent that chooses each label when it has seen the distribution; see `datasets.play`.
 
@@ -290,9 +290,9 @@ class Player(Owner, ABC):
         X : (n, dim)
         opponent : of `swapcal.kernels.state`; its labels are written
         """
-        rows = owned(_validate.context_rows(X, self._dim, copy=False))
+        rows = writable(_validate.context_rows(X, self._dim, copy=False))
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(self._distributions(len(rows)))
-        self._advance(rows, opponent.labels, _validate.NO_EVENT, tickets, mixes, Company(opponent=opponent))
+        self._advance(rows, opponent.labels, _validate.NO_EVENT, tickets, mixes, RunOptions(opponent=opponent))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
@@ -311,7 +311,7 @@ class Player(Owner, ABC):
 
     @abstractmethod
     def _advance(
-        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order."""
 

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal import _validate, archive, bounds
-from swapcal._display import face
-from swapcal._locking import Guard, guarded
+from swapcal._display import display
+from swapcal._locking import CopyableLock, locked
 from swapcal.archive import TEXT, TRUTH, Arrays, Settings, State, one_of, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import Certificate, certify, certify_recent
 from swapcal.engine.forecast import Forecast, Player
-from swapcal.kernels.jit import Entry
+from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
 from swapcal.kernels.state import (
@@ -33,8 +33,8 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
-    Company,
     Memory,
+    RunOptions,
     all_known,
 )
 
@@ -60,7 +60,7 @@ RULES = {
 
 SPARE_SLOTS = 6
 NO_MIX = np.zeros((1, 0))
-advance_one = Entry(advance)
+advance_one = DirectCall(advance)
 
 
 def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
@@ -151,7 +151,7 @@ class Forecaster(Player):
             window=self._window,
         )
         self._scratch = memory.scratch(self._state)
-        self._guard = Guard()
+        self._lock = CopyableLock()
 
     @classmethod
     def paper(cls, dim: int, horizon: int, target: str = "smcal", *, seed: int = 0) -> Self:
@@ -181,7 +181,7 @@ class Forecaster(Player):
         """Number of labels learned."""
         return int(self._state.counts[UPDATES])
 
-    @guarded
+    @locked
     def grow(self, dim: int) -> None:
         """Append coordinates: contexts have `dim` of them from now on, the earlier ones in their old places.
 
@@ -194,7 +194,7 @@ class Forecaster(Player):
         self._scratch = memory.scratch(self._state)
         self._dim = int(dim)
 
-    @guarded
+    @locked
     def set_ridge(self, ridge: float) -> None:
         """Take another λ, as if constructed with it, but let levels refine as before; refused once a label was learned.
 
@@ -209,7 +209,7 @@ class Forecaster(Player):
             raise ValueError(f"ridge: given after {self.rounds} labels, expected before the first")
         self._state = memory.with_ridge(self._state, _validate.positive("ridge", ridge))
 
-    @guarded
+    @locked
     def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
@@ -217,9 +217,9 @@ class Forecaster(Player):
         """
         self._advance(X, y, events, tickets, self._blank_mixes(len(X)))
 
-    @guarded
+    @locked
     def play_one(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
-        """Do as `play` with one row, when hedging; see `Entry` for what the arrays must be."""
+        """Do as `play` with one row, when hedging; see `DirectCall` for what the arrays must be."""
         while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None):
             self._make_room()
 
@@ -239,7 +239,7 @@ class Forecaster(Player):
         """What forecasts of this forecaster say they are from."""
         return self._owner
 
-    @guarded
+    @locked
     def certificate(self, window: float | None = None) -> Certificate:
         """Return the exact pseudo errors so far, with the data-dependent and the worst-case bound beside them.
 
@@ -264,7 +264,7 @@ class Forecaster(Player):
         adaptive = bool(self._state.codes[CODES_ADAPTIVE])
         return certify(self._state, self._dim, self._learner, uniform=self._uniform, adaptive=adaptive)
 
-    @guarded
+    @locked
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state to one file, atomically; `load` continues bit for bit.
 
@@ -297,7 +297,7 @@ class Forecaster(Player):
         self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
         self._uniform, self._owner = settings["uniform"], settings["owner"]
         self._window = float(self._state.knobs[WINDOW])
-        self._guard = Guard()
+        self._lock = CopyableLock()
         return self
 
     def _placed(self, forecast: Forecast, X: Array) -> Array:
@@ -309,14 +309,14 @@ class Forecaster(Player):
         return np.hstack([X, np.zeros((len(X), self._dim - X.shape[1]))]) if X.shape[1] < self._dim else X
 
     def _advance(
-        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, company: Company | None = None
+        self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
         """Run the kernel over all rows, making room for new levels whenever it asks.
 
         The worst-case theorem is not about weights other than 1: who brings such weights must not claim it.
         """
         done = 0
-        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, company, None)) < len(X):
+        while (done := advance(self._state, self._scratch, X, y, events, tickets, mixes, done, options, None)) < len(X):
             self._make_room()
 
     def _make_room(self) -> None:
@@ -339,7 +339,7 @@ class Forecaster(Player):
     def _repr_html_(self) -> str:
         window = {"remembers about": f"{self._window:,.6g} labels"} if self._window else {}
         facts = {"levels": len(self.levels), "coordinates": self._dim, "learner": self._learner, "mixing": self._mixing}
-        return face(type(self).__name__, f"after {self.rounds:,} labels", facts | window)
+        return display(type(self).__name__, f"after {self.rounds:,} labels", facts | window)
 
 
 def _checked_window(window: Any, learner: str, mixing: str) -> float:

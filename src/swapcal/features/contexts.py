@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from swapcal._display import counted, face, named
-from swapcal._locking import Guard, Owner, guarded
+from swapcal._display import counted, display, named
+from swapcal._locking import CopyableLock, Writable, locked
 from swapcal.archive import (
     LIST,
     TEXTS,
@@ -42,7 +42,7 @@ from swapcal.features.column import (
     spread_over,
     unit,
 )
-from swapcal.features.records import Plan, Reader, plain_rows, plan_for
+from swapcal.features.records import RecordPlan, RecordReader, plain_rows, plan_for
 from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import (
     BINS,
@@ -62,7 +62,7 @@ FEW = 1024  # records that are looked up value by value first: with one that hol
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
-class Contexts(Owner):
+class Contexts(Writable):
     """Encode records as contexts x in X = {x : x_1 = ½, ‖x‖ ≤ 1}, using only what came before each record.
 
     A number becomes its standard score (mean and spread of the past, winsorised, clipped at 3) divided by 3; a
@@ -124,14 +124,14 @@ class Contexts(Owner):
         }
         self._check_roles()
         self.frozen = False
-        self._guard = Guard()
+        self._lock = CopyableLock()
         self._columns: dict[str, Column] = {}
         self._products: list[Product] = []
         self._spread = 0.0  # √(columns seen in the first record); 0 before it
         self._past = blank_past(0)
         self._layout: Layout | None = None  # made anew whenever a column or coordinate is
-        self._plan: Plan | None = None  # made anew whenever a column is, or changes its kind
-        self._reader: Reader | None = None  # of the present layout, or of an earlier one
+        self._plan: RecordPlan | None = None  # made anew whenever a column is, or changes its kind
+        self._reader: RecordReader | None = None  # of the present layout, or of an earlier one
         self._ignored = frozenset(self.settings["drop"])
         self.reserved_weights = unit(self.settings) * np.array([*self.settings["reserved"].values()])
         """what each reserved score in [-1, 1] is multiplied with to become its coordinate"""
@@ -184,13 +184,13 @@ class Contexts(Owner):
     def _repr_html_(self) -> str:
         roles = {role: named(self.settings[role]) for role in ("groups", "scores") if self.settings[role]}
         facts = {"columns": named(self._columns, 12), "coordinates": self.dim, **roles}
-        return face("Contexts", "fixed" if self.frozen else "learning from every record", facts)
+        return display("Contexts", "fixed" if self.frozen else "learning from every record", facts)
 
     def places(self, column: str) -> list[int]:
         """Return the coordinates that a column's values have, or had."""
         return sorted({place for place in self._columns[column].at if place >= 0})
 
-    @guarded
+    @locked
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
         """Encode a mapping, a list of mappings or a data frame; see `Encoded`.
 
@@ -206,7 +206,7 @@ class Contexts(Owner):
         ]
         return pieces[0] if len(pieces) == 1 else _joined(pieces)
 
-    @guarded
+    @locked
     def encode_alone(self, record: Mapping[str, Any]) -> Encoded | None:
         """Encode one record with nothing unusual about it, and learn from it: as `encode`, faster, and without a mark.
 
@@ -215,10 +215,10 @@ class Contexts(Owner):
         if type(record) is not dict or self.frozen or self._products or not self._columns or self._layout is None:
             return None
         if self._reader is None or self._reader.layout is not self._layout:
-            self._reader = Reader(self._columns, self._ignored, self._layout, self.dim)
+            self._reader = RecordReader(self._columns, self._ignored, self._layout, self.dim)
         return self._reader.encode(record, self._past, self._allocate)
 
-    @guarded
+    @locked
     def check(self, records: Any) -> None:
         """Raise what `encode` would raise for the same records, and change nothing."""
         if isinstance(records, dict) and plain_rows([records], self._reading()) is not None:
@@ -236,7 +236,7 @@ class Contexts(Owner):
             return None
         return self._place(*parts, np.zeros((n, 0), dtype=np.int64), np.array([self.dim] * n), True)
 
-    def _reading(self) -> Plan:
+    def _reading(self) -> RecordPlan:
         if self._plan is None:
             self._plan = plan_for(self._columns, self._ignored)
         return self._plan
@@ -401,7 +401,7 @@ class Contexts(Owner):
         names = [name for role in ("scores", "groups", "numeric", "categorical") for name in self.settings[role]]
         return names + [name for pair in self.settings["products"] for name in pair]
 
-    @guarded
+    @locked
     def to_state(self) -> State:
         """Return the state from which `from_state` rebuilds this object exactly."""
         arrays: dict[str, AnyArray] = {name: array.copy() for name, array in self._past._asdict().items()}

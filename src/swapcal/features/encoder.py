@@ -35,7 +35,7 @@ from swapcal.kernels.encode import Lookup, look_up, standardise
 from swapcal.tables.frame import Table
 from swapcal.tables.values import FEATURE_CATEGORIES, FITTED_GROUP_CATEGORIES, MISSING, group_name, text_key, text_of
 
-# Rated: a column of more texts than can have codes, as one number: what its texts' outcomes were beyond a score.
+# `TargetEncoding`: a column of more texts than can have codes, as one number: their outcomes beyond a score.
 
 CROWDED = 100
 """Texts up to which codes for the most frequent ones are enough."""
@@ -46,7 +46,7 @@ PRECISION = 4.0
 
 
 @dataclass(frozen=True)
-class Rated:
+class TargetEncoding:
     """Offsets in log-odds by text, with their mean and standard deviation (infinite if all are the same)."""
 
     name: Name
@@ -60,9 +60,9 @@ class Rated:
         return np.array([*(self.offsets.get(text, 0.0) for text in found.names), 0.0])[found.codes]
 
 
-def learn_rated(
+def learn_target_encoding(
     source: Table, name: Name, y: Array, p: Array, weight: Array, folds: Integers
-) -> tuple[Rated, Array] | None:
+) -> tuple[TargetEncoding, Array] | None:
     """Return the offsets, and each row's by the rows outside its fold; None if texts are few, or all of them rare.
 
     One Newton step from p towards the random intercepts of a logistic regression, Σ w(y - p) / (Σ w p(1 - p) + 1/τ²).
@@ -83,17 +83,17 @@ def learn_rated(
     honest = without[found.codes, folds]
     spread = float(honest.std())
     offsets = {text: float(whole[code]) for code, text in enumerate(found.names) if often[code]}
-    return Rated(name, offsets, float(honest.mean()), spread if spread > 0.0 else np.inf), honest
+    return TargetEncoding(name, offsets, float(honest.mean()), spread if spread > 0.0 else np.inf), honest
 
 
 def _offsets(surplus: Array, curvature: Array, often: Flags) -> Array:
     return np.where(often, surplus / (curvature + PRECISION), 0.0)
 
 
-# Frozen: a table as standard scores and category codes, learned once and then the same for ever.
+# `FittedEncoder`: a table as standard scores and category codes, learned once and then the same for ever.
 
 
-class Coded(NamedTuple):
+class EncodedTable(NamedTuple):
     """Encoded rows: standard scores in [-3, 3] (missing 0, flags of missing values 3) and codes (-1 for none)."""
 
     Z: Array
@@ -101,25 +101,25 @@ class Coded(NamedTuple):
     raw: Array
     """The numbers as given, NaN where missing; without offsets, whose labels trees would find in other folds."""
 
-    def take(self, index: "Integers | slice") -> "Coded":
+    def take(self, index: "Integers | slice") -> "EncodedTable":
         """Return some of the rows."""
-        return Coded(self.Z[index], self.codes[index], self.raw[index])
+        return EncodedTable(self.Z[index], self.codes[index], self.raw[index])
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FittedEncoder:
     """Turn rows of a table into numbers and codes the same way for ever.
 
     Examples
     --------
     >>> table = Table({"age": [20.0, 40.0, np.nan], "sex": ["f", "m", "f"]})
-    >>> frozen = Frozen.learn(table, groups=["sex"])
+    >>> frozen = FittedEncoder.learn(table, groups=["sex"])
     >>> frozen.names, frozen.encode(table).codes.ravel()
     (['age', 'age is missing'], array([0, 1, 0]))
     """
 
     columns: tuple[Number | Category, ...]
-    rated: tuple[Rated, ...] = ()
+    rated: tuple[TargetEncoding, ...] = ()
 
     @classmethod
     def learn(
@@ -131,7 +131,7 @@ class Frozen:
         categories: int = FEATURE_CATEGORIES,
         group_categories: int = FITTED_GROUP_CATEGORIES,
         rare: int = 20,
-    ) -> "Frozen":
+    ) -> "FittedEncoder":
         """Learn scales and categories of the groups and of the other columns (all, by default).
 
         A column keeps its most frequent categories, so many of a feature and of a group; the others, and those seen
@@ -149,7 +149,7 @@ class Frozen:
         binned = [learn_number(source, group.name) for group in first if group.edges]
         return cls((*first, *others, *binned))
 
-    def rate(self, source: Source, y: Array, p: Array, weight: Array, folds: Integers) -> "tuple[Frozen, Array]":
+    def rate(self, source: Source, y: Array, p: Array, weight: Array, folds: Integers) -> "tuple[FittedEncoder, Array]":
         """Return the encoder with an offset for each column of texts that had too many, and the rows' by other folds.
 
         The rows that taught the offsets must be encoded by those without their own fold: see `encode`.
@@ -157,7 +157,7 @@ class Frozen:
         if not isinstance(source, Table):
             return self, np.empty((len(y), 0))
         crowded = [category.name for category in self.categories if category.texts and category.other >= 0]
-        found = [learn_rated(source, name, y, p, weight, folds) for name in crowded]
+        found = [learn_target_encoding(source, name, y, p, weight, folds) for name in crowded]
         kept = [pair for pair in found if pair is not None]
         honest = np.column_stack([np.empty((len(y), 0)), *(values for _, values in kept)])
         return replace(self, rated=tuple(rated for rated, _ in kept)), honest
@@ -192,7 +192,7 @@ class Frozen:
 
     @cached_property
     def _scales(self) -> tuple[Array, Array]:
-        scaled: list[Number | Rated] = [*self.numbers, *self.rated]
+        scaled: list[Number | TargetEncoding] = [*self.numbers, *self.rated]
         return np.array([n.centre for n in scaled], float), np.array([n.spread for n in scaled], float)
 
     def keys(self, source: Source) -> Keys:
@@ -205,7 +205,7 @@ class Frozen:
         salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
         return row_marks(matrix_of(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
 
-    def encode(self, source: Source, offsets: Array | None = None) -> Coded:
+    def encode(self, source: Source, offsets: Array | None = None) -> EncodedTable:
         """Return the encoded rows; `offsets`, if given, stand in for those of the rated columns."""
         if not isinstance(source, Table):
             self._check_width(source.shape[1])
@@ -225,9 +225,9 @@ class Frozen:
                 codes[:, j] = category.codes(source)
         else:
             self._look_up(source, codes)
-        return Coded(Z, codes, raw)
+        return EncodedTable(Z, codes, raw)
 
-    def encode_record(self, record: Mapping[str, Any]) -> Coded | None:
+    def encode_record(self, record: Mapping[str, Any]) -> EncodedTable | None:
         """Return one encoded row of a table, or None if a value is not plainly a number, a text or missing."""
         numbers = [_plain_number(record[str(number.name)]) for number in self.numbers]
         for rated in self.rated:
@@ -238,7 +238,7 @@ class Frozen:
             return None
         Z, scaled = np.empty((1, len(self.names))), np.array([numbers], np.float64)
         infinite = standardise(scaled, *self._scales, self._flag, Z) >= 0
-        return None if infinite else Coded(Z, np.array([codes], np.int64), scaled[:, : len(self.numbers)])
+        return None if infinite else EncodedTable(Z, np.array([codes], np.int64), scaled[:, : len(self.numbers)])
 
     def _code(self, place: int, value: Any) -> int | None:
         category = self.categories[place]
@@ -293,13 +293,13 @@ class Frozen:
         }
 
     @classmethod
-    def from_manifest(cls, manifest: dict[str, Any]) -> "Frozen":
+    def from_manifest(cls, manifest: dict[str, Any]) -> "FittedEncoder":
         """Rebuild from `manifest`."""
         spread = [np.inf if value is None else value for value in manifest["spread"]]
         missing = [place >= 0 for place in manifest["flag"]]
         numbers = map(Number, manifest["numeric"], manifest["centre"], spread, missing)
         rated = [
-            Rated(**part | {"spread": np.inf if part["spread"] is None else part["spread"]})
+            TargetEncoding(**part | {"spread": np.inf if part["spread"] is None else part["spread"]})
             for part in manifest.get("rated", ())
         ]
         return cls((*numbers, *(Category(**part) for part in manifest["categories"])), tuple(rated))

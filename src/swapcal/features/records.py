@@ -11,7 +11,7 @@ import numpy as np
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.features.column import LARGEST, MISSING, SHARED, UNDECIDED, UNSEEN, Column, Encoded, Layout, probabilities
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, PROBABILITY, Past, encode_rows, place_rows
-from swapcal.kernels.jit import Entry
+from swapcal.kernels.jit import DirectCall
 from swapcal.tables.values import has_bytes
 
 # Plain records without detours: most records hold nothing new, and then a few look-ups are enough.
@@ -25,7 +25,7 @@ Look = tuple[str, int, dict[str, int], list[int], list[int]]
 """A column's name, kind, codes, keys and places: taken apart once, because every value is looked up in them."""
 
 
-class Plan(NamedTuple):
+class RecordPlan(NamedTuple):
     """How plain records are read, as long as no column is new and none changes its kind."""
 
     columns: list[Look]
@@ -33,13 +33,13 @@ class Plan(NamedTuple):
     """of all columns, ignored ones included"""
 
 
-def plan_for(columns: Mapping[str, Column], ignored: Set[str]) -> Plan:
+def plan_for(columns: Mapping[str, Column], ignored: Set[str]) -> RecordPlan:
     """Return how to read records of these columns."""
     looks = [(name, column.kind, column.codes, column.keys, column.at) for name, column in columns.items()]
-    return Plan(looks, frozenset(columns) | ignored)
+    return RecordPlan(looks, frozenset(columns) | ignored)
 
 
-def plain_rows(records: Sequence[Any], plan: Plan) -> Parts | None:
+def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
     """Return (numbers, symbols, places) of shape (n, K), or None if anything in the records is new or unusual."""
     numbers: list[float] = []
     symbols: list[int] = []
@@ -78,13 +78,13 @@ def plain_rows(records: Sequence[Any], plan: Plan) -> Parts | None:
     )
 
 
-# `Reader`: records one at a time, into the same arrays again and again.
+# `RecordReader`: records one at a time, into the same arrays again and again.
 
 PLAIN_TYPES = {float, int}
-encode_row, place_row = Entry(encode_rows), Entry(place_rows)
+encode_row, place_row = DirectCall(encode_rows), DirectCall(place_rows)
 
 
-class Reader:
+class RecordReader:
     """Encodes a record that holds nothing new, or new categories only, by looking its values up.
 
     Good for as long as the layout is. A copy is None, for there are views here.

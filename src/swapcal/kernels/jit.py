@@ -114,10 +114,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._cache_file._version = f"{self._cache_file._version} {STAMP}"
 
 
-# `Entry`: the way into a kernel that is called again and again with arguments of the same types.
+# `DirectCall`: the way into a kernel that is called again and again with arguments of the same types.
 
 
-class Entry:
+class DirectCall:
     """Calls a kernel without looking at the types of its arguments, which takes a lone row longer than its arithmetic.
 
     The first call decides on them for all: arrays must be C-ordered and writeable every time, of the same type and as
@@ -128,7 +128,7 @@ class Entry:
     --------
     >>> import numpy as np
     >>> from swapcal.kernels.experts import put_scores
-    >>> put, x = Entry(put_scores), np.zeros((1, 2))
+    >>> put, x = DirectCall(put_scores), np.zeros((1, 2))
     >>> put.call(np.full((1, 1), 0.75), np.ones(1), x)
     >>> x.tolist()
     [[0.0, 0.5]]

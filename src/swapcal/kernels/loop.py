@@ -54,9 +54,9 @@ from swapcal.kernels.state import (
     UPDATES,
     VAW_LEARNER,
     WINDOW,
-    Company,
     Log,
     Memory,
+    RunOptions,
     Scratch,
     answer,
 )
@@ -269,11 +269,11 @@ def enter(state: Memory, X: Array, row: int, ticket: Array, x: Array) -> None:
 
 
 @inlined
-def consulted(company: Company, row: int, y: float, ticket: Array, x: Array) -> tuple[float, float]:
+def consulted(options: RunOptions, row: int, y: float, ticket: Array, x: Array) -> tuple[float, float]:
     """Return the label of a row, chosen by the opponent if there is one, and how often it counts."""
-    count = company.weights[row] if len(company.weights) > 0 else 1.0
-    if len(company.opponent.labels) > 0:
-        y = answer(company.opponent, row, ticket[T_MEAN], x)
+    count = options.weights[row] if len(options.weights) > 0 else 1.0
+    if len(options.opponent.labels) > 0:
+        y = answer(options.opponent, row, ticket[T_MEAN], x)
     return y, count
 
 
@@ -309,7 +309,7 @@ def advance(
     tickets: Array,
     mixes: Array,
     start: int,
-    company: Company | None,
+    options: RunOptions | None,
     baseline: Baseline | None,
 ) -> int:
     """Process rows from `start`; return the first row not done, which is short of the end only if slots ran out.
@@ -331,8 +331,8 @@ def advance(
     levels = 0
     for row in range(start, len(X)):
         labelled = not np.isnan(y[row])
-        if company is not None:
-            labelled |= len(company.opponent.labels) > 0
+        if options is not None:
+            labelled |= len(options.opponent.labels) > 0
         mix, ticket, event = mixes[row % mixes.shape[0]], tickets[row], events[row % events.shape[0]]
         blank = ticket[T_SLOT_LOW] < 0.0
         if state is not None:
@@ -350,12 +350,12 @@ def advance(
                 issue_baseline(baseline, event, ticket, mix)
         if labelled:
             label, count = y[row], 1.0
-            if company is not None:
-                label, count = consulted(company, row, label, ticket, X[row])
+            if options is not None:
+                label, count = consulted(options, row, label, ticket, X[row])
             if state is not None:
                 learn(state, scratch.x, label, count, ticket, mix, scratch)
-                if company is not None and len(company.log.slot) > 0:
-                    note_changes(state, ticket, row, levels, company.log)
+                if options is not None and len(options.log.slot) > 0:
+                    note_changes(state, ticket, row, levels, options.log)
             if baseline is not None:
                 learn_baseline(baseline, label, ticket, mix)
     return len(X)

@@ -271,7 +271,7 @@ def blank_log(rows: int, dim: int) -> Log:
     return Log(slot, row, np.empty((CHANGES * rows, dim)), np.zeros(1, np.int64))
 
 
-class Company(NamedTuple):
+class RunOptions(NamedTuple):
     """What comes with rounds besides contexts and labels."""
 
     weights: Array = np.empty(0)

@@ -112,7 +112,7 @@ FOLD = 64
 """Rows of a cell after which products are folded into logarithms; until then they cannot leave the range of floats."""
 
 
-class Book(NamedTuple):
+class BetState(NamedTuple):
     """Everything the bets remember."""
 
     bets: Array
@@ -134,14 +134,14 @@ class Terms(NamedTuple):
     """(2,) tolerance, and what a cell's mean sum of one direction must reach"""
 
 
-def blank_book(cells: int) -> Book:
+def blank_bet_state(cells: int) -> BetState:
     """Return cells that have seen no row."""
     bets, notes = np.zeros((cells, FIELDS, LANES)), np.zeros((cells, NOTES))
     bets[:, GAIN] = 1.0
     notes[:, CHANGE_AT:CHANGE_PEAK] = np.nan
     notes[:, LIFE_AT:LIFE_PEAK] = np.nan
     notes[:, FIRST] = np.nan
-    return Book(bets, notes)
+    return BetState(bets, notes)
 
 
 @shared
@@ -201,7 +201,7 @@ def fold(bets: Array, note: Array, shares: Array, limit: float, clock: float) ->
 
 @lean
 def advance(
-    book: Book,
+    bet_state: BetState,
     terms: Terms,
     members: Integers,
     life_limits: Array,
@@ -232,8 +232,8 @@ def advance(
             node = lowest
             while node >= 1:
                 cell = group * nodes + node - 1
-                up, down = play(book.bets, cell, gain, terms.shares, residual, square, clock[t])
-                note = book.notes[cell]
+                up, down = play(bet_state.bets, cell, gain, terms.shares, residual, square, clock[t])
+                note = bet_state.notes[cell]
                 notice(note, CHANGE_PEAK, CHANGE_AT, up, limit, clock[t])
                 notice(note, CHANGE_PEAK + 1, CHANGE_AT + 1, down, limit, clock[t])
                 if note[VISITS] == 0.0:
@@ -243,18 +243,18 @@ def advance(
                 note[TOTAL] += residual
                 note[TOTAL_SQUARE] += square
                 if int(note[VISITS]) % FOLD == 0:
-                    fold(book.bets[cell], note, terms.shares, life_limits[group, node - 1], clock[t])
+                    fold(bet_state.bets[cell], note, terms.shares, life_limits[group, node - 1], clock[t])
                 node >>= 1
 
 
 @lean
-def survey(book: Book, shares: Array, sums: Array, logs: Array) -> None:
+def survey(bet_state: BetState, shares: Array, sums: Array, logs: Array) -> None:
     """Write every cell's mean sum and log-wealth of both directions, shape (cells, 2); cells without rows are left."""
     for cell in range(sums.shape[0]):
-        if book.notes[cell, VISITS] > 0.0:
+        if bet_state.notes[cell, VISITS] > 0.0:
             for side in range(2):
                 total = 0.0
                 for i in range(side, LANES, 2):
-                    total += shares[i] * book.bets[cell, SUM, i]
+                    total += shares[i] * bet_state.bets[cell, SUM, i]
                 sums[cell, side] = total
-                logs[cell, side] = log_wealth(book.bets[cell], shares, side)
+                logs[cell, side] = log_wealth(bet_state.bets[cell], shares, side)

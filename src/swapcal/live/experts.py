@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from swapcal._locking import Owner
+from swapcal._locking import Writable
 from swapcal.archive import Arrays, Settings, State, floats, integers, singles
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.kernels.encode import ENTRIES
@@ -46,14 +46,14 @@ from swapcal.kernels.experts import (
     run_experts,
     share_blend,
 )
-from swapcal.kernels.jit import Entry
+from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.linalg import factor_size, padded
 from swapcal.kernels.newton import KEEP, NEWTON, RIDGES, Newton, blank_newton, grown
 
 __all__ = [
     "ENTRIES",
+    "ExpertModel",
     "Experts",
-    "Model",
     "as_model",
     "expert_names",
     "expert_weights",
@@ -144,7 +144,7 @@ NO_FEATURES = View(1, 1.0)
 SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
 ONLY = np.zeros(1, np.int64)
-run_one = Entry(run_experts)
+run_one = DirectCall(run_experts)
 
 
 def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
@@ -217,7 +217,7 @@ def expert_weights() -> dict[str, float]:
     return {key: BLEND_WEIGHT if key == "blend" else EXPERT_WEIGHT for key in expert_keys()}
 
 
-class Experts(Owner):
+class Experts(Writable):
     """Logistic regressions: ten on hashed features, five on their pairs, three on contexts; and a blend of all.
 
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
@@ -424,7 +424,7 @@ def _work(entries: int, width: int, inputs: int) -> Workspace:
     )
 
 
-class Model(Protocol):
+class ExpertModel(Protocol):
     """Anybody's online model, as this package calls it."""
 
     def forecast(self, record: Mapping[str, Any], keys: Keys, values: Array) -> float:
@@ -436,10 +436,10 @@ class Model(Protocol):
         ...
 
 
-def as_model(model: Any) -> Model:
-    """Wrap a river classifier or a scikit-learn classifier with `partial_fit`; pass a `Model` through."""
+def as_model(model: Any) -> ExpertModel:
+    """Wrap a river classifier or a scikit-learn classifier with `partial_fit`; pass a `ExpertModel` through."""
     if hasattr(model, "forecast") and hasattr(model, "learn"):
-        wrapped: Model = model
+        wrapped: ExpertModel = model
         return wrapped
     if hasattr(model, "predict_proba_one") and hasattr(model, "learn_one"):
         return _River(model)

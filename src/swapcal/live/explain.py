@@ -25,7 +25,7 @@ ROW, LEFT, WIDE, HIGH = 20, 260, 640, 24  # pixels
 
 
 @dataclass(frozen=True)
-class Term:
+class Contribution:
     """One contribution, in probability."""
 
     name: str
@@ -65,7 +65,8 @@ class Explanation:
 
     Examples
     --------
-    >>> print(Explanation(0.25, 0.31, 0.2, (Term("shop = b", "group", 0.12), Term("price", "feature", -0.01)), 0.3, ()))
+    >>> parts = Contribution("shop = b", "group", 0.12), Contribution("price", "feature", -0.01)
+    >>> print(Explanation(0.25, 0.31, 0.2, parts, 0.3, ()))
     forecast 0.3100 (issued as 0.2500) = base rate 0.2000
       +0.1200 ████████████████████  shop = b
       -0.0100 ▒▒                    price
@@ -74,7 +75,7 @@ class Explanation:
     p: float
     mean: float
     base: float
-    terms: tuple[Term, ...]
+    terms: tuple[Contribution, ...]
     blend: float
     members: tuple[Member, ...]
 
@@ -88,12 +89,15 @@ class Explanation:
         """Return everything as plain values, for JSON."""
         return asdict(self)
 
-    def _shown(self) -> list[Term]:
+    def _shown(self) -> list[Contribution]:
         """Return the largest terms, and the others added up."""
         if len(self.terms) <= SHOWN:
             return [*self.terms]
         rest = self.terms[SHOWN - 1 :]
-        return [*self.terms[: SHOWN - 1], Term(f"{len(rest)} others", "others", sum(term.amount for term in rest))]
+        return [
+            *self.terms[: SHOWN - 1],
+            Contribution(f"{len(rest)} others", "others", sum(term.amount for term in rest)),
+        ]
 
     def __str__(self) -> str:
         shown = self._shown()
@@ -143,7 +147,7 @@ class Explanation:
         return self.svg()
 
 
-def _bar(term: Term, row: int, middle: float, scale: float) -> Html:
+def _bar(term: Contribution, row: int, middle: float, scale: float) -> Html:
     top, width = HIGH + ROW * row, scale * abs(term.amount)
     left = middle if term.amount > 0 else middle - width
     figure = middle + width + 4 if term.amount > 0 else middle - width - 4
@@ -211,7 +215,9 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     amounts[CONSTANT] += float(theta[0] * x[0] + theta @ neutral) - base + per_point * (nothing - base)
     amounts[BOUNDS] += clipped
     amounts[SINCE] += mean - math.fsum([base, *amounts.values()])
-    terms = [Term(name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE]
+    terms = [
+        Contribution(name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE
+    ]
     terms.sort(key=lambda term: (-abs(term.amount), term.name))
     return Explanation(p, mean, base, tuple(terms), float(rows.judged[row, 0]), _members(learner, rows.memory[row]))
 

@@ -17,22 +17,22 @@ from swapcal.features.column import features_norm
 from swapcal.kernels.draw import counted
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import View, put_scores
-from swapcal.kernels.jit import Entry
+from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
-from swapcal.live.experts import Experts, Model, Row, Rows, expert_names
+from swapcal.live.experts import ExpertModel, Experts, Row, Rows, expert_names
 
 BANK = len(expert_names())
 # The ticket before anything is known: one half, surely.
 NO_KNOWLEDGE = np.zeros(TICKET)
 NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
 FIRST = np.zeros(1, np.int64)
-put_scores_of_one = Entry(put_scores)
+put_scores_of_one = DirectCall(put_scores)
 
 
 class Learner:
     """What forecasts and learns, given rows that are encoded already; it knows no ids and no clocks."""
 
-    def __init__(self, contexts: Contexts, models: dict[str, Model], engine: dict[str, Any]) -> None:
+    def __init__(self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any]) -> None:
         self.contexts = contexts
         self.models = models
         self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts))

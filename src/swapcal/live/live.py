@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal import _validate, archive, plots
-from swapcal._display import counted, face, named
-from swapcal._locking import Guard, guarded
+from swapcal._display import counted, display, named
+from swapcal._locking import CopyableLock, locked
 from swapcal.archive import State, nested, part
 from swapcal.arrays import Array
 from swapcal.engine.certificate import Certificate
@@ -22,11 +22,11 @@ from swapcal.kernels.state import TICKET
 from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
 from swapcal.live.explain import Explanation, explain_row
 from swapcal.live.learner import BANK, Learner, equal_stretches
-from swapcal.live.monitor_feed import Values, Watching
-from swapcal.live.open_forecasts import ConflictingLabelError, Ledger, Status, UnknownIdError, taken
-from swapcal.live.scheduler import HELD, LEARNED, Agenda, Batch, Learned, Trace
+from swapcal.live.monitor_feed import MonitorFeed, Values
+from swapcal.live.open_forecasts import ConflictingLabelError, OpenForecasts, Status, UnknownIdError, taken
+from swapcal.live.scheduler import HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
-from swapcal.live.times import NEVER_SAID, Moments, read_arrivals, read_mixed, read_moments
+from swapcal.live.times import NEVER_SAID, EventTimes, read_arrivals, read_event_times, read_mixed
 from swapcal.live.validation import (
     ORDERS,
     REMEMBERED,
@@ -145,16 +145,16 @@ class Live:
             "window": None if window is None else _validate.window(window),
         }
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
-        self._ledger = Ledger(read_limits(max_open, expires, lifetime), read_patience(order, patience))
-        self._agenda = Agenda(self._learner, self._ledger)
-        self._agenda.watching = None if monitor is None else Watching(monitor)
-        self._guard = Guard()
+        self._open_forecasts = OpenForecasts(read_limits(max_open, expires, lifetime), read_patience(order, patience))
+        self._scheduler = Scheduler(self._learner, self._open_forecasts)
+        self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(monitor)
+        self._lock = CopyableLock()
 
     @property
     def settings(self) -> dict[str, Any]:
         """What distinguishes this object from one with other arguments; JSON-able."""
-        limits = self._ledger.limits._asdict()
-        turn = {"order": ORDERS[self._ledger.patience is not None], "patience": self._ledger.patience}
+        limits = self._open_forecasts.limits._asdict()
+        turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
         return {**self.contexts.settings, **self._engine, "models": list(self._learner.models), **limits, **turn}
 
     @property
@@ -178,28 +178,28 @@ class Live:
         """Names of the forecasts behind the forecast: the blend, the experts, then your models."""
         return (*expert_names(), *self._learner.models)
 
-    @guarded
+    @locked
     def knows(self, id: Id) -> bool:
         """Tell whether an id names a forecast, open or closed, as far as closed ones are remembered."""
-        return self._ledger.knows(checked_id(id))
+        return self._open_forecasts.knows(checked_id(id))
 
-    @guarded
+    @locked
     def status(self) -> Status:
         """Return label coverage and delay."""
-        return self._ledger.status()
+        return self._open_forecasts.status()
 
-    @guarded
+    @locked
     def is_open(self, id: Id) -> bool:
         """Tell whether a forecast still waits: for its label, or for its label to be learned."""
-        return checked_id(id) in self._ledger.opened
+        return checked_id(id) in self._open_forecasts.opened
 
-    @guarded
+    @locked
     def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
         """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
 
         Not part of the state; what `run` and `trace` learn at once is not told.
         """
-        self._agenda.watcher = watcher
+        self._scheduler.watcher = watcher
 
     @property
     def monitor(self) -> Monitor | None:
@@ -212,9 +212,9 @@ class Live:
         >>> live.monitor.rows
         2
         """
-        return None if self._agenda.watching is None else self._agenda.watching.monitor
+        return None if self._scheduler.monitor_feed is None else self._scheduler.monitor_feed.monitor
 
-    @guarded
+    @locked
     def release(self) -> list[Id]:
         """Forget the ids that are settled, for callers who keep them; return those that expired since the last time.
 
@@ -227,14 +227,14 @@ class Live:
         >>> live.release(), live.is_open("second")
         (['first'], True)
         """
-        return self._ledger.release()
+        return self._open_forecasts.release()
 
-    @guarded
+    @locked
     def engine(self) -> Forecaster | None:
         """Return a copy of the engine as it is now, for what takes long; None before the first record."""
         return copy.deepcopy(self._learner.forecaster)
 
-    @guarded
+    @locked
     def certificate(self, window: float | None = None) -> Certificate:
         """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`.
 
@@ -245,7 +245,7 @@ class Live:
         """
         return self._learner.certificate(window)
 
-    @guarded
+    @locked
     def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecast of one record; its label may come any time, by `label(id, y)`.
 
@@ -264,23 +264,23 @@ class Live:
             record = record_of(record)
         name, mark = checked_id(id), fingerprint(record)
         slot = self._issued_before(name, mark)
-        row = self._agenda.row(slot) if slot is not None else self._issue_alone(record, name, mark, time, matures)
+        row = self._scheduler.row(slot) if slot is not None else self._issue_alone(record, name, mark, time, matures)
         x, ticket = row.x[:, : row.dims[0]].copy(), row.ticket.copy()
         return self._learner.forecast(ticket, x, single=True).explained_by(lambda _: self.explain(name))
 
     def _issue_alone(self, record: Mapping[str, Any], name: Id, mark: int, time: Any, matures: Any) -> Rows:
         """Open the forecast of one record; the row is valid until the next is asked for."""
-        agenda, learner = self._agenda, self._learner
-        if time is None and matures is None and agenda.watching is None and not learner.models:
-            return agenda.issue_plain(learner.row(record, name), name, mark)
-        moments = read_moments(self._ledger, alone(time), None, alone(matures), 1)
+        scheduler, learner = self._scheduler, self._learner
+        if time is None and matures is None and scheduler.monitor_feed is None and not learner.models:
+            return scheduler.issue_plain(learner.row(record, name), name, mark)
+        event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
         seen = self._watched([record])
         row = learner.row(record, name)
-        return agenda.issue(
-            Batch(row, _validate.NO_LABEL, [name], moments, [record] if learner.models else None, seen, [mark])
+        return scheduler.issue(
+            EventBatch(row, _validate.NO_LABEL, [name], event_times, [record] if learner.models else None, seen, [mark])
         )
 
-    @guarded
+    @locked
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
         """Issue the forecasts of many records at once: the same as `forecast` one by one, bit for bit, and faster.
 
@@ -309,7 +309,7 @@ class Live:
         tickets = np.zeros((len(names), TICKET))
         for row, answer in enumerate(answers):
             if answer < 0:
-                tickets[row] = self._agenda.row(self._ledger.opened[names[row]]).ticket[0]
+                tickets[row] = self._scheduler.row(self._open_forecasts.opened[names[row]]).ticket[0]
         if fresh:
             tickets[fresh] = self._issue([*zip(names, mappings, marks, strict=True)], fresh, time, matures)
         tickets = tickets[[row if answer < 0 else answer for row, answer in enumerate(answers)]]
@@ -320,7 +320,7 @@ class Live:
     ) -> Array:
         """Open the rows `fresh` of a batch and return their tickets."""
         n = len(events)
-        moments = self._moments_of(fresh, n, time, matures)
+        event_times = self._event_times_of(fresh, n, time, matures)
         if len(fresh) < n:
             self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
         asked = events if len(fresh) == n else [events[row] for row in fresh]
@@ -329,15 +329,15 @@ class Live:
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
         asking = self._announced(records) if self._learner.models else None
         unlabelled = np.full(len(fresh), math.nan)
-        self._agenda.go_through(Batch(rows, unlabelled, names, moments, asking, seen, marks))
+        self._scheduler.go_through(EventBatch(rows, unlabelled, names, event_times, asking, seen, marks))
         return rows.ticket
 
-    def _moments_of(self, fresh: list[int], n: int, time: Any, matures: Any) -> Moments:
+    def _event_times_of(self, fresh: list[int], n: int, time: Any, matures: Any) -> EventTimes:
         """Return the moments of the rows among n that are forecast, or say which cannot be."""
         if not fresh:
             return NEVER_SAID
         given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
-        return read_moments(self._ledger, given[0], None, given[1], n).some(fresh)
+        return read_event_times(self._open_forecasts, given[0], None, given[1], n).some(fresh)
 
     def _answers(self, names: "list[Id]", records: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
         """Return for each row the row whose new forecast answers it, itself mostly; -1 for an open forecast.
@@ -359,26 +359,26 @@ class Live:
             raise _validate.in_row(len(answers), error) from None
         return answers, marks
 
-    @guarded
+    @locked
     def check(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> None:
         """Raise what `forecast` would raise with these arguments now, except by models; change nothing."""
         if type(record) is not dict:
             record = record_of(record)
         if self._issued_before(checked_id(id), fingerprint(record)) is None:
-            read_moments(self._ledger, alone(time), None, alone(matures), 1)
+            read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
             self.contexts.check(record)
 
-    @guarded
+    @locked
     def preview(self, records: Any) -> Forecast:
         """Forecast records as they would be forecast now, without opening them and without changing anything."""
         learner = self._learner
-        rows = learner.rows(self.contexts.encode(records, learn=False), None, self._ledger.forecasts)
+        rows = learner.rows(self.contexts.encode(records, learn=False), None, self._open_forecasts.forecasts)
         if learner.models and learner.forecaster is not None:
             for k, record in enumerate(as_mappings(records)):
                 learner.consult(rows, k, record)
         return learner.preview(rows).explained_by(lambda row: explain_row(learner, rows, row))
 
-    @guarded
+    @locked
     def explain(self, id: Id) -> Explanation:
         """Return the mean forecast of an open id as a sum of named contributions; see `Explanation`.
 
@@ -393,14 +393,14 @@ class Live:
         'shop = b'
         """
         name = checked_id(id)
-        slot = self._ledger.opened.get(name)
+        slot = self._open_forecasts.opened.get(name)
         if slot is None:
-            known = self._ledger.knows(name)
+            known = self._open_forecasts.knows(name)
             given = "whose forecast is closed: its context is no longer kept" if known else "which was never forecast"
             raise UnknownIdError(f"explain: given id {name!r}, {given}; expected an open forecast")
-        return explain_row(self._learner, self._agenda.row(slot), 0)
+        return explain_row(self._learner, self._scheduler.row(slot), 0)
 
-    @guarded
+    @locked
     def label(self, id: Id, y: float, time: Any = None) -> bool:
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
 
@@ -409,14 +409,14 @@ class Live:
         expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
         value = _validate.label(y)
-        when = read_arrivals(self._ledger, time, 1)[0]
-        slot = self._ledger.find(checked_id(id), value, when)
+        when = read_arrivals(self._open_forecasts, time, 1)[0]
+        slot = self._open_forecasts.find(checked_id(id), value, when)
         if slot is None:
             return False
-        self._agenda.learn_alone(slot, value, when)
+        self._scheduler.learn_alone(slot, value, when)
         return True
 
-    @guarded
+    @locked
     def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None) -> list[str]:
         """Learn many labels, in order: the same as `label` one by one, bit for bit, and faster.
 
@@ -432,14 +432,14 @@ class Live:
         names = listed_ids(ids)
         n = len(names)
         labels = each_label(y, n)
-        events = [*zip(names, labels, read_arrivals(self._ledger, time, n), strict=True)]
+        events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
         outcomes = []
-        for slot, (_, label, when) in zip(self._ledger.find_all(events), events, strict=True):
-            outcomes.append(REPEATED if slot is None else self._agenda.deliver(slot, label, when))
-        self._agenda.flush()
+        for slot, (_, label, when) in zip(self._open_forecasts.find_all(events), events, strict=True):
+            outcomes.append(REPEATED if slot is None else self._scheduler.deliver(slot, label, when))
+        self._scheduler.flush()
         return outcomes
 
-    @guarded
+    @locked
     def follow(
         self, records: Any, ids: "Sequence[Id]", y: ArrayLike, asks: ArrayLike, *, time: Any = None, matures: Any = None
     ) -> tuple[Forecast, list[str]]:
@@ -465,11 +465,11 @@ class Live:
         >>> len(forecasts), labels, live.is_open("b")
         (2, ['learned'], True)
         """
-        mixed = read_mixed(self._ledger, records, ids, y, asks, time)
+        mixed = read_mixed(self._open_forecasts, records, ids, y, asks, time)
         asked = mixed.asked.tolist()
-        moments = self._moments_of(asked, len(mixed.names), time, matures)
+        event_times = self._event_times_of(asked, len(mixed.names), time, matures)
         names = self._new_ids([mixed.names[row] for row in asked], len(asked), asked)
-        mixed.check(self._ledger)
+        mixed.check(self._open_forecasts)
         marks = [*map(fingerprint, as_mappings(records))]
         seen = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
@@ -480,17 +480,17 @@ class Live:
             """Let the labels arrive that come before the k-th forecast."""
             outcomes.extend(self._delivered(*event) for event in mixed.labels_before(k, asked))
 
-        batch = Batch(rows, mixed.y[asked], names, moments, announced, seen, marks)
-        self._agenda.go_through(batch, deliver)
+        batch = EventBatch(rows, mixed.y[asked], names, event_times, announced, seen, marks)
+        self._scheduler.go_through(batch, deliver)
         return self._learner.forecast(rows.ticket), outcomes
 
     def _delivered(self, name: Id, y: float, time: float) -> str:
         """Let a label arrive whose forecast may have expired since it was checked."""
         try:
-            slot = self._ledger.find(name, y, time)
+            slot = self._open_forecasts.find(name, y, time)
         except UnknownIdError:
             return REFUSED
-        return REPEATED if slot is None else self._agenda.deliver(slot, y, time)
+        return REPEATED if slot is None else self._scheduler.deliver(slot, y, time)
 
     def run(
         self,
@@ -521,7 +521,7 @@ class Live:
             done += len(rows)
         return Forecast.joined(parts)
 
-    @guarded
+    @locked
     def trace(
         self,
         records: Any,
@@ -549,15 +549,15 @@ class Live:
         """
         n = counted_rows(records)
         labels = label_column(y, n)
-        moments = read_moments(self._ledger, time, label_time, matures, n)
+        event_times = read_event_times(self._open_forecasts, time, label_time, matures, n)
         names = self._new_ids(ids, n)
         seen = self._watched(records)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
         mappings = self._announced(records) if self._learner.models else None
-        rows = self._learner.rows(encoded, names, self._ledger.forecasts + np.arange(n))
-        batch = Batch(rows, labels, names, moments, mappings, seen)
+        rows = self._learner.rows(encoded, names, self._open_forecasts.forecasts + np.arange(n))
+        batch = EventBatch(rows, labels, names, event_times, mappings, seen)
         for a, b, at_once in self._stretches(batch):
-            play = self._agenda.play_at_once if at_once else self._agenda.go_through
+            play = self._scheduler.play_at_once if at_once else self._scheduler.go_through
             play(batch.cut(a, b))
         return Trace(self._learner.forecast(rows.ticket), rows.x, rows.judged)
 
@@ -569,11 +569,11 @@ class Live:
                 model.announce(mappings)
         return mappings
 
-    def _stretches(self, batch: Batch) -> Iterator[tuple[int, int, bool]]:
+    def _stretches(self, batch: EventBatch) -> Iterator[tuple[int, int, bool]]:
         """Cut rows where labels begin or cease to be learned right after their forecasts, without ado."""
-        y, moments = batch.y, batch.moments
-        simple = moments.due is None and moments.matures is None and self._ledger.patience is None
-        if not simple or (moments.time is not None and self._ledger.expects()):
+        y, event_times = batch.y, batch.event_times
+        simple = event_times.due is None and event_times.matures is None and self._open_forecasts.patience is None
+        if not simple or (event_times.time is not None and self._open_forecasts.expects()):
             yield 0, len(y), False
             return
         for a, b in equal_stretches(np.isnan(y)):
@@ -584,16 +584,16 @@ class Live:
 
     def _watched(self, records: Any) -> list[Values] | None:
         """Return what the monitor is to know of some records."""
-        if self._agenda.watching is None:
+        if self._scheduler.monitor_feed is None:
             return None
         if isinstance(records, Encoded):
             raise TypeError("records: given encoded ones, expected records: the monitor reads their groups")
-        return self._agenda.watching.values(records)
+        return self._scheduler.monitor_feed.values(records)
 
     def _issued_before(self, id: Id, mark: int) -> int | None:
         """Return the slot of this very event, if it is open; refuse an id that is taken by another."""
-        slot = self._ledger.opened.get(id)
-        if self._ledger.knows(id) and (slot is None or self._ledger.fingerprint[slot] != mark):
+        slot = self._open_forecasts.opened.get(id)
+        if self._open_forecasts.knows(id) and (slot is None or self._open_forecasts.fingerprint[slot] != mark):
             raise taken(id)
         return slot
 
@@ -604,12 +604,12 @@ class Live:
         names = listed_ids(ids, n)
         seen: set[Id] = set()
         for row, id in zip(range(n) if rows is None else rows, names, strict=True):
-            if id in seen or self._ledger.knows(id):
+            if id in seen or self._open_forecasts.knows(id):
                 raise ConflictingLabelError(f"ids: given {id!r} again in row {row + 1}, expected each id once")
             seen.add(id)
         return names
 
-    @guarded
+    @locked
     def plot(self, kind: str = "score", *, ax: Any = None) -> Any:
         """Draw how the forecasts did over the labels learned, and return the matplotlib axes.
 
@@ -624,12 +624,12 @@ class Live:
         if kind not in ("score", "rates"):
             raise ValueError(f'kind: given {kind!r}, expected "score" or "rates"')
         draw = plots.score if kind == "score" else plots.rates
-        return draw(self._agenda.chronicle.stretches(), ax=ax)
+        return draw(self._scheduler.score_history.stretches(), ax=ax)
 
     def __repr__(self) -> str:
-        ledger, own = self._ledger, self.contexts.settings
+        events, own = self._open_forecasts, self.contexts.settings
         counts = (
-            f"{counted(ledger.forecasts, 'forecast')}, {counted(ledger.labels, 'label')}, {len(ledger.opened):,} open"
+            f"{counted(events.forecasts, 'forecast')}, {counted(events.labels, 'label')}, {len(events.opened):,} open"
         )
         roles = [f"{role} {named(own[role])}" for role in ("groups", "scores") if own[role]]
         roles += [f"models {named(self._learner.models)}"] if self._learner.models else []
@@ -643,9 +643,9 @@ class Live:
         facts |= {"expired unlabelled": f"{status.expired:,}"} if status.expired else {}
         if status.labels:
             facts |= {"certificate": self.certificate().sentences()[0]}
-        return face("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
+        return display("Live", counts, {**facts, "coordinates": f"{self.contexts.dim:,}"})
 
-    @guarded
+    @locked
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state, open forecasts included, to one file; `load` goes on bit for bit.
 
@@ -655,21 +655,21 @@ class Live:
         """
         archive.write(path, FILE, *self.to_state())
 
-    @guarded
+    @locked
     def to_state(self) -> State:
         """Return the whole state as `save` writes it."""
-        learner, ledger = self._learner.to_state(), self._ledger.to_state()
+        learner, open_forecasts = self._learner.to_state(), self._open_forecasts.to_state()
         own = {
             "engine": self._engine,
             "models": list(self._learner.models),
-            "limits": self._ledger.limits._asdict(),
-            "patience": self._ledger.patience,
-            "ledger": ledger.manifest,
+            "limits": self._open_forecasts.limits._asdict(),
+            "patience": self._open_forecasts.patience,
+            "ledger": open_forecasts.manifest,
         }
-        rows = nested(open=self._agenda.to_state())
-        arrays = learner.arrays | ledger.arrays | rows.arrays
-        if self._agenda.watching is not None:
-            arrays |= nested(monitor=self._agenda.watching.to_state(self._ledger.in_order())).arrays
+        rows = nested(open=self._scheduler.to_state())
+        arrays = learner.arrays | open_forecasts.arrays | rows.arrays
+        if self._scheduler.monitor_feed is not None:
+            arrays |= nested(monitor=self._scheduler.monitor_feed.to_state(self._open_forecasts.in_order())).arrays
             own["watched"] = True
         return State(arrays, learner.manifest | own)
 
@@ -690,9 +690,11 @@ class Live:
         live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered)
         live._learner.restore(state)
         own = State(state.arrays, manifest["ledger"])
-        live._ledger = Ledger.from_state(own, live._ledger.limits, manifest["patience"])
-        live._agenda = Agenda(live._learner, live._ledger)
-        live._agenda.restore(part(state, "open"))
+        live._open_forecasts = OpenForecasts.from_state(own, live._open_forecasts.limits, manifest["patience"])
+        live._scheduler = Scheduler(live._learner, live._open_forecasts)
+        live._scheduler.restore(part(state, "open"))
         if manifest.get("watched"):
-            live._agenda.watching = Watching.from_state(part(state, "monitor"), live._ledger.in_order())
+            live._scheduler.monitor_feed = MonitorFeed.from_state(
+                part(state, "monitor"), live._open_forecasts.in_order()
+            )
         return live

@@ -1,4 +1,4 @@
-"""`Watching`: a monitor fed with what is learned, and the watched columns of forecasts that are still open."""
+"""`MonitorFeed`: a monitor fed with what is learned, and the watched columns of forecasts that are still open."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def enter(monitor: Monitor, values: Sequence[Sequence[Any]], mean: Array, y: Arr
         monitor.add([dict(zip(wanted, row, strict=True)) for row in values], mean, y, clock)
 
 
-class Watching:
+class MonitorFeed:
     """Feeds a monitor in the order in which labels are learned, which is that of maturity where one is given.
 
     The monitor counts rows: many at once are then entered as one by one.
@@ -75,12 +75,12 @@ class Watching:
     @classmethod
     def from_state(cls, state: State, slots: Sequence[int]) -> Self:
         """Rebuild from `to_state`, the slots being those of the same forecasts."""
-        watching = cls(Monitor.from_state(unpack(io.BytesIO(state.arrays["state"].tobytes()), FILE)))
-        rows, width = _rows(state.arrays["rows"].tobytes()), len(watching.monitor.columns())
+        monitor_feed = cls(Monitor.from_state(unpack(io.BytesIO(state.arrays["state"].tobytes()), FILE)))
+        rows, width = _rows(state.arrays["rows"].tobytes()), len(monitor_feed.monitor.columns())
         if len(rows) != len(slots) or any(len(row) != width for row in rows):
             raise ArchiveError("monitor: given rows of other forecasts, expected those of the open ones")
-        watching.opened = dict(zip(slots, rows, strict=True))
-        return watching
+        monitor_feed.opened = dict(zip(slots, rows, strict=True))
+        return monitor_feed
 
 
 def _of_frame(records: Any, wanted: Sequence[str]) -> Mapping[str, Categories]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal._display import counted, face, share
+from swapcal._display import counted, display, share
 from swapcal._validate import in_row
 from swapcal.archive import State
 from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, OpenLimits, packed, unpacked
@@ -40,16 +40,16 @@ class Status(NamedTuple):
     def _repr_html_(self) -> str:
         said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return face("Status", said, facts | {"expired": self.expired, "held": self.held})
+        return display("Status", said, facts | {"expired": self.expired, "held": self.held})
 
 
-# `Line`: open forecasts in order of issue.
+# `IssueQueue`: open forecasts in order of issue.
 
 SLACK = 1024  # closed forecasts that may stand in line before anybody looks
 LOW = 2**32 - 1
 
 
-class Line:
+class IssueQueue:
     """Numbers and slots of forecasts, in order of issue; closed ones are dropped when they are as many as open ones.
 
     A slot holds another forecast once its own is closed, so each stands with its number, of which the low half is
@@ -89,7 +89,7 @@ def _stands(slot: int, number: int, issued: "array[int]") -> bool:
     return issued[slot] >= 0 and issued[slot] & LOW == number
 
 
-# `Ledger`: which forecasts wait for their label, which labels wait to be learned, and how long it all took.
+# `OpenForecasts`: which forecasts wait for their label, which labels wait to be learned, and how long it all took.
 
 FREE = -1
 WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
@@ -116,7 +116,7 @@ def taken(id: Id) -> ConflictingLabelError:
     return ConflictingLabelError(f"id: given {id!r}, which already names another forecast; expected a new one")
 
 
-class Ledger:
+class OpenForecasts:
     """Open forecasts in numbered slots, labels by id, and the delays seen.
 
     A label *arrives*; it is *due to be learned* at once, or at its forecast's maturity if that is later, or, where no
@@ -148,7 +148,7 @@ class Ledger:
         """when labels arrive or mature, a heap"""
         self._ready: list[tuple[int, int]] = []
         """arrived labels that wait for earlier ones, a heap"""
-        self._line = Line()
+        self._issue_queue = IssueQueue()
         self._awaited: deque[tuple[int, int]] = deque()
         """forecasts in order of issue, from the first that others wait for"""
         self._ripening: list[tuple[float, int, int]] = []
@@ -214,7 +214,7 @@ class Ledger:
         self.issued[slot], self.arrived[slot], self.fingerprint[slot] = issued, 0, fingerprint
         self.time[slot], self.matures[slot], self.due[slot], self.y[slot] = time, matures, due, y
         self.forecasts = issued + 1
-        self._line.append(slot, issued, len(opened), self.issued)
+        self._issue_queue.append(slot, issued, len(opened), self.issued)
         if self.patience is not None:
             self._awaited.append((issued, slot))
             self._front()
@@ -273,7 +273,7 @@ class Ledger:
         """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
         most, expires, lifetime = self.limits
         while len(self.opened) > most:
-            self._give_up(self._line.first(self.issued))
+            self._give_up(self._issue_queue.first(self.issued))
         if expires is not None:
             self._expire_until(self._aging, self.forecasts - 1 - expires)
         if lifetime is not None:
@@ -483,7 +483,7 @@ class Ledger:
 
     def status(self) -> Status:
         """Return coverage and delays so far."""
-        oldest = self.issued[self._line.first(self.issued)] if self.opened else self.forecasts
+        oldest = self.issued[self._issue_queue.first(self.issued)] if self.opened else self.forecasts
         return Status(
             self.forecasts,
             self.labels,
@@ -513,28 +513,30 @@ class Ledger:
         return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
 
     @classmethod
-    def from_state(cls, state: State, limits: OpenLimits, patience: int | None) -> "Ledger":
+    def from_state(cls, state: State, limits: OpenLimits, patience: int | None) -> "OpenForecasts":
         """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
-        ledger, (arrays, manifest) = cls(limits, patience), state
+        open_forecasts, (arrays, manifest) = cls(limits, patience), state
         for name in COUNTS:
-            setattr(ledger, name, manifest[name])
-        ledger.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
-        ledger.dated = manifest["dated"]
+            setattr(open_forecasts, name, manifest[name])
+        open_forecasts.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
+        open_forecasts.dated = manifest["dated"]
         for name in COLUMNS:
-            setattr(ledger, name, array(WHOLE.get(name, "d"), arrays[f"open.{name}"].tolist()))
-        ledger.ids = unpacked(arrays["open.ids"])
-        ledger.opened = {id: slot for slot, id in enumerate(ledger.ids)}
-        ledger.labelled = OrderedDict(zip(unpacked(arrays["labelled.ids"]), arrays["labelled.y"].tolist(), strict=True))
-        ledger.expired = OrderedDict.fromkeys(unpacked(arrays["expired.ids"]))
-        ledger._reschedule()
-        return ledger
+            setattr(open_forecasts, name, array(WHOLE.get(name, "d"), arrays[f"open.{name}"].tolist()))
+        open_forecasts.ids = unpacked(arrays["open.ids"])
+        open_forecasts.opened = {id: slot for slot, id in enumerate(open_forecasts.ids)}
+        open_forecasts.labelled = OrderedDict(
+            zip(unpacked(arrays["labelled.ids"]), arrays["labelled.y"].tolist(), strict=True)
+        )
+        open_forecasts.expired = OrderedDict.fromkeys(unpacked(arrays["expired.ids"]))
+        open_forecasts._reschedule()
+        return open_forecasts
 
     def _reschedule(self) -> None:
         """Rebuild every queue from the open forecasts."""
         self.held = sum(self.arrived)
         in_order = [(issued, slot) for slot, issued in enumerate(self.issued)]
         for issued, slot in in_order:
-            self._line.append(slot, issued, len(in_order), self.issued)
+            self._issue_queue.append(slot, issued, len(in_order), self.issued)
         if self.patience is not None:
             self._awaited.extend(in_order)
         for issued, slot in in_order:

@@ -1,14 +1,14 @@
-"""`Shelf`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
+"""`OpenRows`: rows of open forecasts, packed; what is needed to learn their labels, and no more."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from swapcal._locking import Owner
+from swapcal._locking import Writable
 from swapcal.arrays import Integers, Keys
 from swapcal.kernels.experts import put_scores
-from swapcal.kernels.jit import Entry
+from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import NAMES, Row, Rows
@@ -17,10 +17,10 @@ from swapcal.live.learner import Learner, put_scores_of_one
 BITS = np.dtype(np.uint64)
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
-pack_one, unpack_one, veil_one = Entry(pack_rows), Entry(unpack_rows), Entry(veil)
+pack_one, unpack_one, veil_one = DirectCall(pack_rows), DirectCall(unpack_rows), DirectCall(veil)
 
 
-class Shelf(Owner):
+class OpenRows(Writable):
     """Keeps rows in numbered slots and returns them bit for bit.
 
     The coordinates of scores are not kept: they follow from what was said. Nor is what only issuing needs, the scores

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from swapcal import _validate, archive
-from swapcal._display import counted, face
+from swapcal._display import counted, display
 from swapcal.archive import OBJECT, Arrays, Field, Kind, Rule, Settings, floats, real, rule_faults, whole
 from swapcal.arrays import Array
 from swapcal.tables.values import as_number, is_missing, text_of
@@ -131,7 +131,7 @@ class Fits(NamedTuple):
     """of fitting; in the background, not of waiting"""
 
 
-class Plan(NamedTuple):
+class RefitPlan(NamedTuple):
     """One fit."""
 
     rows: int
@@ -190,9 +190,9 @@ class Refit:
         self._y: list[float] = []
         self._ones = 0.0
         self._next = self.first
-        self._speaking: Plan | None = None
+        self._speaking: RefitPlan | None = None
         self._fitted: Any = None
-        self._coming: Plan | None = None
+        self._coming: RefitPlan | None = None
         self._future: Future[tuple[Any, float]] | None = None
         self._fits, self._seconds = 0, 0.0
         self._announced: list[Mapping[str, Any]] = []
@@ -221,7 +221,7 @@ class Refit:
 
     def _repr_html_(self) -> str:
         facts = {"classifier": type(self.estimator).__name__, "seconds of fitting": f"{self.status().seconds:.1f}"}
-        return face("Refit", self._about(), facts)
+        return display("Refit", self._about(), facts)
 
     def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Say which records will be forecast next, in order, so that many can be forecast by one call."""
@@ -262,7 +262,7 @@ class Refit:
         n = self.labels
         self._next = max(n + 1, math.ceil(self.growth * n))
         later = max(1, n // BACKGROUND_SHARE) if self.background else 0
-        self._coming = Plan(n, self._matrix.sizes, min(n + later, self._next))
+        self._coming = RefitPlan(n, self._matrix.sizes, min(n + later, self._next))
         self._start()
         if not self.background:
             self._switch()
@@ -279,7 +279,7 @@ class Refit:
         else:
             self._future.set_result(_fit(self.estimator, *table))
 
-    def _table(self, plan: Plan) -> tuple[Array, Array]:
+    def _table(self, plan: RefitPlan) -> tuple[Array, Array]:
         """Return the rows and labels of a fit, as far back as they are kept."""
         n = plan.rows
         X = self._matrix.between(0 if self.last is None else max(0, n - self.last), n, len(plan.sizes))
@@ -327,8 +327,8 @@ class Refit:
         return refit
 
 
-def _planned(saved: Sequence[Any]) -> Plan:
-    return Plan(saved[0], tuple(saved[1]), saved[2])
+def _planned(saved: Sequence[Any]) -> RefitPlan:
+    return RefitPlan(saved[0], tuple(saved[1]), saved[2])
 
 
 def _fit(estimator: Any, X: Array, y: Array, sizes: Sequence[int]) -> tuple[Any, float]:

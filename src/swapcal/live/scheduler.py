@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal._display import counted
-from swapcal._locking import Owner
+from swapcal._locking import Writable
 from swapcal._validate import NO_LABEL
 from swapcal.archive import State
 from swapcal.arrays import Array, Integers
@@ -16,10 +16,10 @@ from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import Rows
 from swapcal.live.learner import FIRST, Learner
-from swapcal.live.monitor_feed import Values, Watching, enter
-from swapcal.live.open_forecasts import FREE, Ledger
-from swapcal.live.open_rows import Shelf
-from swapcal.live.times import Moments
+from swapcal.live.monitor_feed import MonitorFeed, Values, enter
+from swapcal.live.open_forecasts import FREE, OpenForecasts
+from swapcal.live.open_rows import OpenRows
+from swapcal.live.times import EventTimes
 from swapcal.live.validation import Id
 
 # `Learned`: labels at the moment they are learned, beside what had been forecast.
@@ -57,18 +57,18 @@ class Trace:
         return f"Trace({counted(len(self), 'row')}, {sizes})"
 
 
-# `Batch`: events that are asked for at once.
+# `EventBatch`: events that are asked for at once.
 
 
 @dataclass
-class Batch:
+class EventBatch:
     """Encoded rows, and what else is known of the events."""
 
     rows: Rows
     y: Array
     """labels, NaN where there is none"""
     names: "list[Id] | None"
-    moments: Moments
+    event_times: EventTimes
     records: "list[Mapping[str, Any]] | None" = None
     """as outside models want them; None if there are no models"""
     seen: "list[Values] | None" = None
@@ -76,16 +76,16 @@ class Batch:
     marks: "list[int] | None" = None
     """the records' fingerprints"""
 
-    def cut(self, a: int, b: int) -> "Batch":
+    def cut(self, a: int, b: int) -> "EventBatch":
         """Return some of the events."""
         if (a, b) == (0, len(self.y)):
             return self
         lists: list[Any] = [self.names, self.records, self.seen, self.marks]
         names, *others = (None if each is None else each[a:b] for each in lists)
-        return Batch(self.rows.cut(a, b), self.y[a:b], names, self.moments.some(slice(a, b)), *others)
+        return EventBatch(self.rows.cut(a, b), self.y[a:b], names, self.event_times.some(slice(a, b)), *others)
 
 
-# `Chronicle`: how the forecasts did over time, in bounded memory.
+# `ScoreHistory`: how the forecasts did over time, in bounded memory.
 
 STRETCHES = 64
 FIRST_LENGTH = 16
@@ -116,7 +116,7 @@ class Stretch:
         )
 
 
-class Chronicle:
+class ScoreHistory:
     """Stretches of equally many labels; when there are 64, neighbours are joined and new ones are twice as long.
 
     For people to look at: not part of the state, it starts anew in an object that was loaded. The base rate that a
@@ -124,9 +124,9 @@ class Chronicle:
 
     Examples
     --------
-    >>> chronicle = Chronicle()
-    >>> chronicle.add(np.full(100, 0.25), np.arange(100) % 4 == 0)
-    >>> [stretch.n for stretch in chronicle.stretches()]
+    >>> score_history = ScoreHistory()
+    >>> score_history.add(np.full(100, 0.25), np.arange(100) % 4 == 0)
+    >>> [stretch.n for stretch in score_history.stretches()]
     [16, 16, 16, 16, 16, 20]
     """
 
@@ -185,7 +185,7 @@ class Chronicle:
         return [*done[:-1], done[-1].extended(now)] if done and 2 * now.n < self._length else [*done, now]
 
 
-# `Agenda`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about.
+# `Scheduler`: what is to be forecast and learned, in order, and the rows of open forecasts that it is about.
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
@@ -193,21 +193,21 @@ LEARNED, HELD = "learned", "held"
 WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
 
 
-class Agenda(Owner):
+class Scheduler(Writable):
     """Collects events, so that the learner can play many at once with the same result as one by one.
 
     Rows of open forecasts lie packed on a shelf, in the ledger's slots.
     """
 
-    def __init__(self, learner: Learner, ledger: Ledger) -> None:
+    def __init__(self, learner: Learner, open_forecasts: OpenForecasts) -> None:
         self.learner = learner
-        self.ledger = ledger
-        self.shelf = Shelf(learner)
+        self.open_forecasts = open_forecasts
+        self.open_rows = OpenRows(learner)
         self.records: dict[int, Mapping[str, Any]] = {}
         """of open forecasts, for outside models"""
         self.watcher: Callable[[Learned], None] | None = None
-        self.watching: Watching | None = None
-        self.chronicle = Chronicle()
+        self.monitor_feed: MonitorFeed | None = None
+        self.score_history = ScoreHistory()
         self._order: list[int] = []
         self._labels: list[float] = []
         self._fresh: dict[int, int] = {}
@@ -218,13 +218,13 @@ class Agenda(Owner):
         self._first = 0
         self._label = np.zeros(1)
 
-    def issue(self, batch: Batch) -> Rows:
+    def issue(self, batch: EventBatch) -> Rows:
         """Forecast the only event of a batch, which has no label; as `go_through`, without what many need.
 
         Returns its row, valid until the next is asked for.
         """
-        time, _, matures, dated = batch.moments
-        self.ledger.keep_calendar(dated)
+        time, _, matures, dated = batch.event_times
+        self.open_forecasts.keep_calendar(dated)
         now = math.nan if time is None else float(time[0])
         row = self._after_due(now, batch.rows)
         return self._forecast(row, self._admit(batch, 0, now, math.nan if matures is None else float(matures[0])))
@@ -232,11 +232,11 @@ class Agenda(Owner):
     def issue_plain(self, row: Rows, name: Id, mark: int) -> Rows:
         """Forecast an event of which no moment is known, and no record need be kept; as `issue`."""
         row = self._after_due(math.nan, row)
-        return self._forecast(row, self.ledger.admit(name, fingerprint=mark))
+        return self._forecast(row, self.open_forecasts.admit(name, fingerprint=mark))
 
     def _after_due(self, now: float, row: Rows) -> Rows:
         """Learn what is due before a row is forecast; return the row, which a watcher may have used for another."""
-        if not self.ledger.is_due(now):
+        if not self.open_forecasts.is_due(now):
             return row
         kept = row if self.watcher is None else row.copied()
         self._learn_due(now)
@@ -245,25 +245,25 @@ class Agenda(Owner):
 
     def _forecast(self, row: Rows, slot: int) -> Rows:
         self.learner.play(row, FIRST, NO_LABEL)
-        if self.ledger.issued[slot] != FREE:
-            self.shelf.put_one(row, slot, self.ledger.slots)
-        self.ledger.reuse()
+        if self.open_forecasts.issued[slot] != FREE:
+            self.open_rows.put_one(row, slot, self.open_forecasts.slots)
+        self.open_forecasts.reuse()
         return row
 
-    def go_through(self, batch: Batch, before: "Callable[[int], None] | None" = None) -> None:
+    def go_through(self, batch: EventBatch, before: "Callable[[int], None] | None" = None) -> None:
         """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later.
 
         What comes between the rows is done by `before`, which is called with each row's number and, last, theirs.
         """
-        ledger, moments, unknown = self.ledger, batch.moments, [math.nan] * len(batch.y)
-        times, dues, matures = (unknown if each is None else each.tolist() for each in moments[:3])
-        at_once = moments.due is None
-        ledger.keep_calendar(moments.dated)
+        open_forecasts, event_times, unknown = self.open_forecasts, batch.event_times, [math.nan] * len(batch.y)
+        times, dues, matures = (unknown if each is None else each.tolist() for each in event_times[:3])
+        at_once = event_times.due is None
+        open_forecasts.keep_calendar(event_times.dated)
         self._batch, self._first = batch.rows, 0
         for k, (now, due, mature, label) in enumerate(zip(times, dues, matures, batch.y.tolist(), strict=True)):
             if before is not None:
                 before(k)
-            if ledger.is_due(now):
+            if open_forecasts.is_due(now):
                 self._learn_due(now)
             slot = self._admit(batch, k, now, mature, due, label)
             self._open(slot)
@@ -274,23 +274,23 @@ class Agenda(Owner):
         self.flush()
         self._batch = None
 
-    def play_at_once(self, batch: Batch) -> None:
+    def play_at_once(self, batch: EventBatch) -> None:
         """Learn each label right after its forecast; nothing else may be due, or wait for them."""
         rows, y = batch.rows, batch.y
-        self.ledger.keep_calendar(batch.moments.dated)
+        self.open_forecasts.keep_calendar(batch.event_times.dated)
         for k, record in enumerate(batch.records or ()):
             self.learner.consult(rows, k, record)
             self.learner.teach(record, rows.keys[k], rows.values[k], y[k])
         self.learner.play_at_once(rows, y)
-        means, times = rows.ticket[:, T_MEAN], batch.moments.time
-        self.chronicle.add(means, y)
-        if batch.seen is not None and self.watching is not None:
-            enter(self.watching.monitor, batch.seen, means.copy(), y)
-        self.ledger.book(batch.names, y.tolist(), None if times is None else times.tolist())
+        means, times = rows.ticket[:, T_MEAN], batch.event_times.time
+        self.score_history.add(means, y)
+        if batch.seen is not None and self.monitor_feed is not None:
+            enter(self.monitor_feed.monitor, batch.seen, means.copy(), y)
+        self.open_forecasts.book(batch.names, y.tolist(), None if times is None else times.tolist())
 
     def _admit(
         self,
-        batch: Batch,
+        batch: EventBatch,
         k: int,
         time: float,
         matures: float,
@@ -298,15 +298,15 @@ class Agenda(Owner):
         label: float = math.nan,
     ) -> int:
         """Let the models speak of an event and the ledger take it in; return its slot."""
-        ledger, records, seen = self.ledger, batch.records, batch.seen
+        open_forecasts, records, seen = self.open_forecasts, batch.records, batch.seen
         if records is not None:
             self.learner.consult(batch.rows, k, records[k])
-        name = ledger.unused(f"row {ledger.forecasts}") if batch.names is None else batch.names[k]
-        slot = ledger.admit(name, time, matures, due, label, 0 if batch.marks is None else batch.marks[k])
+        name = open_forecasts.unused(f"row {open_forecasts.forecasts}") if batch.names is None else batch.names[k]
+        slot = open_forecasts.admit(name, time, matures, due, label, 0 if batch.marks is None else batch.marks[k])
         if records is not None:
             self.records[slot] = records[k]
-        if seen is not None and self.watching is not None:
-            self.watching.opened[slot] = seen[k]
+        if seen is not None and self.monitor_feed is not None:
+            self.monitor_feed.opened[slot] = seen[k]
         return slot
 
     def _open(self, slot: int) -> None:
@@ -320,41 +320,41 @@ class Agenda(Owner):
     def deliver(self, slot: int, y: float, time: float) -> str:
         """Let a label arrive; say whether it is among those learned now."""
         outcome = HELD
-        for due in self.ledger.deliver(slot, y, time):
+        for due in self.open_forecasts.deliver(slot, y, time):
             outcome = LEARNED if due == slot else outcome
             self._learn(due)
         return outcome
 
     def learn_alone(self, slot: int, y: float, time: float) -> None:
         """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
-        watched = self.watcher is not None or self.watching is not None or self.learner.models
-        if watched or not self.ledger.labels or not self.ledger.deliver_alone(slot, y, time):
+        watched = self.watcher is not None or self.monitor_feed is not None or self.learner.models
+        if watched or not self.open_forecasts.labels or not self.open_forecasts.deliver_alone(slot, y, time):
             self.deliver(slot, y, time)
             self.flush()
             return
-        self._label[0] = self.ledger.close(slot)
+        self._label[0] = self.open_forecasts.close(slot)
         row = self.row(slot)
         self.learner.play(row, FIRST, self._label)
-        self.chronicle.add_one(float(row.ticket[0, T_MEAN]), y)
-        self.ledger.reuse()
+        self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
+        self.open_forecasts.reuse()
 
     def _learn_due(self, before: float) -> None:
-        if self.ledger.patience is None:
-            while (slot := self.ledger.next_due(before)) != FREE:
+        if self.open_forecasts.patience is None:
+            while (slot := self.open_forecasts.next_due(before)) != FREE:
                 self._learn(slot)
             return
-        for due in self.ledger.fall_due(before):
+        for due in self.open_forecasts.fall_due(before):
             self._learn(due)
 
     def _learn(self, slot: int) -> None:
         """Close a forecast: learn its label with what its row was then."""
-        if self.ledger.labels == 0:
-            self._expect_late(self.ledger.forecasts - self.ledger.issued[slot] - 1)
+        if self.open_forecasts.labels == 0:
+            self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slot] - 1)
         fresh = slot in self._fresh
         if fresh and self._order[-1] != slot:
             self.flush()
             fresh = False
-        y = self.ledger.close(slot)
+        y = self.open_forecasts.close(slot)
         self._order.append(slot)
         self._labels.append(y)
         if not fresh:
@@ -379,7 +379,7 @@ class Agenda(Owner):
 
     def row(self, slot: int) -> Rows:
         """Return the row of an open forecast; it is valid until the next is asked for."""
-        return self.shelf.get_one(slot)
+        return self.open_rows.get_one(slot)
 
     def flush(self) -> None:
         """Play the events collected."""
@@ -391,7 +391,7 @@ class Agenda(Owner):
             self._keep(rows, late)
         for each in (self._order, self._labels, self._fresh, self._late):
             each.clear()
-        self.ledger.reuse()
+        self.open_forecasts.reuse()
         if learned is not None and self.watcher is not None:
             self.watcher(learned)  # last: what it raises must not have the events played again
 
@@ -399,12 +399,12 @@ class Agenda(Owner):
         """Return the rows of the events collected: those from the shelf, then those of the batch."""
         fresh, late = len(self._fresh), len(self._late)
         if not fresh:
-            return self.row(self._order[0]) if late == 1 else self.shelf.get(np.array([*self._late]))
+            return self.row(self._order[0]) if late == 1 else self.open_rows.get(np.array([*self._late]))
         batch = self._next_rows(fresh)
         if not late:
             return batch
-        rows = self.shelf.blank(late + fresh)
-        self.shelf.fill(rows, np.array([*self._late]))
+        rows = self.open_rows.blank(late + fresh)
+        self.open_rows.fill(rows, np.array([*self._late]))
         rows.cut(late, len(rows)).overwrite(batch, (*KEPT, "scores", "draws"))
         return rows
 
@@ -416,23 +416,23 @@ class Agenda(Owner):
         """Forecast and learn, and tell the monitor; return what was learned, if somebody watches."""
         order, labels = self._row_numbers(), np.array(self._labels)
         self.learner.play(rows, order, labels)
-        watched = self.watcher is not None or self.watching is not None
+        watched = self.watcher is not None or self.monitor_feed is not None
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
-                self.chronicle.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
+                self.score_history.add_one(float(rows.ticket[0, T_MEAN]), self._labels[0])
             return None
         known = np.flatnonzero(~np.isnan(labels))
         own, y = order[known], labels[known]
         mean = rows.ticket[own, T_MEAN]
-        self.chronicle.add(mean, y)
+        self.score_history.add(mean, y)
         if not known.size or not watched:
             return None
         slots = [self._order[k] for k in known.tolist()]
-        if self.watching is not None:
-            self.watching.learn(slots, mean, y)
+        if self.monitor_feed is not None:
+            self.monitor_feed.learn(slots, mean, y)
         if self.watcher is None:
             return None
-        ids = [self.ledger.ids[slot] for slot in slots]
+        ids = [self.open_forecasts.ids[slot] for slot in slots]
         return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own])
 
     def _row_numbers(self) -> Integers:
@@ -448,15 +448,15 @@ class Agenda(Owner):
         self._first += len(batch)
         if late:
             batch.overwrite(rows.cut(late, len(rows)), ("x", "judged", "ticket"))
-        issued = self.ledger.issued
+        issued = self.open_forecasts.issued
         held = [(late + k, slot) for slot, k in self._fresh.items() if issued[slot] != FREE]
         if held:
             chosen, slots = np.array(held).T.copy()
-            self.shelf.put(rows, chosen, slots, self.ledger.slots)
+            self.open_rows.put(rows, chosen, slots, self.open_forecasts.slots)
 
     def to_state(self) -> State:
         """Return what is kept of open forecasts, in order of issue."""
-        rows = self.shelf.get(np.array(self.ledger.in_order(), np.int64))
+        rows = self.open_rows.get(np.array(self.open_forecasts.in_order(), np.int64))
         width = int(rows.dims.max(initial=0))
         arrays = {SAVED.get(name, name): getattr(rows, name) for name in KEPT}
         return State(arrays | {"x": rows.x[:, :width].copy()}, {})
@@ -465,8 +465,8 @@ class Agenda(Owner):
         """Take over what `to_state` returned, in the slots of a ledger that was restored alike."""
         found = {name: state.arrays[SAVED.get(name, name)] for name in KEPT}
         n = len(found["dims"])
-        rows = self.shelf.blank(n)
+        rows = self.open_rows.blank(n)
         for name in KEPT:
             part = getattr(rows, name)
             part[tuple(slice(size) for size in found[name].shape)] = found[name]
-        self.shelf.put(rows, np.arange(n), np.arange(n), n)
+        self.open_rows.put(rows, np.arange(n), np.arange(n), n)

@@ -49,7 +49,7 @@ from swapcal.live import experts
 from swapcal.live.experts import EXPERT_WEIGHT, expert_weights
 from swapcal.live.validation import is_id, unpacked
 
-LEDGER: dict[str, Field] = {
+OPEN_FORECASTS: dict[str, Field] = {
     "open.ticket": floats("open", "ticket"),
     "open.x": floats("open", "coordinates"),
     "open.keys": keys("open", "entries"),
@@ -98,7 +98,7 @@ COUNTS = {
 
 def fields(settings: Settings) -> dict[str, Field]:
     """Return the arrays of all parts; before the first record there is no engine."""
-    parts = below("contexts", contexts.FIELDS) | below("experts", experts.FIELDS) | LEDGER
+    parts = below("contexts", contexts.FIELDS) | below("experts", experts.FIELDS) | OPEN_FORECASTS
     parts |= WATCHED if settings.get("watched") else {}
     return parts if settings["forecaster"] is None else parts | below("forecaster", forecaster.FILE.fields({}))
 

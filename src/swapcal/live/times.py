@@ -8,14 +8,14 @@ from numpy.typing import ArrayLike
 
 from swapcal import _validate
 from swapcal.arrays import Array, Integers
-from swapcal.live.open_forecasts import FREE, Ledger
+from swapcal.live.open_forecasts import FREE, OpenForecasts
 from swapcal.live.validation import Id, counted_rows, label_column, listed_ids, spread
 from swapcal.tables.clock import are_dates, as_times, check_maturity, check_times, sized
 
-# `Moments`: when forecasts are made and labels known, as callers say it.
+# `EventTimes`: when forecasts are made and labels known, as callers say it.
 
 
-class Moments(NamedTuple):
+class EventTimes(NamedTuple):
     """When forecasts are made, when their labels become known, and when they would be known whatever they are."""
 
     time: Array | None = None
@@ -24,42 +24,42 @@ class Moments(NamedTuple):
     dated: bool | None = None
     """whether they are dates; None if that is not known"""
 
-    def some(self, rows: Any) -> "Moments":
+    def some(self, rows: Any) -> "EventTimes":
         """Return those of the rows that an index picks."""
         if self.time is None and self.due is None and self.matures is None:
             return self
         time, due, matures = (None if each is None else each[rows] for each in self[:3])
-        return Moments(time, due, matures, self.dated)
+        return EventTimes(time, due, matures, self.dated)
 
 
-NEVER_SAID = Moments()
+NEVER_SAID = EventTimes()
 
 
-def read_moments(ledger: Ledger, time: Any, label_time: Any, matures: Any, n: int) -> Moments:
+def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, matures: Any, n: int) -> EventTimes:
     """Return the moments of n rows, or say which cannot be; they must go on from the ledger's clock."""
     if time is None and label_time is None and matures is None:
         return NEVER_SAID
     dated = None
     for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
-        dated = _calendar(ledger, name, given, dated)
-    times, due = check_times(time, label_time, n, ledger.clock)
-    return Moments(times, due, check_maturity(matures, times, n), dated)
+        dated = _calendar(open_forecasts, name, given, dated)
+    times, due = check_times(time, label_time, n, open_forecasts.clock)
+    return EventTimes(times, due, check_maturity(matures, times, n), dated)
 
 
-def read_arrivals(ledger: Ledger, time: Any, n: int) -> list[float]:
+def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[float]:
     """Return when n labels came, NaN where that is not said."""
     if time is None:
         return [math.nan] * n
     given = spread(time, n)
-    _calendar(ledger, "time", given, None)
+    _calendar(open_forecasts, "time", given, None)
     times: list[float] = sized(as_times("time", given), "time", n).tolist()
     return times
 
 
-def _calendar(ledger: Ledger, name: str, given: Any, others: bool | None) -> bool | None:
+def _calendar(open_forecasts: OpenForecasts, name: str, given: Any, others: bool | None) -> bool | None:
     """Tell whether times are dates, as others are; what is no time at all is said to be that."""
     try:
-        return ledger.one_calendar(name, None if given is None else are_dates(name, given), others)
+        return open_forecasts.one_calendar(name, None if given is None else are_dates(name, given), others)
     except (TypeError, ValueError):
         as_times(name, np.array(given, object) if isinstance(given, list | tuple) else given)
         raise
@@ -88,7 +88,7 @@ class Mixed(NamedTuple):
         b = asked[k] if k < len(asked) else len(self.names)
         return [(self.names[row], float(self.y[row]), self.arrivals[row]) for row in range(a, b)]
 
-    def check(self, ledger: Ledger) -> None:
+    def check(self, open_forecasts: OpenForecasts) -> None:
         """Raise what is wrong with labels that come by themselves, among forecasts that are new."""
         issued: dict[Id, tuple[float, int]] = {}
         said: dict[Id, float] = {}
@@ -98,15 +98,15 @@ class Mixed(NamedTuple):
             try:
                 if asks:
                     passed = max(passed, (when, FREE)) if when == when else passed
-                    issued[name] = when, ledger.forecasts + len(issued)
+                    issued[name] = when, open_forecasts.forecasts + len(issued)
                     learned = issued[name][1] if y == y else None
                 elif y != y:
                     raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
                 elif name in said:
-                    ledger.compare(name, y, said[name])
+                    open_forecasts.compare(name, y, said[name])
                 elif name not in issued:
-                    slot = ledger.find_after(passed, name, y, when)
-                    learned = None if slot is None else ledger.issued[slot]
+                    slot = open_forecasts.find_after(passed, name, y, when)
+                    learned = None if slot is None else open_forecasts.issued[slot]
                 elif when < issued[name][0]:
                     raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name][0]:.12g}")
                 else:
@@ -119,7 +119,9 @@ class Mixed(NamedTuple):
                 passed = max(passed, (when, learned))
 
 
-def read_mixed(ledger: Ledger, records: Any, ids: Any, y: ArrayLike, asks: ArrayLike, time: Any) -> Mixed:
+def read_mixed(
+    open_forecasts: OpenForecasts, records: Any, ids: Any, y: ArrayLike, asks: ArrayLike, time: Any
+) -> Mixed:
     """Return what callers give for rows of both kinds."""
     names = listed_ids(ids)
     n, given = len(names), np.asarray(asks)
@@ -129,4 +131,4 @@ def read_mixed(ledger: Ledger, records: Any, ids: Any, y: ArrayLike, asks: Array
     if asking.shape != (n,) or counted_rows(records) != asking.sum():
         expected = f"as many as the {counted_rows(records)} records, and one for each id"
         raise ValueError(f"asks: given {asking.sum()} of {asking.size} rows, expected {expected}")
-    return Mixed(names, label_column(y, n), read_arrivals(ledger, time, n), asking.tolist())
+    return Mixed(names, label_column(y, n), read_arrivals(open_forecasts, time, n), asking.tolist())

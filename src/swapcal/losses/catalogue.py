@@ -261,7 +261,7 @@ class CostMatrix(Loss):
 
     @property
     def finite_actions(self) -> tuple[str, ...]:
-        """Labels of the actions, in the order of the matrix."""
+        """Titles of the actions, in the order of the matrix."""
         return self.labels
 
     def take(self, rows: Any) -> Self:

@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal._display import counted, face
+from swapcal._display import counted, display
 from swapcal.arrays import Array, Flags
 from swapcal.losses.parse import LossError, read_toml, specify
 
@@ -174,7 +174,7 @@ class Loss:
         return f"{type(self).__name__}({', '.join([self.name, *settings])}; actions {self._choices()})"
 
     def _repr_html_(self) -> str:
-        return face("Loss", self.name, {**self._spelt(), "actions": self._choices()})
+        return display("Loss", self.name, {**self._spelt(), "actions": self._choices()})
 
     def _spelt(self) -> dict[str, str]:
         """Return the parameters as text: numbers, or how many there are."""
@@ -262,8 +262,8 @@ class Decision:
     def _repr_html_(self) -> str:
         cost = {"mean expected cost": f"{float(np.mean(np.asarray(self.expected_cost))):.4g}"}
         if np.ndim(self.action):
-            return face("Decision", counted(len(self.action), "row"), cost)
-        return face("Decision", str(self.action if self.label is None else self.label), cost)
+            return display("Decision", counted(len(self.action), "row"), cost)
+        return display("Decision", str(self.action if self.label is None else self.label), cost)
 
 
 def decide(p: Any, loss: Loss | str) -> Decision:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal._display import face
+from swapcal._display import display
 from swapcal.arrays import Array
 from swapcal.errors import somni, somni_levels, support_affine
 from swapcal.losses.ball import action_at, minimise_over_ball, shape_of, stages
@@ -37,7 +37,7 @@ class SwapOmniprediction:
         return f"no convex loss can lose more than {self.total / rows:.3g} a row to a rule on the features"
 
     def _repr_html_(self) -> str:
-        return face("Swap omniprediction", self._means(), {"levels": len(self.levels)})
+        return display("Swap omniprediction", self._means(), {"levels": len(self.levels)})
 
     @property
     def total(self) -> float:

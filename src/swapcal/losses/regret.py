@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal._display import face
+from swapcal._display import display
 from swapcal.arrays import Array, Places
 from swapcal.errors import somni_levels
 from swapcal.losses.ball import minimise_over_ball, shape_of, stages
@@ -150,7 +150,7 @@ class Regret:
         promise = (
             {} if self.bound is None else {"bound from calibration alone": f"{self.bound / self.weight:.3g} a row"}
         )
-        return face("Regret", f"{self.loss.name}: {self._means()}", {"levels": len(self.levels), **promise})
+        return display("Regret", f"{self.loss.name}: {self._means()}", {"levels": len(self.levels), **promise})
 
     @property
     def swap(self) -> float:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal._display import face
+from swapcal._display import display
 from swapcal.arrays import AnyArray, Array
 from swapcal.bounds import deviation_radius, start_share
 from swapcal.kernels.wealth import CUSUM, FIRST, RESIDUAL, ROWS, SQUARE, START, TOTAL, TOTAL_SQUARE, VISITS
@@ -120,7 +120,7 @@ class Alarm(NamedTuple):
         return f"Alarm({self._where()}: {self._size()} since {since})"
 
     def _repr_html_(self) -> str:
-        return face("Alarm", self.sentence)
+        return display("Alarm", self.sentence)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with times as shown."""
@@ -225,4 +225,4 @@ class Lifetime(NamedTuple):
         return f"{verdict}, p = {self.p_value:.2g}"
 
     def _repr_html_(self) -> str:
-        return face("Lifetime test", self._about())
+        return display("Lifetime test", self._about())

@@ -25,12 +25,12 @@ from swapcal.kernels.wealth import (
     TOTAL,
     TOTAL_SQUARE,
     VISITS,
-    Book,
-    blank_book,
+    BetState,
+    blank_bet_state,
 )
 from swapcal.monitor import alarms, state
-from swapcal.monitor.settings import Roster
-from swapcal.monitor.state import Bets, History
+from swapcal.monitor.settings import GroupIndex
+from swapcal.monitor.state import Bets, EvidenceHistory
 
 SEGMENT = [START, ROWS, RESIDUAL, SQUARE]
 ADDED = [VISITS, FORECAST, TOTAL, TOTAL_SQUARE]
@@ -44,14 +44,14 @@ def after(first: Bets, later: Bets) -> Bets:
     joined = _empty(first, later)
     joined.shards = max(first.shards, later.shards)
     joined.pooled_peak = first.pooled_peak
-    _admit_after(joined.roster, first.roster, later.roster)
+    _admit_after(joined.group_index, first.group_index, later.group_index)
     shift = float(first.rows) if later.clock_kind == alarms.ROW_NUMBERS else 0.0
     joined.first_clock = first.first_clock if first.rows else later.first_clock
     joined.last_clock = later.last_clock + shift if later.rows else first.last_clock
     joined.make_room()
-    joined.book = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
+    joined.bet_state = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
     past = first.history
-    joined.history = History(past.stride, list(past.rows), list(past.clock), list(past.figures))
+    joined.history = EvidenceHistory(past.stride, list(past.rows), list(past.clock), list(past.figures))
     _notice(joined)
     return joined
 
@@ -61,13 +61,13 @@ def beside(one: Bets, other: Bets) -> Bets:
     _require_kin(one, other)
     joined = _empty(one, other)
     joined.shards = one.shards + other.shards
-    _admit_beside(joined.roster, one.roster, other.roster)
+    _admit_beside(joined.group_index, one.group_index, other.group_index)
     joined.first_clock = min((m.first_clock for m in (one, other) if m.rows), default=-np.inf)
     joined.last_clock = max(one.last_clock, other.last_clock)
     if joined.clock_kind == alarms.ROW_NUMBERS:
         joined.last_clock = float(joined.rows)
     joined.make_room()
-    joined.book = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
+    joined.bet_state = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
     _notice(joined)
     return joined
 
@@ -87,7 +87,7 @@ def _empty(one: Bets, other: Bets) -> Bets:
     return joined
 
 
-def _admit_after(joined: Roster, first: Roster, later: Roster) -> None:
+def _admit_after(joined: GroupIndex, first: GroupIndex, later: GroupIndex) -> None:
     """Admit groups as one pass over all rows would: shares of the first, then by order of appearance."""
     for group in first.groups:
         joined.admit([(joined.columns.index(group.column), group.category)], group.share)
@@ -97,45 +97,45 @@ def _admit_after(joined: Roster, first: Roster, later: Roster) -> None:
             joined.admit([(position, group.category)])
 
 
-def _admit_beside(joined: Roster, one: Roster, other: Roster) -> None:
+def _admit_beside(joined: GroupIndex, one: GroupIndex, other: GroupIndex) -> None:
     """Admit the groups of both, each with the smaller of its shares: whichever met it first set that much aside."""
     for group in [*one.groups, *other.groups]:
         position = joined.columns.index(group.column)
         if group.category not in joined.seen[position]:
-            known = [roster.seen[position].get(group.category) for roster in (one, other)]
+            known = [group_index.seen[position].get(group.category) for group_index in (one, other)]
             shares = [r.groups[n].share for r, n in zip((one, other), known, strict=True) if n is not None]
             joined.admit([(position, group.category)], min(shares))
 
 
-def _aligned(joined: Bets, source: Bets, shift: float) -> Book:
+def _aligned(joined: Bets, source: Bets, shift: float) -> BetState:
     """Return a book with the joined monitor's cells, holding what the source's know, its clock moved by `shift`."""
     nodes, room = joined.settings.ranges.nodes, len(joined.life_limits)
-    seen, columns = joined.roster.seen, joined.roster.columns
-    places = [seen[columns.index(group.column)][group.category] for group in source.roster.groups]
-    book, known = blank_book(room * nodes), source.live_book()
-    bets = book.bets.reshape(room, nodes, FIELDS, LANES)
-    notes = book.notes.reshape(room, nodes, NOTES)
+    seen, columns = joined.group_index.seen, joined.group_index.columns
+    places = [seen[columns.index(group.column)][group.category] for group in source.group_index.groups]
+    bet_state, known = blank_bet_state(room * nodes), source.live_bet_state()
+    bets = bet_state.bets.reshape(room, nodes, FIELDS, LANES)
+    notes = bet_state.notes.reshape(room, nodes, NOTES)
     bets[places] = known.bets.reshape(-1, nodes, FIELDS, LANES)
     notes[places] = known.notes.reshape(-1, nodes, NOTES)
     bets[:, :, START] += shift
     for clocks in (slice(CHANGE_AT, CHANGE_PEAK), slice(LIFE_AT, LIFE_PEAK), slice(FIRST, FIRST + 1)):
         notes[:, :, clocks] += shift
-    return book
+    return bet_state
 
 
 def _notice(joined: Bets) -> None:
     """Latch alarms that only the joined book raises."""
-    book = joined.live_book()
+    bet_state = joined.live_bet_state()
     for at, values, limit in (
-        (CHANGE_AT, state.sums(book, joined.terms), float(joined.terms.limits[1])),
+        (CHANGE_AT, state.sums(bet_state, joined.terms), float(joined.terms.limits[1])),
         (LIFE_AT, joined.log_wealth(), joined.limits()),
     ):
-        raised, peak = book.notes[:, at : at + 2], book.notes[:, at + 2 : at + 4]
+        raised, peak = bet_state.notes[:, at : at + 2], bet_state.notes[:, at + 2 : at + 4]
         raised[np.isnan(raised) & (values >= limit)] = joined.last_clock
         np.maximum(peak, values, out=peak)
 
 
-def consecutive(first: Book, second: Book) -> Book:
+def consecutive(first: BetState, second: BetState) -> BetState:
     """Return the book of one monitor that had seen the rows of both, one after the other.
 
     Wealth multiplies. The sums are affine in where they start, so S = S₂ + S₁·W₂, and the cumulative sum is
@@ -151,10 +151,10 @@ def consecutive(first: Book, second: Book) -> Book:
     for row, field in ((1, VISITS), (2, TOTAL), (3, TOTAL_SQUARE)):
         extended[:, row] += second.notes[:, field, None]
     bets[:, SEGMENT] = np.where(older[:, None], extended, second.bets[:, SEGMENT])
-    return Book(_multiplied(bets, first, second), _noted(first, second))
+    return BetState(_multiplied(bets, first, second), _noted(first, second))
 
 
-def parallel(first: Book, second: Book) -> Book:
+def parallel(first: BetState, second: BetState) -> BetState:
     """Return one book for rows that two monitors saw side by side.
 
     Wealth multiplies, in whatever order the rows are interleaved. Sums add: S₁ + S₂ grows by at most one per row of
@@ -168,16 +168,16 @@ def parallel(first: Book, second: Book) -> Book:
     notes = _noted(first, second)
     notes[:, LIFE_AT:LIFE_PEAK] = np.nan  # neither part's lifetime wealth is that of the whole at any earlier time
     notes[:, LIFE_PEAK:FIRST] = 0.0
-    return Book(_multiplied(bets, first, second), notes)
+    return BetState(_multiplied(bets, first, second), notes)
 
 
-def _multiplied(bets: Array, first: Book, second: Book) -> Array:
+def _multiplied(bets: Array, first: BetState, second: BetState) -> Array:
     bets[:, LOG] = state.lane_log_wealth(first) + state.lane_log_wealth(second)
     bets[:, GAIN] = 1.0
     return bets
 
 
-def _noted(first: Book, second: Book) -> Array:
+def _noted(first: BetState, second: BetState) -> Array:
     """Add what is counted; of each change alarm keep the earlier time and the larger peak.
 
     Lifetime peaks of the first stay: its rows are a beginning of the joined rows. Those of the second were another bet.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swapcal import _validate, archive, plots
-from swapcal._display import counted, face, named
+from swapcal._display import counted, display, named
 from swapcal.archive import State, written
 from swapcal.arrays import Array
 from swapcal.kernels.wealth import CHANGE_AT, CHANGE_PEAK, CUSUM, LIFE_AT, SUM
@@ -127,14 +127,14 @@ class Monitor:
                 raise TypeError(f"y: given {y!r}, expected one number in [0, 1]")
             forecasts, outcomes = np.array([_validate.label(p, "p")]), np.array([_validate.label(y, "y")])
             clock, kind = self._bets.clock(None if time is None else [time], 1)
-            placed = self._bets.roster.place_one(_one_record(records))
+            placed = self._bets.group_index.place_one(_one_record(records))
         else:
             forecasts, outcomes = _validate.rates("p", p), _validate.rates("y", y)
             if forecasts.shape != outcomes.shape:
                 raise ValueError(f"y: given {len(outcomes)} outcomes, expected {len(forecasts)}, one per forecast")
             clock, kind = self._bets.clock(time, len(forecasts))
             listed = isinstance(records, list)
-            place = self._bets.roster.place_each if listed else self._bets.roster.place
+            place = self._bets.group_index.place_each if listed else self._bets.group_index.place
             placed = place(records, len(forecasts))
         if len(forecasts):
             self._bets.enter(placed, forecasts, outcomes, clock, kind)
@@ -150,7 +150,7 @@ class Monitor:
     def alarms(self) -> list[Alarm]:
         """Return the groups listed by change since the last restart, or by lifetime, each where it shows most."""
         by_group = (-1, self.settings.ranges.nodes, 2)
-        notes = self._bets.live_book().notes
+        notes = self._bets.live_bet_state().notes
         raised, peaks = notes[:, CHANGE_AT : CHANGE_AT + 2], notes[:, CHANGE_PEAK : CHANGE_PEAK + 2]
         change = np.where(np.isnan(raised), 0.0, peaks).reshape(by_group)
         life, weights = self._bets.beyond_limit().reshape(by_group), self._bets.log_weights()
@@ -163,15 +163,15 @@ class Monitor:
 
     def _alarm(self, group: int, kind: str, node: int, side: int, value: float, log_weight: float) -> Alarm:
         cell = group * self.settings.ranges.nodes + node
-        note, alpha = self._bets.book.notes[cell], self.settings.alpha * float(np.exp(log_weight))
+        note, alpha = self._bets.bet_state.notes[cell], self.settings.alpha * float(np.exp(log_weight))
         if kind == CHANGE:
-            size = since_change(self._bets.book.bets[cell], note, self._bets.terms.shares, side, alpha)
+            size = since_change(self._bets.bet_state.bets[cell], note, self._bets.terms.shares, side, alpha)
             raised, sure = float(note[CHANGE_AT + side]), value * self.settings.change_weight
         else:
             size = since_first(note, alpha)
             raised, sure = float(note[LIFE_AT + side]), (value + self.settings.log_limit()) / LN10
         return Alarm(
-            group=self._bets.roster.groups[group].name,
+            group=self._bets.group_index.groups[group].name,
             kind=kind,
             direction=LOW if side == 0 else HIGH,
             forecasts=self.settings.ranges.bounds(node),
@@ -192,9 +192,11 @@ class Monitor:
         """
         found = []
         nodes, weights = self.settings.ranges.nodes, self._bets.log_weights()
-        known = self._bets.known(len(self._bets.roster.groups))[0].tolist()
-        for g, group in enumerate(self._bets.roster.groups):
-            size = since_first(self._bets.book.notes[g * nodes], self.settings.alpha * float(np.exp(weights[g, 0])))
+        known = self._bets.known(len(self._bets.group_index.groups))[0].tolist()
+        for g, group in enumerate(self._bets.group_index.groups):
+            size = since_first(
+                self._bets.bet_state.notes[g * nodes], self.settings.alpha * float(np.exp(weights[g, 0]))
+            )
             sized = {"group": group.name, "rows": size.rows, "gap": size.gap, "low": size.low, "high": size.high}
             found.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
         return found
@@ -225,11 +227,11 @@ class Monitor:
 
     def columns(self) -> list[str]:
         """Return the columns of the records that are read."""
-        return self._bets.roster.wanted
+        return self._bets.group_index.wanted
 
     def groups(self) -> list[str]:
         """Return the names of the groups met so far, in order of appearance."""
-        return [group.name for group in self._bets.roster.groups]
+        return [group.name for group in self._bets.group_index.groups]
 
     def _place(self, group: str | None) -> int:
         names = self.groups()
@@ -314,10 +316,10 @@ class Monitor:
         nodes = self.settings.ranges.nodes
         first = 0 if group is None else self._place(group) * nodes
         cells = slice(first, None if group is None else first + nodes)
-        self._bets.book.bets[cells, SUM] = 0.0
-        self._bets.book.bets[cells, CUSUM] = 0.0
-        self._bets.book.notes[cells, CHANGE_AT:CHANGE_PEAK] = np.nan
-        self._bets.book.notes[cells, CHANGE_PEAK:LIFE_AT] = 0.0
+        self._bets.bet_state.bets[cells, SUM] = 0.0
+        self._bets.bet_state.bets[cells, CUSUM] = 0.0
+        self._bets.bet_state.notes[cells, CHANGE_AT:CHANGE_PEAK] = np.nan
+        self._bets.bet_state.notes[cells, CHANGE_PEAK:LIFE_AT] = 0.0
         return self
 
     def then(self, later: "Monitor") -> "Monitor":
@@ -369,13 +371,13 @@ class Monitor:
     def __repr__(self) -> str:
         alarms = named((alarm.group for alarm in self.alarms()), 3)
         listed = f"off: {alarms}" if alarms else "no alarms"
-        return f"Monitor({counted(self.rows, 'row')}, {counted(len(self._bets.roster.groups), 'group')}; {listed})"
+        return f"Monitor({counted(self.rows, 'row')}, {counted(len(self._bets.group_index.groups), 'group')}; {listed})"
 
     def _repr_html_(self) -> str:
         alarms = self.alarms()
         said = {f"alarm {k}": alarm.sentence for k, alarm in enumerate(alarms[:MOST_SHOWN], 1)}
         rest = {"and": f"{len(alarms) - MOST_SHOWN} more"} if len(alarms) > MOST_SHOWN else {}
-        return face("Monitor", self._sentence(alarms, self.test().rejected), said | rest)
+        return display("Monitor", self._sentence(alarms, self.test().rejected), said | rest)
 
 
 def _one_record(records: Any) -> Mapping[str, Any]:

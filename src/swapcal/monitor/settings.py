@@ -87,7 +87,7 @@ def read_ranges(level_ranges: "bool | Sequence[float]") -> Ranges:
     return Ranges(edges)
 
 
-# Roster: the groups met so far, numbered in order of appearance, row by row.
+# `GroupIndex`: the groups met so far, numbered in order of appearance, row by row.
 
 ALL = "all rows"
 """Name of the group that holds every row."""
@@ -124,7 +124,7 @@ class Placed(NamedTuple):
 
 
 @dataclass
-class Roster:
+class GroupIndex:
     """Columns and their categories; `most` categories per column, then all further ones are one."""
 
     columns: tuple[Column, ...]

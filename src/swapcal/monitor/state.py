@@ -8,37 +8,37 @@ from typing import Any
 import numpy as np
 
 from swapcal import archive
-from swapcal._locking import Owner
+from swapcal._locking import Writable
 from swapcal.archive import LIST, OBJECT, TEXT, Arrays, Kind, floats, integers, optional, whole
 from swapcal.archive import Settings as Manifest
 from swapcal.arrays import Array
 from swapcal.kernels import wealth as kernel
-from swapcal.kernels.wealth import FIELDS, GAIN, LANES, LIFE_PEAK, LOG, NOTES, Book, Terms, advance, blank_book
+from swapcal.kernels.wealth import FIELDS, GAIN, LANES, LIFE_PEAK, LOG, NOTES, BetState, Terms, advance, blank_bet_state
 from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
-from swapcal.monitor.settings import MonitorSettings, Placed, Roster
+from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed
 
 # Evidence: what the bets of every cell say now, read without touching them.
 
 
-def lane_log_wealth(book: Book) -> Array:
+def lane_log_wealth(bet_state: BetState) -> Array:
     """Return (cells, LANES): logarithm of every bet's wealth since its first row."""
-    return np.asarray(book.bets[:, LOG] + np.log(book.bets[:, GAIN]), dtype=np.float64)
+    return np.asarray(bet_state.bets[:, LOG] + np.log(bet_state.bets[:, GAIN]), dtype=np.float64)
 
 
-def log_wealth(book: Book, terms: Terms) -> Array:
+def log_wealth(bet_state: BetState, terms: Terms) -> Array:
     """Return (cells, 2): logarithm of each direction's wealth, the mean over its stakes."""
-    return survey(book, terms)[1]
+    return survey(bet_state, terms)[1]
 
 
-def sums(book: Book, terms: Terms) -> Array:
+def sums(bet_state: BetState, terms: Terms) -> Array:
     """Return (cells, 2): each direction's Shiryaev–Roberts sum, the mean over its stakes."""
-    return survey(book, terms)[0]
+    return survey(bet_state, terms)[0]
 
 
-def survey(book: Book, terms: Terms) -> tuple[Array, Array]:
+def survey(bet_state: BetState, terms: Terms) -> tuple[Array, Array]:
     """Return the sums and the logarithms of wealth of both directions, each (cells, 2)."""
-    found = np.zeros((len(book.notes), 2)), np.zeros((len(book.notes), 2))
-    kernel.survey(book, terms.shares, *found)
+    found = np.zeros((len(bet_state.notes), 2)), np.zeros((len(bet_state.notes), 2))
+    kernel.survey(bet_state, terms.shares, *found)
     return found
 
 
@@ -64,7 +64,7 @@ FIRST_STRIDE = 512
 
 
 @dataclass
-class History:
+class EvidenceHistory:
     """Entries at multiples of `stride` rows: the clock, and two figures per group, NaN before it appeared."""
 
     stride: int = FIRST_STRIDE
@@ -102,7 +102,7 @@ class History:
 LN10 = float(np.log(10.0))
 
 
-class Bets(Owner):
+class Bets(Writable):
     """The state of a monitor. A cell is a range of forecasts of a group; cells of one group stand together."""
 
     def __init__(self, settings: MonitorSettings) -> None:
@@ -112,10 +112,10 @@ class Bets(Owner):
         self.first_clock = self.last_clock = -np.inf
         self.shards = 1
         self.pooled_peak = 0.0
-        self.roster = Roster(settings.columns, settings.most)
-        self.history = History()
+        self.group_index = GroupIndex(settings.columns, settings.most)
+        self.history = EvidenceHistory()
         self.terms = settings.terms()
-        self.book = blank_book(0)
+        self.bet_state = blank_bet_state(0)
         self.life_limits = np.zeros((0, settings.ranges.nodes))
         self._gain = np.zeros(LANES)
 
@@ -134,9 +134,9 @@ class Bets(Owner):
 
     def enter(self, placed: Placed, p: Array, y: Array, clock: Array, kind: str) -> None:
         """Play all rows, pausing where the history takes an entry: nothing depends on how rows are batched."""
-        known = len(self.roster.groups)
+        known = len(self.group_index.groups)
         if placed.newcomers:
-            self.roster.admit(placed.newcomers)
+            self.group_index.admit(placed.newcomers)
             self.make_room()
         if self.rows == 0:
             self.first_clock = float(clock[0])
@@ -147,7 +147,7 @@ class Bets(Owner):
             stop = min(len(p), start + self.history.until_next(self.rows))
             part = slice(start, stop)
             rows = placed.members[part], self.life_limits, p[part], y[part], clock[part]
-            advance(self.book, self.terms, *rows, self._gain)
+            advance(self.bet_state, self.terms, *rows, self._gain)
             self.rows += stop - start
             self.last_clock = float(clock[stop - 1])
             if self.rows % self.history.stride == 0:
@@ -156,35 +156,35 @@ class Bets(Owner):
 
     def make_room(self) -> None:
         """Give every group on the roster its cells and its lifetime limits."""
-        have, need = len(self.life_limits), len(self.roster.groups)
+        have, need = len(self.life_limits), len(self.group_index.groups)
         if have < need:
             room, nodes = max(need, 2 * have), self.settings.ranges.nodes
-            more = blank_book((room - have) * nodes)
-            self.book = Book(*(np.concatenate(pair) for pair in zip(self.book, more, strict=True)))
+            more = blank_bet_state((room - have) * nodes)
+            self.bet_state = BetState(*(np.concatenate(pair) for pair in zip(self.bet_state, more, strict=True)))
             self.life_limits = np.full((room, nodes), np.inf)
         self.life_limits[:need] = self.settings.log_limit() - self.log_weights()
 
-    def live_book(self, groups: int | None = None) -> Book:
+    def live_bet_state(self, groups: int | None = None) -> BetState:
         """Return the cells of the first groups, of all unless told."""
-        cells = (len(self.roster.groups) if groups is None else groups) * self.settings.ranges.nodes
-        return Book(self.book.bets[:cells], self.book.notes[:cells])
+        cells = (len(self.group_index.groups) if groups is None else groups) * self.settings.ranges.nodes
+        return BetState(self.bet_state.bets[:cells], self.bet_state.notes[:cells])
 
     def limits(self) -> Array:
         """Return (cells, 1): logarithm of what a cell's lifetime wealth must reach for an alarm."""
-        return self.life_limits[: len(self.roster.groups)].reshape(-1, 1)
+        return self.life_limits[: len(self.group_index.groups)].reshape(-1, 1)
 
     def log_wealth(self) -> Array:
         """Return (cells, 2): logarithm of each direction's wealth."""
-        return log_wealth(self.live_book(), self.terms)
+        return log_wealth(self.live_bet_state(), self.terms)
 
     def beyond_limit(self) -> Array:
         """Return (cells, 2): by how much a cell's largest lifetime wealth exceeded its limit, as a logarithm."""
-        peaks = self.live_book().notes[:, LIFE_PEAK : LIFE_PEAK + 2]
+        peaks = self.live_bet_state().notes[:, LIFE_PEAK : LIFE_PEAK + 2]
         return np.asarray(np.maximum(peaks, self.log_wealth()) - self.limits(), dtype=np.float64)
 
     def log_weights(self) -> Array:
         """Return (groups, nodes): logarithm of a cell's weight in the lifetime test, for one direction."""
-        shares = np.array([group.share for group in self.roster.groups], dtype=np.float64)
+        shares = np.array([group.share for group in self.group_index.groups], dtype=np.float64)
         weights = np.log(shares / self.shards)[:, None] + self.settings.log_budget()
         return np.asarray(weights, dtype=np.float64)
 
@@ -204,7 +204,7 @@ class Bets(Owner):
 
     def known(self, groups: int) -> tuple[Array, Array]:
         """Return log10 of both kinds of evidence against each of the first groups, and each cell's log wealth."""
-        sums, logs = survey(self.live_book(groups), self.terms)
+        sums, logs = survey(self.live_bet_state(groups), self.terms)
         shares = np.repeat(0.5 * self.settings.ranges.shares(), 2)
         now = sums.reshape(groups, len(shares)).max(axis=1) * self.settings.change_weight
         own = log_mean(logs.reshape(groups, len(shares)), shares)
@@ -263,10 +263,10 @@ FILE = Kind("monitor", 1, RULES, lambda manifest: FIELDS_OF_FILE, faults)
 
 def state_of(bets: Bets) -> archive.State:
     """Return a monitor as arrays and a manifest."""
-    book, history, groups = bets.live_book(), bets.history, bets.roster.groups
+    bet_state, history, groups = bets.live_bet_state(), bets.history, bets.group_index.groups
     arrays = {
-        "bets": book.bets,
-        "notes": book.notes,
+        "bets": bet_state.bets,
+        "notes": bet_state.notes,
         "shares": np.array([group.share for group in groups], dtype=np.float64),
         "clock": np.array([bets.first_clock, bets.last_clock, bets.pooled_peak]),
         "history_rows": np.array(history.rows, dtype=np.int64),
@@ -299,13 +299,13 @@ def bets_of(state: archive.State) -> Bets:
     try:
         bets = Bets(MonitorSettings.from_dict(plain["settings"]))
         for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
-            bets.roster.admit([(position, tuple(category))], float(share))
+            bets.group_index.admit([(position, tuple(category))], float(share))
         bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
         bets.first_clock, bets.last_clock, bets.pooled_peak = map(float, arrays["clock"])
         cells = len(arrays["bets"])
         bets.make_room()
-        bets.book.bets[:cells] = arrays["bets"]
-        bets.book.notes[:cells] = arrays["notes"]
+        bets.bet_state.bets[:cells] = arrays["bets"]
+        bets.bet_state.notes[:cells] = arrays["notes"]
         bets.history = _history(arrays, plain["stride"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise archive.ArchiveError(
@@ -314,8 +314,8 @@ def bets_of(state: archive.State) -> Bets:
     return bets
 
 
-def _history(arrays: Arrays, stride: int) -> History:
+def _history(arrays: Arrays, stride: int) -> EvidenceHistory:
     known = arrays["history_known"].tolist()
     figures = [table[:count] for table, count in zip(arrays["history_figures"], known, strict=True)]
     rows = [int(row) for row in arrays["history_rows"]]
-    return History(stride, rows, arrays["history_clock"].tolist(), figures)
+    return EvidenceHistory(stride, rows, arrays["history_clock"].tolist(), figures)

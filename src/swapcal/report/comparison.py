@@ -201,7 +201,7 @@ def _group(one: ComparedGroup, places: int) -> list[str]:
     ]
 
 
-# Contest: several methods on the same rows, and what would be gained.
+# Benchmark: several methods on the same rows, and what would be gained.
 
 MOST_METHODS = 20
 """Rows shown at most."""

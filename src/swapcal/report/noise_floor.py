@@ -222,7 +222,7 @@ def certificate(findings: Findings) -> Html:
     return section("certificate", "The forecaster’s certificate", *parts)
 
 
-_SIZES = (("Levels", "levels"), ("Dimensions", "dims"), ("Labels learned from", "rounds"))
+_SIZES = (("Levels", "levels"), ("Dimensions", "dims"), ("Titles learned from", "rounds"))
 
 
 def _lead(forecaster: ForecasterEntry) -> Html:

@@ -354,7 +354,7 @@ class ForecasterEntry(TypedDict):
     dims: int
     """Dimension of the contexts."""
     rounds: int
-    """Labels learned from."""
+    """Titles learned from."""
     certificate: float | None
     """Computed bound on the pseudo swap regret."""
     pieces: list[CertificatePiece]

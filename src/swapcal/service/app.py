@@ -62,7 +62,7 @@ def application(context: ServiceContext, pages: Sequence[BaseRoute] = ()) -> Rou
 
     Parameters
     ----------
-    office : Office
+    context : ServiceContext
         Where the work is done.
     pages : routes
         Of the dashboard.

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from swapcal._display import face
+from swapcal._display import display
 
 MANY = 500  # rows a request carries: far above where batches stop paying, far below the service's limit
 BUSY = (429, 502, 503, 504)  # answers after which the same request may be sent again
@@ -92,7 +92,7 @@ class Client:
         return f"Client({self.url!r})"
 
     def _repr_html_(self) -> str:
-        return face("Client", self.url, {"token": "none" if self._token is None else "given"})
+        return display("Client", self.url, {"token": "none" if self._token is None else "given"})
 
     def __enter__(self) -> Self:
         return self

@@ -41,7 +41,7 @@ class CommandHandler:
 
     Parameters
     ----------
-    ward : Ward
+    hosted : HostedForecaster
         The forecaster.
     known : dict
         What the store says about the ids of the batch.

@@ -28,7 +28,7 @@ class ServiceContext:
 
     Parameters
     ----------
-    desk : Desk
+    worker : Worker
         Started by the caller.
     gate : Gate
         Who may do what.
@@ -179,7 +179,7 @@ class RequestHandler:
 
     Parameters
     ----------
-    office : Office
+    context : ServiceContext
         Where the work is done.
     handler : callable
         From a call to a reply; may raise `ApiError`.

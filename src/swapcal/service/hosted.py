@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def labels(self) -> int:
-        """Labels learned."""
+        """Titles learned."""
         return int(self.totals[LABELS])
 
     def learn(self, learned: Learned, now: float) -> None:

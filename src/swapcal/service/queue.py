@@ -114,7 +114,7 @@ def size(job: Job) -> int:
     return max(1, len(job.rows)) if isinstance(job, Write) else 1
 
 
-# Inbox: jobs of many threads on their way to one, a batch at a time.
+# `WriteQueue`: jobs of many threads on their way to one, a batch at a time.
 
 BATCH = 4096
 """Rows of a batch."""

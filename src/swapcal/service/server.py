@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
 
     Parameters
     ----------
-    desk : Desk
+    worker : Worker
         Not started; `run` starts and closes it.
     host, port : str, int
         Where to listen; port 0 takes a free one.

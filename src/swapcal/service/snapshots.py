@@ -187,7 +187,7 @@ def _bytes(state: State, name: str) -> bytes:
     return values.tobytes()
 
 
-# Keeper: snapshots of forecasters, taken now and then and written beside the learning.
+# `Snapshotter`: snapshots of forecasters, taken now and then and written beside the learning.
 
 KEPT = 2
 """Snapshots kept."""

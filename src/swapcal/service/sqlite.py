@@ -23,7 +23,7 @@ from swapcal.service.sql import (
     definitions,
 )
 
-# Occupancy: at most one process at a time is the learner of a file; its end, however sudden, frees it.
+# `FileLock`: at most one process at a time is the learner of a file; its end, however sudden, frees it.
 
 
 class FileLock:

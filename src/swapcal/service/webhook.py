@@ -42,7 +42,7 @@ class Webhook:
 
     Parameters
     ----------
-    desk : Desk
+    worker : Worker
         Asked for alarms.
     url : str
         Where to post; http or https.

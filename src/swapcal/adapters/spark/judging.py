@@ -31,7 +31,7 @@ from swapcal.adapters.spark.parts import (
 from swapcal.archive import packed, unpacked
 from swapcal.arrays import Places
 from swapcal.audit import Audit
-from swapcal.audit.rows import Encoder, Reader
+from swapcal.audit.rows import AuditColumns, Encoder
 from swapcal.features.encoder import Scales
 from swapcal.monitor import Monitor
 from swapcal.monitor.state import FILE
@@ -70,7 +70,7 @@ def audit(
     features, groups, weights, time, issued, levels, title, seed, like : as in `Audit.from_frame`
     """
     parts.require_batch(df)
-    reader = Reader(prob, target, tuple(features), tuple(groups), weights, time, issued)
+    reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
     reader.check_roles()
     parts.require(df, reader.columns)
     parts.require_numbers(df, [prob, target, *([weights] if weights else []), *(issued or ())])
@@ -91,7 +91,7 @@ def audit(
     return found
 
 
-def _encoder(df: DataFrame, reader: Reader, rules: dict[str, ColumnRule]) -> Encoder:
+def _encoder(df: DataFrame, reader: AuditColumns, rules: dict[str, ColumnRule]) -> Encoder:
     """Return the encoding of the features, from one pass over them; the other columns are checked on the way."""
     if not reader.features:
         return Encoder(())
@@ -105,7 +105,7 @@ def _encoder(df: DataFrame, reader: Reader, rules: dict[str, ColumnRule]) -> Enc
     return Encoder.of(found)
 
 
-def _rules(df: DataFrame, reader: Reader) -> dict[str, ColumnRule]:
+def _rules(df: DataFrame, reader: AuditColumns) -> dict[str, ColumnRule]:
     rules = {name: NOT_INFINITE for name in reader.features if parts.is_numeric(df, name)}
     rules |= dict.fromkeys((reader.prob, reader.target, *(reader.issued or ())), PROBABILITY)
     rules |= {} if reader.weights is None else {reader.weights: WEIGHT}

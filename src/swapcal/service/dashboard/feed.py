@@ -197,7 +197,7 @@ class ForecasterReporter:
 
     Parameters
     ----------
-    office : Office
+    context : ServiceContext
         Where it is asked.
     name : str
         Its name.
@@ -318,7 +318,7 @@ class Broadcast:
 
     Parameters
     ----------
-    office : Office
+    context : ServiceContext
         Listeners are sent away when it leaves.
     reporter : Reporter
         What looks.

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
-from swapcal.benchmark import FIRST, Contest, _stretches, cross_validated, folds_of, in_time_order
+from swapcal.benchmark import FIRST, Benchmark, _stretches, cross_validated, folds_of, in_time_order
 
 RNG = np.random.default_rng(3)
 N = 3000
@@ -86,7 +86,7 @@ def test_folds_are_shared_and_a_rows_own_outcome_is_unknown_to_its_forecast():
 
 
 def test_a_gain_is_told_with_its_interval(streamed):
-    contest = Contest(Y, streamed, groups={"town": TOWN})
+    contest = Benchmark(Y, streamed, groups={"town": TOWN})
     assert [entry.name for entry in contest.entries] == METHODS
     swap = contest["swapcal"]
     assert swap.better
@@ -101,29 +101,29 @@ def test_a_gain_is_told_with_its_interval(streamed):
 
 def test_nothing_to_gain_is_told_so():
     right = dict.fromkeys(METHODS, TRUTH)
-    said = Contest(Y, right, groups={"town": TOWN}).sentence()
+    said = Benchmark(Y, right, groups={"town": TOWN}).sentence()
     assert said.startswith("Nothing to gain: keep yours. No method lowers")
     worse = right | {"swapcal": 1 - TRUTH}
-    assert "keep yours. swapcal would do worse" in Contest(Y, worse, groups={"town": TOWN}).sentence()
+    assert "keep yours. swapcal would do worse" in Benchmark(Y, worse, groups={"town": TOWN}).sentence()
 
 
 def test_a_simple_recalibration_that_does_as_well_is_preferred():
     steep = expit(2 * (X + 1.2 * (TOWN == "a") - 0.6))
     found = {"mine": steep, "isotonic": TRUTH, "sigmoid": TRUTH, "swapcal": TRUTH}
-    said = Contest(Y, found).sentence()
+    said = Benchmark(Y, found).sentence()
     assert said.startswith("A simple recalibration is enough: isotonic lowers the squared error from")
     assert "swapcal does no better than that" in said
-    assert "swapcal lowers it by nothing" in Contest(Y, found | {"swapcal": steep}).sentence()
+    assert "swapcal lowers it by nothing" in Benchmark(Y, found | {"swapcal": steep}).sentence()
 
 
 def test_groups_that_are_put_right_count_where_scores_hardly_move():
     small = TOWN == "a"
     off = np.clip(0.5 + 0.05 * np.where(np.arange(N) % 2, 1, -1) * small, 0, 1)
     y = (np.random.default_rng(0).random(N) < 0.5).astype(float)
-    contest = Contest(y, {"mine": off, "swapcal": np.full(N, 0.5)}, groups={"town": TOWN})
+    contest = Benchmark(y, {"mine": off, "swapcal": np.full(N, 0.5)}, groups={"town": TOWN})
     assert contest.sentence()  # whichever it is, it is said
     with pytest.raises(ValueError, match='expected "mine" and "swapcal"'):
-        Contest(y, {"swapcal": off})
+        Benchmark(y, {"swapcal": off})
 
 
 def test_recalibrations_match_scikit_learn():

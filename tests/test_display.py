@@ -14,7 +14,7 @@ from swapcal.audit import Comparison
 from swapcal.baselines import ONLINE
 from swapcal.baselines.batch import BATCH
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
-from swapcal.benchmark import Contest
+from swapcal.benchmark import Benchmark
 from swapcal.losses import cost_matrix, decide, omniprediction, regret, swap_omniprediction
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}| object at |\bfunction\b")
@@ -69,7 +69,7 @@ def nouns() -> Iterator[tuple[str, Any]]:
     yield from (("Audit", audit.findings()[0]), ("Audit", audit.test()), ("Audit", audit.group_table()[0]))
     compared = Comparison(P, np.clip(P + 0.1, 0, 1), Y, groups={"shop": SHOP}, title=EVIL, names=("old", EVIL))
     yield "Audit", compared
-    yield "Audit", Contest(Y, {"mine": P, "swapcal": np.clip(P + 0.1, 0, 1)}, title=EVIL)
+    yield "Audit", Benchmark(Y, {"mine": P, "swapcal": np.clip(P + 0.1, 0, 1)}, title=EVIL)
     yield from (("Witness", audit.witness()), ("Witness", audit.witness(against="groups")))
     watched = monitor()
     yield from (("Monitor", Monitor()), ("Monitor", watched), ("Monitor", watched.alarms()[0]))

@@ -116,7 +116,7 @@ def test_an_open_forecast_of_thirteen_columns_takes_420_bytes_besides_its_id_and
     live, rows = Live(groups=["c0"]), wide(600)
     live.run(rows[:300], [float(k % 3 == 0) for k in range(300)])
     live.forecast_many(rows[300:], [*range(300)])
-    assert live._agenda.shelf.nbytes <= 420
+    assert live._scheduler.open_rows.nbytes <= 420
 
 
 def test_rows_from_before_new_columns_are_learned_as_they_were(tmp_path: Any) -> None:

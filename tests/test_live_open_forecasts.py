@@ -15,7 +15,7 @@ import pytest
 from swapcal import Forecaster
 from swapcal.engine import state as memory
 from swapcal.live import ExpiredIdError, Live, UnknownIdError, open_forecasts
-from swapcal.live.open_forecasts import Ledger, Limits
+from swapcal.live.open_forecasts import OpenForecasts, OpenLimits
 from tests.checks import snapshot, stream
 
 RECORD = {"v": 1.0}
@@ -71,7 +71,7 @@ def test_the_oldest_labels_are_forgotten_first(monkeypatch: Any) -> None:
 
 
 def test_due_labels_come_in_order_of_arrival_then_of_issue() -> None:
-    open_forecasts = Ledger()
+    open_forecasts = OpenForecasts()
     for id, due in (("a", 9), ("b", 7), ("c", 7)):
         open_forecasts.admit(id, 1, due=due, y=1)
     open_forecasts.admit("d", 1)
@@ -80,7 +80,7 @@ def test_due_labels_come_in_order_of_arrival_then_of_issue() -> None:
     assert not open_forecasts.expects()
 
 
-def learned(open_forecasts: Ledger, before: float) -> list[Any]:
+def learned(open_forecasts: OpenForecasts, before: float) -> list[Any]:
     found = []
     for slot in open_forecasts.fall_due(before):
         found.append(open_forecasts.ids[slot])
@@ -192,7 +192,7 @@ def test_limits_are_settings_and_survive_a_restart(tmp_path: Path) -> None:
     live.save(tmp_path / "state")
     twin = Live.load(tmp_path / "state")
     assert twin.settings == live.settings
-    assert Limits(**{name: twin.settings[name] for name in Limits._fields}) == Limits(7, 5, 3.5)
+    assert OpenLimits(**{name: twin.settings[name] for name in OpenLimits._fields}) == OpenLimits(7, 5, 3.5)
 
 
 def test_clock_and_lifetimes_go_on_after_a_restart(tmp_path: Path) -> None:
@@ -348,8 +348,8 @@ def test_copies_have_their_own_lock(copied: Any) -> None:
     live = Live()
     live.forecast(RECORD, id=1)
     twin = copied(live)
-    assert twin._guard is not live._guard
-    with live._guard.lock:
+    assert twin._lock is not live._lock
+    with live._lock.lock:
         together([lambda: twin.label(1, 1)])
     assert (live.status().labels, twin.status().labels) == (0, 1)
     forecaster = Forecaster(2)
@@ -358,14 +358,14 @@ def test_copies_have_their_own_lock(copied: Any) -> None:
 
 def test_what_is_closed_leaves_nothing_behind() -> None:
     for patience in (None, 8):
-        open_forecasts = Ledger(patience=patience)
+        open_forecasts = OpenForecasts(patience=patience)
         first = open_forecasts.admit("first", 0.0, 1e9)
         for k in range(20_000):
             slot = open_forecasts.admit(k, float(k), float(k))
             for due in open_forecasts.deliver(slot, 1.0, float(k)):
                 open_forecasts.close(due)
             open_forecasts.reuse()
-        assert len(open_forecasts._line) < 4000
+        assert len(open_forecasts._issue_queue) < 4000
         assert len(open_forecasts._awaited) <= 10
         assert open_forecasts.slots == 2
         assert open_forecasts.status().oldest_open == 20_001
@@ -378,12 +378,12 @@ def test_places_of_expired_forecasts_are_taken_again(limits: Any) -> None:
     for k in range(100):
         live.forecast(RECORD, id=k, time=float(k) if "lifetime" in limits else None)
     assert live.status().expired > 90
-    assert live._ledger.slots < 8
+    assert live._open_forecasts.slots < 8
 
 
 @pytest.mark.parametrize("forecasts", [0, 2**32 - 1000], ids=["from the first", "beyond 32 bits"])
 def test_the_oldest_expire_in_order_however_many_came_before(forecasts: int) -> None:
-    open_forecasts, expected = Ledger(Limits(max_open=3)), list[int]()
+    open_forecasts, expected = OpenForecasts(OpenLimits(max_open=3)), list[int]()
     open_forecasts.forecasts = forecasts
     for k in range(4000):
         slot, expected = open_forecasts.admit(k), [*expected, k][-3:]
@@ -394,5 +394,5 @@ def test_the_oldest_expire_in_order_however_many_came_before(forecasts: int) -> 
         open_forecasts.reuse()
         assert [*open_forecasts.opened] == expected
         assert not expected or open_forecasts.status().oldest_open == k + 1 - expected[0]
-    assert len(open_forecasts._line) < 2000
+    assert len(open_forecasts._issue_queue) < 2000
     assert open_forecasts.slots <= 5
