@@ -254,12 +254,12 @@ def test_labels_and_intersections_in_the_terminal(files, tmp_path):
     path = tmp_path / "labels.toml"
     path.write_text('[columns]\nshift = "Shift"\nage = "Age"\n[values.shift]\nnight = "by night"\n')
     grouped = [files / "data.csv", *NAMED, "--groups", "shift,town"]
-    result = run(*grouped, "--labels", path, "--intersections", "--json", tmp_path / "a.json")
+    result = run(*grouped, "--titles", path, "--intersections", "--json", tmp_path / "a.json")
     assert result.exit_code == 0, result.output
     assert "Shift = by night" in " ".join(result.output.split())
     names = {one["name"] for one in json.loads((tmp_path / "a.json").read_text())["groups"]}
     assert "shift × town = night × Rome" in names
     path.write_text('[values.shift]\nnoon = "at noon"\n')
-    refused = run(*grouped, "--labels", path)
+    refused = run(*grouped, "--titles", path)
     assert refused.exit_code == 2
     assert "labels.toml: values.shift: given 'noon', expected one of day, night" in " ".join(refused.output.split())

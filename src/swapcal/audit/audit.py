@@ -463,7 +463,7 @@ class Audit:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
-        labels: Any = None,
+        titles: Any = None,
     ) -> Findings:
         """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
 
@@ -473,11 +473,11 @@ class Audit:
         losses : costs, as `Loss` or text such as "pinball:0.9", whose decisions are priced and certified
         created_at : when the audit was made; equal inputs give equal findings
         tolerance : largest error called small, as a difference of probabilities; see `verdict`
-        labels : what columns and values are called in words: `Titles`, a mapping like its file, or the file's path
+        titles : what columns and values are called in words: `Titles`, a mapping like its file, or the file's path
         """
-        titles = TitleIndex(self.sums, Titles.of(labels))
+        named = TitleIndex(self.sums, Titles.of(titles))
         allowed = checked_tolerance(tolerance)
-        return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, titles)
+        return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, named)
 
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
@@ -505,7 +505,7 @@ class Audit:
         *,
         most: int = 20,
         tolerance: float = TOLERANCE,
-        labels: Any = None,
+        titles: Any = None,
         ax: Any = None,
     ) -> Any:
         """Draw the forecasts beside the outcomes, and return the matplotlib axes.
@@ -515,7 +515,7 @@ class Audit:
         kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
             or "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top
         most : groups drawn
-        labels : what groups are called, as in `to_dict`
+        titles : what groups are called, as in `to_dict`
         tolerance : largest gap called small
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
@@ -523,8 +523,8 @@ class Audit:
             return plots.reliability(reliability(self.evidence), self.title, ax=ax)
         if kind != "groups":
             raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
-        titles = TitleIndex(self.sums, Titles.of(labels))
-        entries = group_entries(self.evidence, checked_tolerance(tolerance), titles)
+        named = TitleIndex(self.sums, Titles.of(titles))
+        entries = group_entries(self.evidence, checked_tolerance(tolerance), named)
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 
     def __repr__(self) -> str:

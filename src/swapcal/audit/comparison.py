@@ -357,17 +357,17 @@ class Comparison:
         losses: Sequence[Loss | str] = (),
         created_at: str = "",
         tolerance: float = TOLERANCE,
-        labels: Any = None,
+        titles: Any = None,
     ) -> Findings:
         """Return the findings of `after` with a section "comparison": both predictors, and every difference tested."""
-        said = Titles.of(labels)
-        titles = [TitleIndex(audit.sums, said, self.names) for audit in (self.before, self.after)]
+        said = Titles.of(titles)
+        named = [TitleIndex(audit.sums, said, self.names) for audit in (self.before, self.after)]
         allowed = checked_tolerance(tolerance)
         before, found = (
             assemble(audit.title, audit.evidence, None, priced, created_at, allowed, titled)
-            for audit, priced, titled in zip((self.before, self.after), ((), losses), titles, strict=True)
+            for audit, priced, titled in zip((self.before, self.after), ((), losses), named, strict=True)
         )
-        found["comparison"] = compared(self.names, (before, found), self.differences(), self.groups(), titles[1])
+        found["comparison"] = compared(self.names, (before, found), self.differences(), self.groups(), named[1])
         return found
 
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:

@@ -36,7 +36,7 @@ class ReportSettings(TypedDict, total=False):
     losses: Sequence[Loss | str]
     created_at: str
     tolerance: float
-    labels: Any
+    titles: Any
 
 
 class AuditSettings(ReportSettings, total=False):

@@ -276,18 +276,18 @@ class Titles:
 
     Examples
     --------
-    >>> labels = Titles.of({"columns": {"sex": "Sex"}, "values": {"sex": {"1": "men", "2": "women"}}})
-    >>> labels.group("sex", "2")
+    >>> titles = Titles.of({"columns": {"sex": "Sex"}, "values": {"sex": {"1": "men", "2": "women"}}})
+    >>> titles.group("sex", "2")
     'Sex = women'
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    source: str = "labels"
+    source: str = "titles"
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """Return the labels of a TOML file with the tables `columns` and `values.COLUMN`."""
+        """Return the titles of a TOML file with the tables `columns` and `values.COLUMN`."""
         name = Path(path).name
         try:
             return cls.of(tomllib.loads(Path(path).read_text(encoding="utf-8")), name)
@@ -295,14 +295,14 @@ class Titles:
             raise ValueError(f"{name}: given no TOML ({error}), expected tables columns and values.COLUMN") from None
 
     @classmethod
-    def of(cls, given: Any, source: str = "labels") -> Self:
-        """Return labels given as `Titles`, as a path, as the mapping that a file holds, or not at all.
+    def of(cls, given: Any, source: str = "titles") -> Self:
+        """Return titles given as `Titles`, as a path, as the mapping that a file holds, or not at all.
 
         Examples
         --------
         >>> Titles.of({"titles": {"sex": "Sex"}})
         Traceback (most recent call last):
-        ValueError: labels: given 'titles', expected columns and values
+        ValueError: titles: given 'titles', expected columns and values
         """
         if isinstance(given, cls):
             return given
@@ -320,7 +320,7 @@ class Titles:
         )
 
     def check(self, columns: Collection[str], categories: Mapping[str, Collection[str]]) -> None:
-        """Refuse labels of columns, or of values of the given columns, that do not occur."""
+        """Refuse titles of columns, or of values of the given columns, that do not occur."""
         _known(f"{self.source}: columns", self.columns, columns)
         _known(f"{self.source}: values", self.values, columns)
         for column, titles in self.values.items():
@@ -328,7 +328,7 @@ class Titles:
                 _known(f"{self.source}: values.{column}", titles, categories[column])
 
     def among(self, columns: Collection[str]) -> Self:
-        """Return the labels of some columns only."""
+        """Return the titles of some columns only."""
         titles = {name: title for name, title in self.columns.items() if name in columns}
         return replace(self, columns=titles, values={name: v for name, v in self.values.items() if name in columns})
 
@@ -368,24 +368,24 @@ def _known(name: str, given: Collection[str], known: Collection[str]) -> None:
 class TitleIndex:
     """What every name that an audit's words can hold is called: groups, their intersections, features, columns."""
 
-    def __init__(self, sums: Sums, labels: Titles, others: Sequence[str] = ()) -> None:
+    def __init__(self, sums: Sums, titles: Titles, others: Sequence[str] = ()) -> None:
         columns = {name: categories for name, categories, _ in sums.tally.columns()}
         read = sums.reader.columns if sums.reader else []
         coordinates = [c.name for c in sums.coordinates]
-        labels.check({*columns, *read, *coordinates, *others}, columns)
-        self.columns = {name: labels.column(name) for name in {*columns, *read} if labels.column(name) != name}
-        known = {name: labels.column(name) for name in [*coordinates, *columns, *read]}
-        known |= {f"{name} missing": f"{labels.column(name)} missing" for name in coordinates}
+        titles.check({*columns, *read, *coordinates, *others}, columns)
+        self.columns = {name: titles.column(name) for name in {*columns, *read} if titles.column(name) != name}
+        known = {name: titles.column(name) for name in [*coordinates, *columns, *read]}
+        known |= {f"{name} missing": f"{titles.column(name)} missing" for name in coordinates}
         for name in [*columns, *read]:
-            known |= {f"{name} = {k}": labels.group(name, k) for k in _categories(name, columns, coordinates)}
+            known |= {f"{name} = {k}": titles.group(name, k) for k in _categories(name, columns, coordinates)}
         for pair in intersections_of(columns):
             cells = {category: halves(category, *(columns[name] for name in pair)) for category in columns[pair.name]}
             known |= {
-                f"{pair.name} = {category}": " and ".join(map(labels.group, pair, found))
+                f"{pair.name} = {category}": " and ".join(map(titles.group, pair, found))
                 for category, found in cells.items()
                 if found is not None
             }
-            known[pair.name] = " and ".join(map(labels.column, pair))
+            known[pair.name] = " and ".join(map(titles.column, pair))
         self._known = {name: title for name, title in known.items() if title != name}
 
     def __call__(self, name: str) -> str:

@@ -199,7 +199,7 @@ def audit(
     loss: Annotated[
         list[str] | None, typer.Option(help="Price decisions under this loss, e.g. pinball:0.9; repeatable.")
     ] = None,
-    labels: Annotated[
+    titles: Annotated[
         Path | None, typer.Option(help="TOML file of titles: tables columns and values.COLUMN, used in every word.")
     ] = None,
     intersections: Annotated[
@@ -235,7 +235,7 @@ def audit(
     """
     with running("audit") as run, text.open(file) as source:
         protect(
-            [file, *(str(path) for path in (like, labels) if path is not None)],
+            [file, *(str(path) for path in (like, titles) if path is not None)],
             {"--out": out, "--json": json, "--card": card, "--state": state},
         )
         names: dict[str, Any] = {
@@ -251,12 +251,12 @@ def audit(
         settings |= {"intersections": 2 if intersections else None}
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
-        said = _labels(labels, source.columns, kinds(names))
+        said = _titles(titles, source.columns, kinds(names))
         texts = listed(categorical, source.columns)
         counted = options.positive_in(target, positive, source)
         found = Reading(file, names, counted, options.threads(jobs), run, texts).audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
-        findings = _save(found, out, json, labels=said, **found_with)
+        findings = _save(found, out, json, titles=said, **found_with)
         if card is not None:
             put_text(card, written_card(findings, html=carded))
         if state is not None and isinstance(found, Audit):
@@ -282,11 +282,11 @@ def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> 
     return names
 
 
-def _labels(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Titles:
-    """Return the labels of the columns that are read; the file may name others of the table, but no unknown ones."""
-    labels = Titles() if path is None else Titles.read(path)
-    labels.check(columns, {})
-    return labels.among(read)
+def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Titles:
+    """Return the titles of the columns that are read; the file may name others of the table, but no unknown ones."""
+    titles = Titles() if path is None else Titles.read(path)
+    titles.check(columns, {})
+    return titles.among(read)
 
 
 def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:

@@ -9,7 +9,7 @@ from swapcal import Audit
 from swapcal.audit import Comparison, Titles
 from swapcal.report import render, validate
 
-LABELS = {
+TITLES = {
     "columns": {"sex": "Sex", "dept": "Department", "age": "Age in years", "p": "Risk score"},
     "values": {"sex": {"1": "men", "2": "women"}, "dept": {"b": "Bakery <b>", "(missing)": "unknown"}},
 }
@@ -84,7 +84,7 @@ def test_refused_intersections(given, message):
 
 
 def test_titles_are_used_in_every_word_and_names_stay(audit):
-    findings = audit.to_dict(labels=LABELS)
+    findings = audit.to_dict(titles=TITLES)
     validate(findings)
     plain = audit.to_dict()
     assert [one["name"] for one in findings["groups"]] == [one["name"] for one in plain["groups"]]
@@ -109,11 +109,11 @@ def test_labels_change_no_figure(audit):
             return [figures(one) for one in value]
         return value if not isinstance(value, str) else ""
 
-    assert figures(audit.to_dict(labels=LABELS)) == figures(audit.to_dict())
+    assert figures(audit.to_dict(titles=TITLES)) == figures(audit.to_dict())
 
 
 def test_a_comparison_speaks_in_titles_too():
-    found = Comparison.from_frame(frame(), probs=["q", "p"], **NAMED).to_dict(labels=LABELS)
+    found = Comparison.from_frame(frame(), probs=["q", "p"], **NAMED).to_dict(titles=TITLES)
     entry = found["comparison"]
     assert entry["sentence"].startswith("Risk score is better than q:")
     assert {one.get("title", one["name"]) for one in entry["groups"]} >= {"Sex = women", "Department = unknown"}
@@ -124,30 +124,30 @@ def test_a_comparison_speaks_in_titles_too():
 def test_labels_are_read_from_a_file(audit, tmp_path):
     path = tmp_path / "labels.toml"
     path.write_text('[columns]\nsex = "Sex"\n[values.sex]\n2 = "women"\n')
-    assert audit.to_json(labels=path) == audit.to_json(labels=Titles.of(path))
-    assert "Sex = women" in audit.to_json(labels=path)
-    assert json.loads(audit.to_json(labels=path))["groups"]
+    assert audit.to_json(titles=path) == audit.to_json(titles=Titles.of(path))
+    assert "Sex = women" in audit.to_json(titles=path)
+    assert json.loads(audit.to_json(titles=path))["groups"]
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"columns": {"town": "Town"}}, r"labels: columns: given 'town', expected one of age, "),
-        ({"values": {"town": {"a": "A"}}}, r"labels: values: given 'town'"),
-        ({"values": {"sex": {"3": "others"}}}, r"labels: values\.sex: given '3', expected one of 1, 2"),
-        ({"columns": {"sex": 1}}, r"labels: columns\.sex: given 1, expected a title"),
-        ({"columns": {"sex": "a = b"}}, r"labels: columns\.sex: given 'a = b', expected a title"),
-        ({"values": {"sex": "men"}}, r"labels: values\.sex: given 'men', expected a table"),
-        ({"column": {}}, r"labels: given 'column', expected columns and values"),
+        ({"columns": {"town": "Town"}}, r"titles: columns: given 'town', expected one of age, "),
+        ({"values": {"town": {"a": "A"}}}, r"titles: values: given 'town'"),
+        ({"values": {"sex": {"3": "others"}}}, r"titles: values\.sex: given '3', expected one of 1, 2"),
+        ({"columns": {"sex": 1}}, r"titles: columns\.sex: given 1, expected a title"),
+        ({"columns": {"sex": "a = b"}}, r"titles: columns\.sex: given 'a = b', expected a title"),
+        ({"values": {"sex": "men"}}, r"titles: values\.sex: given 'men', expected a table"),
+        ({"column": {}}, r"titles: given 'column', expected columns and values"),
     ],
 )
 def test_refused_labels(audit, given, message):
     with pytest.raises(ValueError, match=message):
-        audit.to_dict(labels=given)
+        audit.to_dict(titles=given)
 
 
 def test_a_file_that_is_no_toml_is_refused(audit, tmp_path):
     path = tmp_path / "labels.toml"
     path.write_text("sex: Sex")
     with pytest.raises(ValueError, match=r"labels\.toml: given no TOML"):
-        audit.to_dict(labels=path)
+        audit.to_dict(titles=path)
