@@ -25,7 +25,7 @@ LISTED: dict[str, tuple[str, ...]] = {
     "swapcal.batch": (),
     "swapcal.bounds": (),
     "swapcal.certificate": (),
-    "swapcal.contest": (),
+    "swapcal.benchmark": (),
     "swapcal.contexts": (),
     "swapcal.datasets": (),
     "swapcal.errors": (),
@@ -293,15 +293,15 @@ def _without_prose(tree: Any, named: bool = False) -> Any:
 
 def findings() -> dict[str, list[str]]:
     """Return the key paths of the findings' JSON."""
-    from swapcal.contest import Contest
+    from swapcal.benchmark import Benchmark
     from tests.golden.inputs import predictions
 
     given = predictions(44, 500)
-    contest = Contest(given["y"], {"mine": given["p"], "swapcal": given["q"]}, groups=given["groups"])
+    contest = Benchmark(given["y"], {"mine": given["p"], "swapcal": given["q"]}, groups=given["groups"])
     documents: dict[str, Callable[[], str]] = {
         "Audit": lambda: audited().to_json(losses=["pinball:0.9"], certificate=_certificate()),
         "Comparison": lambda: compared().to_json(losses=["pinball:0.9"]),
-        "Contest": contest.to_json,
+        "Benchmark": contest.to_json,
     }
     return {name: key_paths(json.loads(make())) for name, make in documents.items()} | {"Monitor": _monitor_paths()}
 

@@ -543,7 +543,7 @@ def audit_findings() -> Flat:
     settings: dict[str, Any] = {
         "certificate": certificate.certificate().as_dict(),
         "losses": ["pinball:0.9", "newsvendor:under=3,over=1"],
-        "labels": {"columns": {"shift": "Shift"}, "values": {"shift": {"night": "at night"}}},
+        "titles": {"columns": {"shift": "Shift"}, "values": {"shift": {"night": "at night"}}},
     }
     return Flat().add(findings=plain(audited().to_json(**settings)))
 
@@ -607,10 +607,10 @@ def audit_comparison() -> Flat:
 
 @case()
 def audit_contest() -> Flat:
-    from swapcal.contest import Contest
+    from swapcal.benchmark import Benchmark
 
     given = predictions(44, 500)
-    contest = Contest(given["y"], {"mine": given["p"], "swapcal": given["q"]}, groups=given["groups"])
+    contest = Benchmark(given["y"], {"mine": given["p"], "swapcal": given["q"]}, groups=given["groups"])
     return Flat().add(findings=plain(contest.to_json()))
 
 
