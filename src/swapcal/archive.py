@@ -10,11 +10,12 @@ import re
 import secrets
 import stat
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -59,6 +60,7 @@ def part(state: State, name: str) -> State:
 # Files that appear whole or not at all.
 
 Name = str | os.PathLike[str]
+T = TypeVar("T")
 
 MOST_NAME = 40  # letters of the target's name in the temporary one, which has to fit a folder entry too
 
@@ -161,25 +163,99 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# What a kind of state file holds: its settings, its arrays, and what makes them consistent.
+# What a kind of state file holds: its settings, its arrays, and where those may lead that kernels follow as indices.
+#
+# Numbers may be silly, and then so is what is computed of them. They may not crash the interpreter, which compiled code
+# does that reads outside its arrays, nor make it wait or allocate without end.
 
 Arrays = Mapping[str, AnyArray]
 Settings = Mapping[str, Any]
 Shape = tuple[int, ...]
+Shapes = Mapping[str, Shape]
+Sizes = Mapping[str, int]
 
 MOST_INTEGER = 2**63 - 1
+MOST_COUNT = 2**62
+"""Of a count in a file: counting on from it never overflows."""
 
 
 class ArchiveError(ValueError):
     """A state file that is missing a part, damaged, inconsistent, or of another kind or version."""
 
 
+class Permutation(NamedTuple):
+    """The first entries are 0, 1, 2, …, each once, in any order; `first` names the size that says how many."""
+
+    first: str
+
+    def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
+        """Return what is wrong, or nothing."""
+        count = sizes[self.first]
+        return "" if np.array_equal(np.sort(array[:count]), np.arange(count)) else f"each index below {count} once"
+
+
+class Sorted(NamedTuple):
+    """Entries strictly increase in the order of another array's indices, a `Permutation`; `first` names how many."""
+
+    by: str
+    first: str
+
+    def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
+        """Return what is wrong, or nothing."""
+        in_order = array[arrays[self.by][: sizes[self.first]]]
+        return "" if _rises(in_order) else f"increasing numbers in the order {self.by}"
+
+
+class Children(NamedTuple):
+    """Entries 2i and 2i + 1 are node i's children, i itself at a leaf; all nodes but the roots are one node's child.
+
+    `depth` names the array of the steps from each root to its farthest leaf.
+    """
+
+    root: str
+    depth: str
+
+    def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
+        """Return what is wrong, or nothing."""
+        root, child = arrays[self.root].astype(np.int64), array.astype(np.int64).reshape(-1, 2)
+        node = np.arange(len(child))
+        own = child == node[:, None]
+        reached = np.concatenate([child[~own], root])
+        if (child < node[:, None]).any() or (own[:, 0] != own[:, 1]).any():
+            return "children after their parents, or a leaf's own index twice"
+        if (np.bincount(reached, minlength=len(node)) != 1).any():
+            return "every node but the roots to be one node's child"
+        return "" if np.array_equal(arrays[self.depth], _depths(root, child)) else f"the depths in {self.depth}"
+
+
+def _depths(root: AnyArray, child: AnyArray) -> AnyArray:
+    """Return the steps from each root to its farthest leaf."""
+    depth, tree = np.zeros(len(root), np.int64), np.zeros(len(child), np.int64)
+    tree[root] = np.arange(len(root))
+    place, steps = root, 0
+    while len(place := place[child[place, 0] != place]):
+        steps += 1
+        depth[tree[place]] = steps
+        tree[child[place]] = tree[place, None]
+        place = child[place].ravel()
+    return depth
+
+
 class Field(NamedTuple):
-    """An array: its type as numpy writes it, and its shape in numbers and in names of sizes that must agree."""
+    """An array: its type as numpy writes it, its shape in numbers and names of sizes, and what its entries may be."""
 
     dtype: str
     shape: tuple[int | str, ...]
     finite: bool = True
+    least: Any = None
+    """No entry is below this: a number, or one for each column."""
+    most: Any = None
+    """No entry is above this: likewise. The name of a size stands for the last index of what has that size."""
+    rises: bool = False
+    """Entries strictly increase along the last axis."""
+    names: tuple[str, ...] = ()
+    """Sizes that the first entries are."""
+    link: Permutation | Sorted | Children | None = None
 
 
 class Rule(NamedTuple):
@@ -194,9 +270,9 @@ class Rule(NamedTuple):
 Fields = Mapping[str, Field]
 
 
-def floats(*shape: int | str, finite: bool = True) -> Field:
-    """Declare an array of float64; `finite` false admits NaN and infinity."""
-    return Field("<f8", shape, finite)
+def floats(*shape: int | str, finite: bool = True, **entries: Any) -> Field:
+    """Declare an array of float64; `finite` false admits NaN and infinity. `entries`: see `Field`."""
+    return Field("<f8", shape, finite, **entries)
 
 
 def singles(*shape: int | str) -> Field:
@@ -204,14 +280,19 @@ def singles(*shape: int | str) -> Field:
     return Field("<f4", shape)
 
 
-def integers(*shape: int | str) -> Field:
+def integers(*shape: int | str, **entries: Any) -> Field:
     """Declare an array of int64."""
-    return Field("<i8", shape)
+    return Field("<i8", shape, **entries)
 
 
-def keys(*shape: int | str) -> Field:
+def counts(*shape: int | str, **entries: Any) -> Field:
+    """Declare an array of int64 that counts something."""
+    return integers(*shape, **{"least": 0, "most": MOST_COUNT, **entries})
+
+
+def keys(*shape: int | str, **entries: Any) -> Field:
     """Declare an array of uint64."""
-    return Field("<u8", shape)
+    return Field("<u8", shape, **entries)
 
 
 def octets(*shape: int | str) -> Field:
@@ -238,7 +319,9 @@ def one_of(*values: str) -> Rule:
 
 def is_number(value: Any) -> bool:
     """Tell whether a value is a finite number and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) < 2**1023
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def is_text(value: Any) -> bool:
@@ -256,16 +339,29 @@ def addition(rule: Rule) -> Rule:
     return rule._replace(required=False)
 
 
+def listed(rule: Rule, least: int = 0, most: int = MOST_INTEGER) -> Rule:
+    """Declare a setting that is a list, and what each entry must be."""
+    words = f"a list, each entry {rule.expected}"
+    return Rule(words, lambda v: isinstance(v, list) and least <= len(v) <= most and all(map(rule.holds, v)))
+
+
+def parted(rules: Mapping[str, Rule]) -> Rule:
+    """Declare a setting that is an object, and what each of its parts must be."""
+    return Rule(f"an object of {', '.join(rules)}", lambda v: not any(rule_faults(rules, v)))
+
+
+def is_distinct(values: list[Any]) -> bool:
+    """Tell whether no value comes twice."""
+    return len(set(values)) == len(values)
+
+
 TRUTH = Rule("true or false", lambda v: isinstance(v, bool))
+ANY_TEXT = Rule("text", is_text)
 TEXT = Rule("text that is not empty", lambda v: is_text(v) and v != "")
 TEXTS = Rule("a list of texts", lambda v: isinstance(v, list) and all(map(is_text, v)))
+NAMES = Rule("a list of different texts", lambda v: TEXTS.holds(v) and is_distinct(v))
 OBJECT = Rule("an object", lambda v: isinstance(v, dict))
 LIST = Rule("a list", lambda v: isinstance(v, list))
-
-
-def no_faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
-    """Find nothing wrong."""
-    return ()
 
 
 @dataclass(frozen=True)
@@ -276,16 +372,15 @@ class Kind:
     ----------
     name, version : what the manifest must say.
     rules : each setting's rule; settings beyond these are refused.
-    fields : settings to the arrays that must be there, no more and no fewer. Sizes are compared with the headers,
-        before any data is read.
-    faults : (arrays, settings) to complaints, "name: given …, expected …", about how they fit together.
+    fields : (settings, shapes as the headers say) to the arrays that must be there, no more and no fewer. Sizes are
+        compared with the headers, before any data is read.
     """
 
     name: str
     version: int
     rules: Mapping[str, Rule]
-    fields: Callable[[Settings], Fields]
-    faults: Callable[[Arrays, Settings], Iterable[str]] = no_faults
+    fields: Callable[[Settings, Shapes], Fields]
+    faults: Callable[[Arrays, Settings], Iterable[str]] = lambda arrays, settings: ()
 
     def check_settings(self, settings: Any) -> None:
         """Refuse settings with a part missing, unknown, or out of range."""
@@ -294,45 +389,101 @@ class Kind:
 
     def check_shapes(self, found: Mapping[str, tuple[str, Shape]], settings: Settings) -> None:
         """Refuse arrays with one missing or unknown, of another type, or whose sizes disagree."""
-        fields = self.fields(settings)
+        shapes = defaultdict(lambda: (0, 0), {name: shape for name, (_, shape) in found.items()})
+        fields = self.fields(settings, shapes)
         for fault in _name_faults("array", found, fields):
             raise ArchiveError(fault)
-        sizes: dict[str, int] = {}
         for name, field in fields.items():
             dtype, shape = found[name]
             if dtype != field.dtype or len(shape) != len(field.shape):
                 raise ArchiveError(f"{name}: given {dtype} of shape {shape}, expected {field.dtype} of {field.shape}")
-            for size, wanted in zip(shape, field.shape, strict=True):
-                expected = wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)
-                if size != expected:
-                    raise ArchiveError(f"{name}: given shape {shape}, expected {field.shape} with {expected} {wanted}")
+        _sizes(fields, shapes)
 
     def check_contents(self, arrays: Arrays, settings: Settings) -> None:
-        """Refuse numbers that are not finite where they must be, and parts that contradict each other."""
-        for name, field in self.fields(settings).items():
-            if field.finite and arrays[name].dtype.kind == "f" and not np.isfinite(arrays[name]).all():
-                raise ArchiveError(f"{name}: given a number that is not finite, expected finite numbers")
+        """Refuse numbers that are not finite where they must be, and indices that lead outside of what they index."""
+        shapes = {name: array.shape for name, array in arrays.items()}
+        fields = self.fields(settings, shapes)
+        sizes = _sizes(fields, shapes)
+        for name, field in sorted(fields.items(), key=lambda item: not item[1].names):
+            for fault in _entry_faults(field, arrays[name], sizes):
+                raise ArchiveError(f"{name}: {fault}")
+            sizes |= zip(field.names, arrays[name].ravel()[: len(field.names)].tolist(), strict=True)
+        for name, field in fields.items():
+            if field.link is not None and (expected := field.link.fault(arrays[name], arrays, sizes)):
+                raise ArchiveError(f"{name}: given indices that lead elsewhere, expected {expected}")
         for fault in self.faults(arrays, settings):
             raise ArchiveError(fault)
+
+
+def _sizes(fields: Fields, shapes: Shapes) -> dict[str, int]:
+    """Return the sizes by name; refuse shapes that disagree."""
+    sizes: dict[str, int] = {}
+    for name, field in fields.items():
+        for size, wanted in zip(shapes[name], field.shape, strict=True):
+            expected = wanted if isinstance(wanted, int) else sizes.setdefault(wanted, size)
+            if size != expected:
+                raise ArchiveError(
+                    f"{name}: given shape {shapes[name]}, expected {field.shape} with {expected} {wanted}"
+                )
+    return sizes
+
+
+def _entry_faults(field: Field, array: AnyArray, sizes: Sizes) -> Iterator[str]:
+    if field.finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+        yield "given a number that is not finite, expected finite numbers"
+    if field.least is not None and not (array >= field.least).all():
+        yield f"given a number that is too small, expected at least {_short(field.least)}"
+    if field.most is not None and not (array <= (most := _most(field.most, sizes))).all():
+        yield f"given a number that is too large, expected at most {_short(most)}"
+    if field.rises and not _rises(array):
+        yield "given numbers out of order, expected them to increase"
+
+
+def _most(most: Any, sizes: Sizes) -> Any:
+    """Return a bound in numbers, or bounds of columns; the name of a size stands for its last index."""
+    if isinstance(most, list):
+        return [_most(each, sizes) for each in most]
+    return sizes[most] - 1 if isinstance(most, str) else most
+
+
+def _rises(array: AnyArray) -> bool:
+    return bool((array[..., 1:] > array[..., :-1]).all())
 
 
 def below(prefix: str, fields: Fields) -> dict[str, Field]:
     """Return the arrays of a part under its name; its sizes are its own."""
 
-    def own(size: int | str) -> int | str:
+    def own(size: Any) -> Any:
+        if isinstance(size, list | tuple):
+            return type(size)(map(own, size))
         return f"{prefix}.{size}" if isinstance(size, str) else size
 
-    return {f"{prefix}.{name}": f._replace(shape=tuple(map(own, f.shape))) for name, f in fields.items()}
+    return {
+        f"{prefix}.{name}": field._replace(
+            shape=own(field.shape),
+            most=own(field.most),
+            names=own(field.names),
+            link=field.link and type(field.link)(*map(own, field.link)),
+        )
+        for name, field in fields.items()
+    }
+
+
+def inside(prefix: str, shapes: Shapes) -> dict[str, Shape]:
+    """Return the shapes of a part's arrays by their names in the part."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): shape for name, shape in shapes.items() if name.startswith(start)}
 
 
 def rule_faults(rules: Mapping[str, Rule], settings: Any) -> Iterator[str]:
     """Yield which settings are missing, unknown, or not what their rule says."""
     if not isinstance(settings, dict):
         yield f"settings: given {type(settings).__name__}, expected an object"
+        return
     expected = {name: rule for name, rule in rules.items() if rule.required or name in settings}
     yield from _name_faults("setting", settings, expected)
     for name, rule in expected.items():
-        if not rule.holds(settings[name]):
+        if name in settings and not rule.holds(settings[name]):
             yield f"{name}: given {_short(settings[name])}, expected {rule.expected}"
 
 
@@ -382,6 +533,24 @@ def read(path: Name, kind: Kind) -> State:
             return unpack(file, kind)
         except ArchiveError as error:
             raise ArchiveError(f"{path}: {error}") from None
+
+
+def load(path: Name, kind: Kind, build: Callable[[State], T]) -> T:
+    """Return what `build` makes of the state in a file; what it cannot build is refused like a damaged file."""
+    return built(read(path, kind), build, f"{path}: ")
+
+
+def built(state: State, build: Callable[[State], T], where: str = "") -> T:
+    """Return what `build` makes of a state. Raises ArchiveError if its parts do not fit together."""
+    try:
+        return build(state)
+    except ArchiveError as error:
+        raise ArchiveError(f"{where}{error}") from None
+    except Exception as error:  # settings that are right one by one may not be right together
+        raise ArchiveError(
+            f"{where}given parts that do not fit together ({type(error).__name__}: {error}), expected those saved "
+            "together"
+        ) from None
 
 
 def pack(file: BinaryIO, kind: str, version: int, arrays: Arrays, settings: Settings) -> None:

@@ -16,6 +16,7 @@ from swapcal.archive import (
     Kind,
     Rule,
     Settings,
+    Shapes,
     floats,
     is_number,
     is_text,
@@ -230,7 +231,7 @@ RULES = {
 }
 
 
-def file_fields(settings: Settings) -> dict[str, Field]:
+def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays; every group column has its own."""
     columns = range(len(settings["groups"]))
     found = _tally_fields("tally", "levels")

@@ -64,7 +64,7 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
         yield f"factor: given shape {arrays['factor'].shape}, expected one row for each of {levels} levels"
 
 
-FILE = archive.Kind("baseline", 1, RULES, lambda settings: FIELDS, faults)
+FILE = archive.Kind("baseline", 1, RULES, lambda settings, shapes: FIELDS, faults)
 
 
 class OnlineBaseline(Player):

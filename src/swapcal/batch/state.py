@@ -13,6 +13,7 @@ from swapcal.archive import (
     Field,
     Kind,
     Settings,
+    Shapes,
     State,
     addition,
     below,
@@ -79,7 +80,7 @@ RULES = {
 }
 
 
-def fields(settings: Settings) -> dict[str, Field]:
+def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a model; one without scores of others brings its own scorer, one with trees the trees."""
     parts = {"correction": DESIGN, "layout": LAYOUT, "mixture": MIXTURE}
     if settings["base"] is not None:

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from swapcal import _validate, archive, bounds
 from swapcal._display import display
 from swapcal._locking import CopyableLock, locked
-from swapcal.archive import TEXT, TRUTH, Arrays, Settings, State, one_of, whole
+from swapcal.archive import TEXT, TRUTH, Fields, Settings, Shapes, State, one_of, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import state as memory
@@ -50,8 +49,10 @@ LEARNERS = {
     "vaw": (VAW_LEARNER, 0.0, None),
 }
 MIXINGS = {"hedge": HEDGE, "blum-mansour": BLUM_MANSOUR}
+MOST_DIM = 1 << 20
+"""Of a forecaster in a file: a learner's factor has dim²/2 numbers."""
 RULES = {
-    "dim": whole(1),
+    "dim": whole(1, MOST_DIM),
     "learner": one_of(*LEARNERS),
     "mixing": one_of(*MIXINGS),
     "uniform": TRUTH,
@@ -63,13 +64,12 @@ NO_MIX = np.zeros((1, 0))
 advance_one = DirectCall(advance)
 
 
-def faults(arrays: Arrays, settings: Settings) -> Iterable[str]:
-    """Return what is wrong with a state from `Forecaster.to_state`."""
-    learner, mixing = LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]]
-    return memory.faults(arrays, settings["dim"], learner, mixing, settings["uniform"])
+def fields(settings: Settings, shapes: Shapes) -> Fields:
+    """Return the arrays of a state from `Forecaster.to_state`."""
+    return memory.fields(settings["dim"], LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]], shapes)
 
 
-FILE = archive.Kind(KIND, VERSION, RULES, lambda settings: memory.FIELDS, faults)
+FILE = archive.Kind(KIND, VERSION, RULES, fields)
 
 
 class Forecaster(Player):
@@ -275,7 +275,7 @@ class Forecaster(Player):
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> Self:
         """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
-        return cls.from_state(archive.read(path, FILE))
+        return archive.load(path, FILE, cls.from_state)
 
     def to_state(self) -> State:
         """Return the state as `save` writes it."""
@@ -290,7 +290,7 @@ class Forecaster(Player):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Rebuild from `to_state`; `faults` must have found nothing."""
+        """Rebuild from `to_state`; the state must have been checked."""
         self, settings = cls.__new__(cls), state.manifest
         self._state = Memory(**{name: np.array(array, order="C") for name, array in state.arrays.items()})
         self._scratch = memory.scratch(self._state)

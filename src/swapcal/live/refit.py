@@ -12,7 +12,7 @@ import numpy as np
 
 from swapcal import _validate, archive
 from swapcal._display import counted, display
-from swapcal.archive import OBJECT, Arrays, Field, Kind, Rule, Settings, floats, real, rule_faults, whole
+from swapcal.archive import OBJECT, Arrays, Field, Kind, Rule, Settings, Shapes, floats, real, rule_faults, whole
 from swapcal.arrays import Array
 from swapcal.tables.values import as_number, is_missing, text_of
 
@@ -359,7 +359,7 @@ def _categories(X: Array, sizes: Sequence[int], most: float = math.inf) -> list[
     return [j for j, size, held in columns if ((held >= 0) & (held < size) & (held == np.floor(held))).all()]
 
 
-def fields(settings: Settings) -> dict[str, Field]:
+def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a file."""
     return {"rows": floats("rows", "columns", finite=False), "y": floats("rows")}
 

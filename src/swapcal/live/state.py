@@ -9,14 +9,17 @@ from swapcal.archive import (
     OBJECT,
     TEXTS,
     TRUTH,
+    ArchiveError,
     Arrays,
     Field,
     Kind,
     Settings,
+    Shapes,
     State,
     addition,
     below,
     floats,
+    inside,
     integers,
     keys,
     octets,
@@ -96,11 +99,16 @@ COUNTS = {
 }
 
 
-def fields(settings: Settings) -> dict[str, Field]:
+def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of all parts; before the first record there is no engine."""
     parts = below("contexts", contexts.FIELDS) | below("experts", experts.FIELDS) | OPEN_FORECASTS
     parts |= WATCHED if settings.get("watched") else {}
-    return parts if settings["forecaster"] is None else parts | below("forecaster", forecaster.FILE.fields({}))
+    own = settings["forecaster"]
+    if own is None:
+        return parts
+    for fault in rule_faults(forecaster.RULES, own):
+        raise ArchiveError(fault)
+    return parts | below("forecaster", forecaster.fields(own, inside("forecaster", shapes)))
 
 
 def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
@@ -126,12 +134,10 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
 
 def _engine_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     own = settings["forecaster"]
-    yield from rule_faults(forecaster.RULES, own)
     if (own["learner"], own["mixing"]) != ("ridge", "hedge"):
         yield f"forecaster: given {own['learner']} and {own['mixing']}, expected ridge and hedge"
     if own["dim"] > len(settings["contexts"]["names"]):
         yield f"dim: given {own['dim']}, expected at most {len(settings['contexts']['names'])} coordinates"
-    yield from forecaster.faults(arrays, own)
     if arrays["codes"][CODES_ADAPTIVE] != 1:
         yield "forecaster: given fixed levels, expected adaptive ones"
     if arrays["knobs"][WINDOW] != (settings["engine"]["window"] or 0.0):

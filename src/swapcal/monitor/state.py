@@ -258,7 +258,7 @@ def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
         yield "bets: given a share or a gain that is not positive, expected positive ones"
 
 
-FILE = Kind("monitor", 1, RULES, lambda manifest: FIELDS_OF_FILE, faults)
+FILE = Kind("monitor", 1, RULES, lambda manifest, shapes: FIELDS_OF_FILE, faults)
 
 
 def state_of(bets: Bets) -> archive.State:

@@ -92,7 +92,7 @@ def _faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
         yield f"stride: given {stride!r}, expected an integer of at least 1"
 
 
-HOSTED = Kind("ward", 1, RULES, lambda manifest: FIELDS, _faults)
+HOSTED = Kind("ward", 1, RULES, lambda manifest, shapes: FIELDS, _faults)
 
 
 class Still:
