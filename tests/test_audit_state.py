@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from swapcal import Audit
 from swapcal.archive import ArchiveError
 from swapcal.audit.state import FILE
-from tests.test_state_lies import craft, cut, parts, put, spoilt
+from tests.test_state_lies import craft, cut, parts, put
 
 ROWS = 400
 
@@ -134,10 +132,8 @@ LIES: dict[str, Any] = {
     "a title of numbers": put("title", 3),
     "a coordinate too few": lambda a, s: s["coordinates"].pop(),
     "a coordinate in words": put("coordinates", 0, "constant"),
-    "another unit": put("coordinates", 1, 1, 2.0),
     "a category twice": put("groups", 0, "categories", ["Rome", "Rome", "Bari"]),
     "a category too few": lambda a, s: s["groups"][0]["categories"].pop(),
-    "another category": put("groups", 0, "categories", 0, "Oslo"),
     "a group column twice": put("groups", 0, "name", "sex"),
     "no groups": put("groups", []),
     "groups in words": put("groups", 0, "town"),
@@ -145,53 +141,26 @@ LIES: dict[str, Any] = {
     "levels out of order": put("levels", "values", 0, 0.5),
     "levels beyond 1": put("levels", "values", 3, 1.5),
     "levels in words": put("levels", "values", 0, "low"),
-    "levels elsewhere": put("levels", "values", 0, 0.2),
     "intervals in place of values": put("levels", "values", None),
     "edges out of order": put("levels", "edges", 1, 0.5),
-    "other edges": put("levels", "edges", [0, 0.5, 1]),
     "no issued levels": put("issued", {}),
     "issued sums without levels": put("issued", None),
     "a time column without times": put("timeline", None),
     "bins without end": put("timeline", "last", 10**9),
     "bins that are too narrow": put("timeline", "exponent", -4000),
-    "bins that are too wide": put("timeline", "exponent", 9),
-    "another first time": put("timeline", "low", 0.0),
     "times of NaN": put("timeline", "high", math.nan),
-    "a time in an empty bin": put("timeline.first", 1, math.nan),
-    "complete without all rows": swap("sample.copies", 0, 2.0),
     "complete in words": put("complete", "yes"),
     "half a copy": put("sample.copies", 0, 0.5),
     "hashes out of order": put("sample.hashes", 0, 2**64 - 1),
-    "an unknown label": put("sample.labels.0", 0, 1),
     "a prediction of 2": put("sample.p", 0, 2.0),
     "an outcome below 0": put("sample.y", 0, -1.0),
-    "a weightless row": put("sample.weights", 0, 0.0),
-    "no context": put("sample.X", (0, 0), 0.7),
-    "a context outside the ball": put("sample.X", (0, 1), 5.0),
     "contexts too narrow": cut("sample.X", 2),
     "NaN sums": put("tally.table", (0, 0), math.nan),
-    "a negative mass": put("tally.table", (0, 0), -1.0),
-    "half a row": put("tally.table", (0, 7), 3.5),
-    "more mass": swap("tally.table", (0, 0), 2.0),
-    "a residual of something else": swap("tally.table", (0, 3), -1.0),
-    "another g": put("tally.g", (0, 0), 100.0),
-    "a g too long": put("tally.g", (0, 1), 1e9),
-    "a negative square": put("tally.G", (0, 1, 1), -1.0),
-    "an upper triangle": put("tally.G", (0, 0, 1), 1.0),
-    "no sum of squares": put("tally.G", (0, 2, 1), 1e6),
-    "another covariance": swap("tally.H", (0, 0, 0), 2.0),
-    "group sums of other rows": swap("tally.groups.0", (0, 0), 2.0),
-    "issued mass of other rows": swap("issued.table", slice(None), 2.0),
-    "a histogram of other rows": swap("histogram.bins", slice(None), 2.0),
     "a histogram too short": lambda a, s: a.update({"histogram.bins": a["histogram.bins"][:100]}),
-    "more impossible rows than rows": put("impossible", ROWS + 1),
     "a negative log loss": put("log_loss", -1.0),
-    "a timeline of other rows": swap("timeline.table", slice(None), 2.0),
-    "other features": put("reader", "features", ["age"]),
     "an encoding of something else": put("reader", "encoder", {}),
     "an encoder's column in words": put("reader", "encoder", "columns", 0, "age"),
     "a negative spread": put("reader", "encoder", "columns", 0, "spread", -1.0),
-    "another centre": put("reader", "encoder", "columns", 0, "centre", 0.0),
     "an encoder's category twice": put("reader", "encoder", "columns", 1, "texts", ["Rome", "Rome", "Bari"]),
     "a part of the reader missing": lambda a, s: s["reader"].pop("prob"),
     "two issued columns": put("reader", "issued", ["low", "high"]),
@@ -209,16 +178,3 @@ def test_an_audit_that_lies_is_refused(saved: Any, tmp_path: Path, lie: Any) -> 
 
 def test_the_untouched_audit_loads(saved: Any, tmp_path: Path) -> None:
     assert Audit.load(craft(tmp_path / "state", FILE, *saved)).rows == ROWS
-
-
-@settings(max_examples=40)
-@given(data=st.data())
-def test_parts_replaced_at_random_never_do_harm(saved: Any, tmp_path_factory: Any, data: Any) -> None:
-    arrays, told = spoilt(data, *saved)
-    path = craft(tmp_path_factory.getbasetemp() / "wild audit", FILE, arrays, told)
-    try:
-        audit = Audit.load(path)
-    except ArchiveError:
-        return
-    audit.add(columns(1))
-    (audit + audit).verdict()

@@ -175,6 +175,8 @@ Shapes = Mapping[str, Shape]
 Sizes = Mapping[str, int]
 
 MOST_INTEGER = 2**63 - 1
+_NO_SHAPE: Callable[[], Shape] = lambda: (0, 0)  # noqa: E731
+"""Of an array that is missing, so that all that are can be named."""
 MOST_COUNT = 2**62
 """Of a count in a file: counting on from it never overflows."""
 
@@ -204,6 +206,17 @@ class Sorted(NamedTuple):
         """Return what is wrong, or nothing."""
         in_order = array[arrays[self.by][: sizes[self.first]]]
         return "" if _rises(in_order) else f"increasing numbers in the order {self.by}"
+
+
+class RowsSorted(NamedTuple):
+    """The first entries of each row strictly increase; `counts` names the array that says how many."""
+
+    counts: str
+
+    def fault(self, array: AnyArray, arrays: Arrays, sizes: Sizes) -> str:
+        """Return what is wrong, or nothing."""
+        rise = all(_rises(row[:count]) for row, count in zip(array, arrays[self.counts], strict=True))
+        return "" if rise else "increasing numbers in each row"
 
 
 class Children(NamedTuple):
@@ -255,7 +268,7 @@ class Field(NamedTuple):
     """Entries strictly increase along the last axis."""
     names: tuple[str, ...] = ()
     """Sizes that the first entries are."""
-    link: Permutation | Sorted | Children | None = None
+    link: Permutation | Sorted | RowsSorted | Children | None = None
 
 
 class Rule(NamedTuple):
@@ -380,16 +393,14 @@ class Kind:
     version: int
     rules: Mapping[str, Rule]
     fields: Callable[[Settings, Shapes], Fields]
-    faults: Callable[[Arrays, Settings], Iterable[str]] = lambda arrays, settings: ()
 
     def check_settings(self, settings: Any) -> None:
         """Refuse settings with a part missing, unknown, or out of range."""
-        for fault in rule_faults(self.rules, settings):
-            raise ArchiveError(fault)
+        check(self.rules, settings)
 
     def check_shapes(self, found: Mapping[str, tuple[str, Shape]], settings: Settings) -> None:
         """Refuse arrays with one missing or unknown, of another type, or whose sizes disagree."""
-        shapes = defaultdict(lambda: (0, 0), {name: shape for name, (_, shape) in found.items()})
+        shapes = defaultdict(_NO_SHAPE, {name: shape for name, (_, shape) in found.items()})
         fields = self.fields(settings, shapes)
         for fault in _name_faults("array", found, fields):
             raise ArchiveError(fault)
@@ -411,8 +422,6 @@ class Kind:
         for name, field in fields.items():
             if field.link is not None and (expected := field.link.fault(arrays[name], arrays, sizes)):
                 raise ArchiveError(f"{name}: given indices that lead elsewhere, expected {expected}")
-        for fault in self.faults(arrays, settings):
-            raise ArchiveError(fault)
 
 
 def _sizes(fields: Fields, shapes: Shapes) -> dict[str, int]:
@@ -472,7 +481,14 @@ def below(prefix: str, fields: Fields) -> dict[str, Field]:
 def inside(prefix: str, shapes: Shapes) -> dict[str, Shape]:
     """Return the shapes of a part's arrays by their names in the part."""
     start = f"{prefix}."
-    return {name.removeprefix(start): shape for name, shape in shapes.items() if name.startswith(start)}
+    own = {name.removeprefix(start): shape for name, shape in shapes.items() if name.startswith(start)}
+    return defaultdict(_NO_SHAPE, own)
+
+
+def check(rules: Mapping[str, Rule], settings: Any) -> None:
+    """Raise ArchiveError if a setting is missing, unknown, or not what its rule says."""
+    for fault in rule_faults(rules, settings):
+        raise ArchiveError(fault)
 
 
 def rule_faults(rules: Mapping[str, Rule], settings: Any) -> Iterator[str]:

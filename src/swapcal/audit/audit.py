@@ -244,8 +244,12 @@ class Audit:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Return the audit saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
-        arrays, settings = archive.read(path, file.FILE)
-        return cls.__new__(cls)._hold(state.sums_of(arrays, settings), settings["title"], settings["seed"])
+        return archive.load(path, file.FILE, cls._restored)
+
+    @classmethod
+    def _restored(cls, saved: archive.State) -> Self:
+        title, seed = saved.manifest["title"], saved.manifest["seed"]
+        return cls.__new__(cls)._hold(state.sums_of(*saved), title, seed)
 
     @property
     def n(self) -> float:

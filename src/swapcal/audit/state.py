@@ -1,52 +1,38 @@
-"""An audit's sums as named arrays and settings, and back; what its file holds and how parts fit together."""
+"""An audit's sums as named arrays and settings, and back; what its file holds."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
 from swapcal.archive import (
-    LIST,
-    OBJECT,
+    ANY_TEXT,
+    NAMES,
     TEXTS,
     TRUTH,
+    ArchiveError,
     Arrays,
     Field,
     Kind,
     Rule,
     Settings,
     Shapes,
+    check,
     floats,
+    is_distinct,
     is_number,
     is_text,
     keys,
+    listed,
     optional,
+    parted,
     real,
-    rule_faults,
     whole,
 )
-from swapcal.arrays import Array
-from swapcal.audit.levels import (
-    COARSE,
-    DEFAULT_LEVELS,
-    FINEST,
-    KEPT_BINS,
-    MOST_VALUES,
-    Histogram,
-    Levels,
-    Span,
-    Timeline,
-)
-from swapcal.audit.rows import (
-    LEAST_WEIGHT,
-    MOST_WEIGHT,
-    NORM_SLACK,
-    AuditColumns,
-    Coordinate,
-    Encoder,
-    intersections_of,
-)
+from swapcal.audit.levels import COARSE, FINEST, KEPT_BINS, Histogram, Levels, Span, Timeline
+from swapcal.audit.rows import AuditColumns, Coordinate, Encoder
 from swapcal.audit.sums import Groups, KeptRows, RowSample, Sums, Tally, hash_names
 from swapcal.features.sources import Category, Number
 from swapcal.kernels import tally as kernel
@@ -185,27 +171,22 @@ def reader_of(state: Settings) -> AuditColumns:
     return AuditColumns(**found | {"encoder": Encoder(tuple(columns))})
 
 
-# What the file of an `Audit` holds, and how its parts fit together.
+# What the file of an `Audit` holds; rows that are added find their level, category and bin in the tables by its lists.
 
-SLACK = 1e-6
-"""Sums of the same rows in another order differ by far less than this part of their size."""
-
-TINY = 1e-300
-"""Shares of issued distributions may be so small that their sums have few digits."""
-
-ANY_TEXT = Rule("text", is_text)
-GROUP = {"name": ANY_TEXT, "categories": TEXTS}
-LEVELS = {"edges": LIST, "values": optional(LIST)}
+BIN = whole(-(2**60), 2**60)
+RISING = Rule("increasing numbers from 0 to 1", lambda v: listed(real(0), 1).holds(v) and v[-1] <= 1 and is_rising(v))
+LEVELS = parted({"edges": RISING._replace(holds=lambda v: RISING.holds(v) and len(v) > 1), "values": optional(RISING)})
 TIMELINE = {
     "exponent": whole(FINEST, 1023),
-    "first": Rule("an integer", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    "last": Rule("an integer", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "first": BIN,
+    "last": BIN,
     "dated": TRUTH,
     "low": real(),
     "high": real(),
 }
-NUMBER = {"name": ANY_TEXT, "centre": real(), "spread": optional(real(0, above=True)), "missing": TRUTH}
-CATEGORY = {"name": ANY_TEXT, "texts": TEXTS, "other": TRUTH}
+NUMBER = parted({"name": ANY_TEXT, "centre": real(), "spread": optional(real(0, above=True)), "missing": TRUTH})
+CATEGORY = parted({"name": ANY_TEXT, "texts": NAMES, "other": TRUTH})
+COLUMN = Rule("a column of numbers or of texts", lambda v: NUMBER.holds(v) or CATEGORY.holds(v))
 READER = {
     "prob": ANY_TEXT,
     "target": ANY_TEXT,
@@ -213,244 +194,63 @@ READER = {
     "groups": TEXTS,
     "weights": optional(ANY_TEXT),
     "time": optional(ANY_TEXT),
-    "issued": optional(Rule("three texts", lambda v: TEXTS.holds(v) and len(v) == 3)),
-    "encoder": Rule("an object of columns", lambda v: isinstance(v, dict) and v.keys() == {"columns"}),
+    "issued": optional(listed(ANY_TEXT, 3, 3)),
+    "encoder": parted({"columns": listed(COLUMN)}),
 }
+COORDINATE = Rule("[name, factor, centre, unit]", lambda v: isinstance(v, list) and len(v) == 4 and _is_coordinate(*v))
 RULES = {
     "title": ANY_TEXT,
     "seed": whole(0, 2**128),
-    "coordinates": LIST,
-    "reader": optional(OBJECT),
-    "groups": LIST,
-    "levels": OBJECT,
-    "issued": optional(OBJECT),
+    "coordinates": listed(COORDINATE, 1),
+    "reader": optional(parted(READER)),
+    "groups": listed(parted({"name": ANY_TEXT, "categories": NAMES})),
+    "levels": LEVELS,
+    "issued": optional(LEVELS),
     "complete": TRUTH,
     "log_loss": real(0),
     "impossible": whole(),
-    "timeline": optional(OBJECT),
+    "timeline": optional(parted(TIMELINE)),
 }
+
+
+def is_rising(values: list[float]) -> bool:
+    """Tell whether each number is above the one before."""
+    return all(low < high for low, high in itertools.pairwise(values))
+
+
+def _is_coordinate(name: Any, factor: Any, centre: Any, unit: Any) -> bool:
+    return is_text(name) and is_number(factor) and is_number(centre) and (unit is None or is_text(unit))
 
 
 def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays; every group column has its own."""
-    columns = range(len(settings["groups"]))
-    found = _tally_fields("tally", "levels")
-    found |= {f"tally.groups.{k}": floats("levels", f"categories {k}", kernel.SCALARS) for k in columns}
-    found |= _tally_fields("issued", "issued levels") if settings["issued"] is not None else {}
-    found |= {f"sample.{name}": floats("rows") for name in ("copies", "p", "y", "weights")}
-    found |= {"sample.X": floats("rows", "coordinates"), "sample.hashes": keys("rows"), "sample.sums": keys(2)}
-    found |= {f"sample.labels.{k}": keys("rows") for k in columns}
-    found |= {"histogram.bins": floats(kernel.SPECTRUM_BINS, 3)}
-    if settings["timeline"] is not None:
-        found |= {"timeline.table": floats("bins", COARSE, kernel.SCALARS)}
-        found |= {f"timeline.{name}": floats("bins", finite=False) for name in ("first", "last")}
+    d, groups, timeline = len(settings["coordinates"]), settings["groups"], settings["timeline"]
+    if not is_distinct([group["name"] for group in groups]):
+        raise ArchiveError("groups: given a column twice, expected each once")
+    reader = None if settings["reader"] is None else reader_of(settings["reader"])
+    if reader is not None and reader.encoder is not None and len(reader.encoder.coordinates) != d:
+        raise ArchiveError(f"coordinates: given {d}, expected those of the encoding")
+    rows, levels = max(1, min(shapes["sample.p"][0], RowSample(d).capacity)), len(levels_of(settings["levels"]))
+    found = _tally_fields("tally", levels, d)
+    for k, group in enumerate(groups):
+        found[f"tally.groups.{k}"] = floats(levels, len(group["categories"]), kernel.SCALARS)
+        found[f"sample.labels.{k}"] = keys(rows, most=hash_names(group["categories"]).max(initial=0))
+    if settings["issued"] is not None:
+        found |= _tally_fields("issued", len(levels_of(settings["issued"])), d)
+    found |= {f"sample.{name}": floats(rows, least=0, most=1) for name in ("p", "y")} | {"sample.weights": floats(rows)}
+    found |= {"sample.copies": floats(rows, least=1, most=2**53), "sample.hashes": keys(rows, rises=True)}
+    found |= {"sample.X": floats(rows, d), "sample.sums": keys(2), "histogram.bins": floats(kernel.SPECTRUM_BINS, 3)}
+    if timeline is not None:
+        bins = max(1, min(timeline["last"] - timeline["first"] + 1, KEPT_BINS))
+        found |= {"timeline.table": floats(bins, COARSE, kernel.SCALARS)}
+        found |= {f"timeline.{name}": floats(bins, finite=False) for name in ("first", "last")}
+        check({"bins": whole(bins, bins)}, {"bins": timeline["last"] - timeline["first"] + 1})
     return found
 
 
-def _tally_fields(name: str, levels: str) -> dict[str, Field]:
-    d = "coordinates"
+def _tally_fields(name: str, levels: int, d: int) -> dict[str, Field]:
     table = {f"{name}.table": floats(levels, kernel.SCALARS), f"{name}.g": floats(levels, d)}
     return table | {f"{name}.{part}": floats(levels, d, d) for part in "GH"}
 
 
-def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
-    """Yield what is wrong with a part, then what is wrong between them."""
-    yield from _coordinate_faults(settings, arrays["tally.g"].shape[1])
-    yield from _group_faults(arrays, settings)
-    yield from _reader_faults(settings)
-    yield from _tally_faults(arrays, "tally", settings["levels"])
-    table = arrays["tally.table"]
-    used = table[:, kernel.ROWS] > 0
-    if not used.any() or (table[used][:, [kernel.MASS, kernel.MASS2, kernel.MASS3]] <= 0).any():
-        yield "tally.table: given no rows, or rows without weight, expected at least one"
-    if settings["issued"] is not None:
-        yield from _tally_faults(arrays, "issued", settings["issued"])
-    whole = table.sum(axis=0)
-    for k in range(len(settings["groups"])):
-        group = arrays[f"tally.groups.{k}"]
-        yield from _scalar_faults(f"tally.groups.{k}", group)
-        if not _agree(group.sum(axis=1), table):
-            yield f"tally.groups.{k}: given other rows than all, expected every row in one category"
-    if settings["issued"] is not None and not _near(arrays["issued.table"].sum(axis=0)[0], whole[0], whole[0]):
-        yield "issued.table: given another weight than of all rows, expected that"
-    yield from _sample_faults(arrays, settings, int(whole[kernel.ROWS]))
-    yield from _histogram_faults(arrays["histogram.bins"], settings, whole)
-    if settings["timeline"] is not None:
-        yield from _timeline_faults(arrays, settings["timeline"], whole)
-
-
-def _coordinate_faults(settings: Settings, d: int) -> Iterator[str]:
-    for one in settings["coordinates"]:
-        shaped = isinstance(one, list) and len(one) == 4 and is_text(one[0]) and (one[3] is None or is_text(one[3]))
-        if not shaped or not is_number(one[1]) or not is_number(one[2]):
-            yield f"coordinates: given {one!r:.60}, expected [name, factor, centre, unit]"
-    if len(settings["coordinates"]) != d:
-        yield f"coordinates: given {len(settings['coordinates'])}, expected {d}, one for each of a context"
-
-
-def _group_faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
-    for k, group in enumerate(settings["groups"]):
-        yield from rule_faults(GROUP, group)
-        names = group["categories"]
-        if not names or len(set(names)) != len(names) or arrays[f"tally.groups.{k}"].shape[1] != len(names):
-            yield f"groups: given a category twice, or without sums, in {group['name']!r:.60}, expected each once"
-    names = [group["name"] for group in settings["groups"]]
-    if len(set(names)) != len(names):
-        yield "groups: given a column twice, expected each once"
-
-
-def _reader_faults(settings: Settings) -> Iterator[str]:
-    state = settings["reader"]
-    if state is None:
-        return
-    yield from rule_faults(READER, state)
-    if not isinstance(state["encoder"]["columns"], list):
-        yield "encoder: given no list, expected one of columns"
-    for column in state["encoder"]["columns"]:
-        yield from rule_faults(CATEGORY if isinstance(column, dict) and "texts" in column else NUMBER, column)
-        if "texts" in column and len(set(column["texts"])) != len(column["texts"]):
-            yield f"encoder: given a category twice, in {column['name']!r:.60}, expected each once"
-    reader = reader_of(state)
-    assert reader.encoder is not None
-    if [column.name for column in reader.encoder.columns] != state["features"]:
-        yield "features: given others than are encoded, expected those"
-    if [list(one) for one in reader.encoder.coordinates] != settings["coordinates"]:
-        yield "coordinates: given others than the encoding's, expected those"
-    names = [group["name"] for group in settings["groups"]]
-    made = {pair.name for pair in intersections_of(names)}
-    if set(reader.group_columns) != set(names) - made:
-        yield "groups: given other columns than are read, expected those"
-    if (reader.time is not None) > (settings["timeline"] is not None):
-        yield "timeline: given none, expected that of the column of times"
-    if (reader.issued is not None) > (settings["issued"] is not None):
-        yield "issued: given none, expected the sums of the issued columns"
-
-
-def _tally_faults(arrays: Arrays, name: str, state: Settings) -> Iterator[str]:
-    yield from _level_faults(state, len(arrays[f"{name}.table"]))
-    levels, table = levels_of(state), arrays[f"{name}.table"]
-    yield from _scalar_faults(f"{name}.table", table)
-    mass, room = table[:, kernel.MASS], SLACK * table[:, kernel.MASS] + TINY
-    low, high = np.array([levels.bounds(k) for k in range(len(levels))]).reshape(-1, 2).T
-    predicted = table[:, kernel.PREDICTED]
-    if (predicted < low * mass - room).any() or (predicted > high * mass + room).any():
-        yield f"{name}.table: given predictions outside their level, expected them inside"
-    g = arrays[f"{name}.g"]
-    if not _near(2.0 * g[:, 0], table[:, kernel.RESIDUAL], mass) or (_lengths(g) > mass + room).any():
-        yield f"{name}.g: given what no contexts add up to, expected x_1 = ½ and ‖x‖ ≤ 1"
-    for part, size in (("G", mass), ("H", table[:, kernel.VARIANCE])):
-        yield from _moment_faults(f"{name}.{part}", arrays[f"{name}.{part}"], size)
-
-
-def _level_faults(state: Settings, count: int) -> Iterator[str]:
-    yield from rule_faults(LEVELS, state)
-    edges, values = state["edges"], state["values"]
-    if not all(map(is_number, [*edges, *(values or [])])):
-        yield "levels: given what is no number, expected numbers"
-    if len(edges) < 2 or edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
-        yield "levels: given edges out of order, expected them to increase from 0 to 1"
-    if values is not None:
-        if levels_of(state).edges != Levels.declare(DEFAULT_LEVELS).edges or not 1 <= len(values) <= MOST_VALUES:
-            yield f"levels: given {len(values)} values, expected 1 to {MOST_VALUES}, and the default intervals"
-        if (np.diff(values) <= 0).any() or values[0] < 0 or values[-1] > 1:
-            yield "levels: given values out of order, expected them to increase within 0 and 1"
-    if len(levels_of(state)) != count:
-        yield f"levels: given {len(levels_of(state))}, expected one for each of {count} sums"
-
-
-def _scalar_faults(name: str, table: Array) -> Iterator[str]:
-    column = np.moveaxis(table, -1, 0)
-    rows, fractional = column[kernel.ROWS], column[kernel.FRACTIONAL]
-    signed = np.delete(table, kernel.RESIDUAL, axis=-1)
-    if (signed < 0).any() or (table[rows == 0] != 0).any():
-        yield f"{name}: given a negative sum, or one without rows, expected sums of rows"
-    if (rows != np.floor(rows)).any() or (fractional != np.floor(fractional)).any() or (fractional > rows).any():
-        yield f"{name}: given parts of rows, expected whole ones"
-    bounds = {
-        kernel.PREDICTED: kernel.MASS,
-        kernel.OBSERVED: kernel.MASS,
-        kernel.SQUARED: kernel.MASS,
-        kernel.VARIANCE: kernel.MASS2,
-        kernel.SPREAD: kernel.MASS2,
-    }
-    if any((column[part] > (1.0 + SLACK) * column[all_]).any() for part, all_ in bounds.items()):
-        yield f"{name}: given more than all rows can add up to, expected no more"
-    difference = column[kernel.OBSERVED] - column[kernel.PREDICTED]
-    if not _near(column[kernel.RESIDUAL], difference, column[kernel.MASS]):
-        yield f"{name}: given other residuals, expected observed less predicted"
-
-
-def _moment_faults(name: str, lower: Array, size: Array) -> Iterator[str]:
-    diagonal = np.einsum("ldd->ld", lower)
-    most = diagonal[:, :, None] * diagonal[:, None, :]
-    if (diagonal < 0).any() or np.triu(lower, 1).any() or (lower**2 > (1.0 + SLACK) * most + TINY).any():
-        yield f"{name}: given something else, expected sums of squares"
-    if not _near(4.0 * diagonal[:, 0], size, size) or (diagonal.sum(axis=1) > (1.0 + SLACK) * size + TINY).any():
-        yield f"{name}: given what no contexts add up to, expected x_1 = ½ and ‖x‖ ≤ 1"
-
-
-def _sample_faults(arrays: Arrays, settings: Settings, rows: int) -> Iterator[str]:
-    hashes, copies, p, y, weights, X = (arrays[f"sample.{name}"] for name in KEPT)
-    capacity = RowSample(X.shape[1]).capacity
-    if not 1 <= len(hashes) <= capacity or (hashes[1:] <= hashes[:-1]).any():
-        yield f"sample.hashes: given {len(hashes)}, expected 1 to {capacity} in increasing order"
-    if (copies < 1).any() or (copies != np.floor(copies)).any() or copies.sum() > rows:
-        yield "sample.copies: given parts of rows, or more than all, expected whole ones"
-    if settings["complete"] and copies.sum() != rows:
-        yield f"sample.copies: given {copies.sum():g} rows, expected all {rows} of a complete sample"
-    if min(p.min(initial=0), y.min(initial=0)) < 0 or max(p.max(initial=0), y.max(initial=0)) > 1:
-        yield "sample: given predictions or outcomes outside, expected them in [0, 1]"
-    if (weights < LEAST_WEIGHT).any() or (weights > MOST_WEIGHT).any():
-        yield f"sample.weights: given a weight out of range, expected {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-    if (X[:, 0] != 0.5).any() or (_lengths(X) > 1 + NORM_SLACK).any():
-        yield "sample.X: given what is no context, expected x_1 = ½ and ‖x‖ ≤ 1"
-    for k, group in enumerate(settings["groups"]):
-        if not np.isin(arrays[f"sample.labels.{k}"], hash_names(group["categories"])).all():
-            yield f"sample.labels.{k}: given a category without sums, expected those that have them"
-
-
-def _histogram_faults(bins: Array, settings: Settings, whole: Array) -> Iterator[str]:
-    mass = bins[:, 0]
-    if (bins < 0).any() or (bins[:, 1:] > (1.0 + SLACK) * mass[:, None]).any():
-        yield "histogram.bins: given a negative sum or too large a one, expected sums of rows"
-    if not _near(bins.sum(axis=0), whole[[kernel.MASS, kernel.PREDICTED, kernel.OBSERVED]], whole[kernel.MASS]):
-        yield "histogram.bins: given other rows, expected the levels'"
-    if settings["impossible"] > whole[kernel.ROWS]:
-        yield f"impossible: given {settings['impossible']}, expected no more than rows"
-
-
-def _timeline_faults(arrays: Arrays, state: Settings, whole: Array) -> Iterator[str]:
-    yield from rule_faults(TIMELINE, state)
-    table, first, last = (arrays[f"timeline.{name}"] for name in TIMES)
-    bins = state["last"] - state["first"] + 1
-    width = 2.0 ** state["exponent"]
-    if bins != len(table) or not 1 <= bins <= KEPT_BINS:
-        yield f"timeline: given {bins} bins with {len(table)} sums, expected 1 to {KEPT_BINS}, with one each"
-    if (state["low"] // width, state["high"] // width) != (state["first"], state["last"]):
-        yield "timeline: given other bins, expected those that hold its times"
-    yield from _scalar_faults("timeline.table", table)
-    if not _agree(table.sum(axis=(0, 1)), whole):
-        yield "timeline.table: given other rows, expected the levels'"
-    used = table[:, :, kernel.ROWS].sum(axis=1) > 0
-    if not (first[used] <= last[used]).all() or not (np.isposinf(first[~used]) & np.isneginf(last[~used])).all():
-        yield "timeline: given a time in an empty bin, or none in another, expected one in each that has rows"
-    if first.min(initial=np.inf) != state["low"] or last.max(initial=-np.inf) != state["high"]:
-        yield "timeline: given other ends, expected those of its bins"
-
-
-def _agree(sums: Array, table: Array) -> bool:
-    """Tell whether scalar sums are those of the same rows."""
-    size = np.array(table)
-    size[..., kernel.RESIDUAL] = size[..., kernel.MASS]
-    return _near(sums, table, size)
-
-
-def _near(a: Array, b: Array, size: Array) -> bool:
-    return bool((np.abs(a - b) <= SLACK * size + TINY).all())
-
-
-def _lengths(rows: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("td,td->t", rows, rows)))
-
-
-FILE = Kind("audit", 1, RULES, file_fields, faults)
+FILE = Kind("audit", 1, RULES, file_fields)

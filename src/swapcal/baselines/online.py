@@ -2,7 +2,6 @@
 
 import os
 import secrets
-from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,15 +9,28 @@ import numpy as np
 from swapcal import _validate, archive
 from swapcal._display import display
 from swapcal._locking import CopyableLock
-from swapcal.archive import TEXT, Arrays, Settings, floats, integers, keys, whole
+from swapcal.archive import (
+    MOST_COUNT,
+    TEXT,
+    Field,
+    Settings,
+    Shapes,
+    counts,
+    floats,
+    integers,
+    keys,
+    one_of,
+    whole,
+)
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine.forecast import Player
+from swapcal.engine.forecaster import MOST_DIM
 from swapcal.kernels.baselines import (
+    FOSTER_VOHRA,
     GARG_ITO,
     GROUPS,
     OKOROAFOR,
-    SYSTEMS,
     UPDATES,
     Baseline,
     BaselineScratch,
@@ -30,41 +42,34 @@ from swapcal.kernels.state import RunOptions
 
 NO_ENGINE: Any = None
 """Where a baseline plays, the loop has no use for the engine's state."""
-FIELDS = {
-    "z": floats("levels"),
-    "seen": floats("levels", "columns"),
-    "total": floats("levels", "columns"),
-    "theta": floats("regressions", "width"),
-    "factor": floats("regressions", "packed"),
-    "scale": floats("regressions", "width"),
-    "knobs": floats(2),
-    "counts": integers(2),
-    "codes": integers(1),
-    "seed": keys(1),
-}
-RULES = {"system": TEXT, "dim": whole(1), "horizon": whole(1), "owner": TEXT}
 
 
-def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
-    """Yield what would lead the kernels astray."""
-    levels, width, system = len(arrays["z"]), arrays["theta"].shape[1], int(arrays["codes"][0])
-    columns, regressions = arrays["seen"].shape[1], len(arrays["theta"])
-    updates, last = arrays["counts"].tolist()
-    if system not in SYSTEMS:
-        yield f"codes: given {system}, expected the number of a system"
-    if levels < 1 or updates < 0 or not 0 <= last < levels:
-        yield f"counts: given {updates} updates and level {last} last, expected one of {levels} levels"
-    if not (np.diff(arrays["z"]) > 0.0).all() or (arrays["z"] < 0.0).any() or (arrays["z"] > 1.0).any():
-        yield "z: given levels out of order, expected them to increase within [0, 1]"
-    if width < (columns if system == GROUPS else padded(settings["dim"])) or columns < 1:
-        yield f"theta: given {width} columns, expected as many as a context has"
-    if system == OKOROAFOR and (columns, regressions) != (2, 2):
-        yield f"theta: given {regressions} rows, expected 2"
-    if system == GARG_ITO and (regressions, arrays["factor"].shape[1]) != (levels, factor_size(settings["dim"])):
-        yield f"factor: given shape {arrays['factor'].shape}, expected one row for each of {levels} levels"
+def file_of(name: str, system: int) -> archive.Kind:
+    """Return what the file of a system's class holds, and where its kernel may be led by it."""
 
+    def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
+        levels, grouped = max(shapes["z"][0], 1 if system == GROUPS else 2), system == GROUPS
+        columns = {GROUPS: shapes["seen"][1], OKOROAFOR: 2}.get(system, 1)
+        width = columns if grouped else padded(settings["dim"])
+        packed = factor_size(settings["dim"]) if system == GARG_ITO else 0
+        regressions = {GARG_ITO: levels, OKOROAFOR: 2}.get(system, 1)
+        # the search of Foster and Vohra stops at the highest level, whose gap Σ(y - 1) is never positive
+        ends = system == FOSTER_VOHRA
+        return {
+            "z": floats(levels, least=[*(levels - 1) * [0], int(ends)], most=1, rises=True),
+            "seen": floats(levels, columns),
+            "total": floats(levels, columns, most=[*(levels - 1) * [[np.inf]], [0]] if ends else None),
+            "theta": floats(regressions, width),
+            "factor": floats(regressions, packed),
+            "scale": floats(regressions, width),
+            "knobs": floats(2),
+            "counts": counts(2, most=[MOST_COUNT, levels - 1]),
+            "codes": integers(1, least=system, most=system),
+            "seed": keys(1),
+        }
 
-FILE = archive.Kind("baseline", 1, RULES, lambda settings, shapes: FIELDS, faults)
+    rules = {"system": one_of(name), "dim": whole(1, MOST_DIM), "horizon": whole(1), "owner": TEXT}
+    return archive.Kind("baseline", 1, rules, fields)
 
 
 class OnlineBaseline(Player):
@@ -119,14 +124,12 @@ class OnlineBaseline(Player):
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write the whole state to one file, atomically; `load` continues bit for bit."""
         settings = {"system": type(self).__name__, "dim": self._dim, "horizon": self._horizon, "owner": self._owner}
-        archive.write(path, FILE, self._cells._asdict(), settings)
+        archive.write(path, file_of(type(self).__name__, self.SYSTEM), self._cells._asdict(), settings)
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> Self:
         """Return the baseline saved at `path` by the same class."""
-        arrays, settings = archive.read(path, FILE)
-        if settings["system"] != cls.__name__ or arrays["codes"][0] != cls.SYSTEM:
-            raise archive.ArchiveError(f"{path}: given a {settings['system']}, expected a {cls.__name__}")
+        arrays, settings = archive.read(path, file_of(cls.__name__, cls.SYSTEM))
         self = cls.__new__(cls)
         self._dim, self._horizon, self._owner = settings["dim"], settings["horizon"], settings["owner"]
         self._seed = int(arrays["seed"][0])

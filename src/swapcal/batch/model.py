@@ -313,22 +313,24 @@ class Model:
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Model":
         """Return the model saved at `path`; it predicts as the original did, and learns no more."""
-        state = archive.read(path, FILE)
+        return archive.load(path, FILE, cls._restored)
+
+    @classmethod
+    def _restored(cls, state: State) -> "Model":
         manifest = state.manifest
-        try:
-            places: dict[str, Any] = part(state, "layout").arrays
-            layout = Placement(**places)._replace(number_size=float(places["number_size"]))
-            base, features = manifest["base"], FittedEncoder.from_manifest(manifest["features"])
-            scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
-            boost = _boost_from_state(state) if manifest["trees"] else None
-            opening = _from_state(part(state, "opening")) if manifest.get("opened") else None
-            model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost, opening)
-            model.notes = manifest["notes"]
-            model.settings, model.rows = FitSettings(**manifest["settings"]), manifest["rows"]
-            model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
-            model._certificate = Certificate(**manifest["certificate"])
-        except (TypeError, ValueError) as error:
-            raise archive.ArchiveError(f"{path}: {error}") from None
+        places: dict[str, Any] = part(state, "layout").arrays
+        layout = Placement(**places)._replace(number_size=float(places["number_size"]))
+        base, features = manifest["base"], FittedEncoder.from_manifest(manifest["features"])
+        scorer = None if base is None else Scorer(_from_state(part(state, "scorer")), base)
+        boost = _boost_from_state(state) if manifest["trees"] else None
+        opening = _from_state(part(state, "opening")) if manifest.get("opened") else None
+        model = cls(features, scorer, _from_state(part(state, "correction")), layout, boost, opening)
+        model.notes = manifest["notes"]
+        model.settings, model.rows = FitSettings(**manifest["settings"]), manifest["rows"]
+        model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
+        if model._mixture.pool.shape[1] != padded(model.dim):
+            raise archive.ArchiveError(f"mixture.pool: given {model._mixture.pool.shape[1]} columns for {model.dim}")
+        model._certificate = Certificate(**manifest["certificate"])
         return model
 
     def _open(self, rows: int, ridge: float) -> SnapshotRun:

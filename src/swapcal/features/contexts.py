@@ -1,6 +1,6 @@
 """`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned as the stream goes, or frozen."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,22 +8,26 @@ import numpy as np
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, Writable, locked
 from swapcal.archive import (
-    LIST,
+    ANY_TEXT,
     TEXTS,
     TRUTH,
-    Arrays,
+    ArchiveError,
     Field,
     Rule,
     State,
+    check,
+    counts,
     floats,
-    integers,
-    is_number,
+    is_distinct,
     is_text,
     keys,
+    listed,
+    one_of,
+    parted,
     real,
-    rule_faults,
     whole,
 )
+from swapcal.archive import NAMES as DISTINCT_TEXTS
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.features.column import (
     KINDS,
@@ -417,7 +421,7 @@ class Contexts(Writable):
 
     @classmethod
     def from_state(cls, state: State) -> "Contexts":
-        """Rebuild from `to_state`; `swapcal.features.contexts.faults` must have found nothing."""
+        """Rebuild from `to_state`; the state must have been checked."""
         arrays, manifest = state
         settings = dict(manifest["settings"])
         contexts = cls(**settings | {name: dict(settings[name]) for name in ORDERED})
@@ -484,17 +488,10 @@ def _pair(pair: Sequence[str]) -> list[str]:
 
 # What the saved state of `Contexts` holds, and what keeps its coordinates inside x.
 
-FIELDS: dict[str, Field] = {
-    "seen": integers("columns"),
-    "mean": floats("columns"),
-    "scatter": floats("columns"),
-    "sample": floats("columns", SAMPLE),
-    "edges": floats("columns", BINS - 1, finite=False),
-    "distinct": integers("columns"),
-    "first": keys("columns"),
-}
-PAIRS = Rule(
-    "pairs of names", lambda v: isinstance(v, list) and all(TEXTS.holds(pair) and len(pair) == 2 for pair in v)
+PAIRS = listed(Rule("a pair of names", lambda v: TEXTS.holds(v) and len(v) == 2))
+WEIGHT = real(0, above=True)
+WEIGHTED = Rule(
+    "[name, weight]", lambda v: isinstance(v, list) and len(v) == 2 and is_text(v[0]) and WEIGHT.holds(v[1])
 )
 SETTINGS = {
     "groups": TEXTS,
@@ -503,55 +500,38 @@ SETTINGS = {
     "numeric": TEXTS,
     "categorical": TEXTS,
     "drop": TEXTS,
-    "categories": whole(0),
+    "categories": whole(),
     "max_dim": whole(1),
-    "fourier": whole(0),
-    "reserved": Rule("names with weights", lambda v: isinstance(v, list) and all(map(_is_weighted, v))),
+    "fourier": whole(),
+    "reserved": listed(WEIGHTED),
     "seed": whole(0, 2**64 - 1),
 }
-PARTS = {"columns": LIST, "products": LIST, "names": TEXTS, "spread": real(0), "frozen": TRUTH}
-COLUMN = ("name", "kind", "own", "codes", "at")
 
 
-def _is_weighted(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and is_text(pair[0]) and is_number(pair[1]) and pair[1] > 0
+def _column(dim: int) -> Rule:
+    """Declare a column whose categories have their places among `dim` coordinates."""
+    kind, places = one_of(*KINDS, NAMES[UNDECIDED]), listed(whole(UNSEEN, dim - 1), 2, VOCABULARY + 2)
+    rule = parted({"name": ANY_TEXT, "kind": kind, "own": whole(), "codes": DISTINCT_TEXTS, "at": places})
+    return rule._replace(holds=lambda v: rule.holds(v) and len(v["at"]) == len(v["codes"]) + 2)
 
 
-def faults(arrays: Arrays, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a state from `Contexts.to_state`."""
-    yield from rule_faults(SETTINGS, manifest["settings"])
-    yield from rule_faults(PARTS, {name: value for name, value in manifest.items() if name != "settings"})
-    settings, columns, names = manifest["settings"], manifest["columns"], manifest["names"]
+def fields(manifest: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the arrays of a state from `Contexts.to_state`; refuse a manifest that leads outside of x."""
+    check({"settings": parted(SETTINGS), "names": TEXTS}, {name: manifest[name] for name in ("settings", "names")})
+    settings, dim = manifest["settings"], len(manifest["names"])
     fixed = 1 + len(settings["reserved"]) + len(settings["scores"]) + settings["fourier"]
-    if not fixed <= len(names) <= settings["max_dim"]:
-        yield f"names: given {len(names)}, expected {fixed} to {settings['max_dim']}"
-    for column in [*columns, *manifest["products"]]:
-        yield from _column_faults(column, len(names))
-    known = [column["name"] for column in columns]
-    if len(set(known)) != len(known) or len(known) != len(arrays["seen"]):
-        yield f"columns: given {len(known)} names for {len(arrays['seen'])} columns, expected each once"
-    declared = {name for name, _ in settings["scores"]} | {name for pair in settings["products"] for name in pair}
-    if known and (not declared <= set(known) or len(manifest["products"]) != len(settings["products"])):
-        yield "columns: given without some that are declared, expected all of them"
-    if (not known and manifest["products"]) or (bool(known) != (manifest["spread"] > 0.0)):
-        yield f"spread: given {manifest['spread']} for {len(known)} columns"
-    yield from _past_faults(arrays)
-
-
-def _column_faults(column: Any, dim: int) -> Iterator[str]:
-    if not isinstance(column, dict) or set(column) != set(COLUMN):
-        yield f"columns: given {column!r:.60}, expected {', '.join(COLUMN)}"
-    name, codes, at = column["name"], column["codes"], column["at"]
-    if not is_text(name) or column["kind"] not in [*KINDS, NAMES[-1]] or not whole(0).holds(column["own"]):
-        yield f"column {name!r}: given kind {column['kind']!r} and {column['own']!r} of its own"
-    if not TEXTS.holds(codes) or len(set(codes)) != len(codes) or len(codes) > VOCABULARY:
-        yield f"column {name!r}: given categories that repeat or are no text, expected at most {VOCABULARY} texts"
-    if not LIST.holds(at) or len(at) != len(codes) + 2 or not all(whole(UNSEEN, dim - 1).holds(p) for p in at):
-        yield f"column {name!r}: given places that do not exist, expected one of {dim} for each category"
-
-
-def _past_faults(arrays: Arrays) -> Iterator[str]:
-    if (arrays["seen"] < 0).any() or (arrays["scatter"] < 0.0).any() or (arrays["distinct"] < 0).any():
-        yield "seen, scatter, distinct: given a negative number, expected none"
-    if (arrays["edges"] != arrays["edges"]).any():
-        yield "edges: given NaN, expected numbers"
+    columns, scores = listed(_column(dim)), {name for name, _ in settings["scores"]}
+    rest = {"columns": columns, "products": columns, "spread": real(0), "frozen": TRUTH, "dim": whole(fixed)}
+    check(rest, {name: manifest[name] for name in rest if name != "dim"} | {"dim": dim})
+    known = [column["name"] for column in manifest["columns"]]
+    if not is_distinct(known) or (known and not scores <= {*known}):
+        raise ArchiveError("columns: given one twice, or a score without one, expected each once")
+    return {
+        "seen": counts(len(known)),
+        "mean": floats(len(known)),
+        "scatter": floats(len(known)),
+        "sample": floats(len(known), SAMPLE),
+        "edges": floats(len(known), BINS - 1, finite=False),
+        "distinct": counts(len(known)),
+        "first": keys(len(known)),
+    }

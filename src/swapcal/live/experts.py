@@ -1,14 +1,15 @@
 """A compiled bank of online logistic regressions, models of the user's own, and the rows they saw."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 
 from swapcal._locking import Writable
-from swapcal.archive import Arrays, Settings, State, floats, integers, singles
+from swapcal.archive import Field, Shapes, State, floats, integers, singles
 from swapcal.arrays import AnyArray, Array, Integers, Keys
+from swapcal.engine.forecaster import MOST_DIM
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import (
     COUNTS,
@@ -16,20 +17,16 @@ from swapcal.kernels.experts import (
     CURVE,
     EXPERTS,
     HASHED,
-    KNOWN,
-    LAG,
     LINEAR,
     LINEAR_ADA,
     LINEAR_ROW,
     LINEAR_SGD,
     LINEAR_SLOTS,
-    ONES,
     PAIR_ADA,
     PAIR_SGD,
     PAIR_SLOTS,
     PAIRED,
     PAIRED_ROW,
-    PEAK,
     PLAIN,
     PRIOR,
     RATES,
@@ -37,7 +34,6 @@ from swapcal.kernels.experts import (
     SAID_BASE,
     SAID_STACK,
     SCORED,
-    TENSION,
     VARIANCE,
     Bank,
     Single,
@@ -120,25 +116,6 @@ NAMES = tuple(field.name for field in fields(Rows))
 BLEND_WEIGHT, EXPERT_WEIGHT = 1.0, 0.2
 TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
 TABLES = (("linear", LINEAR), ("paired", PAIRED))
-FIELDS = {
-    "weights": floats("stacks", "inputs"),
-    "covariance": floats("stacks", "inputs", "inputs"),
-    "shares": floats("stacks"),
-    "merits": floats("members"),
-    "runs": floats("members"),
-    "shortfalls": floats(EXPERTS),
-    "counts": floats(COUNTS),
-    "curve": floats(CURVE),
-    "spread": floats(CURVE, CURVE),
-    "linear_used": integers("linear"),
-    "linear": singles("linear", LINEAR_ROW),
-    "paired_used": integers("paired"),
-    "paired": singles("paired", PAIRED_ROW),
-    "newton.weights": floats(NEWTON, "width"),
-    "newton.factor": floats(NEWTON, "factor"),
-    "newton.scale": floats(NEWTON, "width"),
-    "newton.met": integers(1),
-}
 DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts", "curve", "spread")
 NO_FEATURES = View(1, 1.0)
 SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
@@ -147,35 +124,29 @@ ONLY = np.zeros(1, np.int64)
 run_one = DirectCall(run_experts)
 
 
-def faults(arrays: Arrays, manifest: Settings) -> Iterator[str]:
-    """Yield what is wrong with a state from `Experts.to_state`."""
-    stacks, inputs = arrays["weights"].shape
-    scores = inputs - 1 - EXPERTS
-    if manifest != {"scores": scores} or scores < 0:
-        yield f"experts: given {dict(manifest)} for {scores} scores, expected their number"
-    for (name, experts), slots in zip(TABLES, (LINEAR_SLOTS, PAIR_SLOTS), strict=True):
-        used = arrays[f"{name}_used"]
-        if used.size and (used[0] < 0 or used[-1] >= slots or (np.diff(used) <= 0).any()):
-            yield f"{name}_used: given rows out of order or beyond the table, expected increasing ones below {slots}"
-        if (arrays[name][:, experts:] <= 0.0).any():
-            yield f"{name}: given sums of squares that are not positive, expected positive ones"
-    if stacks != 1 + (scores > 0) or (arrays["shares"] < 0.0).any() or abs(arrays["shares"].sum() - 1.0) > 1e-9:
-        yield f"shares: given {arrays['shares'].tolist()}, expected one for each stack, 1 in all"
-    if len(arrays["merits"]) != inputs + 1 or (arrays["merits"] > 0.0).any():
-        yield "merits: given one above 0 or a wrong number of them, expected one per member, the best at 0"
-    counts = arrays["counts"]
-    if (counts[[KNOWN, ONES, LAG, PEAK]] < 0.0).any() or counts[ONES] > counts[KNOWN] or counts[TENSION] > counts[PEAK]:
-        yield f"counts: given {counts.tolist()}, expected labels, their sum and the lag, and a tension up to its peak"
-    for name in ("covariance", "spread"):
-        if (np.diagonal(arrays[name], axis1=-2, axis2=-1) < 0.0).any():
-            yield f"{name}: given a negative variance, expected none"
-    width = arrays["newton.weights"].shape[1]
-    if not width or width != padded(width) or arrays["newton.factor"].shape[1] != factor_size(width):
-        yield f"newton: given {width} weights and a factor of another size, expected whole blocks"
-    if not 0 <= arrays["newton.met"][0] <= width:
-        yield f"newton.met: given {arrays['newton.met'][0]}, expected at most {width}"
-    if (arrays["newton.scale"] <= 0.0).any():
-        yield "newton.scale: given a variance that is not positive, expected positive ones"
+def file_fields(scores: int, shapes: Shapes) -> dict[str, Field]:
+    """Return the arrays of a state from `Experts.to_state`; the kernels go through the first `newton.met` weights."""
+    stacks, inputs = 1 + (scores > 0), 1 + EXPERTS + scores
+    width = padded(min(shapes["newton.weights"][1], MOST_DIM) or 1)
+    return {
+        "weights": floats(stacks, inputs),
+        "covariance": floats(stacks, inputs, inputs),
+        "shares": floats(stacks),
+        "merits": floats(inputs + 1),
+        "runs": floats(inputs + 1),
+        "shortfalls": floats(EXPERTS),
+        "counts": floats(COUNTS),
+        "curve": floats(CURVE),
+        "spread": floats(CURVE, CURVE),
+        "linear_used": integers("linear", least=0, most=LINEAR_SLOTS - 1, rises=True),
+        "linear": singles("linear", LINEAR_ROW),
+        "paired_used": integers("paired", least=0, most=PAIR_SLOTS - 1, rises=True),
+        "paired": singles("paired", PAIRED_ROW),
+        "newton.weights": floats(NEWTON, width),
+        "newton.factor": floats(NEWTON, factor_size(width)),
+        "newton.scale": floats(NEWTON, width),
+        "newton.met": integers(1, least=0, most=width),
+    }
 
 
 def expert_names() -> tuple[str, ...]:
@@ -359,7 +330,7 @@ class Experts(Writable):
 
     @classmethod
     def from_state(cls, state: State, view: View = NO_FEATURES) -> "Experts":
-        """Rebuild from `to_state`; `faults` must have found nothing."""
+        """Rebuild from `to_state`; the state must have been checked."""
         arrays, manifest = state
         experts = cls(int(manifest["scores"]), view)
         for name, _ in TABLES:

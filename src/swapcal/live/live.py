@@ -676,7 +676,7 @@ class Live:
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", models: "Mapping[str, Any] | None" = None) -> Self:
         """Return what `save` wrote; `models` must have the names they had."""
-        return cls.from_state(archive.read(path, FILE), models)
+        return archive.load(path, FILE, lambda state: cls.from_state(state, models))
 
     @classmethod
     def from_state(cls, state: State, models: "Mapping[str, Any] | None" = None) -> Self:

@@ -11,8 +11,8 @@ import numpy as np
 
 from swapcal._display import counted, display, share
 from swapcal._validate import in_row
-from swapcal.archive import State
-from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, OpenLimits, packed, unpacked
+from swapcal.archive import ArchiveError, State
+from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, OpenLimits, is_id, packed, unpacked
 
 # `Status`: label coverage and delay.
 
@@ -528,7 +528,16 @@ class OpenForecasts:
             zip(unpacked(arrays["labelled.ids"]), arrays["labelled.y"].tolist(), strict=True)
         )
         open_forecasts.expired = OrderedDict.fromkeys(unpacked(arrays["expired.ids"]))
+        every = [*open_forecasts.ids, *open_forecasts.labelled, *open_forecasts.expired]
+        if (
+            not all(map(is_id, every))
+            or len({*every}) != len(every)
+            or len(open_forecasts.ids) != len(arrays["open.y"])
+        ):
+            raise ArchiveError("ids: given what is no id, one twice, or too few, expected one for each forecast")
         open_forecasts._reschedule()
+        if open_forecasts._ready and patience is None:
+            raise ArchiveError("open.matures: given none for a label that is held, expected when it matures")
         return open_forecasts
 
     def _reschedule(self) -> None:

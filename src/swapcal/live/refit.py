@@ -4,7 +4,7 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Self
 
@@ -12,7 +12,24 @@ import numpy as np
 
 from swapcal import _validate, archive
 from swapcal._display import counted, display
-from swapcal.archive import OBJECT, Arrays, Field, Kind, Rule, Settings, Shapes, floats, real, rule_faults, whole
+from swapcal.archive import (
+    LIST,
+    TEXTS,
+    TRUTH,
+    Field,
+    Kind,
+    Rule,
+    Settings,
+    Shapes,
+    State,
+    floats,
+    is_text,
+    listed,
+    optional,
+    parted,
+    real,
+    whole,
+)
 from swapcal.arrays import Array
 from swapcal.tables.values import as_number, is_missing, text_of
 
@@ -311,7 +328,11 @@ class Refit:
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", estimator: Any) -> Self:
         """Return what `save` wrote, fitting the estimator, which must be an equal one, on the rows it was fitted on."""
-        arrays, manifest = archive.read(path, FILE)
+        return archive.load(path, FILE, lambda state: cls._restored(state, estimator))
+
+    @classmethod
+    def _restored(cls, state: State, estimator: Any) -> Self:
+        arrays, manifest = state
         settings, counts, plan = manifest["settings"], manifest["counts"], manifest["plan"]
         refit = cls(estimator, **settings)
         dropped = counts["labels"] - len(arrays["y"])
@@ -359,24 +380,20 @@ def _categories(X: Array, sizes: Sequence[int], most: float = math.inf) -> list[
     return [j for j, size, held in columns if ((held >= 0) & (held < size) & (held == np.floor(held))).all()]
 
 
+COUNT = whole(0, archive.MOST_COUNT)
+SETTINGS = {"first": whole(1), "growth": real(1, above=True), "last": optional(whole(1)), "background": TRUTH}
+COUNTS = {"labels": COUNT, "ones": real(0), "next": whole(1), "fits": COUNT}
+CODES = Rule("[name, categories]", lambda v: LIST.holds(v) and len(v) == 2 and is_text(v[0]) and TEXTS.holds(v[1]))
+PLAN = Rule(
+    "[rows, sizes, label]", lambda v: LIST.holds(v) and len(v) == 3 and listed(COUNT).holds([v[0], v[2], *v[1]])
+)
+PLANS = {"speaking": optional(PLAN), "coming": optional(PLAN), "seconds": real(0)}
+RULES = {"settings": parted(SETTINGS), "counts": parted(COUNTS), "codes": listed(CODES), "plan": parted(PLANS)}
+
+
 def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a file."""
-    return {"rows": floats("rows", "columns", finite=False), "y": floats("rows")}
+    return {"rows": floats("rows", len(settings["codes"]), finite=False), "y": floats("rows", least=0, most=1)}
 
 
-def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
-    """Yield what is wrong with a file."""
-    yield from rule_faults(COUNTS, settings["counts"])
-    plans = [settings["plan"].get(name) for name in ("speaking", "coming")]
-    fits = [(plan[0], len(plan[1])) for plan in plans if plan is not None]
-    width, labels = arrays["rows"].shape[1], settings["counts"]["labels"]
-    if any(not 1 <= n <= labels or columns > width for n, columns in fits) or len(arrays["y"]) > labels:
-        yield "plan: given fits on rows that are not there, expected fits on rows learned"
-    if len(settings["codes"]) != width or not np.isin(arrays["y"], (0.0, 1.0)).all():
-        yield "codes: given for other columns than there are, or labels that are neither 0 nor 1"
-
-
-LIST = Rule("a list", lambda v: isinstance(v, list))
-COUNTS = {"labels": whole(), "ones": real(0), "next": whole(1), "fits": whole()}
-RULES = {"settings": OBJECT, "counts": OBJECT, "codes": LIST, "plan": OBJECT}
-FILE = Kind("refit", 1, RULES, fields, faults)
+FILE = Kind("refit", 1, RULES, fields)

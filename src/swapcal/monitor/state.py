@@ -1,7 +1,6 @@
 """All that a monitor's rows add to: bets of every cell, groups, clock, history; saved and loaded."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +8,41 @@ import numpy as np
 
 from swapcal import archive
 from swapcal._locking import Writable
-from swapcal.archive import LIST, OBJECT, TEXT, Arrays, Kind, floats, integers, optional, whole
+from swapcal.archive import (
+    LIST,
+    TEXT,
+    TEXTS,
+    Arrays,
+    Field,
+    Kind,
+    Rule,
+    Shapes,
+    check,
+    floats,
+    integers,
+    is_distinct,
+    listed,
+    optional,
+    parted,
+    real,
+    whole,
+)
 from swapcal.archive import Settings as Manifest
 from swapcal.arrays import Array
 from swapcal.kernels import wealth as kernel
-from swapcal.kernels.wealth import FIELDS, GAIN, LANES, LIFE_PEAK, LOG, NOTES, BetState, Terms, advance, blank_bet_state
+from swapcal.kernels.wealth import (
+    FIELDS,
+    GAIN,
+    LANES,
+    LIFE_PEAK,
+    LOG,
+    NOTES,
+    STAKES,
+    BetState,
+    Terms,
+    advance,
+    blank_bet_state,
+)
 from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
 from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed
 
@@ -219,46 +248,47 @@ class Bets(Writable):
 
 # What the file of a monitor holds, and the way there and back.
 
+MONITOR = {
+    "columns": listed(TEXTS, 1),
+    "tolerance": real(0),
+    "run_length": real(0, above=True),
+    "alpha": real(0, above=True),
+    "edges": listed(real(), 2),
+    "stakes": listed(real(), 1, STAKES),
+    "most": whole(0, archive.MOST_COUNT),
+}
 RULES = {
-    "settings": OBJECT,
-    "rows": whole(0),
+    "settings": parted(MONITOR),
+    "rows": whole(0, archive.MOST_COUNT),
     "clock_kind": optional(TEXT),
     "shards": whole(1),
-    "stride": whole(1),
+    "stride": whole(1, 1 << 48),
     "groups": LIST,
 }
-FIELDS_OF_FILE = {
-    "bets": floats("cells", FIELDS, LANES, finite=False),
-    "notes": floats("cells", NOTES, finite=False),
-    "shares": floats("groups"),
-    "clock": floats(3, finite=False),
-    "history_rows": integers("entries"),
-    "history_clock": floats("entries", finite=False),
-    "history_figures": floats("entries", "groups", 2, finite=False),
-    "history_known": integers("entries"),
-}
 
 
-def faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
-    """Yield which parts of a monitor do not fit together."""
-    try:
-        settings = MonitorSettings.from_dict(manifest["settings"])
-        groups = [(int(position), tuple(map(str, category))) for position, category in manifest["groups"]]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        yield f"settings: given what is refused ({error}), expected a monitor's"
-        return
-    cells = len(groups) * settings.ranges.nodes
-    if len(arrays["bets"]) != cells or len(arrays["notes"]) != cells or len(arrays["shares"]) != len(groups):
-        yield f"bets: given {len(arrays['bets'])} cells, expected {cells}: its parts do not fit together"
-    if any(not 0 <= position < len(settings.columns) for position, _ in groups) or len(set(groups)) < len(groups):
-        yield "groups: given a column that is not watched, or a category twice, expected each watched one once"
-    if ((arrays["history_known"] < 0) | (arrays["history_known"] > len(groups))).any():
-        yield "history_known: given more groups than there are, expected no more"
-    if (arrays["shares"] <= 0.0).any() or (arrays["bets"][:, GAIN] <= 0.0).any():
-        yield "bets: given a share or a gain that is not positive, expected positive ones"
+def fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
+    """Return the arrays of a monitor: a group has a cell for each range, and a row's groups are among those listed."""
+    settings = MonitorSettings.from_dict(manifest["settings"])
+    place, groups = whole(0, len(settings.columns) - 1), len(manifest["groups"])
+    group = Rule("[column, texts]", lambda v: LIST.holds(v) and len(v) == 2 and place.holds(v[0]) and TEXTS.holds(v[1]))
+    check({"groups": listed(group)}, {"groups": manifest["groups"]})
+    if not is_distinct([(column, *category) for column, category in manifest["groups"]]):
+        raise archive.ArchiveError("groups: given a category twice, expected each once")
+    cells, entries = groups * settings.ranges.nodes, min(shapes["history_rows"][0], ENTRIES)
+    return {
+        "bets": floats(cells, FIELDS, LANES, finite=False),
+        "notes": floats(cells, NOTES, finite=False),
+        "shares": floats(groups),
+        "clock": floats(3, finite=False),
+        "history_rows": integers(entries),
+        "history_clock": floats(entries, finite=False),
+        "history_figures": floats(entries, groups, 2, finite=False),
+        "history_known": integers(entries, least=0, most=groups),
+    }
 
 
-FILE = Kind("monitor", 1, RULES, lambda manifest, shapes: FIELDS_OF_FILE, faults)
+FILE = Kind("monitor", 1, RULES, fields)
 
 
 def state_of(bets: Bets) -> archive.State:
@@ -287,30 +317,26 @@ def state_of(bets: Bets) -> archive.State:
 
 def load(path: "str | os.PathLike[str]") -> Bets:
     """Read a monitor's state, checking that its parts fit together."""
-    try:
-        return bets_of(archive.read(path, FILE))
-    except archive.ArchiveError as error:
-        raise archive.ArchiveError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+    return archive.load(path, FILE, bets_of)
 
 
 def bets_of(state: archive.State) -> Bets:
-    """Return what `state_of` described, checking that its parts fit together."""
+    """Return what `state_of` described; refuse parts that do not fit together."""
+    return archive.built(state, _bets)
+
+
+def _bets(state: archive.State) -> Bets:
     arrays, plain = state
-    try:
-        bets = Bets(MonitorSettings.from_dict(plain["settings"]))
-        for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
-            bets.group_index.admit([(position, tuple(category))], float(share))
-        bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
-        bets.first_clock, bets.last_clock, bets.pooled_peak = map(float, arrays["clock"])
-        cells = len(arrays["bets"])
-        bets.make_room()
-        bets.bet_state.bets[:cells] = arrays["bets"]
-        bets.bet_state.notes[:cells] = arrays["notes"]
-        bets.history = _history(arrays, plain["stride"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise archive.ArchiveError(
-            f"given parts of a monitor that do not fit together ({error}), expected those saved together"
-        ) from None
+    bets = Bets(MonitorSettings.from_dict(plain["settings"]))
+    for (position, category), share in zip(plain["groups"], arrays["shares"], strict=True):
+        bets.group_index.admit([(position, tuple(category))], float(share))
+    bets.rows, bets.clock_kind, bets.shards = plain["rows"], plain["clock_kind"], plain["shards"]
+    bets.first_clock, bets.last_clock, bets.pooled_peak = map(float, arrays["clock"])
+    cells = len(arrays["bets"])
+    bets.make_room()
+    bets.bet_state.bets[:cells] = arrays["bets"]
+    bets.bet_state.notes[:cells] = arrays["notes"]
+    bets.history = _history(arrays, plain["stride"])
     return bets
 
 

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -14,11 +14,12 @@ import numpy as np
 from swapcal.archive import (
     OBJECT,
     ArchiveError,
-    Arrays,
     Field,
     Kind,
+    Shapes,
     State,
     below,
+    built,
     floats,
     nested,
     octets,
@@ -26,6 +27,7 @@ from swapcal.archive import (
     optional,
     packed,
     part,
+    parted,
     real,
     unpacked,
     whole,
@@ -56,21 +58,6 @@ from swapcal.service.store import Store
 
 # Snapshots: the state of a ward as bytes, checked like every state file.
 
-FIGURES = {
-    "totals": floats(5),
-    "expert_brier": floats("experts"),
-    "reliability": floats(BINS, 3),
-    "delays": floats(len(DELAYS) + 1),
-    "delay": floats(2),
-    "periods": floats(PERIODS, 6),
-}
-FIELDS: dict[str, Field] = {
-    "live": octets("live"),
-    "monitor": octets("monitor"),
-    "opened": octets("opened"),
-    "parked": octets("parked"),
-    **below("figures", FIGURES),
-}
 RULES = {
     "settings": OBJECT,
     "seq": whole(1),
@@ -79,20 +66,28 @@ RULES = {
     "latest": optional(real()),
     "lapsed": whole(),
     "corrections": whole(),
-    "figures": OBJECT,
+    "figures": parted({"stride": whole(1, 1 << 40)}),
 }
 
 _OPENED = msgspec.json.Decoder(dict[str, OpenForecast])
 _PARKED = msgspec.json.Decoder(dict[str, Early])
 
 
-def _faults(arrays: Arrays, manifest: Manifest) -> Iterator[str]:
-    stride = manifest["figures"].get("stride")
-    if not isinstance(stride, int) or stride < 1:
-        yield f"stride: given {stride!r}, expected an integer of at least 1"
+def _fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
+    """Return the arrays of a snapshot; the labels counted lie in periods, which are halved when full."""
+    labels = PERIODS * manifest["figures"]["stride"]
+    figures = {
+        "totals": floats(5, least=[0, *4 * [-np.inf]], most=[labels, *4 * [np.inf]]),
+        "expert_brier": floats("experts"),
+        "reliability": floats(BINS, 3),
+        "delays": floats(len(DELAYS) + 1),
+        "delay": floats(2),
+        "periods": floats(PERIODS, 6),
+    }
+    return {name: octets(name) for name in ("live", "monitor", "opened", "parked")} | below("figures", figures)
 
 
-HOSTED = Kind("ward", 1, RULES, lambda manifest, shapes: FIELDS, _faults)
+HOSTED = Kind("ward", 1, RULES, _fields)
 
 
 class Still:
@@ -149,21 +144,20 @@ def _ownerless(value: Any) -> Any:
 
 def restored(content: bytes) -> HostedForecaster:
     """Return the ward that was at rest; raises `ArchiveError` for what does not fit together."""
-    state = unpacked(content, HOSTED)
+    return built(unpacked(content, HOSTED), _restored)
+
+
+def _restored(state: State) -> HostedForecaster:
     manifest = state.manifest
-    try:
-        settings = msgspec.convert(manifest["settings"], Settings)
-        live = Live.from_state(unpacked(_bytes(state, "live"), LIVE))
-        monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
-        hosted = HostedForecaster.__new__(HostedForecaster)
-        hosted._hold(settings, live, monitor)
-        hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
-        hosted.opened = _OPENED.decode(_bytes(state, "opened"))
-        hosted.parked = _PARKED.decode(_bytes(state, "parked"))
-    except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
-        raise ArchiveError(
-            f"given parts of a snapshot that do not fit together ({error}), expected those saved together"
-        ) from None
+    live = Live.from_state(unpacked(_bytes(state, "live"), LIVE))
+    monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
+    hosted = HostedForecaster.__new__(HostedForecaster)
+    hosted._hold(msgspec.convert(manifest["settings"], Settings), live, monitor)
+    hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
+    hosted.opened = _OPENED.decode(_bytes(state, "opened"))
+    hosted.parked = _PARKED.decode(_bytes(state, "parked"))
+    if len(hosted.figures.expert_brier) != len(live.experts):
+        raise ArchiveError("figures.expert_brier: given other experts than there are, expected one for each")
     for name in ("seq", "now", "clock", "lapsed", "corrections"):
         setattr(hosted, name, manifest[name])
     hosted.latest = -math.inf if manifest["latest"] is None else manifest["latest"]
