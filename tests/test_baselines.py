@@ -144,7 +144,7 @@ def test_saved_state_continues_bit_for_bit(system, tmp_path):
 
 def test_a_state_of_another_system_is_refused(tmp_path):
     FosterHart(DIM).save(tmp_path / "state")
-    with pytest.raises(ArchiveError, match="given a FosterHart"):
+    with pytest.raises(ArchiveError, match="system: given 'FosterHart'"):
         FosterVohra.load(tmp_path / "state")
 
 

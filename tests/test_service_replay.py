@@ -105,7 +105,7 @@ def test_a_pruned_log_without_a_readable_snapshot_says_why_it_cannot_be_read(pat
     assert sum(store.prune("shop", min(kept.seq for kept in store.snapshots("shop"))))
     for kept in [*store.snapshots("shop")]:
         store._write(("DELETE FROM snapshots WHERE seq = ?", (kept.seq,)))
-        store.keep_snapshot("shop", kept.seq, packed(Kind("ward", 0, {}, lambda _: {}, lambda *_: ()), State({}, {})))
+        store.keep_snapshot("shop", kept.seq, packed(Kind("ward", 0, {}, lambda *_: {}), State({}, {})))
     with pytest.raises(Unreadable, match=r"\(that of event \d+: .*given ward format version 0, expected 1"):
         recover(store, "shop")
     store.close()
