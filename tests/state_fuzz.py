@@ -371,7 +371,7 @@ def replace_setting(rng: random.Random, settings: dict[str, Any]) -> str:
             found = found[step] if not isinstance(found, dict) or step in found else None
         place[last] = copy.deepcopy(found)
     else:
-        place[last] = rng.choice(WILD)
+        place[last] = copy.deepcopy(rng.choice(WILD))
     return f"settings {[*steps, last]}: {old!r:.60} to {place[last] if way != 1 else 'nothing'!r:.60}"
 
 

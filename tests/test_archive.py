@@ -99,7 +99,8 @@ SOUND = {
     "ids": np.array([0, 2**63, 2**64 - 1], np.uint64),
 }
 LEADING_ASTRAY = [
-    ("levels", 0, 4), ("levels", 0, -1), ("order", 0, 4), ("order", 3, -1), ("order", 0, 1), ("z", 0, 1.0),
+    ("levels", 0, 4), ("levels", 0, -1), ("order", 0, 4), ("order", 3, -1), ("order", 0, 1), ("order", 0, 3),
+    ("z", 0, 1.0),
     ("z", 3, -0.1), ("z", 3, 1.1), ("z", 3, np.nan), ("root", 0, 4), ("root", 1, 0), ("depth", 0, 2), ("depth", 1, 1),
     ("child", 0, 4), ("child", 7, 0), ("child", 0, 2), ("child", 2, 2), ("child", 6, 2**64 - 1), ("ids", 0, 2**63),
     ("ids", 2, 1),
@@ -120,6 +121,13 @@ def test_indices_that_lead_astray_are_refused(part, name, place, value):
     arrays[f"{part}{name}"][place] = value
     with pytest.raises(archive.ArchiveError, match=r"^[a-z.]+: given .*, expected"):
         kind.check_contents(arrays, {"name": "x", "n": 1})
+
+
+def test_nodes_that_lead_to_each_other_and_to_no_root_are_refused():
+    kind = thing(root=keys(1), depth=integers(1), child=keys(10, link=Children("root", "depth")))
+    child = np.array([0, 0, 2, 3, 1, 4, 3, 3, 4, 4], np.uint64)
+    with pytest.raises(archive.ArchiveError, match="child: given indices that lead elsewhere, expected children after"):
+        kind.check_contents({"root": np.zeros(1, np.uint64), "depth": np.zeros(1, np.int64), "child": child}, {})
 
 
 @pytest.mark.parametrize(
