@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from swapcal import bounds, errors, plots
+from swapcal import bounds, errors
 from swapcal._display import display
 from swapcal.arrays import Array, Integers
 from swapcal.engine import state as memory
@@ -112,6 +112,8 @@ class Certificate:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw what a better rule could have saved beside the bound, by part, per forecast; see `swapcal.plots`."""
+        from swapcal import plots
+
         return plots.certificate(self.as_dict(), self.weight, ax=ax)
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 import llvmlite
@@ -51,7 +51,7 @@ def inlined(function: F) -> F:
     Kernels never call each other: a call finds the callee as its own compilation left it in the process that compiles,
     and as the caller's compilation left it in a process that reads the cache, and the two may round differently.
     """
-    return _compile(INLINED, function)
+    return njit(**INLINED)(function)  # type: ignore[no-any-return]  # its callers are cached, with it inside
 
 
 def shared(function: F) -> F:
@@ -82,9 +82,8 @@ def _stamp() -> str:
     """
     switches = (config.OPT, config.BOUNDSCHECK, config.LOOP_VECTORIZE, config.SLP_VECTORIZE)
     digest = hashlib.sha256(f"{llvmlite.__version__} {[str(switch) for switch in switches]}".encode())
-    for source in sorted(files(__package__).iterdir(), key=lambda file: file.name):
-        if source.name.endswith(".py"):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import _validate, archive, plots
+from swapcal import _validate, archive
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, locked
 from swapcal.archive import State, nested, part
@@ -621,6 +621,8 @@ class Live:
             "rates", the mean forecast and the observed rate, with what chance allows between them.
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
+        from swapcal import plots
+
         if kind not in ("score", "rates"):
             raise ValueError(f'kind: given {kind!r}, expected "score" or "rates"')
         draw = plots.score if kind == "score" else plots.rates
