@@ -1,7 +1,7 @@
 """How this package compiles functions, and how Python enters compiled code quickly.
 
-All that is not numba's public interface is here and in `swapcal.kernels.simd`. What each part buys, as the speed without
-it (engine at d = 3, 20 and 100; one record of 13 columns through `Live`, forecast and label; numba 0.68, AMD EPYC):
+All that is not numba's public interface is here and in `swapcal.kernels.simd`. What each part buys, as the speed
+without it (engine at d = 3, 20, 100; one record of 13 columns through `Live`, forecast and label; numba 0.68, EPYC):
 
 | part | d = 3 | d = 20 | d = 100 | one record |
 |---|--:|--:|--:|--:|
@@ -10,9 +10,9 @@ it (engine at d = 3, 20 and 100; one record of 13 columns through `Live`, foreca
 | without the intrinsics of `simd`, as plain loops | 1 × | 0.53 × | 0.26 × | 43 µs |
 | without `DirectCall` (``Dispatcher.compile``) | 1 × | 1 × | 1 × | 54 µs |
 
-``forceinline`` makes a kernel contain what it calls, so that results do not depend on which of two processes compiled it.
-`_Cache` (``CompileResultCacheImpl``, ``FunctionCache``) makes cached machine code stale when any kernel's source changes;
-numba looks at the kernel's own file only.
+``forceinline`` makes a kernel contain what it calls, so that results do not depend on which process compiled it.
+`_Cache` (``CompileResultCacheImpl``, ``FunctionCache``) makes cached machine code stale when the source of any kernel
+changes; numba looks at the kernel's own file only.
 """
 
 import hashlib
