@@ -14,7 +14,6 @@ from rich.table import Table as RichTable
 
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.findings import json_text
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
 from swapcal.audit.text import Titles
@@ -28,8 +27,8 @@ from swapcal.features.sources import Number
 from swapcal.report import Findings, render
 from swapcal.report import card as written_card
 from swapcal.report.card import as_page
-from swapcal.report.html import p_value, points
-from swapcal.report.schema import ComparedGroup, ComparisonEntry
+from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
+from swapcal.report.html import finite, p_value, points
 from swapcal.tables.clock import created_at
 from swapcal.tables.delimited import in_order
 from swapcal.tables.formats import FilePart, Source, open_source
@@ -263,7 +262,7 @@ def audit(
             found.save(state)
         run.kept = "the report is written"
         _show(findings, Output(), details)
-    verdict = findings["headline"]["verdict"]
+    verdict = findings.headline.verdict
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
     if verdict == "undecided" and strict:
@@ -291,9 +290,9 @@ def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) ->
 
 def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:
     """Compute the findings once, and write the files asked for."""
-    findings = found.to_dict(created_at=created_at(), **settings)
+    findings = found.to_findings(created_at=created_at(), **settings)
     if json is not None:
-        put_text(json, json_text(findings))
+        put_text(json, findings.to_json())
     if out is not None:
         put_text(out, render(findings))
     return findings
@@ -302,29 +301,29 @@ def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **sett
 def _show(findings: Findings, console: Console, details: bool) -> None:
     show_comparison(findings, console)
     show_headline(findings, console)
-    tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
-    if tested and not findings["headline"]["beyond_chance"]:
+    tested = [one for one in findings.witnesses[:5] if one.p_value is not None]
+    if tested and not findings.headline.beyond_chance:
         console.print("Nearest to an error:")
     for witness in tested:
-        console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+        console.print(f"  {witness.sentence}", markup=False, highlight=False)
     if details:
         _show_details(findings, console)
 
 
 def _show_details(findings: Findings, console: Console) -> None:
-    quantities = findings.get("quantities") or []
+    quantities = findings.quantities
     table = RichTable("error", "against", "value", "by chance", "95 % by chance", "p")
     for entry in quantities:
-        band = f"{_number(entry['null_low'])} to {_number(entry['null_high'])}"
-        cells = [_number(entry[key]) for key in ("value", "null_mean")]
-        table.add_row(entry["name"], entry["against"], *cells, band, _number(entry["p_value"]))
+        band = f"{_number(entry.null_low)} to {_number(entry.null_high)}"
+        cells = [_number(value) for value in (entry.value, entry.null_mean)]
+        table.add_row(entry.name, entry.against, *cells, band, _number(entry.p_value))
     console.print(table)
     console.print(
         "Sums over the rows. By chance: mean and 95 % band if every prediction were exactly right; "
         "p: how often chance alone gives as much."
     )
-    meanings = {entry["name"]: entry["meaning"] for entry in quantities}
-    used = {entry["against"] for entry in quantities}
+    meanings = {entry.name: entry.meaning for entry in quantities}
+    used = {entry.against for entry in quantities}
     classes = {name: meaning for name, meaning in CLASS_MEANINGS.items() if name in used}
     for name, meaning in (meanings | classes).items():
         console.print(f"  {name}: {meaning}", markup=False, highlight=False)
@@ -332,31 +331,31 @@ def _show_details(findings: Findings, console: Console) -> None:
 
 def show_comparison(findings: Findings, console: Console) -> None:
     """Print two predictors side by side, and the differences; nothing for one."""
-    entry = findings.get("comparison")
+    entry = findings.comparison
     if not entry:
         return
-    before, after = map(_said, entry["predictors"])
-    console.print(entry["sentence"], style="bold", markup=False, highlight=False)
+    before, after = map(_said, entry.predictors)
+    console.print(entry.sentence, style="bold", markup=False, highlight=False)
     table = RichTable("lower is better", escape(before), escape(after), "difference", "95 % interval", "p", "result")
-    for one in entry["scores"]:
-        figures = [_number(value) for value in (one["before"], one["after"], one["difference"])]
-        span = f"{_number(one['low'])} to {_number(one['high'])}"
-        table.add_row(escape(_said(one)), *figures, span, p_value(one["p_value"]), one["word"])
+    for one in entry.scores:
+        figures = [_number(value) for value in (one.before, one.after, one.difference)]
+        span = f"{_number(one.low)} to {_number(one.high)}"
+        table.add_row(escape(_said(one)), *figures, span, p_value(one.p_value), one.word)
     console.print(table)
     _show_groups(entry, console)
-    console.print(entry["method"], markup=False, highlight=False)
-    for predictor in entry["predictors"]:
-        text = f"{_said(predictor)}: {predictor['verdict']}. {predictor['sentence']}"
+    console.print(entry.method, markup=False, highlight=False)
+    for predictor in entry.predictors:
+        text = f"{_said(predictor)}: {predictor.verdict}. {predictor.sentence}"
         console.print(text, markup=False, highlight=False)
     console.print(f"The audit of {after}:", style="bold", markup=False, highlight=False)
 
 
 def _show_groups(entry: ComparisonEntry, console: Console) -> None:
-    groups = entry.get("groups") or []
+    groups = entry.groups
     if not groups:
         return
-    before, after = (escape(_said(one)) for one in entry["predictors"])
-    console.print(entry.get("groups_sentence"), markup=False, highlight=False)
+    before, after = (escape(_said(one)) for one in entry.predictors)
+    console.print(entry.groups_sentence, markup=False, highlight=False)
     table = RichTable(
         "group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "error within", "p", "result"
     )
@@ -369,30 +368,30 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     )
 
 
-def _said(entry: Any) -> str:
-    return str(entry.get("title") or entry["name"])
+def _said(entry: ComparedPredictor | Difference | GroupDifference) -> str:
+    return entry.title or entry.name
 
 
-def _compared(group: ComparedGroup) -> list[str]:
-    within = f"{points(group['ece_before']).lstrip('+')} → {points(group['ece_after']).lstrip('+')}"
-    gaps = [points(gap) for gap in (group["gap_before"], group["gap_after"], group["gap_change"])]
-    word = "not tested" if group["small"] else group["word"]
-    sure = [p_value(p) for p in (group["gap_p"], group["loss_p"])]
-    return [escape(_said(group)), f"{group['n']:,.0f}", *gaps, sure[0], within, sure[1], word]
+def _compared(group: GroupDifference) -> list[str]:
+    within = f"{points(group.ece_before).lstrip('+')} → {points(group.ece_after).lstrip('+')}"
+    gaps = [points(gap) for gap in (group.gap_before, group.gap_after, group.gap_change)]
+    word = "not tested" if group.small else group.word
+    sure = [p_value(p) for p in (group.gap_p, group.loss_p)]
+    return [escape(_said(group)), f"{group.n:,.0f}", *gaps, sure[0], within, sure[1], word]
 
 
 def show_headline(findings: Findings, console: Console) -> None:
     """Print the verdict with its sentences and warnings."""
-    headline = findings["headline"]
-    style = {"no error found": "green", "small": "green", "miscalibrated": "red"}.get(headline["verdict"], "yellow")
-    console.print(f"{headline['verdict']}: {headline['sentence']}", style=style, markup=False, highlight=False)
-    console.print(headline.get("detail", ""), markup=False, highlight=False)
-    for text in headline.get("warnings") or []:
+    headline = findings.headline
+    style = {"no error found": "green", "small": "green", "miscalibrated": "red"}.get(headline.verdict, "yellow")
+    console.print(f"{headline.verdict}: {headline.sentence}", style=style, markup=False, highlight=False)
+    console.print(headline.detail, markup=False, highlight=False)
+    for text in headline.warnings:
         console.print(f"Warning: {text}", style="red", markup=False, highlight=False)
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return "–" if finite(value) is None else f"{value:.4g}"
 
 
 def _three(issued: str | None) -> tuple[str, str, str] | None:
