@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from os import PathLike
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -28,6 +28,15 @@ from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.findings import GroupRow, Resemblance
 from swapcal.tables.frame import Table, is_table
+
+
+class AuditOptions(TypedDict, total=False):
+    """What `Audit` and `Audit.from_frame` take beside the rows, for what passes it on."""
+
+    levels: int | Sequence[float] | None
+    title: str
+    seed: int
+    intersections: int | None
 
 
 class Audit:

@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 
 from swapcal._display import counted, display
 from swapcal.archive import written
-from swapcal.audit.audit import Audit
+from swapcal.audit.audit import Audit, AuditOptions
 from swapcal.audit.difference import LEAST_EVENTS, Pairs, differences, group_differences
 from swapcal.audit.findings import ReportSettings, assemble
 from swapcal.audit.rows import AuditRows, Encoder, intersections_of
@@ -17,6 +17,7 @@ from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
+from swapcal.tables.frame import JudgedColumns
 
 # A comparison as plain data, and in sentences a reader without statistics understands.
 
@@ -216,7 +217,7 @@ class Comparison:
         intersections: int | None = None,
     ) -> None:
         rows: dict[str, Any] = {"y": y, "groups": groups, "weights": weights, "time": time}
-        given: dict[str, Any] = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
+        given: AuditOptions = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
         if features is None:
             audits = Audit(before, **rows, **given), Audit(after, **rows, **given)
         else:
@@ -260,17 +261,14 @@ class Comparison:
         >>> found.after.n, found.names
         (4.0, ('old', 'new'))
         """
-        first, second = two(probs, "probs")
-        for name in (first, second):
-            if name in (*features, *groups):
-                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
-            if name == target:
-                raise ValueError(f"column {name!r}: given as prediction and as outcome, expected two columns")
-        shared: dict[str, Any] = {"target": target, "features": features, "groups": groups, "weights": weights}
-        shared |= {"time": time, "levels": levels, "title": title, "seed": seed, "intersections": intersections}
-        before = Audit.from_frame(frame, prob=first, like=like, **shared)
-        after = Audit.from_frame(frame, prob=second, like=before, **shared)
-        made = cls.__new__(cls)._hold(before, after, Pairs(), (first, second))
+        names = two(probs, "probs")
+        columns = JudgedColumns(names[0], target, tuple(features), tuple(groups), weights, time)
+        for name in names:
+            replace(columns, prob=name).check_roles()
+        given: AuditOptions = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
+        before = Audit.from_frame(frame, prob=names[0], like=like, **columns.shared, **given)
+        after = Audit.from_frame(frame, prob=names[1], like=before, **columns.shared, **given)
+        made = cls.__new__(cls)._hold(before, after, Pairs(), names)
         made._pair(*made.read(frame))
         return made
 

@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
+from swapcal.audit.audit import AuditOptions
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
 from swapcal.audit.text import Titles
@@ -32,7 +33,7 @@ from swapcal.report.html import finite, p_value, points
 from swapcal.tables.clock import created_at
 from swapcal.tables.delimited import in_order
 from swapcal.tables.formats import FilePart, Source, open_source
-from swapcal.tables.frame import Table
+from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive, ReadAs
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
@@ -55,23 +56,25 @@ class Reading:
     def __init__(
         self,
         file: str,
-        names: dict[str, Any],
+        columns: JudgedColumns,
         positive: Positive | None,
         jobs: int,
         run: Run,
         categorical: Sequence[str] = (),
+        second: str | None = None,
     ) -> None:
-        self._file, self._names, self._positive, self._jobs, self._run = file, names, positive, jobs, run
+        self._file, self._columns, self._positive, self._jobs, self._run = file, columns, positive, jobs, run
+        self._second = second
         for name in categorical:
-            if name not in names["features"]:
+            if name not in columns.features:
                 raise InputError(f"--categorical: given {name!r}, expected one of --features")
-        self._kinds = kinds(names) | dict.fromkeys(categorical, ReadAs.text)
+        self._kinds = kinds(columns, second) | dict.fromkeys(categorical, ReadAs.text)
 
-    def audit(self, source: Source, encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+    def audit(self, source: Source, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
         parts = self._parts(source)
         ahead = list(islice(parts, 2))
-        if encoder is None and self._names["features"] and len(ahead) > 1:
+        if encoder is None and self._columns.features and len(ahead) > 1:
             if self._file != "-":
                 encoder = self._learned(chain(ahead, parts))
                 with open_source(self._file, source.dialect) as again:
@@ -84,14 +87,14 @@ class Reading:
 
     def _parts(self, source: Source) -> Iterator[KnownRows]:
         def checked(part: FilePart) -> KnownRows:
-            table = with_outcomes(part, self._names, self._positive, source.dialect)
+            table = with_outcomes(part, self._columns, self._positive, source.dialect, self._second)
             return KnownRows(table, part.first, len(part.table), part.share)
 
         return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
 
     def _learned(self, parts: Iterator[KnownRows]) -> Encoder:
         """Return the encoding of the features by all rows."""
-        rows, scales = 0, Scales({name: Scale() for name in self._names["features"]})
+        rows, scales = 0, Scales({name: Scale() for name in self._columns.features})
         with bar(self._run.console, "learning scales") as shown:
             for found, part in in_order(self._scaled, parts, self._jobs):
                 with _placed(part):
@@ -102,11 +105,9 @@ class Reading:
 
     def _scaled(self, part: KnownRows) -> tuple[Scales, KnownRows]:
         with _placed(part):
-            return Scales.of(Table(part.table), self._names["features"]), part
+            return Scales.of(Table(part.table), self._columns.features), part
 
-    def _added(
-        self, parts: Iterator[KnownRows], encoder: Encoder | None, settings: dict[str, Any]
-    ) -> Audit | Comparison:
+    def _added(self, parts: Iterator[KnownRows], encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         begun: list[Audit | Comparison] = []
         rows = used = 0
 
@@ -121,7 +122,7 @@ class Reading:
                 rows, used = rows + part.rows, used + len(part.table)
                 if len(part.table):
                     with _placed(part):
-                        begun.append(_begun(part.table, self._names, settings | {"like": encoder}))
+                        begun.append(self._begun(part.table, encoder, settings))
                     break
             for part, batch in in_order(prepared, parts, self._jobs):
                 if len(part.table):
@@ -130,11 +131,18 @@ class Reading:
                 rows, used = rows + part.rows, used + len(part.table)
                 shown.to(rows, part.share)
         if not begun:
-            raise InputError(f"column {self._names['target']!r}: given no outcome in {rows:,} rows, expected some")
+            raise InputError(f"column {self._columns.target!r}: given no outcome in {rows:,} rows, expected some")
         if self._positive is not None:
             self._positive.require()
         self._run.say_unlabelled(rows, used)
         return begun[0]
+
+    def _begun(self, batch: pa.Table, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
+        """Return the audit of one predictor, or the comparison of two, of the first rows."""
+        prob, issued, shared = self._columns.prob, self._columns.issued, self._columns.shared
+        if self._second is not None:
+            return Comparison.from_frame(batch, probs=[prob, self._second], like=encoder, **shared, **settings)
+        return Audit.from_frame(batch, prob=prob, issued=issued, like=encoder, **shared, **settings)
 
 
 @contextmanager
@@ -154,14 +162,6 @@ def _fitting(table: pa.Table, encoder: Encoder) -> pa.Table:
             kind = pa.float64() if isinstance(column, Number) else pa.string()
             table = table.set_column(place, str(column.name), table[place].cast(kind))
     return table
-
-
-def _begun(batch: pa.Table, names: dict[str, Any], settings: dict[str, Any]) -> Audit | Comparison:
-    """Return the audit of one predictor, or the comparison of two, of the first rows."""
-    if len(names["probs"]) == 2:
-        return Comparison.from_frame(batch, **{key: names[key] for key in names if key != "issued"}, **settings)
-    (prob,) = names["probs"]
-    return Audit.from_frame(batch, prob=prob, **{key: names[key] for key in names if key != "probs"}, **settings)
 
 
 FAILED, UNDECIDED = 1, 3
@@ -237,23 +237,27 @@ def audit(
             [file, *(str(path) for path in (like, titles) if path is not None)],
             {"--out": out, "--json": json, "--card": card, "--state": state},
         )
-        names: dict[str, Any] = {
-            "probs": _probs(prob, source.columns, {"--issued": issued, "--state": state}),
-            "target": target,
-            "features": listed(features, source.columns),
-            "groups": listed(groups, source.columns),
-            "time": time,
-            "weights": weights,
-            "issued": _three(issued),
-        }
-        settings: dict[str, Any] = {"levels": levels, "title": options.heading(title, file), "seed": seed}
-        settings |= {"intersections": 2 if intersections else None}
+        first, second = _probs(prob, source.columns, {"--issued": issued, "--state": state})
+        columns = JudgedColumns(
+            prob=first,
+            target=target,
+            features=tuple(listed(features, source.columns)),
+            groups=tuple(listed(groups, source.columns)),
+            weights=weights,
+            time=time,
+            issued=_three(issued),
+        )
+        settings: AuditOptions = {
+            "levels": levels, "title": options.heading(title, file), "seed": seed,
+            "intersections": 2 if intersections else None,
+        }  # fmt: skip
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
-        said = _titles(titles, source.columns, kinds(names))
+        said = _titles(titles, source.columns, kinds(columns, second))
         texts = listed(categorical, source.columns)
         counted = options.positive_in(target, positive, source)
-        found = Reading(file, names, counted, options.threads(jobs), run, texts).audit(source, encoder, settings)
+        reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second)
+        found = reading.audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, titles=said, **found_with)
         if card is not None:
@@ -269,8 +273,8 @@ def audit(
         raise typer.Exit(UNDECIDED)
 
 
-def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> list[str]:
-    """Return the column of predictions, or two; what only one predictor can have must then be absent."""
+def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the columns of one or two predictors; what only one can have must be absent with two."""
     names = [name for one in given for name in listed([one], columns)]
     if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
         text = ", ".join(names) or "nothing"
@@ -278,7 +282,7 @@ def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> 
     for option, value in single.items():
         if len(names) == 2 and value is not None:
             raise ValueError(f"{option}: given with two --prob, expected one")
-    return names
+    return names[0], names[1] if len(names) == 2 else None
 
 
 def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Titles:
