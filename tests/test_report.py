@@ -301,6 +301,7 @@ def test_the_facts_are_on_the_page(full_page: str) -> None:
         "Stations share weather.",
         "On humid days it rains less often",
         "newsvendor 3:1",
+        "Outcomes learned from",
         "97.3",
         "410",
     ):

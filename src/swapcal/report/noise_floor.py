@@ -216,7 +216,7 @@ def certificate(findings: Findings) -> Html:
     """Write the certificate of the forecaster that made the predictions."""
     forecaster = findings.forecaster
     assert forecaster is not None
-    sizes = ("Levels", forecaster.levels), ("Dimensions", forecaster.dims), ("Titles learned from", forecaster.rounds)
+    sizes = ("Levels", forecaster.levels), ("Dimensions", forecaster.dims), ("Outcomes learned from", forecaster.rounds)
     pairs = [(name, count(size)) for name, size in sizes]
     pieces = forecaster.pieces[:MOST_PIECES]
     parts = [_lead(forecaster), facts(pairs, "compact"), _bars(forecaster), _pieces(pieces)]
