@@ -23,7 +23,6 @@ from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.tally import log_losses
 from swapcal.live import ConflictingLabelError, Live, Refit, Trace
-from swapcal.report import render
 from swapcal.tables.outcomes import floats
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import InputError
@@ -181,7 +180,7 @@ class ForecastReport:
         """Render the findings."""
         if self._audit is None:
             raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
-        put_text(self._path, render(self._audit.to_dict(certificate=self._live.certificate().as_dict())))
+        put_text(self._path, self._audit.to_html(certificate=self._live.certificate().as_dict()))
 
     def _is_grouping(self, column: Any) -> bool:
         return len(pc.unique(column)) <= GROUPS_SHOWN

@@ -18,7 +18,7 @@ from swapcal.cli.rows import kinds, with_outcomes
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.formats import Source
-from swapcal.tables.frame import Table
+from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
@@ -26,7 +26,6 @@ from swapcal.tables.sources import InputError
 BATCH_ROWS = 1 << 17
 MOST_SHOWN = 10
 QUIET, ALARM = 0, 1
-NOTHING_ELSE: dict[str, Any] = {"features": (), "weights": None, "issued": None}
 
 
 @options.reads_text
@@ -102,11 +101,11 @@ def _parts(
     source: Source, prob: str, target: str, time: str | None, positive: Positive | None, run: Run, watching: Monitor
 ) -> Iterator[pa.Table]:
     """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
-    names = {"probs": [prob], "target": target, "time": time, "groups": watching.columns(), **NOTHING_ELSE}
+    columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), time=time)
     rows = used = 0
     with bar(run.console, "reading") as shown:
-        for part in source.parts(kinds(names)):
-            kept = with_outcomes(part, names, positive, source.dialect)
+        for part in source.parts(kinds(columns)):
+            kept = with_outcomes(part, columns, positive, source.dialect)
             rows, used = rows + len(part.table), used + len(kept)
             shown.to(rows, part.share)
             if len(kept):

@@ -15,6 +15,7 @@ from swapcal.cli.stream_table import StreamTable
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.delimited import in_order
 from swapcal.tables.formats import FilePart, Source
+from swapcal.tables.frame import JudgedColumns
 from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, probabilities, timed, within
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import Dialect, InputError
@@ -23,35 +24,41 @@ from swapcal.tables.values import text_key
 # Columns that are judged: what `audit` and `monitor` read of forecasts and outcomes, checked row by row.
 
 
-def kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
-    """Return what each column is read as; numbers that are also groups stay numbers."""
-    kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
-    kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
-    kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
-    return {**kinds, names["target"]: ReadAs.raw, **dict.fromkeys(names["probs"], ReadAs.number)}
+def kinds(columns: JudgedColumns, second: str | None = None) -> dict[str, ReadAs]:
+    """Return what each column is read as, that of a second predictor too; numbers that are also groups stay numbers."""
+    found = dict.fromkeys(columns.groups, ReadAs.text) | dict.fromkeys(columns.features, ReadAs.any)
+    found |= {columns.time: ReadAs.time} if columns.time else {}
+    found |= {name: ReadAs.number for name in (columns.weights, *(columns.issued or ())) if name}
+    return {**found, columns.target: ReadAs.raw, **dict.fromkeys(_probs(columns, second), ReadAs.number)}
 
 
-def with_outcomes(part: FilePart, names: dict[str, Any], positive: Positive | None, dialect: Dialect) -> pa.Table:
+def _probs(columns: JudgedColumns, second: str | None) -> list[str]:
+    return [columns.prob] if second is None else [columns.prob, second]
+
+
+def with_outcomes(
+    part: FilePart, columns: JudgedColumns, positive: Positive | None, dialect: Dialect, second: str | None = None
+) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
-    table, first = part.table, part.first
-    found = checked_outcomes(table[names["target"]], names["target"], first, positive, dialect.decimal)
-    for name in (*names["probs"], *(names["issued"] or ())):
+    table, first, target, probs = part.table, part.first, columns.target, _probs(columns, second)
+    found = checked_outcomes(table[target], target, first, positive, dialect.decimal)
+    for name in (*probs, *(columns.issued or ())):
         probabilities(table[name], name, first)
-    for name in names["features"]:
+    for name in columns.features:
         if pa.types.is_floating(table[name].type):
             values = floats(table[name])
             within(values, name, first, "a finite number", ~np.isinf(values))
-    if names["weights"]:
-        weights = floats(table[names["weights"]])
-        within(weights, names["weights"], first, "a positive number", (weights > 0.0) & np.isfinite(weights))
-    if names["time"]:
-        times = timed(table[names["time"]], names["time"], first, dialect.dates)
+    if columns.weights:
+        weights = floats(table[columns.weights])
+        within(weights, columns.weights, first, "a positive number", (weights > 0.0) & np.isfinite(weights))
+    if columns.time:
+        times = timed(table[columns.time], columns.time, first, dialect.dates)
         if times.null_count:
             row = times.is_null().index(True).as_py()
-            raise InputError(f"row {first + row}: column {names['time']!r}: given nothing, expected a time")
-        table = table.set_column(table.column_names.index(names["time"]), names["time"], times)
-    if names["target"] not in names["probs"]:
-        table = table.set_column(table.column_names.index(names["target"]), names["target"], pa.array(found))
+            raise InputError(f"row {first + row}: column {columns.time!r}: given nothing, expected a time")
+        table = table.set_column(table.column_names.index(columns.time), columns.time, times)
+    if target not in probs:
+        table = table.set_column(table.column_names.index(target), target, pa.array(found))
     return table.filter(pa.array(~np.isnan(found)))
 
 

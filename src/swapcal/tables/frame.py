@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cached_property
@@ -474,3 +475,48 @@ def batches_of(native: Any) -> Batches | None:
     if library == "pyarrow" and hasattr(native, "to_batches") and hasattr(native, "get_fragments"):
         return Batches(lambda: native.to_batches(batch_size=ROWS, batch_readahead=2, fragment_readahead=1), again=True)
     return None
+
+
+# Judged columns: which columns of a table hold forecasts, outcomes and what both are judged by.
+
+
+@dataclass(frozen=True)
+class JudgedColumns:
+    """Names of the columns.
+
+    From the public signatures on, this is how they go through audits, comparisons, Spark and the commands.
+    """
+
+    prob: str
+    target: str
+    features: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    weights: str | None = None
+    time: str | None = None
+    issued: tuple[str, str, str] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that is read, once."""
+        extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
+        return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The columns that two predictors of the same rows share, as arguments of `from_frame`.
+
+        Examples
+        --------
+        >>> JudgedColumns("p", "y", groups=("town",)).shared
+        {'target': 'y', 'features': (), 'groups': ('town',), 'weights': None, 'time': None}
+        """
+        names = (each.name for each in fields(JudgedColumns) if each.name not in ("prob", "issued"))
+        return {name: getattr(self, name) for name in names}
+
+    def check_roles(self) -> None:
+        """Refuse a column that would be predicted, or judged, by itself."""
+        for name in (self.prob, self.target):
+            if name in (*self.features, *self.groups):
+                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
+        if self.prob == self.target:
+            raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
