@@ -89,7 +89,7 @@ class Forecaster(Player):
         Step), "ons-fast" (the same with β = 1/50, ω = 1, for which the proof still holds).
     mixing : "hedge" (two neighbouring levels, O(log L) learners looked at) or "blum-mansour" (stationary distribution
         over all levels, as in the paper).
-    ridge : λ, how strongly regressions hold on to their start; also the λ of the certificate.
+    ridge : λ from 1e-12 to 1e8, how strongly regressions hold on to their start; also the λ of the certificate.
     kappa : self-refining levels split when rounding costs more than this share of learning.
     seed : of the draws between the two levels.
     prior : (dim,) weights θ_0 from which every level's learner starts, for contexts in which a good forecast is already
@@ -133,7 +133,7 @@ class Forecaster(Player):
         _check_combination(learner, mixing, adaptive)
         self._window = 0.0 if window is None else _checked_window(window, learner, mixing)
         code, beta, omega = LEARNERS[learner]
-        ridge = _validate.positive("ridge", ridge)
+        ridge = _validate.ridge(ridge)
         self._learner = learner
         self._mixing = mixing
         self._uniform = not adaptive and isinstance(levels, (int, np.integer))
@@ -207,7 +207,7 @@ class Forecaster(Player):
         """
         if self.rounds:
             raise ValueError(f"ridge: given after {self.rounds} labels, expected before the first")
-        self._state = memory.with_ridge(self._state, _validate.positive("ridge", ridge))
+        self._state = memory.with_ridge(self._state, _validate.ridge(ridge))
 
     @locked
     def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal import bounds
+from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.archive import Arrays, Field, floats, integers, keys
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.kernels.linalg import factor_size, padded, unpack
@@ -364,7 +365,9 @@ def _number_faults(arrays: Arrays) -> Iterator[str]:
     if (arrays["mass"] < 0.0).any():
         yield "mass: given a negative number, expected none"
     knobs = arrays["knobs"]
-    if (knobs[[RIDGE, KAPPA, START, FLOOR, REACH]] <= 0.0).any() or knobs[STEP] < 0.0:
+    if not LEAST_RIDGE <= knobs[RIDGE] <= MOST_RIDGE:
+        yield f"ridge: given {knobs[RIDGE]}, expected a number from {LEAST_RIDGE:g} to {MOST_RIDGE:g}"
+    if (knobs[[KAPPA, START, FLOOR, REACH]] <= 0.0).any() or knobs[STEP] < 0.0:
         yield f"knobs: given {knobs.tolist()}, expected positive numbers"
     if knobs[WINDOW] != 0.0 and not knobs[WINDOW] >= 1.0:
         yield f"window: given {knobs[WINDOW]}, expected 0 for none or at least 1"
