@@ -102,7 +102,8 @@ def fields(settings: Settings) -> dict[str, Field]:
     """Return the arrays of all parts; before the first record there is no engine."""
     parts = below("contexts", contexts.FIELDS) | below("experts", experts.FIELDS) | OPEN_FORECASTS
     parts |= WATCHED if settings.get("watched") else {}
-    return parts if settings["forecaster"] is None else parts | below("forecaster", forecaster.FILE.fields({}))
+    own = settings["forecaster"]
+    return parts if own is None else parts | below("forecaster", forecaster.FILE.fields(own))
 
 
 def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
