@@ -183,6 +183,15 @@ BIBLIOGRAPHY: dict[str, tuple[str, dict[str, str]]] = {
             "year": "2025",
         },
     ),
+    "collina2026optimal": (
+        "article",
+        {
+            "author": "Collina, N. and Lu, J. and Noarov, G. and Roth, A.",
+            "title": "Optimal lower bounds for online multicalibration",
+            "journal": "arXiv preprint arXiv:2601.05245",
+            "year": "2026",
+        },
+    ),
 }
 
 USES: dict[str, tuple[str, ...]] = {
@@ -202,6 +211,7 @@ USES: dict[str, tuple[str, ...]] = {
     "gopalan": ("gopalan2023swap",),
     "lsboost": ("globus2023multicalibration",),
     "collaboration": ("collina2025collaborative",),
+    "lower-bound": ("collina2026optimal",),
 }
 
 
