@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_a_stream_is_the_forecaster(levels):
     stream, forecaster = Stream(6, levels=levels), Forecaster(6, levels=levels)
     means, _ = stream.run(X, y)
     assert np.array_equal(means, forecaster.run(X, y).mean)
-    assert stream.certificate() == forecaster.certificate()
+    assert stream.certificate() == replace(forecaster.certificate(), issued=None), "a fit issues no levels"
 
 
 def crossings(snapshot, X):

@@ -53,6 +53,7 @@ def test_a_forecaster_is_made_once(service: Caller) -> None:
         ({"groups": []}, "name: given none, expected one"),
         ({"name": "x", "speed": 3}, "speed"),
         ({"name": "x", "max_open": 0}, "max_open"),
+        ({"name": "x", "ridge": 1e9}, "ridge"),
         ({"name": "x", "order": "random"}, "order: given 'random', expected one of arrival, issue"),
         ({"name": "x", "patience": 3}, "patience"),
         ({"name": "x", "groups": ["a", "a"]}, "a"),

@@ -145,6 +145,8 @@ LIVE_LIES: dict[str, Any] = {
     "no room": put("limits", "max_open", 0),
     "a limit too many": put("limits", "patience", 1),
     "no ridge": put("engine", "ridge", 0.0),
+    "a ridge too large": put("engine", "ridge", 2e8),
+    "an engine's ridge too large": put("forecaster.knobs", 0, 2e8),
     "an unknown knob": put("engine", "speed", 1),
     "a model too many": put("models", ["oracle"]),
     "contexts in a list": put("contexts", []),

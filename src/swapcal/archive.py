@@ -231,6 +231,11 @@ def real(least: float = -math.inf, *, above: bool = False) -> Rule:
     return Rule(words, lambda v: is_number(v) and (v > least if above else v >= least))
 
 
+def between(least: float, most: float) -> Rule:
+    """Declare a setting that is a number from `least` to `most`."""
+    return Rule(f"a number from {least:g} to {most:g}", lambda v: is_number(v) and least <= v <= most)
+
+
 def one_of(*values: str) -> Rule:
     """Declare a setting that is one of some words."""
     return Rule(f"one of {', '.join(values)}", lambda v: isinstance(v, str) and v in values)

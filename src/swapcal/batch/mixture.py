@@ -347,8 +347,8 @@ class SnapshotRun:
         return History(theta, slot, row, state.z[: state.counts[LEVELS]].copy(), self.rounds)
 
     def certificate(self) -> Certificate:
-        """Return the exact pseudo errors on the rows learned, with their bounds."""
-        found = self._forecaster.certificate()
+        """Return the exact pseudo errors on the rows learned, with their bounds; no level is issued during a fit."""
+        found = replace(self._forecaster.certificate(), issued=None)
         return replace(found, theorem=None, theorem_psmcal=None) if self._weighted else found
 
     def _learn(self, X: Array, y: Array, weights: Array, tickets: Array) -> Array:

@@ -164,7 +164,7 @@ class FitSettings:
     @property
     def ridges(self) -> tuple[float, ...]:
         """The ridge penalties to choose from."""
-        return RIDGES if isinstance(self.ridge, str) else (_validate.positive("ridge", self.ridge),)
+        return RIDGES if isinstance(self.ridge, str) else (_validate.ridge(self.ridge),)
 
     def levels(self, rows: int, dim: int) -> Any:
         """Return the levels the target's theorem chooses for this many rows and coordinates."""

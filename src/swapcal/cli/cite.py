@@ -26,6 +26,7 @@ USES: dict[str, tuple[str, ...]] = {
     "gopalan": ("gopalan2023swap",),
     "lsboost": ("globus2023multicalibration",),
     "collaboration": ("collina2025collaborative",),
+    "lower-bound": ("collina2026optimal",),
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal import bounds
+from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.archive import Arrays, Field, floats, integers, keys
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.kernels.linalg import factor_size, padded, unpack
@@ -84,6 +85,8 @@ def allocate(
         excess=np.zeros(slots),
         potential=np.zeros(slots),
         slack=np.zeros(slots),
+        drawn_mass=np.zeros(slots),
+        drawn_residual=np.zeros((slots, width)),
         recent=recent_prior[np.minimum(np.arange(recents), 1)],
         recent_factor=np.zeros((recents, factor_size(inner) if window else 0)),
         recent_scale=np.full((recents, recent_prior.shape[1]), 1.0 / ridge),
@@ -151,7 +154,7 @@ def with_width(state: Memory, dim: int) -> Memory:
         return state
     gram = width * (width + 1) // 2 if state.gram.shape[1] else 0
     size = {"factor": factor_size(inner) - state.factor.shape[1], "gram": gram - state.gram.shape[1]}
-    names = ["theta", "prior", "residual"]
+    names = ["theta", "prior", "residual", "drawn_residual"]
     if state.knobs[WINDOW]:
         size["recent_factor"] = size["factor"]
         names += ["recent", "recent_prior"]
@@ -310,6 +313,8 @@ FIELDS: dict[str, Field] = {
     "excess": floats("slots"),
     "potential": floats("slots"),
     "slack": floats("slots"),
+    "drawn_mass": floats("slots"),
+    "drawn_residual": floats("slots", "width"),
     "recent": floats("memories", "recent width"),
     "recent_factor": floats("memories", "recent packed"),
     "recent_scale": floats("memories", "recent width"),
@@ -323,6 +328,21 @@ FIELDS: dict[str, Field] = {
     "codes": integers(3),
     "seed": keys(1),
 }
+
+
+DRAWN = ("drawn_mass", "drawn_residual")
+"""Arrays that came later; files without them are older than them."""
+
+
+def fields(drawn: bool) -> dict[str, Field]:
+    """Return the arrays of a forecaster's file, with those of the levels drawn or from before they were kept."""
+    return FIELDS if drawn else {name: field for name, field in FIELDS.items() if name not in DRAWN}
+
+
+def with_drawn(arrays: Arrays) -> dict[str, AnyArray]:
+    """Return the arrays of a file as arrays of memory; levels drawn before they were kept are not known."""
+    blank = {"drawn_mass": np.zeros_like(arrays["mass"]), "drawn_residual": np.zeros_like(arrays["residual"])}
+    return {name: np.array(array, order="C") for name, array in (blank | dict(arrays)).items()}
 
 
 def faults(arrays: Arrays, dim: int, learner: int, mixing: int, uniform: bool) -> Iterator[str]:
@@ -361,10 +381,13 @@ def _size_faults(arrays: Arrays, dim: int) -> Iterator[str]:
 def _number_faults(arrays: Arrays) -> Iterator[str]:
     if (arrays["scale"] <= 0.0).any():
         yield "scale: given a number that is not positive, expected positive ones"
-    if (arrays["mass"] < 0.0).any():
-        yield "mass: given a negative number, expected none"
+    for name in ("mass", "drawn_mass"):
+        if name in arrays and (arrays[name] < 0.0).any():
+            yield f"{name}: given a negative number, expected none"
     knobs = arrays["knobs"]
-    if (knobs[[RIDGE, KAPPA, START, FLOOR, REACH]] <= 0.0).any() or knobs[STEP] < 0.0:
+    if not LEAST_RIDGE <= knobs[RIDGE] <= MOST_RIDGE:
+        yield f"ridge: given {knobs[RIDGE]}, expected a number from {LEAST_RIDGE:g} to {MOST_RIDGE:g}"
+    if (knobs[[KAPPA, START, FLOOR, REACH]] <= 0.0).any() or knobs[STEP] < 0.0:
         yield f"knobs: given {knobs.tolist()}, expected positive numbers"
     if knobs[WINDOW] != 0.0 and not knobs[WINDOW] >= 1.0:
         yield f"window: given {knobs[WINDOW]}, expected 0 for none or at least 1"

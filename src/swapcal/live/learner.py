@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from swapcal._validate import event_key, event_keys
+from swapcal._validate import MOST_RIDGE, event_key, event_keys
 from swapcal.archive import State, nested, part
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.engine.certificate import Certificate
@@ -149,10 +149,10 @@ class Learner:
         """Prepare for labels that come so many forecasts after theirs: nothing may have been learned yet.
 
         Late labels make the same surprise count late times before anybody can have learned from it, so the engine
-        holds on to the experts' blend as much longer.
+        holds on to the experts' blend as much longer, up to the largest λ there is.
         """
         assert self.forecaster is not None, "a label was forecast"
-        self.forecaster.set_ridge(self._engine["ridge"] * (1.0 + late))
+        self.forecaster.set_ridge(min(self._engine["ridge"] * (1.0 + late), MOST_RIDGE))
 
     def preview(self, rows: Rows) -> Forecast:
         """Return forecasts that nobody will learn from."""

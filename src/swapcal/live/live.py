@@ -140,7 +140,7 @@ class Live:
             seed=seed,
         )
         self._engine = {
-            "ridge": _validate.positive("ridge", ridge),
+            "ridge": _validate.ridge(ridge),
             "kappa": _validate.positive("kappa", kappa),
             "window": None if window is None else _validate.window(window),
         }

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.archive import (
     OBJECT,
     TEXTS,
@@ -16,6 +17,7 @@ from swapcal.archive import (
     State,
     addition,
     below,
+    between,
     floats,
     integers,
     keys,
@@ -82,7 +84,7 @@ RULES = {
     "watched": addition(TRUTH),
 }
 WATCHED: dict[str, Field] = {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
-ENGINE = {"ridge": real(0, above=True), "kappa": real(0, above=True), "window": optional(real(1))}
+ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
 COUNTS = {
     "forecasts": whole(),
@@ -100,7 +102,8 @@ def fields(settings: Settings) -> dict[str, Field]:
     """Return the arrays of all parts; before the first record there is no engine."""
     parts = below("contexts", contexts.FIELDS) | below("experts", experts.FIELDS) | OPEN_FORECASTS
     parts |= WATCHED if settings.get("watched") else {}
-    return parts if settings["forecaster"] is None else parts | below("forecaster", forecaster.FILE.fields({}))
+    own = settings["forecaster"]
+    return parts if own is None else parts | below("forecaster", forecaster.FILE.fields(own))
 
 
 def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
