@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from swapcal.kernels.batch import (
     mean_forecasts,
     replay_issued,
     replay_mean,
+    replay_shares,
 )
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW, Log, RunOptions, blank_log
@@ -223,20 +225,43 @@ class History:
 
     def mean(self, X: Array) -> Array:
         """Return the mean of z* over all T forecasters, shape (n,); O(T d) per row."""
-        start = int(np.count_nonzero(self.row == BEFORE))
-        changes, rungs = self._changes(), self._rungs()
+        changes, start, rungs = self._changes, self._start, self._rungs()
         return np.array([replay_mean(changes, start, x, rungs) for x in widened(X)])
 
+    def shares(self, X: Array) -> tuple[Array, Array]:
+        """Return all levels (L,), increasing, and how likely `issue` is to issue each for every row, (n, L).
+
+        They make the errors of the theorems exact where contexts are finitely many; O(T d) per row.
+        """
+        changes, start, rungs, found = self._changes, self._start, self._rungs(), np.zeros((len(X), len(self.z)))
+        for x, out in zip(widened(X), found, strict=True):
+            replay_shares(changes, start, x, rungs, out)
+        order = self._ascending()
+        return self.z[order], found[:, order] / self.rounds
+
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
-        """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(d log L) per row."""
-        change = np.argsort(self.slot, kind="stable")
-        offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
-        by_slot, draws, out = BySlot(change, offset, self._ascending()), Draws(keys, mixed(seed)), np.empty((len(X), 4))
-        replay_issued(self._changes(), by_slot, widened(X), draws, self._rungs(), out)
+        """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(L log T) per row.
+
+        Random keys give the theorem as stated. Keys that are a function of the row give it in so far as they are
+        distinct: rows with one key share one draw.
+        """
+        draws, out = Draws(keys, mixed(seed)), np.empty((len(X), 4))
+        replay_issued(self._changes, self._by_slot, widened(X), draws, self._rungs(), out)
         return IssuedRows(*np.ascontiguousarray(out.T))
 
+    @cached_property
     def _changes(self) -> Changes:
         return Changes(widened(self.theta), self.slot, self.row, self.z, self.rounds)
+
+    @cached_property
+    def _by_slot(self) -> BySlot:
+        change = np.argsort(self.slot, kind="stable")
+        offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
+        return BySlot(change, offset, self._ascending())
+
+    @cached_property
+    def _start(self) -> int:
+        return int(np.count_nonzero(self.row == BEFORE))
 
     def _rungs(self) -> Rungs:
         n = len(self.z)
