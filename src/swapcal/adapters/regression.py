@@ -68,7 +68,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         target: str = "adaptive",
         epsilon: "float | None" = None,
         delta: float = 0.05,
-        snapshots: int = 16,
+        snapshots: "int | None" = None,
         passes: int = 1,
         cv: Any = 5,
         ridge: "float | str" = "auto",
@@ -76,6 +76,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         n_jobs: "int | None" = None,
         random_state: Any = None,
         correction: str = "auto",
+        key: "Name | None" = None,
     ) -> None:
         self.estimator = estimator
         self.low = low
@@ -94,6 +95,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.correction = correction
+        self.key = key
 
     def fit(
         self,
@@ -174,8 +176,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _scaled(self, y: Array) -> Array:
         return np.clip((y - self.low_) / (self.high_ - self.low_), 0.0, 1.0)
 
-    def _scores(self, X: Any) -> "Array | None":
-        return None if self.estimator_ is None else self._as_scores(self.estimator_.predict(X))
+    def _scored(self, X: Any) -> Array:
+        return self._as_scores(self.estimator_.predict(X))
 
     def _as_scores(self, found: Any) -> Array:
         scores = np.asarray(found, np.float64)

@@ -102,7 +102,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         target: str = "adaptive",
         epsilon: "float | None" = None,
         delta: float = 0.05,
-        snapshots: int = 16,
+        snapshots: "int | None" = None,
         passes: int = 1,
         cv: Any = 5,
         ridge: "float | str" = "auto",
@@ -110,6 +110,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         n_jobs: "int | None" = None,
         random_state: Any = None,
         correction: str = "auto",
+        key: "Name | None" = None,
     ) -> None:
         self.estimator = estimator
         self.groups = groups
@@ -126,6 +127,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.correction = correction
+        self.key = key
 
     def fit(
         self,
@@ -263,9 +265,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         numbers = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.asarray(labels == k, np.float64) for k in numbers]
 
-    def _scores(self, X: Any) -> "Array | None":
-        if self.estimator_ is None:
-            return None
+    def _scored(self, X: Any) -> Array:
         known = list(self.estimator_.classes_)
         if sorted(known) != sorted(self.classes_):
             raise ValueError(f"estimator: given one fitted for classes {known}, expected {list(self.classes_)}")

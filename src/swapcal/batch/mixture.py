@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal import _validate
+from swapcal.archive import State
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate
+from swapcal.engine.certificate import Certificate, distance2_of
 from swapcal.engine.forecast import CHUNK
 from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.batch import (
@@ -263,6 +264,15 @@ class History:
     def _start(self) -> int:
         return int(np.count_nonzero(self.row == BEFORE))
 
+    def to_state(self) -> State:
+        """Return the arrays; `from_state` needs the number of rounds beside them."""
+        return State({name: getattr(self, name) for name in ("theta", "slot", "row", "z")}, {})
+
+    @classmethod
+    def from_state(cls, state: State, rounds: int) -> "History":
+        """Return what `to_state` wrote."""
+        return cls(**state.arrays, rounds=rounds)
+
     def _rungs(self) -> Rungs:
         n = len(self.z)
         return Rungs(np.empty(n, np.int64), np.empty(n), np.arange(n))
@@ -363,11 +373,16 @@ class SnapshotRun:
             kept.append(self.snapshot())
         return means, kept[: len(stops)]
 
+    def distance2(self, target: str) -> float:
+        """Return B² of fixed levels, the largest ‖θ - prior‖² over levels and comparators of "sreg" or "smcal"."""
+        return distance2_of(self._forecaster._state, self._forecaster.dim, target)
+
     def history(self) -> History:
         """Return the exact log; needs ``log=True``."""
         if self._log is None:
             raise ValueError("log: given False, expected True at construction; without it changes are not kept")
         slot, row, theta = (np.concatenate([part[k] for part in self._log]) for k in range(3))
+        self._log = [Log(slot, row, theta, np.array([len(slot)]))]  # once in memory
         state = self._forecaster._state
         return History(theta, slot, row, state.z[: state.counts[LEVELS]].copy(), self.rounds)
 

@@ -445,12 +445,12 @@ def sample_complexity(
     require_choice("system", system, ("ours", "paper"))
     key = (_BATCH[target], system)
     theorem = THEOREMS[key]
-    samples = _first_below(lambda horizon: float(theorem(horizon, dim, delta)), epsilon)
+    samples = first_below(lambda horizon: float(theorem(horizon, dim, delta)), epsilon)
     citation = f"samples for {theorem(samples, dim, delta).citation}"
     return Bound(samples, round(1 / RATES[key], 6), citation)
 
 
-def _first_below(error: Callable[[float], float], epsilon: float) -> float:
+def first_below(error: Callable[[float], float], epsilon: float) -> float:
     """Return a T with error(T) ≤ ε, within 0.1 % of the last T found to fail."""
     high = 2.0
     while error(high) > epsilon:
