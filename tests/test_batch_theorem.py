@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 
-from swapcal import SwapClassifier, SwapRegressor, bounds  # noqa: E402
+from swapcal import SwapClassifier, SwapRegressor, bounds, errors  # noqa: E402
 from swapcal.batch.model import Model  # noqa: E402
 from swapcal.batch.settings import FitSettings  # noqa: E402
+from swapcal.losses import decide  # noqa: E402
 
 ROWS = 1500
 PLAIN: dict[str, Any] = {"correction": "linear", "random_state": 0}
@@ -233,6 +234,31 @@ def test_without_a_correction_scales_come_from_rows_that_are_not_streamed(tmp_pa
     model.model_.save(tmp_path / "model")
     assert np.array_equal(Model.load(tmp_path / "model").mean(fresh), p)
     assert SwapClassifier(correction="none").fit(X[:2], [0, 1]).certificate_.rounds == 1
+
+
+# Outcomes in a range
+
+
+def test_omniprediction_is_about_outcomes_0_and_1() -> None:
+    """All 100 outcomes ½ and predicted so: no swap omniprediction error, and the best response to |a − y| loses 50."""
+    half, y = np.full(100, 0.5), np.full(100, 0.5)
+    contexts = np.column_stack([half, np.linspace(-0.5, 0.5, 100)])
+    residuals = y - half
+    assert errors.somni(half[:1], residuals.sum(keepdims=True), (residuals @ contexts)[None]).total == 0.0
+    action = decide(half, "absolute").action
+    assert np.abs(action - y).sum() == 50.0
+    assert np.abs(0.5 - y).sum() == 0.0
+
+
+def test_errors_of_a_range_are_those_of_0_to_1_times_its_width() -> None:
+    wide = 20.0 + 100.0 * Y
+    small, large = (SwapRegressor(groups=["shop"], **PLAIN).fit(X, y) for y in (Y.astype(float), wide))
+    assert large.certificate_ == small.certificate_
+    gains = []
+    for model, y in ((small, Y), (large, wide)):
+        inside = (X["shop"] == "b").to_numpy()
+        gains.append(np.mean((y - model.predict(X))[inside]) ** 2)
+    assert gains[1] == pytest.approx(100.0**2 * gains[0])
 
 
 # Sample sizes

@@ -49,7 +49,7 @@ def frame() -> Any:
 @pytest.fixture(scope="module")
 def fitted(frame: Any) -> SwapClassifier:
     X, y, _ = frame
-    return SwapClassifier(groups=["shop"], random_state=0).fit(X, y)
+    return SwapClassifier(groups=["shop"], snapshots=16, random_state=0).fit(X, y)
 
 
 def test_it_learns_groups_and_features(frame: Any, fitted: SwapClassifier) -> None:

@@ -85,12 +85,11 @@ class IssuedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixture:
-    """K forecasters frozen at uniformly random rounds: an unbiased compression of the mixture of all T.
+    """K forecasters frozen at uniformly random rounds, whose mean is on average that of all T.
 
-    A learner that did not change between two snapshots is kept once. For i.i.d. rows the mixture of all rounds has,
-    with probability 1 - δ, the errors of `swapcal.bounds.dsmcal2`, `dsmcal1`, `saerr` and `dsomni`; those theorems are
-    about `issue`, which draws a snapshot and then a level. With K snapshots they hold in expectation over the rounds
-    drawn. They say nothing about `mean`, which is the better single number in squared and log loss.
+    A learner that did not change between two snapshots is kept once. The batch theorems are about the mixture of all
+    rounds (`History`), not about this one: errors are convex in the mixture, so by Jensen's inequality K snapshots have
+    larger ones on average. Nor do they cover `mean`, which is the better single number in squared and log loss.
 
     Attributes
     ----------
@@ -142,11 +141,7 @@ class Mixture:
         return out
 
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
-        """Draw a snapshot and a level for each row by its key: the theorem's predictor.
-
-        Random keys give the theorem as stated; keys that are a hash of the row make the prediction a fixed function of
-        the row, and then the theorem holds in expectation over the seed.
-        """
+        """Draw a snapshot and a level for each row by its key; rows with one key share one draw."""
         out = np.empty((len(X), 4))
         issued_forecasts(self._snapshots(), widened(X), Draws(keys, mixed(seed)), out)
         return IssuedRows(*np.ascontiguousarray(out.T))
@@ -180,8 +175,10 @@ BEFORE = -1
 class History:
     """Every learner's every version: two vectors per row, one more per new level, represent all T forecasters exactly.
 
-    Forecaster t is the one that row t met, made from rows 0 … t - 1. For i.i.d. rows the uniform mixture over t has,
-    with probability 1 - δ, the errors of `swapcal.bounds.dsmcal2`, `dsmcal1`, `saerr` and `dsomni`.
+    Forecaster t is the one that row t met, made from rows 0 … t - 1. For i.i.d. rows of equal weight, streamed once,
+    with contexts that do not depend on their labels, the uniform mixture over t has, with probability 1 - δ, the errors
+    of `swapcal.bounds.adaptive_dsmcal2`, `adaptive_dsmcal1`, `adaptive_saerr` and `adaptive_dsomni` on self-refining
+    levels, and of `dsmcal2`, `dsmcal1`, `saerr` and `dsomni` on a uniform grid.
 
     Attributes
     ----------

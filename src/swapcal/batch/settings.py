@@ -211,8 +211,8 @@ class FitSettings:
         Examples
         --------
         >>> settings = FitSettings("omniprediction", ridge=1.0, epsilon=0.1, correction="none")
-        >>> round(settings.promised(4.16e8, 10, 10.0), 3)  # the grid has N = 347
-        0.164
+        >>> settings.levels(4.16e8, 10), round(settings.promised(4.16e8, 10, 10.0), 2)
+        (346, 0.16)
         >>> settings.check_rows(416_000_000, 10, lambda comparators: 10.0)
         Traceback (most recent call last):
         ...
