@@ -236,6 +236,22 @@ def test_without_a_correction_scales_come_from_rows_that_are_not_streamed(tmp_pa
     assert SwapClassifier(correction="none").fit(X[:2], [0, 1]).certificate_.rounds == 1
 
 
+def test_without_a_correction_any_holder_of_rows_gives_the_same() -> None:
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    fits = [
+        SwapClassifier(groups=["shop"], correction="none", random_state=0).fit(rows, Y).predict_proba(rows)
+        for rows in (X, polars.from_pandas(X), pyarrow.Table.from_pandas(X))
+    ]
+    numbers = np.column_stack([X["x"], X["shop"] == "b"]).astype(float)
+    thin = [
+        SwapClassifier(correction="none", random_state=0).fit(rows, Y).predict_proba(rows)
+        for rows in (numbers, csr_array(numbers))
+    ]
+    assert np.array_equal(fits[0], fits[1])
+    assert np.array_equal(fits[0], fits[2])
+    assert np.array_equal(*thin)
+
+
 # Outcomes in a range
 
 
