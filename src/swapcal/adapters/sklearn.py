@@ -216,7 +216,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     def decide(self, X: Any, loss: "Loss | str") -> Decision:
         """Return the best action for each row under `loss`, at its issued level (mode "mean": at its mean).
 
-        Swap omniprediction covers issued levels: one fitted model serves every convex loss.
+        One fitted model serves every loss. The theorem of swap omniprediction is about levels issued by all rounds (see
+        `SwapClassifier`), not about the mean.
 
         Examples
         --------
