@@ -281,6 +281,39 @@ def test_a_scorer_comes_with_its_base_rate_or_not_at_all(saved_model: Any, tmp_p
 
 
 @pytest.fixture(scope="module")
+def saved_rounds(tmp_path_factory: Any) -> Any:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), (rng.random(300) < 0.5).astype(float)
+    path = tmp_path_factory.mktemp("rounds") / "state"
+    Model.fit(X, y, settings=FitSettings(correction="none", log=True)).save(path)
+    return parts(path)
+
+
+ROUND_LIES: dict[str, Any] = {
+    "a learner that does not exist": put("history.slot", 0, 10**6),
+    "a level without a learner": lambda a, s: a.update({"history.z": np.append(a["history.z"], 0.3)}),
+    "a level twice": put("history.z", 3, 0.5),
+    "a level beyond 1": put("history.z", 3, 1.5),
+    "no level 1 at the start": put("history.z", 24, 0.9999),
+    "rows out of order": put("history.row", -1, 3),
+    "a row beyond the last": put("history.row", -1, 10**6),
+    "a row before the first": put("history.row", 0, -2),
+    "learners too narrow": cut("history.theta", 2),
+    "fewer rounds": put("rows", 5),
+    "no rounds": put("settings", "log", False),
+    "rounds in words": put("settings", "log", "yes"),
+}
+
+
+@pytest.mark.parametrize("lie", ROUND_LIES.values(), ids=ROUND_LIES.keys())
+def test_rounds_that_lie_are_refused(saved_rounds: Any, tmp_path: Path, lie: Any) -> None:
+    arrays, told = copy.deepcopy(saved_rounds)
+    lie(arrays, told)
+    with pytest.raises(ArchiveError, match="state: "):
+        Model.load(craft(tmp_path / "state", batch_file.FILE, arrays, told))
+
+
+@pytest.fixture(scope="module")
 def saved_trees(tmp_path_factory: Any) -> Any:
     pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)

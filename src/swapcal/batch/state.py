@@ -58,6 +58,12 @@ MIXTURE: dict[str, Field] = {
     "z": floats("snapshots", "levels"),
     "counts": integers("snapshots"),
 }
+HISTORY: dict[str, Field] = {
+    "theta": floats("changes", "coordinates"),
+    "slot": integers("changes"),
+    "row": integers("changes"),
+    "z": floats("slots"),
+}
 FOREST: dict[str, Field] = {
     "root": keys("trees"),
     "depth": integers("trees"),
@@ -88,6 +94,8 @@ def fields(settings: Settings) -> dict[str, Field]:
         parts["opening"] = DESIGN
     if settings["trees"]:
         parts |= {"first": DESIGN, "forest": FOREST}
+    if settings["settings"].get("log"):
+        parts["history"] = HISTORY
     return {name: field for prefix, inside in parts.items() for name, field in below(prefix, inside).items()}
 
 
@@ -107,6 +115,8 @@ def faults(arrays: Arrays, settings: Settings) -> Iterator[str]:
     layout: dict[str, Any] = part(state, "layout").arrays
     yield from _layout_faults(layout, numbers, sizes, arrays["mixture.pool"].shape[1])
     yield from _mixture_faults(part(state, "mixture").arrays, width_of(Placement(**layout)))
+    if settings["settings"].get("log"):
+        yield from _history_faults(part(state, "history").arrays, settings["rows"], width_of(Placement(**layout)))
     expected = {field.name for field in fields_of(Certificate)}
     if {*settings["certificate"], "issued"} != expected:  # files of earlier releases lack `issued`
         yield f"certificate: given {sorted(settings['certificate'])}, expected {sorted(expected)}"
@@ -223,6 +233,20 @@ def _mixture_faults(mixture: Arrays, dim: int) -> Iterator[str]:
     for z, count in zip(mixture["z"], counts, strict=True):
         if z[0] != 0.0 or z[count - 1] != 1.0 or (np.diff(z[:count]) <= 0.0).any():
             yield "mixture.z: given levels out of order, expected them to increase from 0 to 1"
+
+
+def _history_faults(history: Arrays, rounds: int, dim: int) -> Iterator[str]:
+    slot, row, z = history["slot"], history["row"], history["z"]
+    if history["theta"].shape[1] != dim or rounds < 1:
+        yield f"history.theta: given {history['theta'].shape[1]} coordinates, expected {dim}, after at least one row"
+    if not _within(row, -1, rounds) or (np.diff(row) < 0).any():
+        yield f"history.row: given rows out of order, expected them to increase from -1 to {rounds - 1}"
+    if not _within(slot, 0, len(z)) or len(np.unique(slot)) != len(z):
+        yield f"history.slot: given other learners than the levels', expected each of {len(z)}"
+        return
+    first = set(z[slot[row == -1]].tolist())
+    if len(np.unique(z)) != len(z) or not {0.0, 1.0} <= first or z.min() < 0.0 or z.max() > 1.0:
+        yield "history.z: given other levels, expected different ones from 0 to 1, with 0 and 1 from the start"
 
 
 def _within(places: Any, least: int, end: int) -> bool:

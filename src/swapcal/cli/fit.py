@@ -42,9 +42,12 @@ def fit(
     ] = None,
     correction: Annotated[
         str,
-        typer.Option(help="How the score is corrected first: linear, trees (LightGBM), or auto: trees if installed."),
+        typer.Option(help="Of the score, first: linear, trees (LightGBM), none, or auto: trees if installed."),
     ] = "auto",
     snapshots: Annotated[int, typer.Option(help="Forecasters whose mean is predicted, out of one per row.")] = 16,
+    all_rounds: Annotated[
+        bool, typer.Option("--all-rounds", help="Keep all rounds for predict --mode sample and hash; a larger file.")
+    ] = False,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
     rows: Annotated[
         int | None, typer.Option(min=2, help="Rows to fit; of a longer file, a sample; default: what a gigabyte holds.")
@@ -64,7 +67,13 @@ def fit(
     with running("fit") as run, text.open(file) as source:
         protect([file], {"--out": out})
         settings = FitSettings(
-            target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed, correction=correction
+            target=levels,
+            epsilon=epsilon,
+            snapshots=snapshots,
+            passes=passes,
+            seed=seed,
+            correction=correction,
+            log=all_rounds,
         )
         roles = Roles(
             target,

@@ -453,7 +453,7 @@ MOST_COMPARATOR = 4.0
 _REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3.0), 1.0)}
 
 
-def _distance2(state: Memory, dim: int, target: str) -> float:
+def distance2_of(state: Memory, dim: int, target: str) -> float:
     """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
     first, rest, centred = _REACH[target]
     slots, at = memory.slots_in_order(state), memory.places(dim, float(state.knobs[WINDOW]))
@@ -482,7 +482,7 @@ def _theorem(state: Memory, dim: int, learner: str, target: str, *, uniform: boo
     if adaptive:
         distance2 = norm2 * bounds.adaptive_distance2(target, reach)
         return float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, learner=learner, floor=floor))
-    slots, distance2 = memory.slots_in_order(state), norm2 * _distance2(state, dim, target)
+    slots, distance2 = memory.slots_in_order(state), norm2 * distance2_of(state, dim, target)
     if uniform:
         return float(bounds.psreg(rounds, inner, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
     points = state.z[slots].tolist()

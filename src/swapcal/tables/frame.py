@@ -12,7 +12,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from swapcal.arrays import AnyArray, Array, Keys
+from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.values import (
     Categories,
@@ -246,6 +246,18 @@ class Table:
         if name not in self._categories:
             self._categories[name] = categories_of(name, self._column(name)).in_order()
         return self._categories[name]
+
+    def take(self, index: Integers) -> "Table":
+        """Return some of the rows.
+
+        Examples
+        --------
+        >>> Table({"age": [31, 44, 60]}).take(np.array([2, 0])).numbers("age")
+        array([60., 31.])
+        """
+        if isinstance(self._data, dict):
+            return Table({name: column[index] for name, column in self._data.items()})
+        return Table(self._data[index.tolist()].to_native())
 
     def marks(self, numeric: Sequence[str], texts: Sequence[str] = ()) -> Keys:
         """Return a 64-bit hash of every row's values in some columns, whatever library holds them.
