@@ -77,8 +77,8 @@ def fit(
         if not set(source.columns) - {target, *roles.drop}:
             raise InputError(f"{source.name}: given no column beside {target!r}, expected some to learn from")
         skip = on_bad_row is OnBadRow.skip
-        counted = options.positive_in(target, positive, source)
-        reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=options.threads(jobs))
+        positive_value = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=skip, positive=positive_value, jobs=options.threads(jobs))
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         model = _fit(stream.labelled(target, run), roles, settings, run)
