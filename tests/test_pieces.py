@@ -22,7 +22,7 @@ pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
 papq = pytest.importorskip("pyarrow.parquet")
 
-from swapcal.cli.rows import plain  # noqa: E402
+from swapcal.cli.rows import numbers_or_text  # noqa: E402
 from swapcal.cli.stream_table import Roles, StreamReader  # noqa: E402
 from swapcal.features.encoder import Scales  # noqa: E402
 from swapcal.features.sources import Number  # noqa: E402
@@ -100,7 +100,7 @@ def parts_of(path: Path, names: list[str], jobs: int = 1) -> list[Any]:
 def streamed(path: Path, jobs: int = 1) -> Any:
     with open_source(str(path)) as source:
         found = [read.features for read in StreamReader(source, Roles("y"), skip=False, jobs=jobs)]
-    return plain(joined(found))
+    return numbers_or_text(joined(found))
 
 
 def joined(parts: list[Any]) -> Any:

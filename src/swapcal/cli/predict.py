@@ -13,7 +13,7 @@ from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Run, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_pieces, beside, kind_of, plain, scores_of
+from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_pieces, beside, kind_of, numbers_or_text, scores_of
 from swapcal.tables.delimited import Piece
 from swapcal.tables.formats import Source
 from swapcal.tables.frame import Table
@@ -83,7 +83,7 @@ def _predict_piece(
         if kinds[name] is ReadAs.time:
             column = timed(features[name], name, piece.first, order)
             features = features.set_column(features.column_names.index(name), name, column)
-    table = Table(plain(features))
+    table = Table(numbers_or_text(features))
     if mode is Mode.mean:
         return {"p": model.mean(table, scores)}
     return model.issue(table, scores, _drawn(piece, seed) if mode is Mode.sample else None)._asdict()

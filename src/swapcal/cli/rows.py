@@ -61,7 +61,7 @@ SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
 """Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column."""
 
 
-def plain(table: pa.Table) -> pa.Table:
+def numbers_or_text(table: pa.Table) -> pa.Table:
     """Return the columns as numbers or text: times become seconds, truth values and dictionaries text."""
     for place, name in enumerate(table.column_names):
         column = table[name]
