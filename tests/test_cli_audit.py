@@ -163,7 +163,7 @@ def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
     papq.write_table(pa.table(columns), tmp_path / "long.parquet", row_group_size=20_000, use_dictionary=False)
     before, seen, most = pa.total_allocated_bytes(), 0, 0
     with open_source(str(tmp_path / "long.parquet")) as source:
-        for part in source.parts(dict.fromkeys(["p", "y", "a", "b"], ReadAs.number)):
+        for part in source.pieces(dict.fromkeys(["p", "y", "a", "b"], ReadAs.number)):
             seen += len(part.table)
             most = max(most, pa.total_allocated_bytes() - before)
     assert seen == rows

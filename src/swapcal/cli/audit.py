@@ -31,8 +31,8 @@ from swapcal.report.card import as_page
 from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
 from swapcal.report.html import finite, p_value, points
 from swapcal.tables.clock import created_at
-from swapcal.tables.delimited import in_order
-from swapcal.tables.formats import FilePart, Source, open_source
+from swapcal.tables.delimited import Piece, in_order
+from swapcal.tables.formats import Source, open_source
 from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive, ReadAs
 from swapcal.tables.output import protect
@@ -51,7 +51,7 @@ class KnownRows(NamedTuple):
 
 
 class Reading:
-    """A file on its way into an audit; threads prepare its parts, which are added in their order."""
+    """A file on its way into an audit; threads prepare its pieces, which are added in their order."""
 
     def __init__(
         self,
@@ -72,64 +72,66 @@ class Reading:
 
     def audit(self, source: Source, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
-        parts = self._parts(source)
-        ahead = list(islice(parts, 2))
+        pieces = self._pieces(source)
+        ahead = list(islice(pieces, 2))
         if encoder is None and self._columns.features and len(ahead) > 1:
             if self._file != "-":
-                encoder = self._learned(chain(ahead, parts))
+                encoder = self._learned(chain(ahead, pieces))
                 with open_source(self._file, source.dialect) as again:
-                    return self._added(self._parts(again), encoder, settings)
+                    return self._added(self._pieces(again), encoder, settings)
             self._run.say(
                 f"features are scaled by the first {len(ahead[0].table):,} rows: standard input is read only once",
                 "yellow",
             )
-        return self._added(chain(ahead, parts), encoder, settings)
+        return self._added(chain(ahead, pieces), encoder, settings)
 
-    def _parts(self, source: Source) -> Iterator[KnownRows]:
-        def checked(part: FilePart) -> KnownRows:
-            table = with_outcomes(part, self._columns, self._positive, source.dialect, self._second)
-            return KnownRows(table, part.first, len(part.table), part.share)
+    def _pieces(self, source: Source) -> Iterator[KnownRows]:
+        def checked(piece: Piece) -> KnownRows:
+            table = with_outcomes(piece, self._columns, self._positive, source.dialect, self._second)
+            return KnownRows(table, piece.first, len(piece.table), piece.share)
 
-        return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
+        return in_order(checked, source.pieces(self._kinds, self._jobs), self._jobs)
 
-    def _learned(self, parts: Iterator[KnownRows]) -> Encoder:
+    def _learned(self, pieces: Iterator[KnownRows]) -> Encoder:
         """Return the encoding of the features by all rows."""
         rows, scales = 0, Scales({name: Scale() for name in self._columns.features})
         with bar(self._run.console, "learning scales") as shown:
-            for found, part in in_order(self._scaled, parts, self._jobs):
-                with _placed(part):
-                    scales.merge(found)
-                rows += part.rows
-                shown.to(rows, part.share)
+            for scaled, piece in in_order(self._scaled, pieces, self._jobs):
+                with _placed(piece):
+                    scales.merge(scaled)
+                rows += piece.rows
+                shown.to(rows, piece.share)
         return Encoder.of(scales)
 
-    def _scaled(self, part: KnownRows) -> tuple[Scales, KnownRows]:
-        with _placed(part):
-            return Scales.of(Table(part.table), self._columns.features), part
+    def _scaled(self, piece: KnownRows) -> tuple[Scales, KnownRows]:
+        with _placed(piece):
+            return Scales.of(Table(piece.table), self._columns.features), piece
 
-    def _added(self, parts: Iterator[KnownRows], encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
+    def _added(
+        self, pieces: Iterator[KnownRows], encoder: Encoder | None, settings: AuditOptions
+    ) -> Audit | Comparison:
         begun: list[Audit | Comparison] = []
         rows = used = 0
 
-        def prepared(part: KnownRows) -> tuple[KnownRows, Any]:
-            if not begun or not len(part.table):
-                return part, part.table
-            with _placed(part):
-                return part, begun[0].read(_fitting(part.table, begun[0].encoder))
+        def prepared(piece: KnownRows) -> tuple[KnownRows, Any]:
+            if not begun or not len(piece.table):
+                return piece, piece.table
+            with _placed(piece):
+                return piece, begun[0].read(_fitting(piece.table, begun[0].encoder))
 
         with bar(self._run.console, "reading") as shown:
-            for part in parts:
-                rows, used = rows + part.rows, used + len(part.table)
-                if len(part.table):
-                    with _placed(part):
-                        begun.append(self._begun(part.table, encoder, settings))
+            for piece in pieces:
+                rows, used = rows + piece.rows, used + len(piece.table)
+                if len(piece.table):
+                    with _placed(piece):
+                        begun.append(self._begun(piece.table, encoder, settings))
                     break
-            for part, batch in in_order(prepared, parts, self._jobs):
-                if len(part.table):
-                    with _placed(part):
+            for piece, batch in in_order(prepared, pieces, self._jobs):
+                if len(piece.table):
+                    with _placed(piece):
                         begun[0].add(batch)
-                rows, used = rows + part.rows, used + len(part.table)
-                shown.to(rows, part.share)
+                rows, used = rows + piece.rows, used + len(piece.table)
+                shown.to(rows, piece.share)
         if not begun:
             raise InputError(f"column {self._columns.target!r}: given no outcome in {rows:,} rows, expected some")
         if self._positive is not None:
@@ -146,12 +148,12 @@ class Reading:
 
 
 @contextmanager
-def _placed(part: KnownRows) -> Iterator[None]:
+def _placed(piece: KnownRows) -> Iterator[None]:
     """Say in which rows something went wrong."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise type(error)(f"rows {part.first} to {part.first + part.rows - 1}: {error}") from None
+        raise type(error)(f"rows {piece.first} to {piece.first + piece.rows - 1}: {error}") from None
 
 
 def _fitting(table: pa.Table, encoder: Encoder) -> pa.Table:

@@ -13,9 +13,10 @@ from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Run, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_parts, beside, kind_of, plain, scores_of
+from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_pieces, beside, kind_of, numbers_or_text, scores_of
 from swapcal.features.sources import keys_of
-from swapcal.tables.formats import FilePart, Source
+from swapcal.tables.delimited import Piece
+from swapcal.tables.formats import Source
 from swapcal.tables.frame import Table
 from swapcal.tables.outcomes import ReadAs, timed
 from swapcal.tables.output import protect
@@ -80,43 +81,43 @@ def _run(model: Model, source: Source, out: str, draw: Draw, keep: list[str], jo
     kinds |= {} if draw.key is None else {draw.key: ReadAs.raw}
     kinds |= {model.notes[SCORE]: ReadAs.number} if model.notes.get(SCORE) else {}
 
-    def answer(part: FilePart) -> pa.Table:
+    def answer(piece: Piece) -> pa.Table:
         try:
-            found = _predict_part(model, part, kinds, source.dialect.dates, draw)
+            made = _predict_piece(model, piece, kinds, source.dialect.dates, draw)
         except (ValueError, TypeError) as error:
-            last = part.first + len(part.table) - 1
-            place = "" if str(error).startswith("row ") else f"rows {part.first:,} to {last:,}: "
+            last = piece.first + len(piece.table) - 1
+            place = "" if str(error).startswith("row ") else f"rows {piece.first:,} to {last:,}: "
             raise type(error)(f"{place}{error}") from None
-        return beside({name: part.table[name] for name in keep}, found)
+        return beside({name: piece.table[name] for name in keep}, made)
 
-    return answer_parts(source, kinds, out, "predicting", run, answer, jobs)
+    return answer_pieces(source, kinds, out, "predicting", run, answer, jobs)
 
 
-def _predict_part(model: Model, part: FilePart, kinds: dict[str, ReadAs], order: str, draw: Draw) -> dict[str, Any]:
-    scores = _scores(model, part)
-    features = part.table.select(list(model.notes[TYPES]))
+def _predict_piece(model: Model, piece: Piece, kinds: dict[str, ReadAs], order: str, draw: Draw) -> dict[str, Any]:
+    scores = _scores(model, piece)
+    features = piece.table.select(list(model.notes[TYPES]))
     for name in features.column_names:
         if kinds[name] is ReadAs.time:
-            column = timed(features[name], name, part.first, order)
+            column = timed(features[name], name, piece.first, order)
             features = features.set_column(features.column_names.index(name), name, column)
-    table = Table(plain(features))
+    table = Table(numbers_or_text(features))
     if draw.mode is Mode.mean:
         return {"p": model.mean(table, scores)}
     if draw.key is not None:
-        keys: Keys | None = keys_of(Table(plain(part.table.select([draw.key]))), draw.key)
+        keys: Keys | None = keys_of(Table(numbers_or_text(piece.table.select([draw.key]))), draw.key)
     else:
-        keys = _drawn(part, draw.seed) if draw.mode is Mode.sample else None
+        keys = _drawn(piece, draw.seed) if draw.mode is Mode.sample else None
     return model.issue(table, scores, keys)._asdict()
 
 
-def _drawn(part: FilePart, seed: int) -> Keys:
-    """Return a random key per row, whatever the parts are and in whichever order they are answered."""
-    rng = np.random.PCG64(seed).advance(part.first - 1)
-    return np.random.Generator(rng).integers(0, 2**64, len(part.table), dtype=np.uint64)
+def _drawn(piece: Piece, seed: int) -> Keys:
+    """Return a random key per row, whatever the pieces are and in whichever order they are answered."""
+    rng = np.random.PCG64(seed).advance(piece.first - 1)
+    return np.random.Generator(rng).integers(0, 2**64, len(piece.table), dtype=np.uint64)
 
 
-def _scores(model: Model, part: FilePart) -> Array | None:
+def _scores(model: Model, piece: Piece) -> Array | None:
     name = model.notes.get(SCORE)
     if name is None:
         return None
-    return scores_of(part.table[name], name, model.notes.get(SCORE_KIND, "probability"), part.first)
+    return scores_of(piece.table[name], name, model.notes.get(SCORE_KIND, "probability"), piece.first)

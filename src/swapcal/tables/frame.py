@@ -44,8 +44,8 @@ def columns_of(records: Any, ignored: Set[str] = frozenset()) -> tuple[dict[str,
     if isinstance(records, Sequence) and not isinstance(records, str | bytes):
         return _stacked(records, ignored), len(records)
     try:
-        found = nw.from_native(records)
-        frame = found.collect() if isinstance(found, nw.LazyFrame) else found
+        wrapped = nw.from_native(records)
+        frame = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     except TypeError:
         raise TypeError(
             f"records: given {type(records).__name__}, expected a mapping, a list of mappings or a data frame"
@@ -95,11 +95,11 @@ def _listed(name: str, values: list[Any]) -> Values:
     floats = _floats(values)
     if None not in floats:
         return np.array(floats, dtype=np.float64)
-    found = factorise(name, values)
+    categories = factorise(name, values)
     if any(number is not None and not is_missing(value) for value, number in zip(values, floats, strict=True)):
         row = floats.index(None)
         raise TypeError(f"column {name!r}: given {values[row]!r} in row {row + 1} beside numbers, expected one type")
-    return found
+    return categories
 
 
 def _floats(values: Iterable[Any]) -> list[float | None]:
@@ -113,8 +113,8 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
         return numbers_of(name, series)
     if dtype == nw.Datetime or dtype == nw.Date:
         zoned = dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None  # pandas would not cast those
-        plain = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
-        micros = plain.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
+        naive = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
+        micros = naive.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
         return np.ascontiguousarray(micros.to_numpy(), dtype=np.float64) / 1e6
     if (dtype == nw.Object or dtype == nw.Unknown) and not _is_arrow(series):
         return _listed(name, series.to_list())
@@ -136,8 +136,8 @@ def is_numeric(column: Raw) -> bool:
         return bool(column.dtype.is_numeric()) or (column.dtype == nw.Object and is_numeric(column.to_numpy()))
     if column.dtype.kind != "O":
         return column.dtype.kind in "iuf"
-    plain = (isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in column if not is_missing(v))
-    return next(plain, False) and all(plain)
+    are_numbers = (isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in column if not is_missing(v))
+    return next(are_numbers, False) and all(are_numbers)
 
 
 def numbers_of(name: str, column: Raw) -> Array:
@@ -275,9 +275,9 @@ class Table:
         for j, name in enumerate(numeric):
             numbers[:, j] = self.numbers(name)
         for j, name in enumerate(texts, start=len(numeric)):
-            found = self.categories(name)
-            keys = [0 if value is None else text_key(name, value) for value in found.values]
-            symbols[:, j] = np.array([*keys, 0], np.uint64)[found.codes]
+            column = self.categories(name)
+            keys = [0 if value is None else text_key(name, value) for value in column.values]
+            symbols[:, j] = np.array([*keys, 0], np.uint64)[column.codes]
         salts = np.array([text_key(name) for name in names], np.uint64)
         return row_marks(numbers, salts, symbols, np.zeros(len(names), np.uint64))
 
@@ -310,8 +310,8 @@ def categories(labels: Any) -> Categories:
 
     Examples
     --------
-    >>> found = categories(["b", "a", None])
-    >>> found.codes, found.names
+    >>> column = categories(["b", "a", None])
+    >>> column.codes, column.names
     (array([2, 1, 0], dtype=int32), ['(missing)', 'a', 'b'])
     """
     return categories_of("group", raw_column(labels)).in_order()
