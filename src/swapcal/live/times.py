@@ -105,7 +105,7 @@ class Mixed(NamedTuple):
                 elif name in said:
                     open_forecasts.compare(name, y, said[name])
                 elif name not in issued:
-                    slot = open_forecasts.find_after(passed, name, y, when)
+                    slot = open_forecasts.find(name, y, when, passed)
                     learned = None if slot is None else open_forecasts.issued[slot]
                 elif when < issued[name][0]:
                     raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name][0]:.12g}")
