@@ -43,6 +43,7 @@ class Stream:
     settings: dict[str, Any]
     monitored: bool
     modelled: bool
+    watched: bool
     records: list[dict[str, Any]]
     ids: list[int | str]
     time: Any
@@ -57,7 +58,10 @@ class Stream:
         """Return an object that has seen nothing."""
         more: dict[str, Any] = {"monitor": Monitor(["shop"])} if self.monitored else {}
         more |= {"models": {"mean of prices": MeanByPrice()}} if self.modelled else {}
-        return Live(**self.settings, **more)
+        live = Live(**self.settings, **more)
+        if self.watched:
+            live.watch(lambda _: None)
+        return live
 
     def times(self, rows: Any) -> dict[str, Any]:
         """Return the times of some rows as arguments."""
@@ -93,7 +97,7 @@ def stream_of(seed: int) -> Stream:
     time, matures, due = times_of(rng, n)
     ids: list[int | str] = [k if rng.random() < 0.5 else f"id {k}" for k in range(n)]
     monitored, modelled = rng.random() < 0.15, rng.random() < 0.1
-    stream = Stream(settings_of(rng), monitored, modelled, records, ids, time, matures, due, y)
+    stream = Stream(settings_of(rng), monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y)
     stream.events = [*events_of(rng, stream)]
     return stream
 
@@ -426,3 +430,14 @@ def test_no_records_are_forecast_where_a_column_has_never_had_a_number() -> None
     live.forecast({"v": 1.0, "rare": None}, "a")
     forecasts, answers = live.follow([], ["a"], [1.0], [False])
     assert (len(forecasts), answers) == (0, ["learned"])
+
+
+def test_a_watcher_does_not_keep_a_models_forecast_from_the_row_after_labels_fall_due() -> None:
+    means = []
+    for watcher in (None, lambda _: None):
+        live = Live(models={"mean of prices": MeanByPrice()})
+        live.watch(watcher)
+        live.forecast({"price": 1.0}, "a", 0.0, 1.0)
+        assert live.label("a", 1, 0.5)
+        means.append(live.forecast({"price": 1.0}, "b", 2.0).mean)
+    assert means[0] == means[1]

@@ -38,9 +38,9 @@ class Status(NamedTuple):
     """open forecasts whose label has come, and waits for its maturity or for its turn"""
 
     def _repr_html_(self) -> str:
-        said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
+        counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return display("Status", said, facts | {"expired": self.expired, "held": self.held})
+        return display("Status", counts, facts | {"expired": self.expired, "held": self.held})
 
 
 # `IssueQueue`: open forecasts in order of issue.
