@@ -326,7 +326,7 @@ class OpenForecasts:
         Labels that are to arrive before `passed`, or before this one, count as arrived.
         """
         slot = self.opened.get(id)
-        if slot is not None and (self.arrived[slot] or self._is_planned(slot, max(passed, (time, self.issued[slot])))):
+        if slot is not None and (self.arrived[slot] or self._is_planned(slot, time, passed)):
             self.compare(id, y, self.y[slot])
             return None
         if id in self.expired or (slot is not None and self._is_late(slot, time)):
@@ -340,9 +340,10 @@ class OpenForecasts:
         self.compare(id, y, self.labelled[id])
         return None
 
-    def _is_planned(self, slot: int, limit: tuple[float, int]) -> bool:
-        """Tell whether a label is to arrive before a limit, and not too late to be learned."""
-        return (self.due[slot], self.issued[slot]) < limit and not self._is_late(slot, self.due[slot])
+    def _is_planned(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
+        """Tell whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
+        due = self.due[slot]
+        return due == due and (due < time or (due, self.issued[slot]) < passed) and not self._is_late(slot, due)
 
     def find_all(self, events: Sequence[tuple[Id, float, float]]) -> list[int | None]:
         """Return what `find` would for each (id, label, time), those before it delivered; raise before any is."""

@@ -207,7 +207,7 @@ PIECE = 4096  # the same of rows that are learned at once
 class Scheduler(Writable):
     """Collects events, so that the learner can step through many at once with the same result as one by one.
 
-    Rows of open forecasts lie packed on a shelf, in the ledger's slots.
+    `step` goes through n ≥ 1 rows; `forecast_one` and `learn_one` do the same for a single row, faster.
     """
 
     def __init__(self, learner: Learner, open_forecasts: OpenForecasts) -> None:
@@ -238,7 +238,7 @@ class Scheduler(Writable):
         record: "Mapping[str, Any] | None" = None,
         watched: "Values | None" = None,
     ) -> Rows:
-        """Forecast one row without a label, as `step` with a batch of it: a batch of one takes twice as long or more.
+        """Forecast one row without a label, as `step` with a batch of it: that takes three times as long.
 
         Returns the row, valid until the next is asked for.
         """
@@ -320,7 +320,7 @@ class Scheduler(Writable):
         self._batch = None
 
     def _step_at_once(self, batch: EventBatch) -> None:
-        """Learn each label right after its forecast: no row takes a slot, which would double the time of a run."""
+        """Learn each label right after its forecast: no row takes a slot, which would make a run half as long again."""
         rows, y = batch.rows, batch.y
         for k, record in enumerate(batch.records or ()):
             self.learner.consult(rows, k, record)
