@@ -377,6 +377,11 @@ def test_addresses_that_cannot_be_read_are_refused(closed: tuple[Caller, str], o
         assert caller.get(f"/{quote(path, safe='/[]')}").status in (200, 303, 404)
 
 
+def test_an_id_on_a_page_is_utf8(service: Caller) -> None:
+    assert service.get("/forecasters/shop?id=%FF").status == 400
+    assert service.get("/forecasters/shop?id=%C3%A9").status == 200
+
+
 def test_a_form_of_too_many_fields_is_refused(closed: tuple[Caller, str]) -> None:
     caller, reads = closed
     for fields, statuses in ((10, (303, 303)), (11, (422, 422)), (5000, (422, 422))):
