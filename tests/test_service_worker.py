@@ -347,6 +347,17 @@ def test_early_outcomes_are_joined_or_lapse() -> None:
     assert_follows_from_log(worker)
 
 
+def test_early_outcomes_lapse_by_the_clock_without_any_event() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
+    worker.outcome("a", 1.0)
+    clock.now += 60.0
+    assert (worker.ask(describe).parked, worker.ask(describe).lapsed) == (1, 0)
+    clock.now += 1.0
+    found = worker.ask(describe)
+    assert (found.parked, found.lapsed, found.seq) == (0, 1, 2)
+
+
 def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
     worker = hand()
     worker.forecast("a", ROME)

@@ -169,7 +169,9 @@ class Worker:
             return ApiError("internal", "A fault of the service; it is in the log. Nothing has changed.")
 
     def _asked(self, job: Ask) -> Any:
-        return job.question(self._hosted(job.forecaster))
+        hosted = self._hosted(job.forecaster)
+        hosted.advance(self._clock())
+        return job.question(hosted)
 
     def _hosted(self, name: str) -> HostedForecaster:
         if name in self._lost:
