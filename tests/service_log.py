@@ -3,7 +3,6 @@
 from itertools import islice
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
@@ -25,11 +24,7 @@ def record(number: int) -> dict[str, Any]:
 
 
 def forecast_rows(numbers: range) -> list[ForecastRow]:
-    records = [record(number) for number in numbers]
-    return [
-        ForecastRow(f"id {number}", msgspec.Raw(msgspec.json.encode(one)), one, None, None)
-        for number, one in zip(numbers, records, strict=True)
-    ]
+    return [ForecastRow.of(f"id {number}", record(number)) for number in numbers]
 
 
 def outcome_of(number: int) -> float:
@@ -43,8 +38,8 @@ def write_log(url: str, count: int = 60, *, name: str = "shop", **worker: Any) -
         at_work.call(lambda promise: Make(promise, Settings(name=name, groups=["shop"])), COLD)
         numbers = iter(range(count))
         while batch := [*islice(numbers, 7)]:
-            early = [OutcomeRow(f"id {n}", outcome_of(n), None) for n in batch if n % 10 == 1]
-            late = [OutcomeRow(f"id {n}", outcome_of(n), None) for n in batch if n % 10 > 1]
+            early = [OutcomeRow(f"id {n}", outcome_of(n)) for n in batch if n % 10 == 1]
+            late = [OutcomeRow(f"id {n}", outcome_of(n)) for n in batch if n % 10 > 1]
             wrong = [CorrectionRow(f"id {n}", 1.0 - outcome_of(n), "typo") for n in batch if n % 10 == 2]
             _do(at_work, name, OUTCOMES, early)
             _do(at_work, name, FORECASTS, forecast_rows(range(batch[0], batch[-1] + 1)))

@@ -13,6 +13,8 @@ from swapcal.service.settings import Settings
 from swapcal.service.snapshots import Still, recover
 from swapcal.service.worker import Worker
 
+row = ForecastRow.of
+
 
 class Clock:
     def __init__(self, now: float = 1_000_000.0) -> None:
@@ -73,10 +75,6 @@ class Hand:
 
 def _one(found: Any) -> Any:
     return found if isinstance(found, ApiError) else found[0]
-
-
-def row(id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> ForecastRow:
-    return ForecastRow(id, msgspec.Raw(msgspec.json.encode(record)), record, time, matures)
 
 
 def bits(hosted: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ pytest.importorskip("msgspec")
 
 from swapcal.live import Live
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import OutcomeRow
+from swapcal.service.events import OutcomeRow, encoded
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import LIVE, JsonLog, Limits, Settings
@@ -53,7 +53,7 @@ def test_a_batch_is_as_one_by_one() -> None:
     for k in range(0, 60, 20):
         together = many.forecasts(*rows[k : k + 20])
         alone = [one.forecasts(each)[0] for each in rows[k : k + 20]]
-        assert [each.issued for each in together] == [each.issued for each in alone]
+        assert together == alone
         assert [each.state for each in many.outcomes(*labels[k : k + 20])] == ["learned"] * 20
         assert {one.outcomes(each)[0].state for each in labels[k : k + 20]} == {"learned"}
     assert bits(one.hosted) != bits(hand().hosted)
@@ -347,6 +347,21 @@ def test_early_outcomes_are_joined_or_lapse() -> None:
     assert_follows_from_log(worker)
 
 
+def test_bodies_of_events_are_written_as_ever() -> None:
+    worker = Hand(MemoryStore(), groups=["city"])
+    worker.outcome("a", 1.0)
+    worker.outcome("b", 0.0, 3.0)
+    worker.forecast("a", ROME)
+    worker.correct("a", 0.0)
+    found = {event.seq: (event.kind, event.body) for event in worker.store.logs["shop"]}
+    issued = b'"p":0.5,"mean":0.5,"low":0.5,"high":0.5625,"weight":0.0,"model":"0"'
+    assert found[2] == ("parked", b'{"y":1.0}')
+    assert found[3] == ("parked", b'{"y":0.0,"time":3.0}')
+    assert found[4] == ("forecast", b'{"record":' + encoded(ROME) + b"," + issued + b"}")
+    assert found[5] == ("outcome", b'{"y":1.0,"state":"learned","parked":true}')
+    assert found[6] == ("correction", b'{"y":0.0,"before":1.0,"reason":"typing error"}')
+
+
 def test_early_outcomes_lapse_by_the_clock_without_any_event() -> None:
     clock = Clock()
     worker = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
@@ -366,8 +381,8 @@ def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
     worker.outcome("a", 1.0)
     before = bits(worker.hosted)["live"]
     found = worker.correct("a", 0.0)
-    assert (found.before, found.y, found.repeated) == (1.0, 0.0, False)
-    assert worker.correct("a", 0.0) == found._replace(repeated=True)
+    assert (found.before, found.y) == (1.0, 0.0)
+    assert worker.correct("a", 0.0) == found
     assert worker.correct("a", 1.0, "right after all").before == 0.0
     assert bits(worker.hosted)["live"] == before
     assert worker.outcome("a", 1.0).state == "repeated"

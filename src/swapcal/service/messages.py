@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from swapcal.service.api_error import ApiError
+from swapcal.service.events import IssuedForecast, Probability
 from swapcal.service.settings import Name, Settings
 from swapcal.tables.clock import seconds_of
 
@@ -14,7 +15,6 @@ Moment = Annotated[
     float | str | None, Meta(description="a number, or a date and time in ISO 8601 (seconds since 1970)")
 ]
 Outcome = Annotated[float, Meta(ge=0, le=1)] | bool
-Probability = Annotated[float, Meta(ge=0, le=1)]
 Record = dict[str, str | int | float | bool | None]
 
 
@@ -56,14 +56,8 @@ class PreviewIn(Struct, frozen=True, forbid_unknown_fields=True):
     records: list[Raw] | UnsetType = UNSET
 
 
-class PreviewOut(Struct, frozen=True):
+class PreviewOut(IssuedForecast, frozen=True, gc=False):
     """What would be forecast now."""
-
-    p: Probability
-    mean: Probability
-    low: Probability
-    high: Probability
-    weight: Probability
 
 
 class OutcomeIn(Struct, frozen=True, forbid_unknown_fields=True):

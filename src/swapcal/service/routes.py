@@ -17,33 +17,20 @@ from swapcal.service import events, history, status
 from swapcal.service import messages as m
 from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.endpoint import Call, Handler
-from swapcal.service.events import (
-    Corrected,
-    CorrectionRow,
-    Event,
-    Forecasted,
-    ForecastRow,
-    IdHistory,
-    OutcomeRow,
-    Reported,
-    id_histories,
-)
+from swapcal.service.events import CorrectionRow, Event, ForecastRow, IdHistory, OutcomeRow, id_histories
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import NDJSON, Reply
 from swapcal.service.messages import (
     CorrectionIn,
-    CorrectionOut,
     CorrectionShown,
     DecisionOut,
     ForecastBodyIn,
     ForecasterOut,
     ForecastersOut,
     ForecastIn,
-    ForecastOut,
     ForecastShown,
     ForecastsOut,
     OutcomeIn,
-    OutcomeOut,
     OutcomeRowIn,
     OutcomeShown,
     OutcomesIn,
@@ -87,7 +74,7 @@ async def forecasts(call: Call) -> Reply:
         missing = "id" if given.id is UNSET else "record"
         raise ApiError("invalid", f"{missing}: given none, expected one")
     row = _checked_forecast(given.id, given.record, given.time, given.matures, call.context.limits)
-    return _json(as_message(await _single(call, FORECASTS, row)))
+    return _json(await _single(call, FORECASTS, row))
 
 
 async def outcomes(call: Call) -> Reply:
@@ -104,14 +91,14 @@ async def outcome(call: Call) -> Reply:
     given = decoded(_OUTCOME, await call.json())
     id = id_of(call.id, call.context.limits.id)
     row = OutcomeRow(id, float(given.y), moment_of("time", given.time))
-    return _json(as_message(await _single(call, OUTCOMES, row)))
+    return _json(await _single(call, OUTCOMES, row))
 
 
 async def correction(call: Call) -> Reply:
     """Say that an outcome was another, and why."""
     given = decoded(_CORRECTION, await call.json())
     row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason)
-    return _json(as_message(await _single(call, CORRECTIONS, row)))
+    return _json(await _single(call, CORRECTIONS, row))
 
 
 async def _single(call: Call, kind: str, row: Any) -> Any:
@@ -136,20 +123,7 @@ async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list
     found = await call.context.write(call.forecaster, kind, [answers[k] for k in good])
     for k, answer in zip(good, found, strict=True):
         answers[k] = answer
-    return [as_message(answer) for answer in answers]
-
-
-def as_message(answer: Any) -> Any:
-    """Return an answer as it goes out."""
-    if isinstance(answer, Forecasted):
-        one = answer.issued
-        return ForecastOut(answer.id, one.p, one.mean, one.low, one.high, one.weight, answer.seq)
-    if isinstance(answer, Reported):
-        return OutcomeOut(*answer)
-    if isinstance(answer, Corrected):
-        return CorrectionOut(answer.id, answer.y, answer.before, answer.reason, answer.seq)
-    assert isinstance(answer, ApiError)
-    return answer.problem()
+    return [answer.problem() if isinstance(answer, ApiError) else answer for answer in answers]
 
 
 def _forecast_row(raw: Raw, limits: Limits) -> ForecastRow:
@@ -297,7 +271,7 @@ def _outcome_shown(id_history: IdHistory) -> OutcomeShown | None:
         body = events.outcome_body(id_history.outcome.body)
         return OutcomeShown(body.y, id_history.outcome.seq, id_history.outcome.time, body.time, body.parked)
     if id_history.parked is not None and id_history.forecast is None:
-        early = events.parked_body(id_history.parked.body)
+        early = events.outcome_body(id_history.parked.body)
         return OutcomeShown(early.y, id_history.parked.seq, id_history.parked.time, early.time, True)
     return None
 
