@@ -31,10 +31,11 @@ from swapcal.service.client import ServiceError
 from swapcal.service.dashboard import feed, pages
 from swapcal.service.dashboard.pages import dashboard
 from swapcal.service.dashboard.render import FILES
-from swapcal.service.events import ForecastRow, OutcomeRow
 from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import OutcomeRowIn
 from swapcal.service.webhook import Webhook, alarms_of
 from tests.service_server import Caller, Reply, served
+from tests.service_worker import row
 
 SHOP = "/v1/forecasters/shop"
 EVIL = '<img src=x onerror="alert(1)">&{{7*7}}'
@@ -502,7 +503,7 @@ def test_alarms_are_looked_at_only_after_something_came() -> None:
 
     hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
     assert alarms_of(hosted, 0) is None
-    hosted.forecast([ForecastRow.of(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
-    hosted.outcome([OutcomeRow(str(k), 1.0) for k in range(400)], 1.0)
+    hosted.forecast([row(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
+    hosted.outcome([OutcomeRowIn(str(k), 1.0) for k in range(400)], 1.0)
     hosted.seq = 801
     assert set((alarms_of(hosted, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}

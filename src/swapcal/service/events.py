@@ -1,4 +1,4 @@
-"""Events of the log, their bodies as JSON, the rows of a request, and all events of one id."""
+"""Events of the log, their bodies as JSON, and all events of one id."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -145,42 +145,6 @@ def same_record(first: dict[str, Any], second: dict[str, Any]) -> bool:
         value == second[name] and isinstance(value, bool) == isinstance(second[name], bool)
         for name, value in first.items()
     )
-
-
-# Rows: what a request asks for, one at a time, checked as far as that needs no forecaster.
-
-
-class ForecastRow(msgspec.Struct, frozen=True):
-    """A forecast that is asked for; `raw` is the record as it was sent."""
-
-    id: str
-    raw: Raw
-    record: dict[str, Any]
-    time: float | None = None
-    matures: float | None = None
-
-    @classmethod
-    def of(
-        cls, id: str, record: dict[str, Any], time: float | None = None, matures: float | None = None
-    ) -> "ForecastRow":
-        """Return the row of a record that was not sent."""
-        return cls(id, Raw(encoded(record)), record, time, matures)
-
-
-class OutcomeRow(msgspec.Struct, frozen=True, gc=False):
-    """An outcome that is reported."""
-
-    id: str
-    y: float
-    time: float | None = None
-
-
-class CorrectionRow(msgspec.Struct, frozen=True, gc=False):
-    """An outcome that is said to have been another."""
-
-    id: str
-    y: float
-    reason: str
 
 
 # `IdHistory`: everything that is known under one id.

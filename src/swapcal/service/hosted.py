@@ -21,10 +21,9 @@ from swapcal.service.events import (
     OUTCOME,
     PARKED,
     Event,
-    ForecastRow,
     IssuedForecast,
-    OutcomeRow,
 )
+from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings, from_body
 
 # `Figures`: how well the forecasts have done so far, as sums that do not depend on how rows were batched.
@@ -217,10 +216,11 @@ class HostedForecaster:
 
     Examples
     --------
+    >>> from msgspec import Raw
     >>> hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
-    >>> hosted.forecast([ForecastRow.of("a", {"city": "Rome"})], now=10.0)[0].mean
+    >>> hosted.forecast([ForecastIn("a", Raw(b'{"city": "Rome"}'))], now=10.0)[0].mean
     0.5
-    >>> hosted.outcome([OutcomeRow("a", 1.0)], now=12.0), hosted.figures.labels, hosted.figures.mean_delay()
+    >>> hosted.outcome([OutcomeRowIn("a", 1.0)], now=12.0), hosted.figures.labels, hosted.figures.mean_delay()
     (['learned'], 1, 2.0)
     """
 
@@ -272,7 +272,7 @@ class HostedForecaster:
         self.advance(now)
         self.parked[id] = Early(y, time, now)
 
-    def forecast(self, rows: Sequence[ForecastRow], now: float) -> "list[IssuedForecast | Exception]":
+    def forecast(self, rows: Sequence[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
         """Issue forecasts for ids that have none; a row that is refused has its reason as its answer."""
         self.advance(now)
         answers: list[IssuedForecast | Exception] = []
@@ -280,12 +280,12 @@ class HostedForecaster:
             answers += self._issued(run, now)
         return answers
 
-    def _alike(self, rows: Sequence[ForecastRow], now: float) -> Iterator[list[ForecastRow]]:
+    def _alike(self, rows: Sequence[ForecastIn], now: float) -> Iterator[list[ForecastIn]]:
         """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both."""
         for _, run in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
             yield [*run]
 
-    def _issued(self, rows: list[ForecastRow], now: float) -> "list[IssuedForecast | Exception]":
+    def _issued(self, rows: list[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
         if len(rows) > 1:
             try:
                 return [*self._issue(rows, now)]
@@ -296,21 +296,21 @@ class HostedForecaster:
         except ERRORS as error:
             return [error]
 
-    def _issue(self, rows: list[ForecastRow], now: float) -> list[IssuedForecast]:
+    def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
         clock, moments = self._moments(rows, now)
         issued = issue(self.live, rows, moments)
         self.clock = clock
         wanted = self.monitor.columns()
         for row, moment in zip(rows, moments, strict=True):
             self.parked.pop(row.id, None)
-            groups = tuple(row.record.get(name) for name in wanted)
+            groups = tuple(row.values.get(name) for name in wanted)
             self.opened[row.id] = OpenForecast(now, moment, groups)
             if moment is not None:
                 self.latest = moment
         self._settle(now)
         return issued
 
-    def _moments(self, rows: list[ForecastRow], now: float) -> tuple[str | None, list[float | None]]:
+    def _moments(self, rows: list[ForecastIn], now: float) -> tuple[str | None, list[float | None]]:
         """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""
         clock, latest = self.clock, self.latest
         moments: list[float | None] = []
@@ -328,7 +328,7 @@ class HostedForecaster:
             moments.append(latest)
         return clock, moments
 
-    def outcome(self, labels: Sequence[OutcomeRow], now: float) -> "list[str | Exception]":
+    def outcome(self, labels: Sequence[OutcomeRowIn], now: float) -> "list[str | Exception]":
         """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
         self.advance(now)
         try:
@@ -338,7 +338,7 @@ class HostedForecaster:
                 return [state for label in labels for state in self.outcome([label], now)]
             return [error]
 
-    def _deliver(self, labels: Sequence[OutcomeRow], now: float) -> list[str]:
+    def _deliver(self, labels: Sequence[OutcomeRowIn], now: float) -> list[str]:
         """Deliver all outcomes, or none."""
         opened = [self.opened.get(label.id) for label in labels]
         times = []
@@ -354,7 +354,7 @@ class HostedForecaster:
         self._settle(now)
         return states
 
-    def _arrival(self, label: OutcomeRow, opened: OpenForecast, now: float) -> float | None:
+    def _arrival(self, label: OutcomeRowIn, opened: OpenForecast, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
         when = now if label.time is None and self.clock == SERVICE else label.time
         if when is None or opened.moment is None:
@@ -409,12 +409,12 @@ class HostedForecaster:
         return [*answers]
 
 
-def issue(live: Live, rows: Sequence[ForecastRow], moments: Sequence[float | None]) -> list[IssuedForecast]:
+def issue(live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None]) -> list[IssuedForecast]:
     """Forecast rows that have a moment each, or none of them; all or nothing."""
     time = None if moments[0] is None else moments
     matures = [math.nan if row.matures is None else row.matures for row in rows]
     made = live.forecast_many(
-        [row.record for row in rows],
+        [row.values for row in rows],
         [row.id for row in rows],
         time=time,
         matures=None if all(map(math.isnan, matures)) else matures,
@@ -429,11 +429,11 @@ def fresh_forecaster(made: Event) -> HostedForecaster:
     return hosted
 
 
-def _forecast_row(event: Event) -> ForecastRow:
+def _forecast_row(event: Event) -> ForecastIn:
     body = bodies.forecast_body(event.body)
-    return ForecastRow(event.id, body.record, bodies.record_of(body.record), body.time, body.matures)
+    return ForecastIn(event.id, body.record, body.time, body.matures)
 
 
-def _outcome_row(event: Event) -> OutcomeRow:
+def _outcome_row(event: Event) -> OutcomeRowIn:
     body = bodies.outcome_body(event.body)
-    return OutcomeRow(event.id, body.y, body.time)
+    return OutcomeRowIn(event.id, body.y, body.time)

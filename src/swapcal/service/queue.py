@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from swapcal.service.api_error import unavailable
-from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
 from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings
 
 # `Metrics`: what the desk has done so far, for metrics and tests.
@@ -86,7 +86,7 @@ class Write(NamedTuple):
     promise: Promise
     forecaster: str
     kind: str
-    rows: "Sequence[ForecastRow] | Sequence[OutcomeRow] | Sequence[CorrectionRow]"
+    rows: "Sequence[ForecastIn] | Sequence[OutcomeRowIn] | Sequence[CorrectionRow]"
 
 
 class Make(NamedTuple):

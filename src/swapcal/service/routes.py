@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -17,11 +18,12 @@ from swapcal.service import events, history, status
 from swapcal.service import messages as m
 from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.endpoint import Call, Handler
-from swapcal.service.events import CorrectionRow, Event, ForecastRow, IdHistory, OutcomeRow, id_histories
+from swapcal.service.events import Event, IdHistory, id_histories
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import NDJSON, Reply
 from swapcal.service.messages import (
     CorrectionIn,
+    CorrectionRow,
     CorrectionShown,
     DecisionOut,
     ForecastBodyIn,
@@ -73,7 +75,7 @@ async def forecasts(call: Call) -> Reply:
     if given.id is UNSET or given.record is UNSET:
         missing = "id" if given.id is UNSET else "record"
         raise ApiError("invalid", f"{missing}: given none, expected one")
-    row = _checked_forecast(given.id, given.record, given.time, given.matures, call.context.limits)
+    row = _checked_forecast(ForecastIn(given.id, given.record, given.time, given.matures), call.context.limits)
     return _json(await _single(call, FORECASTS, row))
 
 
@@ -90,7 +92,7 @@ async def outcome(call: Call) -> Reply:
     """Report the outcome of one forecast."""
     given = decoded(_OUTCOME, await call.json())
     id = id_of(call.id, call.context.limits.id)
-    row = OutcomeRow(id, float(given.y), moment_of("time", given.time))
+    row = OutcomeRowIn(id, given.y, given.time)
     return _json(await _single(call, OUTCOMES, row))
 
 
@@ -126,21 +128,20 @@ async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list
     return [answer.problem() if isinstance(answer, ApiError) else answer for answer in answers]
 
 
-def _forecast_row(raw: Raw, limits: Limits) -> ForecastRow:
-    given = decoded(_FORECAST, raw)
-    return _checked_forecast(given.id, given.record, given.time, given.matures, limits)
+def _forecast_row(raw: Raw, limits: Limits) -> ForecastIn:
+    return _checked_forecast(decoded(_FORECAST, raw), limits)
 
 
-def _checked_forecast(id: Any, raw: Raw, time: Any, matures: Any, limits: Limits) -> ForecastRow:
-    name = id_of(id, limits.id)
-    record = record_of(raw, limits)
-    return ForecastRow(name, raw, record, moment_of("time", time), moment_of("matures", matures))
+def _checked_forecast(row: ForecastIn, limits: Limits) -> ForecastIn:
+    id_of(row.id, limits.id)
+    checked_record(lambda: row.values, limits)
+    return row
 
 
-def record_of(raw: Raw, limits: Limits) -> dict[str, Any]:
-    """Return a record, or say why it is none."""
+def checked_record(read: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
+    """Return the record that is read; raises `ApiError` for what is no flat object, or has too many columns."""
     try:
-        record = events.record_of(raw)
+        record = read()
     except msgspec.ValidationError as error:
         raise ApiError("invalid", f"record: {in_words(str(error)).removeprefix('body: ')}") from None
     except msgspec.DecodeError as error:
@@ -150,9 +151,10 @@ def record_of(raw: Raw, limits: Limits) -> dict[str, Any]:
     return record
 
 
-def _outcome_row(raw: Raw, limits: Limits) -> OutcomeRow:
-    given = decoded(_OUTCOME_ROW, raw)
-    return OutcomeRow(id_of(given.id, limits.id), float(given.y), moment_of("time", given.time))
+def _outcome_row(raw: Raw, limits: Limits) -> OutcomeRowIn:
+    row: OutcomeRowIn = decoded(_OUTCOME_ROW, raw)
+    id_of(row.id, limits.id)
+    return row
 
 
 def _lines(content: bytes, limits: Limits) -> list[Raw]:
@@ -207,7 +209,7 @@ async def preview(call: Call) -> Reply:
     rows: list[Raw] = [given.record] if single else given.records
     if len(rows) > limits.rows:
         raise ApiError("large", f"records: given {len(rows):,}, expected at most {limits.rows:,}")
-    records = [record_of(raw, limits) for raw in rows]
+    records = [checked_record(partial(events.record_of, raw), limits) for raw in rows]
     answers = await call.context.ask(call.forecaster, lambda hosted: _previewed(hosted, records) if records else [])
     return json_response(answers[0] if single else ForecastsOut(answers))
 

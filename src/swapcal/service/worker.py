@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from msgspec import Raw
+
 from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.commands import CommandHandler
-from swapcal.service.events import MADE, Event, ForecastRow, OutcomeRow, id_histories
+from swapcal.service.events import MADE, Event, encoded, id_histories
 from swapcal.service.hosted import HostedForecaster, fresh_forecaster
+from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import ORDER, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
 from swapcal.service.settings import Limits, Settings, from_body, to_body
 from swapcal.service.snapshots import Snapshotter, recover
@@ -351,12 +354,12 @@ class Worker:
 def warm() -> None:
     """Load the kernels, which takes a while, before anybody waits for them."""
     hosted = HostedForecaster(Settings(name="warm", groups=["g"]))
-    rows = [ForecastRow.of(str(k), {"g": "ab"[k % 2], "x": float(k)}) for k in range(8)]
+    rows = [ForecastIn(str(k), Raw(encoded({"g": "ab"[k % 2], "x": float(k)}))) for k in range(8)]
     hosted.forecast(rows[:4], 0.0)
-    hosted.outcome([OutcomeRow(str(k), 1.0) for k in range(3)], 1.0)
+    hosted.outcome([OutcomeRowIn(str(k), 1.0) for k in range(3)], 1.0)
     hosted.forecast(rows[4:5], 2.0)
-    hosted.outcome([OutcomeRow("3", 0.0)], 3.0)
-    hosted.live.preview([rows[0].record])
+    hosted.outcome([OutcomeRowIn("3", 0.0)], 3.0)
+    hosted.live.preview([rows[0].values])
 
 
 def settings_in(store: Store) -> dict[str, Settings]:
