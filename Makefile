@@ -33,7 +33,7 @@ demo: $(VENV)/.demo     ## stream a demonstration and write its report
 	$(BIN)/swapcal demo
 
 demo-service: $(VENV)/.demo,service     ## the service under flights, killed -9 in the middle, and the proof that nothing was lost
-	$(BIN)/swapcal demo-service
+	$(BIN)/python examples/demo_service.py
 
 docs: $(VENV)/.docs     ## the site, notebooks run, warnings and broken links are errors (build/site)
 	rm -rf build/site
@@ -102,8 +102,9 @@ decisions: $(VENV)/.bench     ## realised cost of decisions on two streams (need
 monitoring: $(VENV)/.bench     ## false alarms and delays of the monitor (writes docs/monitoring.md)
 	$(BIN)/python experiments/monitoring.py
 
-rates: $(VENV)/.dev     ## the theorems' rates, measured in two minutes (swapcal rates --full for docs/rates.md)
-	$(BIN)/swapcal rates --small --out build/rates
+PLAN ?= --small
+rates: $(VENV)/.dev     ## the theorems' rates, measured in two minutes (PLAN="--full --docs" for docs/rates.md, hours)
+	PYTHONPATH=experiments $(BIN)/python -m rates $(PLAN) --out build/rates
 
 soak: $(VENV)/.dev     ## numerics after 10^8 updates (many minutes)
 	$(BIN)/python -m pytest -m soak -s

@@ -13,7 +13,6 @@ NEEDS = {
     "src/swapcal/service/postgres.py": ("psycopg",),
     "tests/test_cli_forecast.py": ("typer", "pyarrow", "pandas"),
     "tests/test_contexts.py": ("pandas", "polars", "pyarrow"),
-    "src/swapcal/rates/store.py": ("pyarrow",),
     "tests/test_live.py": ("pandas", "sklearn"),
     "tests/test_live_refusals.py": ("pandas",),
     "docs/batch.md": ("sklearn",),

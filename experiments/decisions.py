@@ -248,7 +248,7 @@ def collect(stream: Stream, forecasts: dict[str, Array], actions: dict[str, Arra
     for method, p in forecasts.items():
         # Continuous forecasts are put on hundredths: with one row per level there is nothing to average.
         levels = p[rows] if len(np.unique(p[rows])) < 1000 else np.rint(100.0 * p[rows]) / 100.0
-        costs.somni[method] = swap_omniprediction(levels, y, X[rows]).total / len(y)
+        costs.somni[method] = swap_omniprediction(levels, y, X[rows], rules="restricted").total / len(y)
     return costs
 
 

@@ -10,11 +10,11 @@ beyond. The regret proof needs β ≤ 1/50; larger values are run only to see th
 
 import numpy as np
 
+from rates.plan import decades
+from rates.slopes import fit
 from swapcal import Forecaster, bounds
 from swapcal.datasets import Stream, play
 from swapcal.kernels.state import START, STEP
-from swapcal.rates.plan import decades
-from swapcal.rates.slopes import fit
 
 DIM = 5
 STREAMS = ("linear", "oppose", "adaptive", "drifting", "leave-ahead")

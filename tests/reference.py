@@ -327,3 +327,23 @@ def swap_gain(z: float, weights: Array, X: Array, y: Array) -> float:
         options={"ftol": 1e-15, "maxiter": 500},
     )
     return float(weights @ (z - y) ** 2 - loss(found.x) / scale)
+
+
+def issued_errors(p: Array, y: Array, X: Array, weight: Array | None = None) -> dict[str, float]:
+    """Return the errors of levels as they were drawn, level by level and row by row."""
+    found = {"smcal_1": 0.0, "smcal_2": 0.0, "somni": 0.0, "cal": 0.0, "weight": 0.0}
+    for v in sorted(set(p.tolist())):
+        n, A, g = 0.0, 0.0, np.zeros(X.shape[1])
+        for t in range(len(p)):
+            if p[t] == v:
+                count = 1.0 if weight is None else float(weight[t])
+                n, A, g = n + count, A + count * (y[t] - v), g + count * (y[t] - v) * X[t]
+        if n == 0.0:
+            continue
+        worst = max(2 * abs(g[0]), 2 / np.sqrt(3) * float(np.linalg.norm(g[1:])))
+        found["smcal_1"] += worst
+        found["smcal_2"] += worst**2 / n
+        found["somni"] += (abs(A) + worst) / (2 * max(v, 1 - v))
+        found["cal"] += abs(A)
+        found["weight"] += n
+    return found

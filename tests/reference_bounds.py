@@ -181,6 +181,28 @@ def refine(rounds: int, kappa: float, ridge: float, serve: Callable[[int, list[f
     return points
 
 
+def adaptive_population(
+    rows: int, dim: int, delta: float, kappa: float, ridge: float, distance2: float, constant: int, radius: int
+) -> float:
+    """Swap agnostic error on self-refining levels by counting: splits depth by depth, then every term written out."""
+    unit = 4 * kappa * 0.1 * max(ridge, dim / 50)
+    left, splits, depth = rows, 0, 4
+    while depth < 80:
+        made = min(2**depth, int(left / max(1.0, unit * 4**depth)))
+        left, splits, depth = left - made * max(1.0, unit * 4**depth), splits + made, depth + 1
+    deepest, spent = 8, max(1.0, unit * 4**8)
+    while spent <= rows:
+        deepest += 1
+        spent += max(1.0, unit * 4**deepest)
+    levels, intervals = 25 + splits, 24 + 2 * splits
+    served = (deepest - 3) * rows / intervals
+    gap = kappa * intervals * (dim * np.log(1 + served / (ridge * dim)) + unit / (4 * kappa)) + 1 / 32
+    learners = levels * (ridge * distance2 + dim * np.log(1 + rows / (ridge * dim * levels)))
+    union = np.log(2 * (2**deepest + 1) / delta) + dim * np.log(1 + 2 * radius * rows)
+    rest = 18 if radius == 2 else 10
+    return float((2 * (min(gap, rows / 1024) + learners) + constant * levels * union + rest) / rows)
+
+
 class Play:
     """Ridge × hedge, literally: normal equations solved for every learner on every round.
 

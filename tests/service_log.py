@@ -3,14 +3,14 @@
 from itertools import islice
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import Settings
 from swapcal.service.store import open_store
 from swapcal.service.worker import Worker
+from tests.service_worker import row
 
 COLD = 600.0
 """Seconds to wait for an answer: kernels may have to be compiled first."""
@@ -24,12 +24,8 @@ def record(number: int) -> dict[str, Any]:
     return found
 
 
-def forecast_rows(numbers: range) -> list[ForecastRow]:
-    records = [record(number) for number in numbers]
-    return [
-        ForecastRow(f"id {number}", msgspec.Raw(msgspec.json.encode(one)), one, None, None)
-        for number, one in zip(numbers, records, strict=True)
-    ]
+def forecast_rows(numbers: range) -> list[ForecastIn]:
+    return [row(f"id {number}", record(number)) for number in numbers]
 
 
 def outcome_of(number: int) -> float:
@@ -43,8 +39,8 @@ def write_log(url: str, count: int = 60, *, name: str = "shop", **worker: Any) -
         at_work.call(lambda promise: Make(promise, Settings(name=name, groups=["shop"])), COLD)
         numbers = iter(range(count))
         while batch := [*islice(numbers, 7)]:
-            early = [OutcomeRow(f"id {n}", outcome_of(n), None) for n in batch if n % 10 == 1]
-            late = [OutcomeRow(f"id {n}", outcome_of(n), None) for n in batch if n % 10 > 1]
+            early = [OutcomeRowIn(f"id {n}", outcome_of(n)) for n in batch if n % 10 == 1]
+            late = [OutcomeRowIn(f"id {n}", outcome_of(n)) for n in batch if n % 10 > 1]
             wrong = [CorrectionRow(f"id {n}", 1.0 - outcome_of(n), "typo") for n in batch if n % 10 == 2]
             _do(at_work, name, OUTCOMES, early)
             _do(at_work, name, FORECASTS, forecast_rows(range(batch[0], batch[-1] + 1)))

@@ -7,11 +7,15 @@ import msgspec
 import numpy as np
 
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
+from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.queue import CORRECTIONS, FORECASTS, OUTCOMES, Ask, Make, Write
 from swapcal.service.settings import Settings
 from swapcal.service.snapshots import Still, recover
 from swapcal.service.worker import Worker
+
+
+def row(id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> ForecastIn:
+    return ForecastIn(id, msgspec.Raw(msgspec.json.encode(record)), time, matures)
 
 
 class Clock:
@@ -51,17 +55,17 @@ class Hand:
     def _rows(self, kind: str, rows: list[Any]) -> Any:
         return self.do(lambda promise: Write(promise, self.name, kind, rows))[0]
 
-    def forecasts(self, *rows: ForecastRow) -> Any:
+    def forecasts(self, *rows: ForecastIn) -> Any:
         return self._rows(FORECASTS, [*rows])
 
     def forecast(self, id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> Any:
         return _one(self.forecasts(row(id, record, time, matures)))
 
-    def outcomes(self, *rows: OutcomeRow) -> Any:
+    def outcomes(self, *rows: OutcomeRowIn) -> Any:
         return self._rows(OUTCOMES, [*rows])
 
     def outcome(self, id: str, y: float, time: float | None = None) -> Any:
-        return _one(self.outcomes(OutcomeRow(id, y, time)))
+        return _one(self.outcomes(OutcomeRowIn(id, y, time)))
 
     def correct(self, id: str, y: float, reason: str = "typing error") -> Any:
         return _one(self._rows(CORRECTIONS, [CorrectionRow(id, y, reason)]))
@@ -73,10 +77,6 @@ class Hand:
 
 def _one(found: Any) -> Any:
     return found if isinstance(found, ApiError) else found[0]
-
-
-def row(id: str, record: dict[str, Any], time: Any = None, matures: Any = None) -> ForecastRow:
-    return ForecastRow(id, msgspec.Raw(msgspec.json.encode(record)), record, time, matures)
 
 
 def bits(hosted: Any) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """The findings: valid, plain, reproducible, and true to the audit they come from."""
 
 import json
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 
 from swapcal import Audit
 from swapcal.audit.curves import _column_likenesses
-from swapcal.audit.findings import plain
 from swapcal.audit.levels import KEPT_BINS, MOST_BINS, Span, Timeline
 from swapcal.audit.sums import hash_names
-from swapcal.report import validate
+from swapcal.report import Findings, card, render
+from swapcal.report.findings import as_dict
 
 
 def columns(rows=3000, bias=0.12):
@@ -40,7 +41,7 @@ def findings(audit):
 
 
 def test_findings_are_valid_plain_and_complete(findings):
-    validate(findings)
+    assert Findings.of(findings).to_dict() == findings
     assert json.loads(json.dumps(findings, allow_nan=False)) == findings
     assert {q["name"] for q in findings["quantities"]} >= {"SMCal_2", "SMCal_1", "SReg", "SOmni", "MCal_2", "Cal_1"}
     assert findings["identity"]["first_time"] == "2021-03-01"
@@ -54,6 +55,22 @@ def test_findings_are_valid_plain_and_complete(findings):
         "town = Bari",
         "town = Rome",
     }
+
+
+def test_pages_and_cards_are_the_same_from_records_and_from_plain_data(audit, findings):
+    extreme = Audit([0.0] * 9 + [0.5] * 50, [1] * 9 + [0, 1] * 25, groups=["a"] * 30 + ["b"] * 29)  # -0.0 and no AUC
+    for record in (audit.to_findings(created_at="2021-07-01"), extreme.to_findings(), Audit([0.3], [1]).to_findings()):
+        plain = json.loads(record.to_json())
+        assert plain == record.to_dict()
+        assert render(record) == render(plain)
+        assert card(record) == card(plain)
+    assert audit.to_findings(created_at="2021-07-01").to_dict() == findings
+
+
+def test_records_cannot_be_changed(audit):
+    found = audit.to_findings()
+    with pytest.raises(FrozenInstanceError):
+        found.headline.verdict = "small"
 
 
 def test_headline_names_the_planted_group(findings):
@@ -105,7 +122,7 @@ def test_certificate_is_shown_beside_the_observed_error(audit):
         "rounds": 3000, "levels": 12, "dim": 4, "psreg": 9.0,
     }  # fmt: skip
     findings = audit.to_dict(certificate=certificate)
-    validate(findings)
+    assert Findings.of(findings).to_dict() == findings
     assert findings["forecaster"]["certificate"] == 55.0
     assert findings["forecaster"]["observed"] == 9.0
     assert [piece["value"] for piece in findings["forecaster"]["pieces"]] == [10.0, 25.0, 20.0]
@@ -119,7 +136,7 @@ def test_true_predictions_and_tiny_data_read_differently():
     assert calm["headline"]["verdict"] == "no error found"
     assert "percentage points" in calm["headline"]["detail"]
     tiny = Audit([0.3, 0.6], [0, 1]).to_dict()
-    validate(tiny)
+    assert Findings.of(tiny).to_dict() == tiny
     assert tiny["headline"]["verdict"] == "undecided"
     assert tiny["witnesses"] == []
 
@@ -128,7 +145,7 @@ def test_true_predictions_and_tiny_data_read_differently():
 def test_extreme_data_still_make_a_page(p, y):
     audit = Audit.from_features(p, y, {"flat": np.ones(len(p))}, groups=["g"] * len(p), time=np.zeros(len(p)))
     findings = audit.to_dict()
-    validate(findings)
+    assert Findings.of(findings).to_dict() == findings
     assert audit.to_html()
 
 
@@ -158,7 +175,7 @@ def test_many_groups_are_cut_in_the_table_but_all_are_tested():
 
 
 def test_plain_turns_numpy_into_python():
-    assert plain({"a": np.float64(1.5), "b": [np.int64(2), np.nan], "c": (np.bool_(True),)}) == {
+    assert as_dict({"a": np.float64(1.5), "b": [np.int64(2), np.nan], "c": (np.bool_(True),)}) == {
         "a": 1.5,
         "b": [2, None],
         "c": [True],

@@ -6,8 +6,8 @@ import pytest
 from swapcal import Audit
 from swapcal.audit import text as words
 from swapcal.audit.curves import _true_terms
-from swapcal.audit.findings import plain
 from swapcal.report import render
+from swapcal.report.findings import as_dict
 
 ROWS = 20_000
 SIGNS = pytest.mark.parametrize("sign", [1, -1], ids=["more", "less"])
@@ -185,4 +185,4 @@ def test_undecided_says_where_the_far_end_comes_from():
 def test_nothing_is_minus_zero():
     p = np.repeat([0.0, 1.0], 50)
     assert "-0.0," not in Audit(p, p, groups=np.tile(["a", "b"], 50)).to_json()
-    assert str(plain({"gap": np.float64(-0.0)})) == "{'gap': 0.0}"
+    assert str(as_dict({"gap": np.float64(-0.0)})) == "{'gap': 0.0}"

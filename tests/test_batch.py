@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from swapcal import Forecaster, errors
+from swapcal import Forecaster, bounds, errors
 from swapcal.batch import History, Mixture, Snapshot, Stream, stratified
 from swapcal.batch.mixture import widened
 
@@ -32,7 +34,7 @@ def test_a_stream_is_the_forecaster(levels):
     stream, forecaster = Stream(6, levels=levels), Forecaster(6, levels=levels)
     means, _ = stream.run(X, y)
     assert np.array_equal(means, forecaster.run(X, y).mean)
-    assert stream.certificate() == forecaster.certificate()
+    assert stream.certificate() == replace(forecaster.certificate(), issued=None), "a fit issues no levels"
 
 
 def crossings(snapshot, X):
@@ -199,3 +201,118 @@ def test_refusals(logged):
     with pytest.raises(ValueError, match="expected at least one"):
         Mixture.of([])
     assert isinstance(stream.history(), History)
+
+
+# Populations of finitely many contexts, whose errors are computed, not estimated.
+
+
+def population(count, dim, seed):
+    """Equally likely contexts, and how often each one's outcome is 1: no function of them that a line could follow."""
+    rng = np.random.default_rng(seed)
+    atoms = rng.normal(size=(count, dim))
+    atoms *= np.sqrt(0.75) / np.linalg.norm(atoms[:, 1:], axis=1, keepdims=True)
+    atoms[:, 0] = 0.5
+    return atoms, rng.random(count)
+
+
+def drawn(atoms, truth, n, seed):
+    rng = np.random.default_rng(seed)
+    k = rng.integers(len(atoms), size=n)
+    return atoms[k], (rng.random(n) < truth[k]).astype(float)
+
+
+def error(levels, shares, atoms, truth, power=2):
+    """DSMCal of a predictor that issues level v for context a with probability shares[a, v], pooled over contexts."""
+    weights = shares / len(atoms)
+    g = np.einsum("av,av,ad->vd", weights, truth[:, None] - levels, atoms)
+    return errors.smcal_linear(weights.sum(axis=0), g, power)
+
+
+def agnostic(levels, shares, atoms, truth):
+    """SAErr against F_4^lin."""
+    weights = shares / len(atoms)
+    g = np.einsum("av,av,ad->vd", weights, truth[:, None] - levels, atoms)
+    G = np.einsum("av,ad,ae->vde", weights, atoms, atoms)
+    return float(errors.swap_regret(levels, g, G)[0].sum())
+
+
+def as_shares(levels, p):
+    return (p[:, None] == levels).astype(float)
+
+
+def snapshot_shares(history, rounds, levels, atoms):
+    found = np.zeros((len(atoms), len(levels)))
+    for t in rounds:
+        issued = Mixture.of([history.snapshot(int(t))]).issue(atoms, np.zeros(len(atoms), np.uint64))
+        for level, weight in ((issued.low, 1 - issued.weight), (issued.high, issued.weight)):
+            found[np.arange(len(atoms)), np.searchsorted(levels, level)] += weight / len(rounds)
+    return found
+
+
+def test_shares_are_those_of_all_snapshots_and_of_many_draws():
+    atoms, truth = population(5, 3, 0)
+    stream = Stream(3, kappa=1e-4, log=True)
+    stream.run(*drawn(atoms, truth, 900, 1))
+    history = stream.history()
+    levels, shares = history.shares(atoms)
+    assert len(levels) > 25
+    assert np.abs(shares.sum(axis=1) - 1).max() < 1e-12
+    assert np.abs(shares - snapshot_shares(history, range(900), levels, atoms)).max() < 1e-12
+    assert np.abs(shares @ levels - history.mean(atoms)).max() < 1e-12
+    issued = history.issue(np.repeat(atoms, 20_000, axis=0), np.arange(100_000, dtype=np.uint64)).p
+    often = np.array([as_shares(levels, p).mean(axis=0) for p in issued.reshape(5, -1)])
+    assert np.abs(often - shares).max() < 0.02
+
+
+def test_only_the_mixture_of_all_rounds_has_the_errors_of_the_theorem():
+    """T = 4,000, d = 3, twelve contexts: DSMCal_2 of all rounds, of 16 snapshots, of one draw for each context."""
+    found = []
+    for seed in range(10):
+        atoms, truth = population(12, 3, seed)
+        stream = Stream(3, log=True)
+        stream.run(*drawn(atoms, truth, 4000, 100 + seed))
+        history, rng = stream.history(), np.random.default_rng(seed)
+        levels, shares = history.shares(atoms)
+        some = [snapshot_shares(history, stratified(16, 4000, rng), levels, atoms) for _ in range(40)]
+        keys = np.arange(12, dtype=np.uint64)
+        one = [as_shares(levels, history.issue(atoms, keys, seed=draw).p) for draw in range(10)]
+        keyed = history.issue(np.repeat(atoms, 2000, axis=0), np.arange(24_000, dtype=np.uint64)).p
+        apart = np.array([as_shares(levels, p).mean(axis=0) for p in keyed.reshape(12, -1)])
+        each = np.array([error(levels, one_of, atoms, truth) for one_of in (shares, *some, *one, apart)])
+        found.append([each[0], each[1:41].mean(), each[41:51].mean(), each[51]])
+    whole, some, one, apart = np.mean(found, axis=0)
+    assert whole == pytest.approx(0.0029, abs=0.0001)
+    assert some == pytest.approx(0.0034, abs=0.0002)
+    assert one == pytest.approx(0.018, abs=0.001)
+    assert apart < 1.1 * whole, "distinct keys give as many independent draws"
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("scene", ["any", "halfway", "sure"])
+def test_populations_keep_the_theorem_on_self_refining_levels_and_a_forecaster_that_learns_nothing_breaks_it(
+    scene, dim
+):
+    """At κ = 50 the bound is low enough, after 400,000 rows, to refute a forecaster that always issues one level."""
+    rows, kappa, delta = 400_000, 50.0, 0.5
+    atoms, truth = population(6, max(dim, 2), 7)
+    atoms = atoms[:, :dim]
+    if scene == "halfway":  # where rounding is dearest
+        truth = (np.arange(6) + 4.5) / 16
+    if scene == "sure":
+        truth = np.array([0.0, 0, 1, 1, 1, 1])
+    stream = Stream(dim, kappa=kappa, log=True)
+    stream.run(*drawn(atoms, truth, rows, 8))
+    history = stream.history()
+    levels, shares = history.shares(atoms)
+    square, first, regret, omni = (
+        float(bound(rows, dim, delta, kappa))
+        for bound in (bounds.adaptive_dsmcal2, bounds.adaptive_dsmcal1, bounds.adaptive_saerr, bounds.adaptive_dsomni)
+    )
+    assert len(levels) <= float(bounds.adaptive_levels(rows, dim, kappa))
+    assert error(levels, shares, atoms, truth) <= square
+    assert error(levels, shares, atoms, truth, 1) <= first
+    assert 2 * error(levels, shares, atoms, truth, 1) <= omni
+    assert agnostic(levels, shares, atoms, truth) <= regret
+    stuck = as_shares(levels, np.zeros(6))
+    assert error(levels, stuck, atoms, np.maximum(truth, 0.6)) > square
+    assert agnostic(levels, stuck, atoms, np.maximum(truth, 0.6)) > regret

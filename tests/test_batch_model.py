@@ -328,10 +328,17 @@ def test_refusals(fitted):
         Model.fit(np.zeros((300, 2)), y, groups=[2])
     with pytest.raises(ValueError, match="expected those of the model it corrects"):
         fitted.mean(table)
-    with pytest.raises(ValueError, match=r"given 300, expected at least [\d,]+, the number the theorem asks for"):
-        Model.fit(table, y, scores, settings=FitSettings(target="multicalibration", epsilon=0.05))
-    with pytest.raises(ValueError, match="expected a target whose theorem counts samples"):
+    with pytest.raises(ValueError, match=r"given 270, expected at least [\d,]+, the number the theorem asks for"):
+        Model.fit(table, y, scores, settings=FitSettings("multicalibration", epsilon=0.05, correction="none"))
+    with pytest.raises(ValueError, match="expected a target that says which error is meant"):
         FitSettings(epsilon=0.1)
+    for wrong in ({"correction": "linear"}, {"correction": "none", "passes": 2}):
+        with pytest.raises(ValueError, match="epsilon: given with correction"):
+            FitSettings("agnostic", epsilon=0.1, **wrong)
+    with pytest.raises(ValueError, match="log: given 1"):
+        FitSettings(log=1)
+    with pytest.raises(ValueError, match="log: given with 2 passes"):
+        FitSettings(log=True, passes=2)
     with pytest.raises(ValueError, match="snapshots: given 0"):
         FitSettings(snapshots=0)
     with pytest.raises(ValueError, match="given inf in row 2, expected a finite number"):

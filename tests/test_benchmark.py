@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from scipy.special import expit
 
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
 from swapcal.benchmark import FIRST, Benchmark, _stretches, cross_validated, folds_of, in_time_order
+from swapcal.report import Findings
+from swapcal.report.findings import ContestMethod
 
 RNG = np.random.default_rng(3)
 N = 3000
@@ -97,6 +100,16 @@ def test_a_gain_is_told_with_its_interval(streamed):
     assert contest.sentence().startswith("You would gain: swapcal lowers the squared error from")
     verdicts = f"Verdict on yours: {contest['mine'].verdict}; on swapcal's: {swap.verdict}."
     assert contest.sentence().endswith(verdicts)  # also if they agree
+
+
+def test_its_plain_data_are_those_of_its_findings():
+    rng = np.random.default_rng(4)
+    p = rng.uniform(0.2, 0.8, 500)
+    contest = Benchmark(rng.random(500) < p, {"mine": p**2, "swapcal": p}, groups=["a", "b"] * 250)
+    found = contest.to_dict()
+    assert Findings.of(found).to_dict() == found == json.loads(contest.to_json())
+    assert [set(one) for one in found["contest"]["methods"]] == [{each.name for each in fields(ContestMethod)}] * 2
+    assert found["headline"]["sentence"].startswith("The forecasts of swapcal, audited: ")
 
 
 def test_nothing_to_gain_is_told_so():

@@ -109,6 +109,45 @@ def test_self_refining_bounds_grow_like_the_cube_root(bound):
     assert bound(1e6, 5).exponent == 1 / 3
 
 
+SELF_REFINING_BATCH = [
+    bounds.adaptive_saerr,
+    bounds.adaptive_dsmcal2,
+    bounds.adaptive_dsmcal1,
+    bounds.adaptive_dsomni,
+]
+
+
+@pytest.mark.parametrize("bound", SELF_REFINING_BATCH)
+def test_batch_self_refining_bounds_fall_and_grow_as_they_say(bound):
+    slope = math.log(float(bound(1e30, 5)) / float(bound(1e20, 5))) / math.log(1e10)
+    assert 0 < slope - bound(1e6, 5).exponent < 0.03
+    by_dim = math.log(float(bound(1e21, 100 * 8**3)) / float(bound(1e21, 100))) / math.log(8**3)
+    assert by_dim == pytest.approx(bound(1e21, 100).dim_exponent, abs=0.03)
+
+
+@pytest.mark.parametrize("rows", [1, 300, 10**5, 10**9])
+@pytest.mark.parametrize(("dim", "kappa", "ridge"), [(1, 0.2, 1.0), (7, 5.0, 0.25), (200, 0.5, 16.0)])
+def test_batch_self_refining_bounds_are_those_counted_by_hand(rows, dim, kappa, ridge):
+    delta, given = 0.03, {"kappa": kappa, "ridge": ridge}
+    for distance2 in (None, 7.0):
+        start = {} if distance2 is None else {"distance2": distance2}
+        regret = reference.adaptive_population(rows, dim, delta, kappa, ridge, distance2 or 64.0, 64, 2)
+        square = reference.adaptive_population(rows, dim, delta, kappa, ridge, distance2 or 36.0, 36, 1)
+        expected = (regret, square, math.sqrt(square), 2 * math.sqrt(square))
+        for bound, value in zip(SELF_REFINING_BATCH, expected, strict=True):
+            assert float(bound(rows, dim, delta, **given, **start)) == pytest.approx(value, rel=1e-12)
+
+
+def test_batch_bounds_are_those_of_the_start_that_was_used():
+    plain, far = (float(bounds.dsmcal2(1e6, 5, levels=20, distance2=b)) for b in (4.0, 10.0))
+    assert (far - plain) * 1e6 == pytest.approx(2 * 21 * 6.0)
+    for bound in (bounds.dsmcal1, bounds.dsomni):
+        ratio = float(bound(1e6, 5, levels=20, distance2=10.0)) / float(bound(1e6, 5, levels=20))
+        assert ratio == pytest.approx(math.sqrt(far / plain))
+    shift = float(bounds.saerr(1e6, 5, levels=20, distance2=26.0)) - float(bounds.saerr(1e6, 5, levels=20))
+    assert shift * 1e6 == pytest.approx(-2 * 21 * 10.0)
+
+
 @pytest.mark.parametrize("bound", [bounds.adaptive_sreg, bounds.adaptive_smcal2])
 def test_realised_self_refining_bounds_grow_like_the_cube_root(bound):
     slope = math.log(float(bound(1e30, 5, 0.05)) / float(bound(1e20, 5, 0.05))) / math.log(1e10)
@@ -207,13 +246,11 @@ def test_rates_table_is_complete_and_consistent():
             assert bounds.RATES[first, who] == pytest.approx((shift + bounds.RATES[second, who]) / 2)
 
 
-def test_no_l1_rate_beats_the_lower_bound():
+def test_the_l1_lower_bound_names_its_groups_and_claims_an_order_only():
     floor = bounds.l1_lower_bound(1e6)
-    assert floor.exponent is not None
+    assert floor.exponent == 2 / 3
     assert not floor.explicit
-    for who in bounds.SYSTEMS:
-        assert bounds.RATES["SMCal_1", who] >= floor.exponent
-    assert float(bounds.smcal1(1e6, 1)) >= float(floor)
+    assert "three prediction-dependent groups, or O(log³ T) groups of contexts" in floor.citation
 
 
 @given(horizons, dims, st.sampled_from(list(bounds.TARGETS)))
@@ -402,6 +439,9 @@ def test_learner_by_name_matches_the_named_bound():
         (lambda: bounds.adaptive_distance2("omni"), "target"),
         (lambda: bounds.adaptive_distance2(reach=-1.0), "reach"),
         (lambda: bounds.adaptive_psreg(10, 2, distance2=-1), "distance2"),
+        (lambda: bounds.adaptive_dsmcal2(10, 2, 1.0), "delta"),
+        (lambda: bounds.adaptive_dsomni(10, 2, distance2=-1), "distance2"),
+        (lambda: bounds.adaptive_saerr(0.5, 2), "horizon"),
         (lambda: bounds.blum_mansour([math.inf]), "regrets"),
     ],
 )

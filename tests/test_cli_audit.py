@@ -13,7 +13,7 @@ import pyarrow.parquet as papq  # noqa: E402
 
 from swapcal import Audit  # noqa: E402
 from swapcal.cli import audit as command  # noqa: E402
-from swapcal.report import validate  # noqa: E402
+from swapcal.report import Findings  # noqa: E402
 from swapcal.tables import formats  # noqa: E402
 from swapcal.tables.formats import open_source  # noqa: E402
 from swapcal.tables.outcomes import ReadAs  # noqa: E402
@@ -61,7 +61,7 @@ def test_all_formats_agree_with_the_library(files, table, name, tmp_path, monkey
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     findings = json.loads((tmp_path / "a.json").read_text())
-    validate(findings)
+    assert Findings.of(findings).to_dict() == findings
     assert findings["identity"]["n"] == ROWS
     assert findings["identity"]["first_time"] == "2020-01-01"
     assert findings["headline"]["verdict"] == "miscalibrated"
@@ -163,7 +163,7 @@ def test_memory_is_bounded_by_the_batch(tmp_path, monkeypatch):
     papq.write_table(pa.table(columns), tmp_path / "long.parquet", row_group_size=20_000, use_dictionary=False)
     before, seen, most = pa.total_allocated_bytes(), 0, 0
     with open_source(str(tmp_path / "long.parquet")) as source:
-        for part in source.parts(dict.fromkeys(["p", "y", "a", "b"], ReadAs.number)):
+        for part in source.pieces(dict.fromkeys(["p", "y", "a", "b"], ReadAs.number)):
             seen += len(part.table)
             most = max(most, pa.total_allocated_bytes() - before)
     assert seen == rows
@@ -222,7 +222,7 @@ def test_two_predictors_are_compared_and_the_second_judged(files, tmp_path, tabl
     )
     assert result.exit_code in (0, 3), result.output
     findings = json.loads((tmp_path / "a.json").read_text())
-    validate(findings)
+    assert Findings.of(findings).to_dict() == findings
     assert findings["identity"]["prediction"] == "q"
     assert "q is better than p" in " ".join(result.output.split())
     entry = findings["comparison"]

@@ -470,7 +470,7 @@ def test_an_interrupt_elsewhere_leaves_nothing(
     def stop(*arguments: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(delimited.Delimited, "parts", stop)
+    monkeypatch.setattr(delimited.Delimited, "pieces", stop)
     result = run(command[0], file, *command[1:], "--out", tmp_path / "out.csv")
     assert result.exit_code == 130
     assert "stopped; nothing was written" in said(result)

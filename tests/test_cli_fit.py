@@ -83,6 +83,24 @@ def test_modes_write_the_issued_distribution(files):
     assert not outputs["hash"]["p"].equals(outputs["sample"]["p"])
 
 
+def test_all_rounds_are_kept_if_asked_for_and_keys_draw_apart(files):
+    out = files / "logged.swapcal"
+    done = run("fit", files / "train.csv", "--target", "y", "--score", "p", "--groups", "shop", "--drop", "id",
+               "--correction", "none", "--all-rounds", "--out", out)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert Model.load(out).history.rounds == 3600
+    drawn = {}
+    for name, path, extra in (("keyed", out, ["--key", "id"]), ("all", out, []), ("few", files / "model.swapcal", [])):
+        done = run("predict", path, files / "train.csv", "--mode", "hash", *extra, "--out", files / "k.csv")
+        assert done.exit_code == 0, done.output
+        assert ("which no theorem covers" in done.output.replace("\n", " ")) == (name == "few")
+        drawn[name] = pacsv.read_csv(files / "k.csv")["weight"].to_numpy()
+    assert (drawn["keyed"] != drawn["all"]).mean() > 0.9
+    done = run("predict", out, files / "train.csv", "--mode", "hash", "--key", "shop")
+    assert done.exit_code == 2
+    assert "--key: given 'shop', a column the model learned from" in done.output.replace("\n", " ")
+
+
 def test_without_a_score(files):
     done = run("fit", files / "train.parquet", "--target", "y", "--drop", "p", "--drop", "id", "--groups", "shop",
                "--out", files / "plain.swapcal")  # fmt: skip
@@ -103,7 +121,20 @@ def test_without_a_score(files):
         (["fit", "train.csv", "--target", "y", "--score", "x", "--out", "m"], "expected a probability"),
         (["fit", "train.csv", "--target", "y", "--levels", "fine", "--out", "m"], "expected one of adaptive"),
         (
-            ["fit", "train.csv", "--target", "y", "--levels", "agnostic", "--epsilon", "0.01", "--out", "m"],
+            [
+                "fit",
+                "train.csv",
+                "--target",
+                "y",
+                "--levels",
+                "agnostic",
+                "--epsilon",
+                "0.01",
+                "--correction",
+                "none",
+                "--out",
+                "m",
+            ],
             "the number the theorem asks for",
         ),
         (["predict", "train.csv", "train.csv"], "not a readable swapcal state file"),

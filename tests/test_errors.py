@@ -180,16 +180,18 @@ def test_pooled_affine_hard_case_fills_the_sphere():
     assert np.linalg.norm(theta) == pytest.approx(1)
 
 
-def test_somni_is_attained_by_its_loss_and_comparator():
+@pytest.mark.parametrize("rules", ["all", "restricted"])
+def test_somni_is_attained_by_its_loss_and_comparator(rules):
     p, y, X, w = sample(11)
-    _, A, g, _ = statistics(p, y, X, w)
-    found = errors.somni(LEVELS, A, g)
+    n, A, g, _ = statistics(p, y, X, w)
+    found = errors.somni(LEVELS, A, g, rules)
+    assert found.total <= 2 * errors.smcal_linear(n, g, 1) + 1e-12
     for level, v in enumerate(LEVELS):
         inside = p == v
         slope = np.where(y[inside] > 0.5, found.slopes[level, 1], found.slopes[level, 0])
         comparator = (1 + X[inside] @ found.theta[level]) / 2
-        assert (comparator >= 0).all()
-        assert (comparator <= 1).all()
+        assert (comparator >= -1e-12).all()
+        assert (comparator <= 1 + 1e-12).all()
         action = found.action[level]
         assert (1 - v) * found.slopes[level, 0] + v * found.slopes[level, 1] == pytest.approx(0, abs=1e-15)
         assert np.abs(found.slopes[level]).max() <= 1 + 1e-15
@@ -368,6 +370,9 @@ STACKED = {
     "mcal2_affine": lambda n, v, A, g, G, S: errors.mcal2_affine(n, A, g),
     "mcal1_affine": lambda n, v, A, g, G, S: errors.mcal1_affine(n, A, g),
     "swap_regret": lambda n, v, A, g, G, S: errors.swap_regret(v, g, G),
+    "somni of all rules": lambda n, v, A, g, G, S: [
+        part for k, part in enumerate(errors.somni(v, A, g, "all")) if k != 2
+    ],
     "somni": lambda n, v, A, g, G, S: [part for k, part in enumerate(errors.somni(v, A, g)) if k != 2],
     "witness_linear": lambda n, v, A, g, G, S: errors.witness_linear(g),
     "witness_affine": lambda n, v, A, g, G, S: errors.witness_affine(A, g),
@@ -396,7 +401,7 @@ def test_stacked_statistics_give_what_each_set_gives(error, empty):
 
 def test_the_worst_action_is_the_same_everywhere_also_where_residuals_cancel():
     X = np.array([[0.5, 0.1], [0.5, -0.1]])
-    found = swap_omniprediction([0.5, 0.5], [0, 1], X)
+    found = swap_omniprediction([0.5, 0.5], [0, 1], X, rules="restricted")
     loss, theta = found.attained_by(0)
     exact = errors.somni(found.levels, found.A, found.g)
     assert found.A[0] == 0.0

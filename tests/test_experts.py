@@ -63,7 +63,7 @@ def play(
     x = np.full((n, 1), 0.5) if x is None else x
     dims = np.full(n, x.shape[1]) if dims is None else dims
     memory, probabilities = np.zeros((n, experts.memory_width)), np.zeros((n, 1 + EXPERTS))
-    experts.play(keys, values, x, dims, given, rows, labels, memory, probabilities)
+    experts.step(keys, values, x, dims, given, rows, labels, memory, probabilities)
     return memory, probabilities
 
 
@@ -404,12 +404,12 @@ def test_state_of_late_labels_goes_on_exactly(stream: Any, cut: Any) -> None:
     x, dims = growing_contexts(len(y))
     memory, p = np.zeros((len(y), Experts(2).memory_width)), np.zeros((len(y), 1 + EXPERTS))
     experts = Experts(2, View(3, 0.25))
-    experts.play(keys, values, x, dims, given, rows[:cut], labels[:cut], memory, p)
+    experts.step(keys, values, x, dims, given, rows[:cut], labels[:cut], memory, p)
     twin = Experts.from_state(experts.to_state(), View(3, 0.25))
     ends = []
     for each in (experts, twin):
         own_memory, own_p = memory.copy(), p.copy()
-        each.play(keys, values, x, dims, given, rows[cut:], labels[cut:], own_memory, own_p)
+        each.step(keys, values, x, dims, given, rows[cut:], labels[cut:], own_memory, own_p)
         ends.append((own_p, each.to_state().arrays["shortfalls"]))
     np.testing.assert_array_equal(ends[0][0], ends[1][0])
     np.testing.assert_array_equal(ends[0][1], ends[1][1])

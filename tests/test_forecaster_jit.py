@@ -22,7 +22,10 @@ def outcome(combination: tuple[str, str, str]) -> np.ndarray:
     certificate, used = forecaster.certificate(), len(forecaster.levels)
     shown = [getattr(forecasts, name) for name in FIELDS]
     proved = [certificate.psmcal_1, certificate.psmcal_2, certificate.psreg, certificate.rounding]
-    learned = [getattr(forecaster._state, name)[:used].ravel() for name in ("theta", "factor", "scale")]
+    assert certificate.issued is not None
+    proved += [certificate.issued.smcal_1, certificate.issued.smcal_2, certificate.issued.somni, certificate.issued.cal]
+    names = ("theta", "factor", "scale", "drawn_mass", "drawn_residual")
+    learned = [getattr(forecaster._state, name)[:used].ravel() for name in names]
     return np.concatenate([*shown, proved, *learned])
 
 

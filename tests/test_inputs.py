@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swapcal import Forecaster, _validate
+from swapcal import Forecaster, Live, _validate
+from swapcal.batch.settings import FitSettings
 from tests.checks import COMBINATIONS, NAMES, build, snapshot, stream
 
 GOOD = np.array([0.5, 0.1, -0.2])
@@ -204,12 +205,14 @@ def test_coordinates_never_go_away(forecaster, dim):
         ({"seed": 1.0}, r"seed: given 1\.0, expected an integer in"),
         ({"seed": None}, r"seed: given None, expected an integer in"),
         ({"seed": True}, r"seed: given True, expected an integer in"),
-        ({"ridge": 0}, r"ridge: given 0, expected a positive finite number"),
-        ({"ridge": -1.0}, r"ridge: given -1\.0, expected a positive finite number"),
-        ({"ridge": np.nan}, r"ridge: given nan, expected a positive finite number"),
-        ({"ridge": np.inf}, r"ridge: given inf, expected a positive finite number"),
-        ({"ridge": None}, r"ridge: given None, expected a positive finite number"),
-        ({"ridge": "big"}, r"ridge: given 'big', expected a positive finite number"),
+        ({"ridge": 0}, r"ridge: given 0, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": -1.0}, r"ridge: given -1\.0, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": 9e-13}, r"ridge: given 9e-13, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": 1.001e8}, r"ridge: given 100100000\.0, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": np.nan}, r"ridge: given nan, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": np.inf}, r"ridge: given inf, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": None}, r"ridge: given None, expected a number from 1e-12 to 1e\+08"),
+        ({"ridge": "big"}, r"ridge: given 'big', expected a number from 1e-12 to 1e\+08"),
         ({"kappa": 0.0}, r"kappa: given 0\.0, expected a positive finite number"),
         ({"learner": "lasso"}, r"learner: given 'lasso', expected one of ridge"),
         ({"mixing": "softmax"}, r"mixing: given 'softmax', expected one of hedge"),
@@ -227,6 +230,19 @@ def test_coordinates_never_go_away(forecaster, dim):
 def test_constructors_refuse_with_the_reason(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         Forecaster(**({"dim": 2} | options))
+
+
+def test_a_ridge_is_refused_wherever_it_enters_the_engine():
+    forecaster = Forecaster(2)
+    with pytest.raises(ValueError, match="ridge: given"):
+        forecaster.set_ridge(1e9)
+    with pytest.raises(ValueError, match="ridge: given"):
+        Live(ridge=1e9)
+    with pytest.raises(ValueError, match="ridge: given"):
+        FitSettings(ridge=1e9).ridges  # noqa: B018
+    for ridge in (1e-12, 1e8):
+        forecaster.set_ridge(ridge)
+        assert Live(ridge=ridge).settings["ridge"] == ridge == FitSettings(ridge=ridge).ridges[0]
 
 
 @pytest.mark.parametrize(

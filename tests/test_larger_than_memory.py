@@ -27,6 +27,7 @@ from swapcal.live import Live  # noqa: E402
 from swapcal.tables import delimited, formats, frame  # noqa: E402
 from swapcal.tables.delimited import Cutter, in_order  # noqa: E402
 from swapcal.tables.formats import open_source  # noqa: E402
+from swapcal.tables.frame import JudgedColumns  # noqa: E402
 from swapcal.tables.sources import InputError  # noqa: E402
 from tests.commands import runner, said  # noqa: E402
 
@@ -81,12 +82,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FEATURES = {"features": ["x", "z", "city", "flag"], "groups": ["city"]}
-ROLES = {"probs": ["p"], "target": "y", "time": None, "weights": None, "issued": None, **FEATURES}
+COLUMNS = JudgedColumns("p", "y", **{role: tuple(names) for role, names in FEATURES.items()})
 
 
 def audited(path: Path, jobs: int) -> Audit:
     with open_source(str(path)) as source:
-        return Reading(str(path), ROLES, None, jobs, Run()).audit(source, None, {"title": "t"})
+        return Reading(str(path), COLUMNS, None, jobs, Run()).audit(source, None, {"title": "t"})
 
 
 def alike(one: Audit, other: Audit, rtol: float) -> None:

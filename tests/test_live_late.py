@@ -219,6 +219,10 @@ def test_the_first_label_says_how_late_labels_come(tmp_path: Path) -> None:
     assert knobs[0] == knobs[3] == 2.0 * 50
     assert live.settings["ridge"] == 2.0
     assert live.certificate().holds()
+    most = make(ridge=1e8)
+    most.run(RECORDS[:60], Y[:60], ids=range(60), time=time[:60], label_time=time[:60] + 49)
+    assert most._learner.forecaster is not None
+    assert most._learner.forecaster._state.knobs[0] == 1e8, "the largest there is, however late"
     at_once = make(ridge=2.0)
     at_once.run(RECORDS, Y)
     assert at_once._learner.forecaster is not None

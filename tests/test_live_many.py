@@ -110,7 +110,8 @@ def test_a_batch_sees_the_labels_that_fall_due_while_it_is_learned() -> None:
     with pytest.raises(ExpiredIdError, match="row 2"):
         live.label_many(["b", "c"], [0, 1], time=[4, 8])
     assert same(before, live)
-    assert live.label_many(["b", "a"], [0, 1], time=4) == [LEARNED, REPEATED]
+    assert live.label_many(["b", "a"], [0, 1], time=4) == [REPEATED, REPEATED]  # both were known before
+    assert live.label_many(["b", "a"], [0, 1], time=[2.5, np.nan]) == [LEARNED, REPEATED]
 
 
 def test_check_tells_beforehand_and_changes_nothing() -> None:

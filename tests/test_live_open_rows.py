@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swapcal import Live
 from swapcal.kernels import packing
 from swapcal.kernels.experts import EXPERTS
-from swapcal.kernels.packing import KNOWN_KEYS, blank_known, longest, pack_rows, unpack_rows, veil
+from swapcal.kernels.packing import KNOWN_KEYS, blank_known, delta_encode, longest, pack_rows, unpack_rows
 from swapcal.kernels.state import TICKET
 
 BITS = np.uint64
@@ -90,7 +90,7 @@ def test_uncompiled_packing_is_the_same() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 3), st.booleans())
-def test_what_was_veiled_comes_back_bit_for_bit(seed: int, n: int, odd: bool) -> None:
+def test_what_was_delta_encoded_twice_comes_back_bit_for_bit(seed: int, n: int, odd: bool) -> None:
     rng = np.random.default_rng(seed)
     keys, numbers = rng.integers(0, 3, (n, 6)).astype(BITS), rng.normal(size=(n, 6))
     memory, judged, ticket = (rng.normal(size=(n, width)) for width in (EXPERTS + 6, EXPERTS + 2, TICKET))
@@ -99,7 +99,7 @@ def test_what_was_veiled_comes_back_bit_for_bit(seed: int, n: int, odd: bool) ->
     rows = [part.view(BITS).copy() for part in (numbers, judged, ticket)]
     values, said, issued = (part.copy() for part in rows)
     for _ in range(2):
-        veil(keys, values, memory, said, issued.view(np.float64), values, said, issued, np.zeros(1))
+        delta_encode(keys, values, memory, said, issued.view(np.float64), values, said, issued, np.zeros(1))
     for given_bits, found in zip(rows, (values, said, issued), strict=True):
         np.testing.assert_array_equal(found, given_bits)
 

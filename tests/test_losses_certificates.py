@@ -114,7 +114,9 @@ def test_regret_is_below_what_calibration_promises(data, found, name):
         return
     slack = 1.0 if name in SMOOTH else 1.01
     assert result.swap <= slack * result.bound
-    assert result.bound == pytest.approx(profile(ALL[name]).lipschitz * swap_omniprediction(*data).total)
+    assert result.bound == pytest.approx(
+        profile(ALL[name]).lipschitz * swap_omniprediction(*data, rules="restricted").total
+    )
 
 
 @every
@@ -224,19 +226,56 @@ def test_progress_counts_levels(data):
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.1, 0.35, 0.5, 0.8, 1.0]), st.integers(0, 8))
-def test_closed_form_against_all_convex_losses_by_linear_program(seed, v, eighths):
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.1, 0.35, 0.5, 0.8, 1.0]),
+    st.integers(0, 8),
+    st.sampled_from(["all", "restricted"]),
+)
+def test_closed_form_against_all_convex_losses_by_linear_program(seed, v, eighths, rules):
     random = np.random.default_rng(seed)
     _, y, X = reference.stream(seed % 1000, rows=9, dim=3)
-    best = swap_omniprediction(np.full(9, v), y, X)
+    best = swap_omniprediction(np.full(9, v), y, X, rules=rules)
     k = 1.0 if best.A[0] > 0 else 0.0
     _, theta = best.attained_by(0)
     attained = reference.worst_convex_loss(v, y, (1.0 + X @ theta) / 2.0, k)
     assert attained == pytest.approx(best.total, rel=1e-6, abs=1e-8)
     other = random.normal(size=3)
-    other /= max(1.0, np.linalg.norm(other))
+    size = abs(other[0]) / 2 + np.sqrt(0.75) * np.linalg.norm(other[1:]) if rules == "all" else np.linalg.norm(other)
+    other /= size if rules == "all" else max(1.0, size)
     anywhere = reference.worst_convex_loss(v, y, (1.0 + X @ other) / 2.0, eighths / 8.0)
     assert anywhere <= best.total + 1e-8
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.5, 0.8]))
+def test_no_affine_rule_with_values_between_0_and_1_on_four_contexts_gains_more(seed, v):
+    """Four contexts at the corners of a square: comparators and the worst loss for each, by linear programs."""
+    corners = np.array([[0.5, a, b] for a in (-1, 1) for b in (-1, 1)]) * [1.0, np.sqrt(0.375), np.sqrt(0.375)]
+    random = np.random.default_rng(seed)
+    rows = random.integers(4, size=12)
+    X, y = corners[rows], random.integers(2, size=12).astype(float)
+    best = swap_omniprediction(np.full(12, v), y, X)
+    candidates = [np.eye(3)[0] * 2, -np.eye(3)[0] * 2]
+    candidates += [np.append(0.0, 2 / np.sqrt(3) * np.array([np.cos(a), np.sin(a)])) for a in np.linspace(0, 6.2, 9)]
+    gains = []
+    for theta in [*candidates, best.attained_by(0)[1]]:
+        f = np.clip((1.0 + X @ theta) / 2.0, 0.0, 1.0)
+        gains += [reference.worst_convex_loss(v, y, f, k) for k in (0.0, 1.0)]
+    assert max(gains) == pytest.approx(best.total, rel=1e-6, abs=1e-8)
+
+
+def test_the_printed_sentence_covers_the_constants_that_the_restricted_rules_lack():
+    """Forecasts of one half where the outcome is always 1: the rule that says 1 saves the absolute loss all of 1."""
+    p, y, X = np.full(8, 0.5), np.ones(8), np.full((8, 1), 0.5)
+    found = swap_omniprediction(p, y, X)
+    assert found.total == 8.0
+    assert "more than 1 a row to an affine rule on the features" in repr(found)
+    restricted = swap_omniprediction(p, y, X, rules="restricted")
+    assert restricted.total == 6.0
+    assert "more than 0.75 a row to a rule of F_res^aff on the features" in repr(restricted)
+    with pytest.raises(ValueError, match="rules: given 'some', expected"):
+        swap_omniprediction(p, y, X, rules="some")
 
 
 @settings(max_examples=25, deadline=None)
@@ -262,7 +301,7 @@ def test_the_attaining_loss_nearly_attains_at_every_level(data, epsilon):
 
 def test_the_attaining_loss_is_certified_by_the_solver_too(data):
     p, y, X = data
-    best = swap_omniprediction(p, y, X)
+    best = swap_omniprediction(p, y, X, rules="restricted")
     index = int(np.argmax(best.values))
     loss, _ = best.attained_by(index, 1e-6)
     level = regret(loss, p, y, X).levels[index]
@@ -275,7 +314,7 @@ def test_plain_omniprediction_is_bracketed(data):
     a = (1.0 + X @ interval.theta) / 2.0
     gain = (interval.loss.induced(p, y) - interval.loss(a, y)).sum()
     assert gain == pytest.approx(interval.lower)
-    assert interval.lower <= interval.upper == pytest.approx(swap_omniprediction(p, y, X).total)
+    assert interval.lower <= interval.upper == pytest.approx(swap_omniprediction(p, y, X, rules="restricted").total)
     for loss in (pinball(0.8), absolute(), huber(0.9)):
         alone = omniprediction(p, y, X, losses=[loss])
         assert alone.lower == pytest.approx(max(regret(loss, p, y, X).plain, 0.0), abs=1e-6)
@@ -284,7 +323,7 @@ def test_plain_omniprediction_is_bracketed(data):
 def test_one_level_meets_both_ends_of_the_interval():
     _, y, X = reference.stream(3, rows=300, skew=2.0)
     p = np.full(300, 0.5)
-    best = swap_omniprediction(p, y, X)
+    best = swap_omniprediction(p, y, X, rules="restricted")
     extreme, _ = best.attained_by(0, 1e-6)
     interval = omniprediction(p, y, X, losses=[extreme])
     assert interval.lower == pytest.approx(interval.upper, rel=1e-3)

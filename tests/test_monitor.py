@@ -98,7 +98,7 @@ def test_kernel_equals_the_definition_bet_by_bet():
     assert met == visited * LANES
 
 
-def test_compiled_play_equals_its_plain_meaning():
+def test_compiled_bets_equal_interpreted_ones():
     program = """
 import json, numpy as np
 from swapcal import Monitor

@@ -22,7 +22,7 @@ pytest.importorskip("typer")
 pacsv = pytest.importorskip("pyarrow.csv")
 papq = pytest.importorskip("pyarrow.parquet")
 
-from swapcal.cli.rows import plain  # noqa: E402
+from swapcal.cli.rows import numbers_or_text  # noqa: E402
 from swapcal.cli.stream_table import Roles, StreamReader  # noqa: E402
 from swapcal.features.encoder import Scales  # noqa: E402
 from swapcal.features.sources import Number  # noqa: E402
@@ -94,13 +94,13 @@ def pieces(block: int, head: int, rows: int) -> Iterator[None]:
 
 def parts_of(path: Path, names: list[str], jobs: int = 1) -> list[Any]:
     with open_source(str(path)) as source:
-        return [part.table for part in source.parts(dict.fromkeys(names, ReadAs.any), jobs)]
+        return [piece.table for piece in source.pieces(dict.fromkeys(names, ReadAs.any), jobs)]
 
 
 def streamed(path: Path, jobs: int = 1) -> Any:
     with open_source(str(path)) as source:
         found = [read.features for read in StreamReader(source, Roles("y"), skip=False, jobs=jobs)]
-    return plain(joined(found))
+    return numbers_or_text(joined(found))
 
 
 def joined(parts: list[Any]) -> Any:
@@ -252,9 +252,47 @@ def test_rows_of_another_width_are_counted_once_whatever_else_is_wrong_around_th
     lines = ["0" if k in short else f"{k % 2},{'much' if k % 10 == 4 and k > 20 else k}" for k in range(1, 91)]
     path.write_text("y,x\n" + "\n".join(lines) + "\n")
     with pieces(60, 80, 5), open_source(str(path)) as source:
-        found = [*source.stretches({})]
+        found = [*source.pieces({}, others=ReadAs.feature)]
     assert [*np.concatenate([each.rows for each in found])] == [k for k in range(1, 91) if k not in short]
-    assert sum(each.ragged for each in found) == len(short)
+    assert sum(len(each.ragged) for each in found) == len(short)
     told = [each.complaint.partition(": ")[2].partition(":")[0] for each in found if each.complaint]
     assert told == [f"row {k} (line {k + 1})" for k in short][: len(told)]
     assert len(told) > 1
+
+
+def test_the_types_of_a_folder_are_those_of_its_first_file(tmp_path: Path) -> None:
+    for k, word in enumerate(("7", "1.5", "much")):
+        (tmp_path / f"{k}.csv").write_text("y,x\n" + f"{k % 2},{word}\n" * 10)
+    with open_source(str(tmp_path)) as source, pytest.raises(InputError, match="row 21: column 'x': given 'much'"):
+        list(source.pieces({"x": ReadAs.any}))
+    (tmp_path / "2.csv").unlink()
+    assert joined(parts_of(tmp_path, ["x"])).schema.field("x").type == pa.float64()
+
+
+@pytest.mark.parametrize(("order", "day"), [("iso", "2024-02-{:02}"), ("dmy", "{:02}.02.2024")])
+def test_a_word_among_later_dates_costs_its_row_only(tmp_path: Path, order: str, day: str) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("y,x\n" + "".join(f"{k % 2},{'soon' if k == 30 else day.format(1 + k % 28)}\n" for k in range(40)))
+    dialect = sources.Dialect(dates=order)
+    with pieces(100, 100, 5):
+        with open_source(str(path), dialect) as source, pytest.raises(InputError, match=r"row 31: .*'soon'"):
+            list(source.pieces({"x": ReadAs.any}))
+        with open_source(str(path), dialect) as source:
+            kept = StreamReader(source, Roles("y"), skip=True).whole()
+    assert [*kept.rows] == [k for k in range(1, 41) if k != 31]
+    assert kept.features["x"].to_pylist()[-1] == datetime(2024, 2, 12)
+
+
+def test_ids_of_json_lines_stay_whole_numbers_whatever_the_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"y": k % 2, "id": k}) + "\n" for k in range(20)))
+    with pieces(100, 100, 5), open_source(str(path)) as source:
+        ids = StreamReader(source, Roles("y", id="id"), skip=False).whole().ids
+    assert [(type(id), id) for id in ids or ()] == [(int, k) for k in range(20)]
+
+
+def test_a_spelling_of_numbers_that_only_python_has_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("y,x\n1,2\n0,1_000\n")
+    with open_source(str(path)) as source, pytest.raises(InputError, match="row 2: column 'x': given '1_000'"):
+        list(source.pieces({"x": ReadAs.number}))

@@ -13,15 +13,15 @@ pytest.importorskip("rich")
 
 from typer import testing as typer_testing  # noqa: E402
 
+from rates import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
+from rates.__main__ import rates as command  # noqa: E402
+from rates.figure import Panel, PlottedLine, figure  # noqa: E402
+from rates.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
+from rates.results import certified, chosen  # noqa: E402
+from rates.statistics import LevelSums  # noqa: E402
 from swapcal import Forecaster, bounds, errors  # noqa: E402
-from swapcal.cli.cite import BIBLIOGRAPHY, USES, cite  # noqa: E402
-from swapcal.cli.rates import rates  # noqa: E402
+from swapcal.cli.cite import USES, bibliography, cite  # noqa: E402
 from swapcal.datasets import Stream, played  # noqa: E402
-from swapcal.rates import drawing, measure, page, plan, slopes, store, tables  # noqa: E402
-from swapcal.rates.figure import Panel, PlottedLine, figure  # noqa: E402
-from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, Task  # noqa: E402
-from swapcal.rates.results import certified, chosen  # noqa: E402
-from swapcal.rates.statistics import LevelSums  # noqa: E402
 
 
 def app(command):
@@ -153,7 +153,7 @@ def test_plans_cover_what_the_page_promises():
 
 
 def test_page_has_every_quantity_and_judges_slopes(rows, tmp_path):
-    text = page.summary(rows, "swapcal rates --small")
+    text = page.summary(rows, "make rates PLAN=--small")
     for quantity in (*QUANTITIES[ONLINE], *QUANTITIES[BATCH]):
         assert f"**{quantity}**" in text
     page.write_slopes(rows, tmp_path / "slopes.csv")
@@ -211,10 +211,10 @@ def test_a_figure_without_points_still_draws():
 def test_the_command_writes_figures_tables_and_cache(tmp_path, monkeypatch):
     tasks = [Task(ONLINE, system, "linear", 2, T, 0) for system in plan.STREAMING for T in (100, 200, 400)]
     monkeypatch.setattr(plan, "small", lambda: tasks)
-    found = typer_testing.CliRunner().invoke(app(rates), ["--out", str(tmp_path / "out"), "--jobs", "1"])
+    found = typer_testing.CliRunner().invoke(app(command), ["--out", str(tmp_path / "out"), "--jobs", "1"])
     assert found.exit_code == 0, found.output
     assert "certificates hold on 18 of 18" in found.output
-    assert (tmp_path / "out" / "rates.md").read_text(encoding="utf-8").startswith("`swapcal rates --small`")
+    assert (tmp_path / "out" / "rates.md").read_text(encoding="utf-8").startswith("`make rates PLAN=--small`")
     assert len(store.read(tmp_path / "out" / "results.parquet")) == len(tasks)
 
 
@@ -224,7 +224,7 @@ def test_a_certificate_that_fails_is_an_error(tmp_path, monkeypatch):
     broken = [measure.measure(task) | {"certified": False} for task in tasks]
     (tmp_path / "out").mkdir()
     store.write(tmp_path / "out" / "results.parquet", broken)
-    found = typer_testing.CliRunner().invoke(app(rates), ["--out", str(tmp_path / "out"), "--jobs", "1"])
+    found = typer_testing.CliRunner().invoke(app(command), ["--out", str(tmp_path / "out"), "--jobs", "1"])
     assert found.exit_code == 1
 
 
@@ -232,7 +232,7 @@ def test_cite_prints_each_entry_once():
     found = typer_testing.CliRunner().invoke(app(cite), ["all"])
     assert found.exit_code == 0
     keys = re.findall(r"^@\w+\{([\w]+),", found.output, flags=re.MULTILINE)
-    assert sorted(keys) == sorted(BIBLIOGRAPHY)
+    assert sorted(keys) == sorted(bibliography())
     assert found.output.count("{") == found.output.count("}")
 
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
+from urllib.parse import quote
 
 import pytest
 
@@ -53,6 +55,7 @@ def test_a_forecaster_is_made_once(service: Caller) -> None:
         ({"groups": []}, "name: given none, expected one"),
         ({"name": "x", "speed": 3}, "speed"),
         ({"name": "x", "max_open": 0}, "max_open"),
+        ({"name": "x", "ridge": 1e9}, "ridge"),
         ({"name": "x", "order": "random"}, "order: given 'random', expected one of arrival, issue"),
         ({"name": "x", "patience": 3}, "patience"),
         ({"name": "x", "groups": ["a", "a"]}, "a"),
@@ -221,6 +224,12 @@ def test_certificate_and_alarms_have_words(service: Caller) -> None:
         ("POST", "/v1/forecasters/none/outcomes", b'{"outcomes": []}', "application/json", 404),
         ("POST", "/v1/forecasters/none/preview", b'{"records": []}', "application/json", 404),
         ("GET", "/nowhere", None, "application/json", 404),
+        ("PUT", f"{SHOP}/outcomes/a%FF", b'{"y": 1}', "application/json", 400),
+        ("POST", f"{SHOP}/corrections/a%FE", b'{"y": 1, "reason": "typo"}', "application/json", 400),
+        ("GET", f"{SHOP}/forecasts/%ED%A0%80", None, "application/json", 400),
+        ("GET", f"{SHOP}/decide/a%C3?loss=squared", None, "application/json", 400),
+        ("GET", f"{SHOP}/decide/a?loss=%FF", None, "application/json", 400),
+        ("GET", "/v1/forecasters/%FF/status", None, "application/json", 400),
         ("DELETE", SHOP, None, "application/json", 405),
     ],
 )
@@ -232,6 +241,15 @@ def test_refusals_are_problems(
     assert found.body["status"] == status
     assert found.body["detail"]
     assert found.body["type"].startswith("urn:swapcal:")
+
+
+def test_ids_are_any_text_in_utf8(service: Caller) -> None:
+    for id in ("\ufffd", "\u00e9 \U0001f600/?#%FF", "%FF"):
+        assert forecast(service, id).status == 200
+        path = quote(id, safe="")
+        assert service.get(f"{SHOP}/forecasts/{path}").body["id"] == id
+        told = service.put(f"{SHOP}/outcomes/{path}", {"y": 1}).body
+        assert told == {"id": id, "y": 1.0, "state": "learned", "seq": ANY}
 
 
 def test_another_method_is_told_which_there_are(service: Caller) -> None:

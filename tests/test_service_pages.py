@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("starlette")
 pytest.importorskip("msgspec")
@@ -29,9 +31,11 @@ from swapcal.service.client import ServiceError
 from swapcal.service.dashboard import feed, pages
 from swapcal.service.dashboard.pages import dashboard
 from swapcal.service.dashboard.render import FILES
-from swapcal.service.hosted import Draft, HostedForecaster, Label
+from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import OutcomeRowIn
 from swapcal.service.webhook import Webhook, alarms_of
 from tests.service_server import Caller, Reply, served
+from tests.service_worker import row
 
 SHOP = "/v1/forecasters/shop"
 EVIL = '<img src=x onerror="alert(1)">&{{7*7}}'
@@ -340,6 +344,70 @@ def test_other_sites_can_neither_sign_in_nor_lead_away(tmp_path: Path) -> None:
             assert sign_in(caller, reads, away).headers["location"] == "/"
 
 
+ODD = ("http://[", "http://[::1", "//\u2100", "http://a\u00bf]b", "http://\u2488", "", "null", "http://a:b", "[")
+"""Texts that are no address; some of them make `urlsplit` raise."""
+PAGES = ("/", "/live", "/sign-in", "/forecasters/shop", "/forecasters/shop/card", "/static/dashboard.css", "/nowhere")
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, str]]:
+    """A service that asks for tokens, and one that may read."""
+    with guarded(tmp_path_factory.mktemp("store")) as (caller, reads, _):
+        yield caller, reads
+
+
+def latin(text: str) -> str:
+    """Return text that a header can hold: the bytes of its UTF-8 as characters."""
+    return text.encode().decode("latin-1")
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_addresses_that_cannot_be_read_are_refused(closed: tuple[Caller, str], odd: str) -> None:
+    caller, reads = closed
+    for header in (latin(odd), odd.encode("latin-1", "replace").decode("latin-1")):
+        assert sign_in(caller, reads, origin=header).status == 403
+        assert caller.send("POST", "/sign-out", b"", origin=header).status == 403
+        assert sign_in(caller, reads, referer=header).status == 303
+        for path in PAGES:
+            assert caller.send("GET", path, origin=header, referer=header).status == caller.get(path).status
+            assert caller.send("GET", path, host=header).status < 500
+        assert caller.send("DELETE", "/sign-in", host=header).status == 405
+    for path in (odd, f"/{odd}", f"//{odd}"):
+        assert sign_in(caller, reads, path).status == 303
+        assert caller.get(f"/sign-in?next={quote(path)}").status == 200
+        assert caller.get(f"/{quote(path, safe='/[]')}").status in (200, 303, 404)
+
+
+def test_an_id_on_a_page_is_utf8(service: Caller) -> None:
+    assert service.get("/forecasters/shop?id=%FF").status == 400
+    assert service.get("/forecasters/shop?id=%C3%A9").status == 200
+
+
+def test_a_form_of_too_many_fields_is_refused(closed: tuple[Caller, str]) -> None:
+    caller, reads = closed
+    for fields, statuses in ((10, (303, 303)), (11, (422, 422)), (5000, (422, 422))):
+        content = urlencode({"token": reads, **{f"f{k}": k for k in range(fields - 1)}}).encode()
+        found = [caller.send("POST", path, content, content_type=FORM).status for path in ("/sign-in", "/sign-out")]
+        assert found == [*statuses], fields
+    assert caller.send("POST", "/sign-in", b"token=%ff&\xff=&;;", content_type=FORM).status == 401
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_header_and_no_form_is_a_fault(closed: tuple[Caller, str], data: st.DataObject) -> None:
+    caller, _ = closed
+    letters = st.characters(min_codepoint=32, max_codepoint=255)
+    text = st.sampled_from([*map(latin, ODD)]) | st.text(letters, max_size=40)
+    others = dict.fromkeys(("referer", "host", "cookie", "authorization", "sec_fetch_site", "accept"), text)
+    headers = data.draw(st.fixed_dictionaries({"origin": text}, optional=others))
+    content = data.draw(st.binary(max_size=60))
+    for path in PAGES:
+        assert caller.send("GET", path, **headers).status < 500
+    for path in ("/sign-in", "/sign-out"):
+        assert caller.send("POST", path, content, content_type=FORM, **headers).status < 500
+
+
 class Receiver:
     """A loopback address that answers with given statuses in turn, then with 204."""
 
@@ -435,7 +503,7 @@ def test_alarms_are_looked_at_only_after_something_came() -> None:
 
     hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
     assert alarms_of(hosted, 0) is None
-    hosted.forecast([Draft(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
-    hosted.outcome([Label(str(k), 1.0) for k in range(400)], 1.0)
+    hosted.forecast([row(str(k), {"city": "Rome"}) for k in range(400)], 0.0)
+    hosted.outcome([OutcomeRowIn(str(k), 1.0) for k in range(400)], 1.0)
     hosted.seq = 801
     assert set((alarms_of(hosted, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}

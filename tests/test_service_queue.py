@@ -1,5 +1,7 @@
 """The inbox and the keeper by themselves: what is taken at a time, and when a snapshot is due."""
 
+import threading
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -8,9 +10,10 @@ import pytest
 
 pytest.importorskip("msgspec")
 
+from swapcal.service import queue as queueing
 from swapcal.service import snapshots as keeping
 from swapcal.service.api_error import ApiError
-from swapcal.service.queue import BATCH, FORECASTS, LONGEST, MANY, SHARE, Metrics, Write, WriteQueue
+from swapcal.service.queue import BATCH, FORECASTS, LONGEST, MANY, SHARE, TICK, Metrics, Write, WriteQueue
 from swapcal.service.snapshots import Snapshotter
 from tests.memory_store import MemoryStore
 
@@ -52,6 +55,44 @@ def test_others_are_waited_for_only_where_many_came_together() -> None:
         assert len(queue.take(0.0)[0]) == jobs
         assert queue._patience(0.004) == patience
     assert queue._patience(100.0) == LONGEST
+
+
+def test_waits_have_an_end_however_short_they_are() -> None:
+    queue, rounds = WriteQueue(BATCH, Metrics()), 0
+
+    def take() -> None:
+        nonlocal rounds
+        end = time.monotonic() + 2.0
+        while time.monotonic() < end:
+            for _ in range(MANY):
+                queue.put(write(1))
+            patience = 1e-6 * (rounds % 16)  # of which a quarter is waited for the next job
+            assert len(queue.take(patience / SHARE)[0]) == MANY
+            rounds += 1
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(20.0)
+    assert not thread.is_alive(), f"take: waits for ever after {rounds} rounds"
+
+
+def test_nothing_is_waited_for_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, waits, clock = WriteQueue(BATCH, Metrics()), [], [0.0]
+    monkeypatch.setattr(queueing.time, "perf_counter", lambda: clock[0])
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        clock[0] += 0.0005
+        if len(waits) < 4:
+            queue._jobs.append(write(0))
+
+    monkeypatch.setattr(queue._turn, "wait", wait)
+    queue._recent = MANY
+    assert len(queue.take(0.004)[0]) == 3  # patience is 1 ms: two halves of it pass
+    assert waits == [TICK, pytest.approx(0.00025), pytest.approx(0.000125)]
+    queue.close()
+    assert queue.take(0.004) == ([], True)
+    assert len(waits) == 3
 
 
 def test_a_snapshot_is_due_by_events_or_by_seconds_since_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,20 @@ import io
 import threading
 import time
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 pytest.importorskip("msgspec")
 
+import msgspec
+
 from swapcal.live import Live
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import OutcomeRow
+from swapcal.service.events import encoded
 from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import FORECASTS, OUTCOMES, Make, Write
 from swapcal.service.settings import LIVE, JsonLog, Limits, Settings
 from swapcal.service.snapshots import Still
@@ -49,11 +52,11 @@ def test_every_setting_of_live_can_be_set() -> None:
 def test_a_batch_is_as_one_by_one() -> None:
     one, many = hand(), hand()
     rows, y = stream(60), (rng(1).random(60) < 0.3).astype(float).tolist()
-    labels = [OutcomeRow(str(k), y[k], None) for k in range(60)]
+    labels = [OutcomeRowIn(str(k), y[k], None) for k in range(60)]
     for k in range(0, 60, 20):
         together = many.forecasts(*rows[k : k + 20])
         alone = [one.forecasts(each)[0] for each in rows[k : k + 20]]
-        assert [each.issued for each in together] == [each.issued for each in alone]
+        assert together == alone
         assert [each.state for each in many.outcomes(*labels[k : k + 20])] == ["learned"] * 20
         assert {one.outcomes(each)[0].state for each in labels[k : k + 20]} == {"learned"}
     assert bits(one.hosted) != bits(hand().hosted)
@@ -77,7 +80,7 @@ def test_a_bad_row_spoils_only_its_own_answer() -> None:
 def test_an_outcome_and_its_forecast_of_one_batch_meet() -> None:
     worker = hand()
     found = worker.do(
-        lambda promise: Write(promise, "shop", OUTCOMES, [OutcomeRow("a", 1.0, None)]),
+        lambda promise: Write(promise, "shop", OUTCOMES, [OutcomeRowIn("a", 1.0, None)]),
         lambda promise: Write(promise, "shop", FORECASTS, [row("a", ROME)]),
     )
     assert [found[0][0].state, found[1][0].id] == ["learned", "a"]
@@ -91,11 +94,11 @@ def test_a_failed_commit_is_not_acknowledged_and_the_learner_is_as_the_log(fault
         worker.forecasts(each)
     before = bits(worker.hosted)
     worker.store.fault = fault
-    found = worker.outcomes(*(OutcomeRow(str(k), 1.0, None) for k in range(20)))
+    found = worker.outcomes(*(OutcomeRowIn(str(k), 1.0, None) for k in range(20)))
     assert (found.status, found.retry) == (503, 1.0)
     assert_follows_from_log(worker)
     assert (bits(worker.hosted) == before) == (fault != "after")
-    again = worker.outcomes(*(OutcomeRow(str(k), 1.0, None) for k in range(20)))
+    again = worker.outcomes(*(OutcomeRowIn(str(k), 1.0, None) for k in range(20)))
     assert {each.state for each in again} == {"repeated" if fault == "after" else "learned"}
     assert worker.hosted.figures.labels == 20
     assert worker.worker.metrics.failures == 1
@@ -347,6 +350,32 @@ def test_early_outcomes_are_joined_or_lapse() -> None:
     assert_follows_from_log(worker)
 
 
+def test_bodies_of_events_are_written_as_ever() -> None:
+    worker = Hand(MemoryStore(), groups=["city"])
+    worker.outcome("a", 1.0)
+    worker.outcome("b", 0.0, 3.0)
+    worker.forecast("a", ROME)
+    worker.correct("a", 0.0)
+    found = {event.seq: (event.kind, event.body) for event in worker.store.logs["shop"]}
+    issued = b'"p":0.5,"mean":0.5,"low":0.5,"high":0.5625,"weight":0.0,"model":"0"'
+    assert found[2] == ("parked", b'{"y":1.0}')
+    assert found[3] == ("parked", b'{"y":0.0,"time":3.0}')
+    assert found[4] == ("forecast", b'{"record":' + encoded(ROME) + b"," + issued + b"}")
+    assert found[5] == ("outcome", b'{"y":1.0,"state":"learned","parked":true}')
+    assert found[6] == ("correction", b'{"y":0.0,"before":1.0,"reason":"typing error"}')
+
+
+def test_early_outcomes_lapse_by_the_clock_without_any_event() -> None:
+    clock = Clock()
+    worker = Hand(MemoryStore(), clock=clock, groups=["city"], parked_for=60.0)
+    worker.outcome("a", 1.0)
+    clock.now += 60.0
+    assert (worker.ask(describe).parked, worker.ask(describe).lapsed) == (1, 0)
+    clock.now += 1.0
+    found = worker.ask(describe)
+    assert (found.parked, found.lapsed, found.seq) == (0, 1, 2)
+
+
 def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
     worker = hand()
     worker.forecast("a", ROME)
@@ -355,8 +384,8 @@ def test_a_correction_is_logged_and_nothing_is_unlearned() -> None:
     worker.outcome("a", 1.0)
     before = bits(worker.hosted)["live"]
     found = worker.correct("a", 0.0)
-    assert (found.before, found.y, found.repeated) == (1.0, 0.0, False)
-    assert worker.correct("a", 0.0) == found._replace(repeated=True)
+    assert (found.before, found.y) == (1.0, 0.0)
+    assert worker.correct("a", 0.0) == found
     assert worker.correct("a", 1.0, "right after all").before == 0.0
     assert bits(worker.hosted)["live"] == before
     assert worker.outcome("a", 1.0).state == "repeated"
@@ -371,7 +400,7 @@ def test_status_alarms_and_certificate_say_how_it_stands() -> None:
         rows = [row(str(k), {"city": "Rome" if k % 2 else "Bari"}) for k in range(start, start + 100)]
         worker.forecasts(*rows)
         y = (draw.random(100) < np.where(np.arange(start, start + 100) % 2, 0.8, 0.2)).astype(float).tolist()
-        worker.outcomes(*(OutcomeRow(str(start + k), y[k], None) for k in range(100)))
+        worker.outcomes(*(OutcomeRowIn(str(start + k), y[k], None) for k in range(100)))
     found = worker.ask(describe)
     assert (found.forecasts, found.labels, found.coverage, found.open) == (400, 400, 1.0, 0)
     assert found.brier.forecast < found.brier.base_rate
@@ -442,3 +471,15 @@ def test_nobody_is_left_waiting_when_even_the_rebuilding_fails(monkeypatch: pyte
     worker.worker._regain(now=True)
     assert worker.forecast("late", ROME).id == "late"
     assert_follows_from_log(worker)
+
+
+def test_rows_hold_what_their_json_means() -> None:
+    forecast = msgspec.json.decode(
+        b'{"id": 7, "record": {"a": 1}, "time": "1970-01-02", "matures": 9}', type=ForecastIn
+    )
+    assert (forecast.id, forecast.time, forecast.matures, forecast.values) == ("7", 86400.0, 9.0, {"a": 1})
+    outcome = msgspec.json.decode(b'{"id": "a", "y": true, "time": 3}', type=OutcomeRowIn)
+    assert (outcome.id, type(outcome.y), outcome.y, type(outcome.time)) == ("a", float, 1.0, float)
+    assert OutcomeRowIn("a", True) == OutcomeRowIn("a", 1.0)
+    with pytest.raises(ApiError, match="time: given 'soon'"):
+        OutcomeRowIn("a", 1.0, cast(Any, "soon"))

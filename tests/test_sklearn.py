@@ -32,7 +32,7 @@ def run_check(estimator: Any, check: Any) -> None:
 
 
 test_scikit_learn_checks = parametrize_with_checks(
-    [SwapClassifier(), SwapClassifier(mode="hash", snapshots=4), SwapRegressor(snapshots=8)],
+    [SwapClassifier(), SwapClassifier(mode="hash"), SwapRegressor(snapshots=8)],
     expected_failed_checks=lambda estimator: EXPLAINED,
 )(run_check)
 
@@ -49,7 +49,7 @@ def frame() -> Any:
 @pytest.fixture(scope="module")
 def fitted(frame: Any) -> SwapClassifier:
     X, y, _ = frame
-    return SwapClassifier(groups=["shop"], random_state=0).fit(X, y)
+    return SwapClassifier(groups=["shop"], snapshots=16, random_state=0).fit(X, y)
 
 
 def test_it_learns_groups_and_features(frame: Any, fitted: SwapClassifier) -> None:
@@ -184,7 +184,7 @@ def test_refusals(frame: Any) -> None:
     with pytest.raises(TypeError, match="given LinearSVC without predict_proba"):
         SwapClassifier(LinearSVC()).fit(X[["x", "u"]], y)
     with pytest.raises(ValueError, match="the number the theorem asks for"):
-        SwapClassifier(target="omniprediction", epsilon=0.05).fit(X, y)
+        SwapClassifier(target="omniprediction", epsilon=0.05, correction="none").fit(X, y)
     with pytest.raises(ValueError, match="mode: given 'median'"):
         SwapClassifier(mode="median").fit(X, y)
     with pytest.raises(ValueError, match="no row of class 'maybe' in the first call"):

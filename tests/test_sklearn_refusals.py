@@ -210,7 +210,7 @@ def test_of_several_models_none_learns_from_scores_that_one_refuses() -> None:
     assert [model.rows for model in fitted.models_] == [ROWS] * 3
 
 
-@pytest.mark.parametrize("ridge", [None, -1.0, np.nan, []])
+@pytest.mark.parametrize("ridge", [None, -1.0, 1e9, np.nan, []])
 def test_a_ridge_that_is_no_number_is_refused(ridge: Any) -> None:
     with pytest.raises(ValueError, match="ridge: given"):
         classifier(ridge=ridge).fit(X, Y)

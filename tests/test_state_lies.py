@@ -124,6 +124,8 @@ LIVE_LIES: dict[str, Any] = {
     "no room": put("limits", "max_open", 0),
     "a limit too many": put("limits", "patience", 1),
     "no ridge": put("engine", "ridge", 0.0),
+    "a ridge too large": put("engine", "ridge", 2e8),
+    "an engine's ridge too large": put("forecaster.knobs", 0, 2e8),
     "an unknown knob": put("engine", "speed", 1),
     "a model too many": put("models", ["oracle"]),
     "contexts in a list": put("contexts", []),
@@ -205,6 +207,40 @@ def test_a_scorer_comes_with_its_base_rate_or_not_at_all(saved_model: Any, tmp_p
     arrays, told = copy.deepcopy(saved_model[0])
     told["base"] = 0.1 if told["base"] is None else None
     with pytest.raises(ArchiveError, match=r"arrays: (missing|given) scorer\."):
+        Model.load(craft(tmp_path / "state", batch_file.FILE, arrays, told))
+
+
+@pytest.fixture(scope="module")
+def saved_rounds(tmp_path_factory: Any) -> Any:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), (rng.random(300) < 0.5).astype(float)
+    path = tmp_path_factory.mktemp("rounds") / "state"
+    Model.fit(X, y, settings=FitSettings(correction="none", log=True)).save(path)
+    return parts(path)
+
+
+ROUND_LIES: dict[str, Any] = {
+    "a learner that does not exist": put("history.slot", 0, 10**6),
+    "a level without a learner": lambda a, s: a.update({"history.z": np.append(a["history.z"], 0.3)}),
+    "a level twice": put("history.z", 3, 0.5),
+    "a level beyond 1": put("history.z", 3, 1.5),
+    "one level at the start": lambda a, s: np.maximum(a["history.row"][1:], 0, out=a["history.row"][1:]),
+    "rows out of order": put("history.row", -1, 3),
+    "a row beyond the last": put("history.row", -1, 10**6),
+    "a row before the first": put("history.row", 0, -2),
+    "learners too narrow": cut("history.theta", 2),
+    "fewer rounds": put("rows", 5),
+    "more rounds than changes": put("rows", 10**9),
+    "no rounds": put("settings", "log", False),
+    "rounds in words": put("settings", "log", "yes"),
+}
+
+
+@pytest.mark.parametrize("lie", ROUND_LIES.values(), ids=ROUND_LIES.keys())
+def test_rounds_that_lie_are_refused(saved_rounds: Any, tmp_path: Path, lie: Any) -> None:
+    arrays, told = copy.deepcopy(saved_rounds)
+    lie(arrays, told)
+    with pytest.raises(ArchiveError, match="state: "):
         Model.load(craft(tmp_path / "state", batch_file.FILE, arrays, told))
 
 

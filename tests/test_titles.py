@@ -7,7 +7,7 @@ import pytest
 
 from swapcal import Audit
 from swapcal.audit import Comparison, Titles
-from swapcal.report import render, validate
+from swapcal.report import Findings, render
 
 TITLES = {
     "columns": {"sex": "Sex", "dept": "Department", "age": "Age in years", "p": "Risk score"},
@@ -85,7 +85,7 @@ def test_refused_intersections(given, message):
 
 def test_titles_are_used_in_every_word_and_names_stay(audit):
     findings = audit.to_dict(titles=TITLES)
-    validate(findings)
+    assert Findings.of(findings).to_dict() == findings
     plain = audit.to_dict()
     assert [one["name"] for one in findings["groups"]] == [one["name"] for one in plain["groups"]]
     assert findings["groups"][0]["title"] == "Sex = women and Department = Bakery <b>"

@@ -184,6 +184,21 @@ def positive(name: str, value: float) -> float:
     return number
 
 
+LEAST_RIDGE, MOST_RIDGE = 1e-12, 1e8
+"""A level's sums are P⁻¹ - λI, rounded to λ·2e-16: at 1e8 some eight digits of an error are left, at 1e16 none."""
+
+
+def ridge(value: float) -> float:
+    """Return a λ that leaves certificates enough digits."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not LEAST_RIDGE <= number <= MOST_RIDGE:
+        raise ValueError(f"ridge: given {value!r}, expected a number from {LEAST_RIDGE:g} to {MOST_RIDGE:g}")
+    return number
+
+
 def window(value: float) -> float:
     """Return a number of labels to remember, at least 1."""
     labels = positive("window", value)

@@ -266,6 +266,8 @@ class Field(NamedTuple):
     """No entry is above this: likewise. The name of a size stands for the last index of what has that size."""
     rises: bool = False
     """Entries strictly increase along the last axis."""
+    ordered: bool = False
+    """Entries never decrease along the last axis."""
     names: tuple[str, ...] = ()
     """Sizes that the first entries are."""
     link: Permutation | Sorted | RowsSorted | Children | None = None
@@ -323,6 +325,11 @@ def real(least: float = -math.inf, *, above: bool = False) -> Rule:
     """Declare a setting that is a finite number of at least (or above) a bound."""
     words = "a finite number" + ("" if least == -math.inf else f" {'above' if above else 'of at least'} {least:g}")
     return Rule(words, lambda v: is_number(v) and (v > least if above else v >= least))
+
+
+def between(least: float, most: float) -> Rule:
+    """Declare a setting that is a number from `least` to `most`."""
+    return Rule(f"a number from {least:g} to {most:g}", lambda v: is_number(v) and least <= v <= most)
 
 
 def one_of(*values: str) -> Rule:
@@ -446,6 +453,8 @@ def _entry_faults(field: Field, array: AnyArray, sizes: Sizes) -> Iterator[str]:
         yield f"given a number that is too large, expected at most {_short(most)}"
     if field.rises and not _rises(array):
         yield "given numbers out of order, expected them to increase"
+    if field.ordered and not (array[..., 1:] >= array[..., :-1]).all():
+        yield "given numbers out of order, expected none below the one before"
 
 
 def _most(most: Any, sizes: Sizes) -> Any:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, NamedTuple
@@ -14,15 +15,13 @@ from swapcal._display import changes, counted, display
 from swapcal.archive import written
 from swapcal.arrays import Array, Integers
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.difference import Difference
-from swapcal.audit.findings import json_text
-from swapcal.audit.verdict import TOLERANCE, Word, checked_tolerance
+from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.live import Live
 from swapcal.report import Findings, render
-from swapcal.report.schema import ContestEntry, ContestMethod
+from swapcal.report.findings import ContestEntry, ContestMethod, Difference, Word
 from swapcal.tables.frame import Table
 
 __all__ = [
@@ -56,23 +55,23 @@ class Method(NamedTuple):
         return _word(self.squared) == "better" and _word(self.logged) != "worse"
 
     def plain(self) -> ContestMethod:
-        """Return it as plain data."""
+        """Return it as the findings hold it."""
         squared, logged = self.squared, self.logged
-        return {
-            "name": self.name,
-            "brier": self.brier,
-            "log_loss": self.log_loss,
-            "worst_group": self.worst_group,
-            "worst_gap": self.worst_gap,
-            "verdict": self.verdict,
-            "brier_change": None if squared is None else squared.difference,
-            "brier_low": None if squared is None else squared.low,
-            "brier_high": None if squared is None else squared.high,
-            "word": None if squared is None else squared.word,
-            "log_loss_change": None if logged is None else logged.difference,
-            "log_loss_low": None if logged is None else logged.low,
-            "log_loss_high": None if logged is None else logged.high,
-        }
+        return ContestMethod(
+            name=self.name,
+            brier=self.brier,
+            log_loss=self.log_loss,
+            worst_group=self.worst_group,
+            worst_gap=self.worst_gap,
+            verdict=self.verdict,
+            brier_change=None if squared is None else squared.difference,
+            brier_low=None if squared is None else squared.low,
+            brier_high=None if squared is None else squared.high,
+            word=None if squared is None else squared.word,
+            log_loss_change=None if logged is None else logged.difference,
+            log_loss_low=None if logged is None else logged.low,
+            log_loss_high=None if logged is None else logged.high,
+        )
 
 
 def _word(difference: Difference | None) -> str:
@@ -346,25 +345,28 @@ class Benchmark:
         """Return a method's entry."""
         return next(one for one in self.entries if one.name == name)
 
-    def to_dict(self, *, created_at: str = "") -> Findings:
+    def to_findings(self, *, created_at: str = "") -> Findings:
         """Return the findings of swapcal's forecasts beside yours, with a section "contest" about all methods."""
-        found = self._against_mine[SWAPCAL].to_dict(created_at=created_at, tolerance=self.tolerance)
-        entry: ContestEntry = {
-            "sentence": self.sentence(),
-            "how": self.how,
-            "methods": [one.plain() for one in self.entries],
-        }
-        found["contest"] = entry
-        found["headline"]["sentence"] = f"The forecasts of {SWAPCAL}, audited: {found['headline']['sentence']}"
-        return found
+        found = self._against_mine[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
+        methods = tuple(one.plain() for one in self.entries)
+        sentence = f"The forecasts of {SWAPCAL}, audited: {found.headline.sentence}"
+        return replace(
+            found,
+            headline=replace(found.headline, sentence=sentence),
+            contest=ContestEntry(sentence=self.sentence(), how=self.how, methods=methods),
+        )
+
+    def to_dict(self, *, created_at: str = "") -> dict[str, Any]:
+        """Return `to_findings` as plain data: dicts, lists, text, numbers and None."""
+        return self.to_findings(created_at=created_at).to_dict()
 
     def to_json(self, path: str | PathLike[str] | None = None, *, created_at: str = "") -> str:
         """Return `to_dict` as JSON, and write it if a path is given."""
-        return written(json_text(self.to_dict(created_at=created_at)), path)
+        return written(self.to_findings(created_at=created_at).to_json(), path)
 
     def to_html(self, path: str | PathLike[str] | None = None, *, created_at: str = "") -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given."""
-        return written(render(self.to_dict(created_at=created_at)), path)
+        return written(render(self.to_findings(created_at=created_at)), path)
 
     def __repr__(self) -> str:
         return f"Benchmark({counted(len(self.y), 'row')}: {', '.join(self.forecasts)})"

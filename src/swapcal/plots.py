@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from math import log10, sqrt
 from typing import Any, Protocol
 
-from swapcal.report.html import all_finite
+from swapcal.report.findings import GroupRow, Level, from_dict
+from swapcal.report.html import all_finite, finite
 from swapcal.report.reliability import Rate, part_worth_drawing, rates_of
-from swapcal.report.schema import GroupEntry, Level
 from swapcal.report.svg import spread
 
 __all__ = [
@@ -190,35 +190,41 @@ ROW = 0.26
 
 
 def groups(
-    entries: Sequence[GroupEntry], tolerance: float, title: str = "Gap of each group", *, most: int = 20, ax: Any = None
+    entries: Sequence[GroupRow | Mapping[str, Any]],
+    tolerance: float,
+    title: str = "Gap of each group",
+    *,
+    most: int = 20,
+    ax: Any = None,
 ) -> Any:
     """Draw gaps (observed minus forecast, in points) with their simultaneous 95 % intervals, the first on top.
 
     Parameters
     ----------
-    entries : the group table of an audit's findings, the most doubtful first
+    entries : the group table of an audit's findings, the most doubtful first, or the same as plain data
     tolerance : gaps up to this size are called small; shaded
     most : groups drawn
     """
-    shown = [entry for entry in entries if entry["gap"] is not None][:most]
+    every = (from_dict(GroupRow, entry, f"groups[{k}]") for k, entry in enumerate(entries))
+    shown = [entry for entry in every if finite(entry.gap) is not None][:most]
     if not shown:
         raise ValueError("groups: given none, expected an audit with groups or categorical features")
     ax = axes(ax, 6.8, 1.3 + ROW * len(shown))
     ax.axvspan(-100 * tolerance, 100 * tolerance, color=GREY, alpha=0.2, linewidth=0, label="tolerance")
     ax.axvline(0.0, color=GREY, linewidth=1.0)
     for wrong, colour, mark, said in ((False, BLUE, "o", "95 % interval"), (True, VERMILION, "D", "miscalibrated")):
-        rows = [k for k, entry in enumerate(shown) if (entry["verdict"] == "miscalibrated") == wrong]
+        rows = [k for k, entry in enumerate(shown) if (entry.verdict == "miscalibrated") == wrong]
         if rows:
-            gaps = [100 * _number(shown[k]["gap"]) for k in rows]
-            below = [gap - 100 * _number(shown[k]["low"]) for k, gap in zip(rows, gaps, strict=True)]
-            above = [100 * _number(shown[k]["high"]) - gap for k, gap in zip(rows, gaps, strict=True)]
+            gaps = [100 * shown[k].gap for k in rows]
+            below = [gap - 100 * shown[k].low for k, gap in zip(rows, gaps, strict=True)]
+            above = [100 * shown[k].high - gap for k, gap in zip(rows, gaps, strict=True)]
             errors = [[max(0.0, b) for b in below], [max(0.0, a) for a in above]]
             ax.errorbar(gaps, rows, xerr=errors, fmt=mark, color=colour, markersize=5, elinewidth=1.6, label=said)
     half = 1.08 * max(abs(100 * end) for entry in _narrow(shown) for end in _ends(entry))
     ax.set_xlim(-half, half)
     ax.set_yticks(
         range(len(shown)),
-        [f"{name(entry.get('title', entry['name']))}  ({entry['n']:,.0f})" for entry in shown],
+        [f"{name(entry.title or entry.name)}  ({entry.n:,.0f})" for entry in shown],
         fontsize="small",
     )
     ax.set_ylim(len(shown) - 0.4, -0.6)
@@ -226,17 +232,13 @@ def groups(
     return dressed(ax, name(title), "observed minus forecast, in percentage points", "")
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+def _ends(entry: GroupRow) -> list[float]:
+    return all_finite([entry.gap, entry.low, entry.high])
 
 
-def _ends(entry: GroupEntry) -> list[float]:
-    return [end for end in (entry["gap"], entry["low"], entry["high"]) if end is not None]
-
-
-def _narrow(shown: Sequence[GroupEntry]) -> list[GroupEntry]:
+def _narrow(shown: Sequence[GroupRow]) -> list[GroupRow]:
     """Return the groups that decide the axis: those large enough to be tested, if any is; others are cut off."""
-    return [entry for entry in shown if not entry["small"]] or list(shown)
+    return [entry for entry in shown if not entry.small] or list(shown)
 
 
 # Reliability: observed against forecast rates, level by level, with what chance allows.
@@ -249,14 +251,17 @@ LARGEST, SMALLEST = 140.0, 12.0
 """Area of a mark, in square points."""
 
 
-def reliability(levels: Sequence[Level], title: str = "Forecast and observed", *, ax: Any = None) -> Any:
+def reliability(
+    levels: Sequence[Level | Mapping[str, Any]], title: str = "Forecast and observed", *, ax: Any = None
+) -> Any:
     """Draw each level's observed frequency against its mean forecast; right forecasts follow the diagonal.
 
     Parameters
     ----------
-    levels : the reliability curve of an audit's findings
+    levels : the reliability curve of an audit's findings, or the same as plain data
     """
-    rates = [rate for rate in rates_of(levels) if rate.n > 0]
+    every = [from_dict(Level, level, f"levels[{k}]") for k, level in enumerate(levels)]
+    rates = [rate for rate in rates_of(every) if rate.n > 0]
     if not rates:
         raise ValueError("levels: given none with rows, expected at least one")
     ax = axes(ax, 5.4, 5.0)

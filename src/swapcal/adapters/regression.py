@@ -22,9 +22,10 @@ from swapcal.tables.frame import in_memory
 class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """Regressor whose means are swap multicalibrated against groups, scores and features.
 
-    An outcome in [low, high] is scaled to [0, 1], where the engine, its certificate and the theorems of
-    `SwapClassifier` hold word for word: nothing in them needs an outcome to be 0 or 1. Errors on the scale of the
-    outcomes are those of the certificate times high - low (squared ones, its square).
+    An outcome in [low, high] is scaled to [0, 1]. Swap multicalibration, swap regret and the certificate need no
+    outcome to be 0 or 1, so what `SwapClassifier` says of them holds here, under its conditions. Errors on the scale of
+    the outcomes are those of the certificate times high - low, ℓ2 errors and regrets times its square. Omniprediction
+    does not carry over: the best response to a mean is best for outcomes 0 and 1 only.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     low, high : the range. By default the smallest and largest outcome of the fit; the guarantees then are about
         outcomes within it, and predictions never leave it.
     groups, contexts, target, epsilon, delta, snapshots, passes, cv : as in `SwapClassifier`.
-    ridge, kappa, n_jobs, random_state, correction : as in `SwapClassifier`.
+    ridge, kappa, n_jobs, random_state, correction, key : as in `SwapClassifier`.
     mode : as in `SwapClassifier`; in "hash" and "sample" a prediction is one of the levels of the range.
 
     Notes
@@ -68,7 +69,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         target: str = "adaptive",
         epsilon: "float | None" = None,
         delta: float = 0.05,
-        snapshots: int = 16,
+        snapshots: "int | None" = None,
         passes: int = 1,
         cv: Any = 5,
         ridge: "float | str" = "auto",
@@ -76,6 +77,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         n_jobs: "int | None" = None,
         random_state: Any = None,
         correction: str = "auto",
+        key: "Name | None" = None,
     ) -> None:
         self.estimator = estimator
         self.low = low
@@ -94,6 +96,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.correction = correction
+        self.key = key
 
     def fit(
         self,
@@ -174,8 +177,8 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     def _scaled(self, y: Array) -> Array:
         return np.clip((y - self.low_) / (self.high_ - self.low_), 0.0, 1.0)
 
-    def _scores(self, X: Any) -> "Array | None":
-        return None if self.estimator_ is None else self._as_scores(self.estimator_.predict(X))
+    def _scored(self, X: Any) -> Array:
+        return self._as_scores(self.estimator_.predict(X))
 
     def _as_scores(self, found: Any) -> Array:
         scores = np.asarray(found, np.float64)

@@ -25,35 +25,42 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     """Classifier whose probabilities are swap multicalibrated against groups, scores and features.
 
     The rows are streamed once through the online engine, and the prediction is a uniform mixture of the forecasters
-    the stream went through. For i.i.d. rows and modes "sample" and "hash", with probability 1 - δ the mixture's ℓ2 swap
-    multicalibration error and swap agnostic error are Õ(T^{-2/3}), its ℓ1 error and swap omniprediction error
-    Õ(T^{-1/3}) (`swapcal.bounds.dsmcal2`, `saerr`, `dsmcal1`, `dsomni`); `certificate_` has the exact errors on the
-    rows themselves.
+    the stream went through. `certificate_` has the exact errors on the rows streamed, and their bound, whatever the
+    settings. A theorem about new rows holds for ``correction="none"`` in mode "sample" (and "hash", see there) without
+    `snapshots`, where rows are independent and alike, have equal weights, and an estimator is frozen and has not seen
+    them: with probability 1 - δ the mixture's ℓ2 swap multicalibration error and swap agnostic error are Õ(T^{-2/3}),
+    its ℓ1 error and swap omniprediction error Õ(T^{-1/3}) (`swapcal.bounds.adaptive_dsmcal2`, `adaptive_saerr`,
+    `adaptive_dsmcal1`, `adaptive_dsomni`; on the grid of a target `dsmcal2`, `saerr`, `dsmcal1`, `dsomni`; with ridge
+    "auto" at δ/3). Other corrections fit contexts to the labels streamed, which the theorem does not cover.
 
     Parameters
     ----------
     estimator : a classifier with `predict_proba` whose probabilities are to be corrected; by default a logistic
         regression of our own, with trees on top of it as `correction` says. Unless frozen, it is cross-fitted: the
         engine sees its out-of-fold probabilities, and predictions use a copy fitted on all rows. Wrap a fitted one in
-        `sklearn.frozen.FrozenEstimator` (or give ``cv="prefit"``) and fit on rows it has not seen; only then do the
-        theorems hold as stated.
+        `sklearn.frozen.FrozenEstimator` (or give ``cv="prefit"``) and fit on rows it has not seen.
     groups : columns (names of a data frame's, numbers of an array's) over whose categories and their intersections
         calibration matters most. Numbers with more than 16 values are cut into 8 parts.
     contexts : other columns to look at; all by default, [] for none.
     mode : how `predict_proba` predicts. "mean": the mixture's mean, best log loss and Brier score, outside the swap
-        theorem. "hash": one forecaster and one of its levels per row, drawn by a hash of the row's values: the
-        theorem's predictor as a fixed function; the theorem holds in expectation over `random_state`. "sample": the
-        same drawn afresh at every call, the theorem to the letter.
+        theorem. "sample": one of all rounds' forecasters and one of its two levels, drawn for each row: the theorem's
+        predictor. An integer `random_state` repeats the draws at every call. "hash": the same, drawn by a hash of the
+        row's value in `key`, or of all its values: a fixed function, and as "sample" where keys are distinct and say
+        nothing about outcomes; rows with one key share one draw, which the theorem does not cover.
     target : "adaptive" lets the levels refine themselves; "multicalibration", "omniprediction" and "agnostic" take the
         uniform grid of the respective theorem.
-    epsilon, delta : with a target, refuse to fit on fewer rows than its theorem needs to promise error `epsilon` with
-        probability 1 - `delta`.
-    snapshots : forecasters kept, at uniformly random rounds: an unbiased compression of all of them.
+    epsilon, delta : with a target and ``correction="none"``, refuse to fit on fewer rows than its theorem, at the
+        levels, ridge and start of this fit, needs to promise error `epsilon` with probability 1 - `delta`.
+    snapshots : forecasters kept, at uniformly random rounds. None: 16 for the mean and, in modes "sample" and "hash"
+        with one pass, beside them the log of all rounds, some 16·(coordinates + 2) bytes a row. A number: so many for
+        every mode, and no log; their mean is unbiased, their errors are larger than those of all rounds, and no theorem
+        covers them.
     passes : times the rows are streamed. More than one helps a few hundred rows; the theorems cover one.
     correction : of the score, before the engine. "linear": a logistic regression on the score, groups, their
         intersections and features. "trees": boosted trees on the same columns, between two such regressions (LightGBM,
         extra ``trees``), as many as lower the out-of-fold loss, none if none do. "auto": trees where LightGBM is
-        installed and there are 500 rows.
+        installed and there are 500 rows. "none": the score as given, or ½, and no rates of texts, so that no context
+        depends on a label; scales and categories are learned from a tenth of the rows, which are not streamed.
     cv : folds for the estimator: an integer, a splitter, or "prefit".
     ridge : of the engine's learners. "auto" starts with 256, 16 and 1 side by side and goes on with the one whose
         forecasts, each made before its label was used, had the least squared error: how soon to leave the corrected
@@ -61,6 +68,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     kappa : of the self-refining levels; see `swapcal.Forecaster`.
     n_jobs : threads that predict, and processes that cross-fit the estimator; -1 for all there are.
     random_state : of the order of the rows, the folds, the rounds kept and the draws.
+    key : column of ids (a name, or a number of an array) by which mode "hash" draws. It is never a feature, and an
+        estimator inside does not see it.
 
     Notes
     -----
@@ -102,7 +111,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         target: str = "adaptive",
         epsilon: "float | None" = None,
         delta: float = 0.05,
-        snapshots: int = 16,
+        snapshots: "int | None" = None,
         passes: int = 1,
         cv: Any = 5,
         ridge: "float | str" = "auto",
@@ -110,6 +119,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         n_jobs: "int | None" = None,
         random_state: Any = None,
         correction: str = "auto",
+        key: "Name | None" = None,
     ) -> None:
         self.estimator = estimator
         self.groups = groups
@@ -126,6 +136,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.correction = correction
+        self.key = key
 
     def fit(
         self,
@@ -205,7 +216,8 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     def decide(self, X: Any, loss: "Loss | str") -> Decision:
         """Return the best action for each row under `loss`, at its issued level (mode "mean": at its mean).
 
-        Swap omniprediction covers issued levels: one fitted model serves every convex loss.
+        One fitted model serves every loss. The theorem of swap omniprediction is about levels issued by all rounds (see
+        `SwapClassifier`), not about the mean.
 
         Examples
         --------
@@ -263,9 +275,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         numbers = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.asarray(labels == k, np.float64) for k in numbers]
 
-    def _scores(self, X: Any) -> "Array | None":
-        if self.estimator_ is None:
-            return None
+    def _scored(self, X: Any) -> Array:
         known = list(self.estimator_.classes_)
         if sorted(known) != sorted(self.classes_):
             raise ValueError(f"estimator: given one fitted for classes {known}, expected {list(self.classes_)}")

@@ -1,6 +1,7 @@
 """What `SwapClassifier` and `SwapRegressor` share: reading X and y, settings, predictions of one or several models."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -35,7 +36,7 @@ from swapcal.batch.model import MODES, Model
 from swapcal.batch.settings import FitSettings
 from swapcal.engine.certificate import Certificate
 from swapcal.features.encoder import EncodedTable
-from swapcal.features.sources import HUGE, Name, Source, Sparse, named, require
+from swapcal.features.sources import HUGE, Name, Source, Sparse, columns_of, keys_of, named, opened, require
 from swapcal.tables.frame import Table, batches_of, in_memory, is_table
 from swapcal.tables.values import is_missing
 
@@ -101,6 +102,8 @@ def _are_missing(y: AnyArray) -> Flags:
 
 
 FEWEST_ROWS = 2
+SNAPSHOTS = 16
+"""Snapshots kept unless their number is given: enough for the mean."""
 FEW_ROWS = 64
 ROW_OF: dict[str, Callable[[Any], tuple[list[str], Sequence[Any]]]] = {
     "pandas": lambda frame: (frame.columns.tolist(), [frame.iat[0, j] for j in range(frame.shape[1])]),
@@ -123,7 +126,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     target: str
     epsilon: "float | None"
     delta: float
-    snapshots: int
+    snapshots: "int | None"
     passes: int
     cv: Any
     ridge: "float | str"
@@ -131,6 +134,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     n_jobs: "int | None"
     random_state: Any
     correction: str
+    key: "Name | None"
 
     @property
     def model_(self) -> Model:
@@ -181,7 +185,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return FitSettings(
             target=self.target,
-            snapshots=self.snapshots,
+            snapshots=SNAPSHOTS if self.snapshots is None else self.snapshots,
             passes=self.passes,
             ridge=self.ridge,
             kappa=self.kappa,
@@ -189,6 +193,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             delta=self.delta,
             seed=seed,
             correction=self.correction,
+            log=self.snapshots is None and self.passes == 1 and self.mode != "mean",
         )
 
     @contextmanager
@@ -216,6 +221,10 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         for role in ("groups", "contexts") if reset else ():
             for name in self._listed(role) or ():
                 require(source, name)
+                if name == self.key:
+                    raise ValueError(f"{role}: given column {name!r}, which is the key, expected others")
+        if self.key is not None:
+            require(source, self.key)
         return source, X
 
     def _checked(self, X: Any, *, reset: bool) -> tuple[Source, Any]:
@@ -257,16 +266,17 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _cross_fit(self, X: Any, y: Any, weight: "Array | None") -> "Array | None":
         """Fit the estimator unless it is; return scores (n, models) of rows it was not fitted on."""
-        self.estimator_ = None
+        self.estimator_: Any = None
         if self.estimator is None:
             return None
+        X = self._without_key(X)
         if not hasattr(self.estimator, self.METHOD):
             name, kind = type(self.estimator).__name__, "classifier" if self.METHOD == "predict_proba" else "regressor"
             raise TypeError(f"estimator: given {name} without {self.METHOD}, expected a {kind} with it")
         if isinstance(self.estimator, FrozenEstimator) or self.cv == "prefit":
             check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
-            return self._scores(X)
+            return self._scored(X)
         weighted = weight is not None and has_fit_parameter(self.estimator, "sample_weight")
         extra = {"sample_weight": weight} if weighted else {}
         params = {"params": extra} if extra else {}
@@ -276,6 +286,10 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return self._as_scores(honest)
 
     def _scores(self, X: Any) -> "Array | None":
+        return None if self.estimator_ is None else self._scored(self._without_key(X))
+
+    def _scored(self, X: Any) -> Array:
+        """Return the scores of the estimator inside, which never sees the key."""
         raise NotImplementedError
 
     def _as_scores(self, found: Any) -> Array:
@@ -283,7 +297,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, source: Source, targets: "Sequence[Array]", scores: "Array | None", **known: Any) -> None:
         """Fit one model for each target."""
-        settings, groups, columns = self._settings(), self._listed("groups") or [], self._listed("contexts")
+        settings, groups, columns = self._settings(), self._listed("groups") or [], self._contexts_of(source)
         with _blas().limit(limits=1, user_api="blas"):
             self.models_ = [
                 Model.fit(
@@ -297,6 +311,13 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
                 )
                 for k, y in enumerate(targets)
             ]
+
+    def _contexts_of(self, source: Source) -> "list[Name] | None":
+        """Return the columns to look at: never the key."""
+        named = self._listed("contexts")
+        if named is not None or self.key is None:
+            return named
+        return [name for name in columns_of(source) if name != self.key]
 
     def _learn_more(self, source: Source, X: Any, targets: "Sequence[Array]", weight: "Array | None") -> None:
         scores, rows = self._scores(X), len(source)
@@ -377,7 +398,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _issued(self, X: Any) -> list[IssuedRows]:
         source, scores = self._opened(X)
         assert not isinstance(source, EncodedTable)
-        keys = None
+        self._warn_of_snapshots()
+        keys = None if self.key is None else keys_of(opened(source), self.key)
         if self.mode == "sample":
             words = check_random_state(self.random_state).randint(0, 2**32, (2, len(source)), dtype=np.uint64)
             keys = (words[0] << np.uint64(32)) | words[1]
@@ -386,6 +408,24 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             model.issue(source, None if scores is None else scores[:, k], keys, jobs)
             for k, model in enumerate(self.models_)
         ]
+
+    def _warn_of_snapshots(self) -> None:
+        if self.snapshots is None and not self.models_[0].settings.log:
+            kept = self.models_[0].settings.snapshots
+            warnings.warn(
+                f"mode: given {self.mode!r}, but only {kept} snapshots were kept, which no theorem covers; fit in this "
+                "mode, in one pass, to keep all rounds, or give snapshots= if these are meant",
+                stacklevel=4,
+            )
+
+    def _without_key(self, X: Any) -> Any:
+        """Return X as the estimator inside sees it: without the key."""
+        if self.key is None or self.estimator is None:
+            return X
+        if _has_names(X):
+            return nw.to_native(nw.from_native(X, eager_only=True).drop([str(self.key)]))
+        place = self.feature_names_in_.tolist().index(self.key) if isinstance(self.key, str) else int(self.key)
+        return X[:, [j for j in range(X.shape[1]) if j != place]]
 
 
 @cache

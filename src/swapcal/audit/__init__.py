@@ -2,11 +2,10 @@
 
 from swapcal.audit.audit import Audit
 from swapcal.audit.comparison import Comparison
-from swapcal.audit.difference import Difference, GroupDifference
-from swapcal.audit.evidence import GroupRow
 from swapcal.audit.null import Noise
 from swapcal.audit.text import Titles
-from swapcal.audit.verdict import Finding, Term, Witness
+from swapcal.audit.verdict import Finding, Witness
+from swapcal.report.findings import Difference, GroupDifference, GroupRow, Term
 
 __all__ = [
     "Audit",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from os import PathLike
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from swapcal.archive import written
 from swapcal.audit import curves, measures, state
 from swapcal.audit import state as file
 from swapcal.audit.curves import likenesses
-from swapcal.audit.evidence import Evidence, GroupRow
-from swapcal.audit.findings import AuditSettings, assemble, json_text, reliability
+from swapcal.audit.evidence import Evidence
+from swapcal.audit.findings import AuditSettings, assemble, reliability
 from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Against
@@ -26,8 +26,17 @@ from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, c
 from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
-from swapcal.report.schema import Resemblance
+from swapcal.report.findings import GroupRow, Resemblance
 from swapcal.tables.frame import Table, is_table
+
+
+class AuditOptions(TypedDict, total=False):
+    """What `Audit` and `Audit.from_frame` take beside the rows, for what passes it on."""
+
+    levels: int | Sequence[float] | None
+    title: str
+    seed: int
+    intersections: int | None
 
 
 class Audit:
@@ -447,7 +456,7 @@ class Audit:
         >>> y = rng.random(2000) < 0.5 + 0.3 * late
         >>> groups = {"late": np.where(late, "yes", "no")}
         >>> audit = Audit.from_features(np.full(2000, 0.5), y, {"hours": 3.0 * late}, groups=groups)
-        >>> [(one["group"], round(one["correlation"])) for one in audit.resembles(audit.witness("sreg"), most=1)]
+        >>> [(one.group, round(one.correlation)) for one in audit.resembles(audit.witness("sreg"), most=1)]
         [('late = yes', 1)]
         """
         if witness.theta is None:
@@ -460,7 +469,7 @@ class Audit:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
         return self.evidence.group_table(checked_tolerance(tolerance))
 
-    def to_dict(
+    def to_findings(
         self,
         *,
         certificate: Mapping[str, Any] | None = None,
@@ -469,7 +478,9 @@ class Audit:
         tolerance: float = TOLERANCE,
         titles: Any = None,
     ) -> Findings:
-        """Return all findings as one plain mapping (see `swapcal.report.schema`): aggregates only, no rows.
+        """Return all findings as one frozen record (see `swapcal.report.findings`): aggregates only, no rows.
+
+        `to_dict`, `to_json`, `to_html` and `to_card` show the same.
 
         Parameters
         ----------
@@ -483,13 +494,27 @@ class Audit:
         allowed = checked_tolerance(tolerance)
         return assemble(self.title, self.evidence, certificate, losses, created_at, allowed, named)
 
+    def to_dict(
+        self,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+        tolerance: float = TOLERANCE,
+        titles: Any = None,
+    ) -> dict[str, Any]:
+        """Return `to_findings` as plain data: dicts, lists, text, numbers and None."""
+        return self.to_findings(
+            certificate=certificate, losses=losses, created_at=created_at, tolerance=tolerance, titles=titles
+        ).to_dict()
+
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        return written(json_text(self.to_dict(**settings)), path)
+        return written(self.to_findings(**settings).to_json(), path)
 
     def to_html(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
         """Return the report as one self-contained HTML page, and write it if a path is given; settings of `to_dict`."""
-        return written(render(self.to_dict(**settings)), path)
+        return written(render(self.to_findings(**settings)), path)
 
     def to_card(self, path: str | PathLike[str] | None = None, **settings: Unpack[AuditSettings]) -> str:
         """Return the model card as Markdown, and write it if a path is given; as HTML if the path ends in .html.
@@ -501,7 +526,7 @@ class Audit:
         >>> Audit([0.2, 0.7], [0, 1], title="Rain").to_card().splitlines()[2]
         '## Verdict'
         """
-        return written(card(self.to_dict(**settings), html=as_page(path)), path)
+        return written(card(self.to_findings(**settings), html=as_page(path)), path)
 
     def plot(
         self,

@@ -1,21 +1,23 @@
 """Two predictors of the same rows side by side, and their difference in sentences."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 from swapcal._display import counted, display
 from swapcal.archive import written
-from swapcal.audit.audit import Audit
-from swapcal.audit.difference import LEAST_EVENTS, Difference, GroupDifference, Pairs, differences, group_differences
-from swapcal.audit.findings import ReportSettings, assemble, json_text
+from swapcal.audit.audit import Audit, AuditOptions
+from swapcal.audit.difference import LEAST_EVENTS, Pairs, differences, group_differences
+from swapcal.audit.findings import ReportSettings, assemble
 from swapcal.audit.rows import AuditRows, Encoder, intersections_of
 from swapcal.audit.text import TitleIndex, Titles, chance, listed
 from swapcal.audit.verdict import ALPHA, TOLERANCE, checked_tolerance
 from swapcal.losses import Loss
-from swapcal.report import card, render
+from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
-from swapcal.report.schema import ComparedGroup, ComparedPredictor, ComparedScore, ComparisonEntry, Findings
+from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
+from swapcal.tables.frame import JudgedColumns
 
 # A comparison as plain data, and in sentences a reader without statistics understands.
 
@@ -40,15 +42,15 @@ def compared(
     shown = sorted(groups, key=_doubt)[:MOST_GROUPS]
     said = titles(names[0]), titles(names[1])
     called = [_called(one, titles) for one in scores]
-    return {
-        "sentence": sentence(said, called),
-        "predictors": [_predictor(name, found, titles) for name, found in zip(names, findings, strict=True)],
-        "scores": [_score(said, one, title) for one, title in zip(scores, called, strict=True)],
-        "groups": [cast(ComparedGroup, {**one._asdict(), **_title(one.name, titles(one.name))}) for one in shown],
-        "groups_sentence": groups_sentence(said, groups),
-        "groups_examined": len(groups),
-        "method": METHOD,
-    }
+    return ComparisonEntry(
+        sentence=sentence(said, called),
+        predictors=tuple(_predictor(name, found, titles) for name, found in zip(names, findings, strict=True)),
+        scores=tuple(_score(said, one, title) for one, title in zip(scores, called, strict=True)),
+        groups=tuple(replace(one, title=titles.title(one.name)) for one in shown),
+        groups_sentence=groups_sentence(said, groups),
+        groups_examined=len(groups),
+        method=METHOD,
+    )
 
 
 def _doubt(row: GroupDifference) -> tuple[float, float, str]:
@@ -63,32 +65,26 @@ def _called(score: Difference, titles: TitleIndex) -> Difference:
     if column == score.name:
         return score
     meaning = score.meaning.replace(f"group of {column} by", f"group of {titles(column)} by")
-    return score._replace(name=start + titles(column), meaning=meaning)
-
-
-def _title(name: str, title: str) -> dict[str, str]:
-    return {"title": title} if title != name else {}
+    return replace(score, name=start + titles(column), meaning=meaning)
 
 
 def _predictor(name: str, found: Findings, titles: TitleIndex) -> ComparedPredictor:
-    headline = found["headline"]
-    return {
-        "name": name,
-        **_title(name, titles(name)),  # type: ignore[typeddict-item]
-        "verdict": headline["verdict"],
-        "sentence": headline["sentence"],
-        "low": headline.get("low"),
-        "high": headline.get("high"),
-        "p_value": headline.get("p_value"),
-        "scores": found.get("scores"),
-        "reliability": found.get("reliability"),
-    }
+    return ComparedPredictor(
+        name=name,
+        title=titles.title(name),
+        verdict=found.headline.verdict,
+        sentence=found.headline.sentence,
+        low=found.headline.low,
+        high=found.headline.high,
+        p_value=found.headline.p_value,
+        scores=found.scores,
+        reliability=found.reliability,
+    )
 
 
-def _score(names: tuple[str, str], one: Difference, called: Difference) -> ComparedScore:
-    entry = {**called._asdict(), "name": one.name, **_title(one.name, called.name)}
-    entry |= {"sentence": score_sentence(names, called)}
-    return cast(ComparedScore, entry)
+def _score(names: tuple[str, str], one: Difference, called: Difference) -> Difference:
+    title = None if called.name == one.name else called.name
+    return replace(called, name=one.name, title=title, sentence=score_sentence(names, called))
 
 
 def score_sentence(names: tuple[str, str], one: Difference) -> str:
@@ -221,7 +217,7 @@ class Comparison:
         intersections: int | None = None,
     ) -> None:
         rows: dict[str, Any] = {"y": y, "groups": groups, "weights": weights, "time": time}
-        given: dict[str, Any] = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
+        given: AuditOptions = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
         if features is None:
             audits = Audit(before, **rows, **given), Audit(after, **rows, **given)
         else:
@@ -265,17 +261,14 @@ class Comparison:
         >>> found.after.n, found.names
         (4.0, ('old', 'new'))
         """
-        first, second = two(probs, "probs")
-        for name in (first, second):
-            if name in (*features, *groups):
-                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
-            if name == target:
-                raise ValueError(f"column {name!r}: given as prediction and as outcome, expected two columns")
-        shared: dict[str, Any] = {"target": target, "features": features, "groups": groups, "weights": weights}
-        shared |= {"time": time, "levels": levels, "title": title, "seed": seed, "intersections": intersections}
-        before = Audit.from_frame(frame, prob=first, like=like, **shared)
-        after = Audit.from_frame(frame, prob=second, like=before, **shared)
-        made = cls.__new__(cls)._hold(before, after, Pairs(), (first, second))
+        names = two(probs, "probs")
+        columns = JudgedColumns(names[0], target, tuple(features), tuple(groups), weights, time)
+        for name in names:
+            replace(columns, prob=name).check_roles()
+        given: AuditOptions = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
+        before = Audit.from_frame(frame, prob=names[0], like=like, **columns.shared, **given)
+        after = Audit.from_frame(frame, prob=names[1], like=before, **columns.shared, **given)
+        made = cls.__new__(cls)._hold(before, after, Pairs(), names)
         made._pair(*made.read(frame))
         return made
 
@@ -351,7 +344,7 @@ class Comparison:
         changed = {one.name: f"{one.before:.4g} → {one.after:.4g}, {one.word}" for one in self.differences()}
         return display(self.before.title, self.sentence(), changed)
 
-    def to_dict(
+    def to_findings(
         self,
         *,
         losses: Sequence[Loss | str] = (),
@@ -367,20 +360,31 @@ class Comparison:
             assemble(audit.title, audit.evidence, None, priced, created_at, allowed, titled)
             for audit, priced, titled in zip((self.before, self.after), ((), losses), named, strict=True)
         )
-        found["comparison"] = compared(self.names, (before, found), self.differences(), self.groups(), named[1])
-        return found
+        beside = compared(self.names, (before, found), self.differences(), self.groups(), named[1])
+        return replace(found, comparison=beside)
+
+    def to_dict(
+        self,
+        *,
+        losses: Sequence[Loss | str] = (),
+        created_at: str = "",
+        tolerance: float = TOLERANCE,
+        titles: Any = None,
+    ) -> dict[str, Any]:
+        """Return `to_findings` as plain data: dicts, lists, text, numbers and None."""
+        return self.to_findings(losses=losses, created_at=created_at, tolerance=tolerance, titles=titles).to_dict()
 
     def to_json(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
         """Return `to_dict` as JSON, the exact twin of the report, and write it if a path is given."""
-        return written(json_text(self.to_dict(**settings)), path)
+        return written(self.to_findings(**settings).to_json(), path)
 
     def to_html(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
         """Return the report, headed by the comparison, as one HTML page, and write it if a path is given."""
-        return written(render(self.to_dict(**settings)), path)
+        return written(render(self.to_findings(**settings)), path)
 
     def to_card(self, path: str | PathLike[str] | None = None, **settings: Unpack[ReportSettings]) -> str:
         """Return the model card of `after`, with the comparison; Markdown, or HTML if the path ends in .html."""
-        return written(card(self.to_dict(**settings), html=as_page(path)), path)
+        return written(card(self.to_findings(**settings), html=as_page(path)), path)
 
 
 def two(names: Sequence[str], argument: str) -> tuple[str, str]:

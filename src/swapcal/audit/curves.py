@@ -1,6 +1,7 @@
 """Scores and curves of a report: reliability, errors along a score and over time, where the largest sit."""
 
-from typing import Any, NamedTuple, cast
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -15,10 +16,10 @@ from swapcal.audit.measures import FixedDesign
 from swapcal.audit.rows import bases
 from swapcal.audit.sums import KeptRows, Sums, hash_names
 from swapcal.audit.text import TitleIndex
-from swapcal.audit.verdict import Finding, Term, Witness
+from swapcal.audit.verdict import Finding, Witness
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import log_losses
-from swapcal.report.schema import Coefficient, CurvePoint, Level, Period, Resemblance, WitnessEntry
+from swapcal.report.findings import CurvePoint, Level, Period, Resemblance, Term, WitnessEntry
 
 # The familiar scores, from the sums.
 
@@ -123,14 +124,14 @@ def reliability(v: Array, table: Array) -> list[Level]:
     used = np.flatnonzero(table[:, kernel.MASS] > 0)
     low, high = chance_band(table[used], len(used))
     return [
-        {
-            "v": float(v[i]),
-            "n": float(table[i, kernel.MASS]),
-            "mean_p": float(table[i, kernel.PREDICTED] / table[i, kernel.MASS]),
-            "mean_y": float(table[i, kernel.OBSERVED] / table[i, kernel.MASS]),
-            "band_low": float(low[k]),
-            "band_high": float(high[k]),
-        }
+        Level(
+            v=float(v[i]),
+            n=float(table[i, kernel.MASS]),
+            mean_p=float(table[i, kernel.PREDICTED] / table[i, kernel.MASS]),
+            mean_y=float(table[i, kernel.OBSERVED] / table[i, kernel.MASS]),
+            band_low=float(low[k]),
+            band_high=float(high[k]),
+        )
         for k, i in enumerate(used)
     ]
 
@@ -197,9 +198,9 @@ def curve_along(score: Array, rows: KeptRows) -> list[CurvePoint]:
 
 def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
     """Place the points by the share of rows below them: for coordinates whose own unit is lost."""
-    n = np.array([point["n"] for point in curve])
+    n = np.array([point.n for point in curve])
     middle = 100.0 * (np.cumsum(n) - 0.5 * n) / max(float(n.sum()), 1e-300)
-    return [{**point, "score": float(at)} for point, at in zip(curve, middle, strict=True)]
+    return [replace(point, score=float(at)) for point, at in zip(curve, middle, strict=True)]
 
 
 def _parts(mass: Array, count: int) -> Index:
@@ -224,14 +225,14 @@ def _binned(bins: Index, rows: KeptRows, score: Array) -> tuple[Array, Array]:
 def _points(score: Array, sums: Array) -> list[CurvePoint]:
     low, high = chance_band(sums, len(sums))
     return [
-        {
-            "score": float(score[i]),
-            "mean_p": float(sums[i, kernel.PREDICTED] / sums[i, kernel.MASS]),
-            "mean_y": float(sums[i, kernel.OBSERVED] / sums[i, kernel.MASS]),
-            "n": float(sums[i, kernel.MASS]),
-            "band_low": float(low[i]),
-            "band_high": float(high[i]),
-        }
+        CurvePoint(
+            score=float(score[i]),
+            mean_p=float(sums[i, kernel.PREDICTED] / sums[i, kernel.MASS]),
+            mean_y=float(sums[i, kernel.OBSERVED] / sums[i, kernel.MASS]),
+            n=float(sums[i, kernel.MASS]),
+            band_low=float(low[i]),
+            band_high=float(high[i]),
+        )
         for i in range(len(sums))
     ]
 
@@ -239,7 +240,7 @@ def _points(score: Array, sums: Array) -> list[CurvePoint]:
 def periods(timeline: Timeline, seed: int) -> list[Period]:
     """Calibration error over ten coarse levels in every stretch of time, with its 95 % band by chance."""
     rng = np.random.default_rng(seed)
-    found: list[Period] = []
+    found = []
     timeline = timeline.drawn()
     for label, sums in zip(timeline.labels(), timeline.table, strict=True):
         mass = float(sums[:, kernel.MASS].sum())
@@ -249,15 +250,15 @@ def periods(timeline: Timeline, seed: int) -> list[Period]:
         null = np.abs(spread * rng.standard_normal((PERIOD_DRAWS, len(spread)))).sum(axis=1) / mass
         low, high = np.quantile(null, [0.025, 0.975])
         found.append(
-            {
-                "label": label,
-                "n": mass,
-                "mean_p": float(sums[:, kernel.PREDICTED].sum() / mass),
-                "mean_y": float(sums[:, kernel.OBSERVED].sum() / mass),
-                "error": float(np.abs(sums[:, kernel.RESIDUAL]).sum() / mass),
-                "null_low": float(low),
-                "null_high": float(high),
-            }
+            Period(
+                label=label,
+                n=mass,
+                mean_p=float(sums[:, kernel.PREDICTED].sum() / mass),
+                mean_y=float(sums[:, kernel.OBSERVED].sum() / mass),
+                error=float(np.abs(sums[:, kernel.RESIDUAL]).sum() / mass),
+                null_low=float(low),
+                null_high=float(high),
+            )
         )
     return found
 
@@ -266,6 +267,8 @@ def periods(timeline: Timeline, seed: int) -> list[Period]:
 
 MOST_TERMS = 8
 LEAST_CORRELATION = 0.15
+PREDICTED = "predicted probability"
+"""What the curve of a group runs along."""
 LEAST_PART = 0.3
 """Terms of a direction are named if they weigh at least this part of the heaviest."""
 
@@ -284,52 +287,51 @@ def witnesses(evidence: Evidence, worst: list[Finding], titles: TitleIndex) -> l
 
 def _titled(entry: WitnessEntry, titles: TitleIndex) -> WitnessEntry:
     """Add titles where they differ from the names."""
-    group = entry.get("group")
-    if group is not None and titles(group) != group:
-        entry["group_title"] = titles(group)
-    for term in entry["direction"]:
-        if titles(term["name"]) != term["name"]:
-            term["title"] = titles(term["name"])
-    for like in entry["resembles"]:
-        if titles(like["group"]) != like["group"]:
-            like["title"] = titles(like["group"])
-    return entry
+    return replace(
+        entry,
+        group_title=None if entry.group is None else titles.title(entry.group),
+        direction=tuple(replace(term, title=titles.title(term.name)) for term in entry.direction),
+        resembles=tuple(replace(like, title=titles.title(like.group)) for like in entry.resembles),
+    )
 
 
 def _group_witness(evidence: Evidence, found: Finding, titles: TitleIndex) -> WitnessEntry:
+    curve, axis, resembles = _along(evidence, found, titles)
+    return WitnessEntry(
+        quantity="scan",
+        levels=() if evidence.whole(found) else tuple(evidence.sums.tally.v[evidence.span(found)].tolist()),
+        direction=(Term(found.name, 1.0, None),),
+        gap=found.gap if found.is_group else None,
+        n=found.n,
+        share=None,
+        resembles=tuple(resembles),
+        sentence=text.finding(titles.finding(found), evidence.whole(found), evidence.sums.unit),
+        curve=tuple(curve),
+        group=found.name,
+        p_value=found.p_value,
+        gap_low=found.low,
+        gap_high=found.high,
+        interval=found.interval,
+        axis=axis,
+    )
+
+
+def _along(evidence: Evidence, found: Finding, titles: TitleIndex) -> tuple[list[CurvePoint], str, list[Resemblance]]:
+    """Return the curve of a finding, what its axis is called, and the groups that it resembles."""
     design = evidence.design
-    entry: WitnessEntry = {
-        "quantity": "scan",
-        "levels": [] if evidence.whole(found) else evidence.sums.tally.v[evidence.span(found)].tolist(),
-        "direction": [{"name": found.name, "coefficient": 1.0, "unit": None}],
-        "gap": found.gap if found.is_group else None,
-        "n": found.n,
-        "share": None,
-        "resembles": [],
-        "sentence": text.finding(titles.finding(found), evidence.whole(found), evidence.sums.unit),
-        "curve": [],
-        "group": found.name,
-        "p_value": found.p_value,
-        "gap_low": found.low,
-        "gap_high": found.high,
-        "interval": list(found.interval),
-        "axis": "predicted probability",
-    }
     if found.name == "all rows":
-        entry["curve"] = _curve(evidence, evidence.sums.tally.table)
-    elif found.is_group:
-        entry["curve"] = _curve(evidence, evidence.groups[:, design.group_names.index(found.name)], found.name)
-        entry["resembles"] = _group_likenesses(evidence, found.name)
-    else:
-        j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
-        rows = evidence.sums.kept(evidence.span(found))
-        coordinate = evidence.sums.coordinates[j]
-        raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-        entry["curve"], entry["axis"] = curve_along(raw, rows), titles(found.name)
-        if coordinate.unit is None and not text.is_indicator(found.name):
-            entry["curve"], entry["axis"] = by_percentile(entry["curve"]), f"percentile of {titles(found.name)}"
-        entry["resembles"] = likenesses(rows.X[:, j], rows, design)
-    return entry
+        return _curve(evidence, evidence.sums.tally.table), PREDICTED, []
+    if found.is_group:
+        sums = evidence.groups[:, design.group_names.index(found.name)]
+        return _curve(evidence, sums, found.name), PREDICTED, _group_likenesses(evidence, found.name)
+    j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
+    rows = evidence.sums.kept(evidence.span(found))
+    coordinate = evidence.sums.coordinates[j]
+    raw = rows.X[:, j] / coordinate.factor + coordinate.centre
+    curve, axis = curve_along(raw, rows), titles(found.name)
+    if coordinate.unit is None and not text.is_indicator(found.name):
+        curve, axis = by_percentile(curve), f"percentile of {axis}"
+    return curve, axis, likenesses(rows.X[:, j], rows, design)
 
 
 def _curve(evidence: Evidence, sums: Array, name: str | None = None) -> list[CurvePoint]:
@@ -356,14 +358,14 @@ def _members(evidence: Evidence, name: str) -> Flags:
     return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])
 
 
-def _group_likenesses(evidence: Evidence, name: str) -> Any:
+def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
     column, _ = _witness_parts(evidence, name)
     rows = evidence.sums.kept()
     member = _members(evidence, name).astype(np.float64)
     alike = likenesses(member, rows, evidence.design, most=len(evidence.design.columns))
     names = [found for found, _, _ in evidence.design.columns]
     related = tuple(f"{one} = " for one in names if bases(one, names) & bases(column, names))
-    return [one for one in alike if not one["group"].startswith(related)][:3]
+    return [one for one in alike if not one.group.startswith(related)][:3]
 
 
 def _pooled_group_witness(evidence: Evidence, titles: TitleIndex) -> list[WitnessEntry]:
@@ -376,24 +378,24 @@ def _pooled_group_witness(evidence: Evidence, titles: TitleIndex) -> list[Witnes
     sums = evidence.groups[:, evidence.design.group_names.index(name)]
     mass = float(sums[:, kernel.MASS].sum())
     gap = float(sums[:, kernel.RESIDUAL].sum()) / mass
+    sentence = (
+        f"Of all groups, {titles(name)} carries the largest error over all levels together: its outcomes "
+        f"happen {text.percentage_points(gap)} {text.more(gap)} often than predicted on average."
+    )
     return [
-        {
-            "quantity": witness.quantity,
-            "levels": [],
-            "direction": [{"name": name, "coefficient": 1.0, "unit": None}],
-            "gap": gap,
-            "n": mass,
-            "share": 1.0,
-            "resembles": _group_likenesses(evidence, name),
-            "sentence": text.hedged(
-                f"Of all groups, {titles(name)} carries the largest error over all levels together: its outcomes "
-                f"happen {text.percentage_points(gap)} {text.more(gap)} often than predicted on average.",
-                evidence.noise("mcal", 2, "groups").p_value,
-            ),
-            "curve": _curve(evidence, sums, name),
-            "group": name,
-            "axis": "predicted probability",
-        }
+        WitnessEntry(
+            quantity=witness.quantity,
+            levels=(),
+            direction=(Term(name, 1.0, None),),
+            gap=gap,
+            n=mass,
+            share=1.0,
+            resembles=tuple(_group_likenesses(evidence, name)),
+            sentence=text.hedged(sentence, evidence.noise("mcal", 2, "groups").p_value),
+            curve=tuple(_curve(evidence, sums, name)),
+            group=name,
+            axis=PREDICTED,
+        )
     ]
 
 
@@ -415,22 +417,18 @@ def _direction_witness(evidence: Evidence, witness: Witness, p_value: float, tit
     assert witness.theta is not None
     score = np.einsum("td,d->t", rows.X, witness.theta[level])
     share = 1.0 if pooled or witness.value <= 0 else float(witness.contributions[level] / witness.value)
-    return {
-        "quantity": witness.quantity,
-        "levels": [] if pooled else [float(witness.v[level])],
-        "direction": [cast(Coefficient, term._asdict()) for term in witness.direction()[:MOST_TERMS]],
-        "gap": float(witness.gaps[level]),
-        "n": float(evidence.sums.n if pooled else witness.n[level]),
-        "share": share,
-        "resembles": likenesses(score, rows, evidence.design),
-        "sentence": text.hedged(
-            text.direction(
-                witness, [titles.term(term) for term in _true_terms(evidence, witness)], pooled, evidence.sums.unit
-            ),
-            p_value,
-        ),
-        "curve": curve_along(score, rows),
-    }
+    terms = [titles.term(term) for term in _true_terms(evidence, witness)]
+    return WitnessEntry(
+        quantity=witness.quantity,
+        levels=() if pooled else (float(witness.v[level]),),
+        direction=tuple(witness.direction()[:MOST_TERMS]),
+        gap=float(witness.gaps[level]),
+        n=float(evidence.sums.n if pooled else witness.n[level]),
+        share=share,
+        resembles=tuple(likenesses(score, rows, evidence.design)),
+        sentence=text.hedged(text.direction(witness, terms, pooled, evidence.sums.unit), p_value),
+        curve=tuple(curve_along(score, rows)),
+    )
 
 
 def _true_terms(evidence: Evidence, witness: Witness) -> list[Term]:
@@ -476,7 +474,7 @@ def likenesses(score: Array, rows: KeptRows, design: FixedDesign, most: int = 3)
             found += _column_likenesses(name, categories, rows.labels[name], mass / total, centred / spread)
     found.sort(key=lambda one: (-round(abs(one.correlation), 9), -one.correlation))
     return [
-        {"group": one.group, "correlation": float(np.clip(one.correlation, -1.0, 1.0))}
+        Resemblance(group=one.group, correlation=float(np.clip(one.correlation, -1.0, 1.0)))
         for one in _one_per_column(found)[:most]
         if abs(one.correlation) >= LEAST_CORRELATION
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -10,6 +10,7 @@ from scipy.special import stdtr, stdtrit
 from swapcal.arrays import Array, Integers
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels.tally import log_losses
+from swapcal.report.findings import Change, Difference, GroupDifference
 from swapcal.tables.values import Categories
 
 # Pairs: what a comparison keeps of rows that two predictors judged, additive.
@@ -165,53 +166,8 @@ def _loss_sums(loss: Callable[[Array, Array], Array], a: Array, b: Array, y: Arr
 # part linear in the residuals and the quadratic one, which overstates it where both predictors are nearly calibrated:
 # there the test is careful.
 
-Word = Literal["better", "worse", "no difference found"]
-
 LEAST_EVENTS = 10.0
 """Groups are tested if at least so many of the rarer outcome are expected."""
-
-
-class Difference(NamedTuple):
-    """One score of two predictors: lower is better; `difference` is after − before with its 95 % interval."""
-
-    name: str
-    meaning: str
-    before: float
-    after: float
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    word: Word
-
-
-class GroupDifference(NamedTuple):
-    """One group under two predictors; intervals and p-values allow for everything tested of all groups.
-
-    `gap_…` is observed − predicted, `gap_change` the difference of the sizes |gap|, after − before; `ece_…` the mean
-    size of gaps over ranges of forecasts, noise included; `loss_…` the calibration loss, noise removed. A group too
-    small to be tested has no intervals and p-values.
-    """
-
-    name: str
-    n: float
-    mean_y: float
-    gap_before: float
-    gap_after: float
-    gap_change: float
-    gap_low: float | None
-    gap_high: float | None
-    gap_p: float | None
-    ece_before: float
-    ece_after: float
-    loss_before: float
-    loss_after: float
-    loss_change: float
-    loss_low: float | None
-    loss_high: float | None
-    loss_p: float | None
-    small: bool
-    word: Word
 
 
 class Estimate(NamedTuple):
@@ -277,7 +233,7 @@ def _judged(name: str, meaning: str, before: float, after: float, estimate: Esti
     )
 
 
-def _word(p_value: float, change: float) -> Word:
+def _word(p_value: float, change: float) -> Change:
     if p_value > ALPHA:
         return "no difference found"
     return "better" if change < 0 else "worse"
@@ -440,7 +396,7 @@ def _row(group: _Group, family: int) -> GroupDifference:
     )
 
 
-def _both(gap_p: float | None, gap: float, loss_p: float | None, loss: float) -> Word:
+def _both(gap_p: float | None, gap: float, loss_p: float | None, loss: float) -> Change:
     """Return what the two tests of a group say together; where they contradict each other, nothing."""
     words = {_word(p, change) for p, change in ((gap_p, gap), (loss_p, loss)) if p is not None}
     words.discard("no difference found")

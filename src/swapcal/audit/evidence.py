@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from swapcal._display import display, points, share
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
 from swapcal.audit.intervals import EffectIntervals, Null, ScanStatistic, Window, gap_intervals
@@ -16,43 +15,14 @@ from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.rows import intersections_of
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import percentage_points
-from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, Word, judged
+from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, judged
 from swapcal.kernels import tally as kernel
+from swapcal.report.findings import GroupRow
 
 # The group table: every group's gap, interval and verdict, each holding for all groups and ranges at once.
 
 POWER_QUANTILE = 0.8416212335729143
 """Standard errors beyond the critical value at which an error is found with probability 80 %."""
-
-
-class GroupRow(NamedTuple):
-    """One group over all predictions.
-
-    `gap` is observed − predicted, with the ends of its simultaneous interval; `p_value` is simultaneous over everything
-    examined, None for a group too small to be tested; `detectable` is the smallest error that would have been found.
-    """
-
-    name: str
-    n: float
-    mean_p: float
-    mean_y: float
-    gap: float
-    low: float
-    high: float
-    small: bool
-    p_value: float | None
-    detectable: float | None
-    verdict: Word
-
-    def __repr__(self) -> str:
-        return f"GroupRow({self.name}: {self._size()})"
-
-    def _size(self) -> str:
-        ends = f"{points(self.low)} to {points(self.high)}"
-        return f"{self.verdict}, gap {points(self.gap)} points ({ends}), {self.n:,.0f} rows"
-
-    def _repr_html_(self) -> str:
-        return display(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
 
 
 def group_rows(names: list[str], sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:

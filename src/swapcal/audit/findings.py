@@ -1,17 +1,17 @@
-"""The audit as one plain mapping: the JSON twin of the report."""
+"""The findings of an audit: everything the report shows, made once."""
 
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from dataclasses import replace
+from typing import Any, TypedDict
 
 import numpy as np
 
 from swapcal.audit import curves, measures, text
 from swapcal.audit.curves import witnesses
-from swapcal.audit.evidence import Evidence, GroupRow
+from swapcal.audit.evidence import Evidence
 from swapcal.audit.intervals import LEAST_VARIANCE
 from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
@@ -21,7 +21,20 @@ from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import FLOOR
 from swapcal.losses import Loss, decision_rows
-from swapcal.report.schema import SCHEMA_VERSION, DecisionEntry, Findings, GroupEntry, Headline, Level, QuantityEntry
+from swapcal.report.findings import (
+    SCHEMA_VERSION,
+    CertificatePiece,
+    DecisionEntry,
+    Density,
+    Findings,
+    ForecasterEntry,
+    GroupRow,
+    Headline,
+    Identity,
+    Level,
+    QuantityEntry,
+    Scores,
+)
 from swapcal.version import __version__
 
 MOST_GROUPS = 100
@@ -45,11 +58,6 @@ class AuditSettings(ReportSettings, total=False):
     certificate: Mapping[str, Any] | None
 
 
-def json_text(findings: Findings) -> str:
-    """Return findings as JSON, the exact twin of the report."""
-    return json.dumps(findings, indent=1, ensure_ascii=False)
-
-
 def assemble(
     title: str,
     evidence: Evidence,
@@ -61,30 +69,23 @@ def assemble(
 ) -> Findings:
     """Return everything the report shows."""
     worst, verdict = evidence.findings(5), evidence.verdict(tolerance)
-    found: Findings = {
-        "identity": identity(title, evidence, created_at, titles),
-        "headline": headline(evidence, verdict, worst, titles),
-        "quantities": quantities(evidence, certificate),
-        "scores": score_entry(evidence),
-        "reliability": reliability(evidence),
-        "density": density(evidence),
-        "groups": groups(evidence, tolerance, titles),
-        "groups_examined": len(evidence.group_table(tolerance)),
-        "witnesses": witnesses(evidence, worst, titles),
-        "notes": notes(evidence),
-    }
-    if evidence.sums.timeline is not None:
-        found["timeline"] = curves.periods(evidence.sums.timeline, evidence.seed)
-        found["timeline_error"] = "calibration error over ten levels"
-    if certificate is not None:
-        found["forecaster"] = forecaster(evidence, certificate)
-    if losses:
-        found["decisions"] = decisions(evidence, losses)
-        if not evidence.sums.sample.complete:
-            share = f"{len(evidence.sums.kept().p):,} of {evidence.sums.rows:,} rows, chosen by hash"
-            found["notes"] = [*notes(evidence), f"Costs and regrets of decisions are measured on {share}."]
-    complete: Findings = plain(found)
-    return complete
+    timeline = evidence.sums.timeline
+    return Findings(
+        identity=identity(title, evidence, created_at, titles),
+        headline=headline(evidence, verdict, worst, titles),
+        quantities=tuple(quantities(evidence, certificate)),
+        scores=score_entry(evidence),
+        reliability=tuple(reliability(evidence)),
+        density=density(evidence),
+        groups=tuple(groups(evidence, tolerance, titles)),
+        groups_examined=len(evidence.group_table(tolerance)),
+        witnesses=tuple(witnesses(evidence, worst, titles)),
+        notes=tuple(notes(evidence, priced=bool(losses))),
+        timeline=None if timeline is None else tuple(curves.periods(timeline, evidence.seed)),
+        timeline_error=None if timeline is None else "calibration error over ten levels",
+        forecaster=None if certificate is None else forecaster(evidence, certificate),
+        decisions=tuple(decisions(evidence, losses)) if losses else None,
+    )
 
 
 def reliability(evidence: Evidence) -> list[Level]:
@@ -113,27 +114,27 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
     """Return the verdict with its sentences."""
     first = worst[0] if worst else None
     said = None if first is None else titles.finding(first)
-    return {
-        "verdict": verdict.word,
-        "sentence": text.headline(
+    return Headline(
+        verdict=verdict.word,
+        sentence=text.headline(
             verdict, said, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
         ),
-        "detail": text.size(
+        detail=text.size(
             verdict, _elsewhere(evidence, first, titles), _widest(evidence, verdict, titles), curves.ece(evidence.sums)
         ),
-        "warnings": list(verdict.warnings),
-        "beyond_chance": verdict.beyond,
-        "p_value": verdict.p_value,
-        "alpha": ALPHA,
-        "low": round(verdict.low, DIGITS),
-        "high": round(verdict.high, DIGITS),
-        "tolerance": verdict.tolerance,
-        "detectable": None if verdict.detectable is None else round(verdict.detectable, DIGITS),
-        "groups_unresolved": verdict.unresolved,
-    }
+        warnings=verdict.warnings,
+        beyond_chance=verdict.beyond,
+        p_value=verdict.p_value,
+        alpha=ALPHA,
+        low=round(verdict.low, DIGITS),
+        high=round(verdict.high, DIGITS),
+        tolerance=verdict.tolerance,
+        detectable=None if verdict.detectable is None else round(verdict.detectable, DIGITS),
+        groups_unresolved=verdict.unresolved,
+    )
 
 
-def identity(title: str, evidence: Evidence, created_at: str, titles: TitleIndex) -> Any:
+def identity(title: str, evidence: Evidence, created_at: str, titles: TitleIndex) -> Identity:
     """Return what was audited, by which program, under which settings."""
     sums = evidence.sums
     settings = {
@@ -144,27 +145,27 @@ def identity(title: str, evidence: Evidence, created_at: str, titles: TitleIndex
     }
     first, last = sums.timeline.window() if sums.timeline is not None else (None, None)
     exact = json.dumps([settings, sums.levels.edges, sums.coordinates, SCHEMA_VERSION])
-    return {
-        "title": title,
-        "swapcal_version": __version__,
-        "schema_version": SCHEMA_VERSION,
-        "data_hash": sums.sample.digest,
-        "settings_hash": hashlib.sha256(exact.encode()).hexdigest()[:32],
-        "python_version": platform.python_version(),
-        "numpy_version": np.__version__,
-        "n": sums.rows,
-        "total_weight": sums.n,
-        "first_time": first,
-        "last_time": last,
-        "created_at": created_at,
-        "prediction": sums.reader.prob if sums.reader else "p",
-        "label": sums.reader.target if sums.reader else "y",
-        "settings": settings,
-        "features": list(sums.reader.features) if sums.reader else [c.name for c in sums.coordinates[1:]],
-        "n_levels": int(np.sum(sums.tally.n > 0)),
-        "levelling": sums.levels.describe(),
-        **({"titles": titles.columns} if titles.columns else {}),
-    }
+    return Identity(
+        title=title,
+        swapcal_version=__version__,
+        schema_version=SCHEMA_VERSION,
+        data_hash=sums.sample.digest,
+        settings_hash=hashlib.sha256(exact.encode()).hexdigest()[:32],
+        python_version=platform.python_version(),
+        numpy_version=np.__version__,
+        n=sums.rows,
+        total_weight=sums.n,
+        first_time=first,
+        last_time=last,
+        created_at=created_at,
+        prediction=sums.reader.prob if sums.reader else "p",
+        label=sums.reader.target if sums.reader else "y",
+        settings=settings,
+        features=sums.reader.features if sums.reader else tuple(c.name for c in sums.coordinates[1:]),
+        n_levels=int(np.sum(sums.tally.n > 0)),
+        levelling=sums.levels.describe(),
+        titles=titles.columns or None,
+    )
 
 
 REPORTED = (
@@ -193,25 +194,27 @@ def quantities(evidence: Evidence, certificate: Mapping[str, Any] | None) -> lis
 def _quantity(evidence: Evidence, key: tuple[str, int, str]) -> QuantityEntry:
     known, noise = QUANTITIES[key], evidence.noise(*key)
     against = f"{len(evidence.design.group_names)} groups" if key[2] == "groups" else known.against
-    entry: QuantityEntry = {
-        "name": known.symbol,
-        "against": against,
-        "meaning": known.meaning,
-        "value": noise.value,
-        "mean_value": noise.value / evidence.sums.n,
-        "null_mean": noise.mean,
-        "null_low": noise.low,
-        "null_high": noise.high,
-        "p_value": noise.p_value,
-        "minimum_detectable": noise.detectable,
-        "bound": None,
-        "certificate": None,
-        "citation": known.citation,
-    }
-    if key == ("mcal", 1, "linear"):
-        upper = measures.mcal(evidence.sums.tally, 1, "linear")
-        entry["upper_value"] = upper[1] if isinstance(upper, tuple) else upper
-    return entry
+    return QuantityEntry(
+        name=known.symbol,
+        against=against,
+        meaning=known.meaning,
+        value=noise.value,
+        mean_value=noise.value / evidence.sums.n,
+        null_mean=noise.mean,
+        null_low=noise.low,
+        null_high=noise.high,
+        p_value=noise.p_value,
+        minimum_detectable=noise.detectable,
+        bound=None,
+        certificate=None,
+        citation=known.citation,
+        upper_value=_upper(evidence) if key == ("mcal", 1, "linear") else None,
+    )
+
+
+def _upper(evidence: Evidence) -> float:
+    found = measures.mcal(evidence.sums.tally, 1, "linear")
+    return found[1] if isinstance(found, tuple) else found
 
 
 def _issued(evidence: Evidence, certificate: Mapping[str, Any]) -> list[QuantityEntry]:
@@ -225,74 +228,70 @@ def _issued(evidence: Evidence, certificate: Mapping[str, Any]) -> list[Quantity
         "PSMCal_2": ("F_1^lin", measures.smcal(weighted, 2, "linear")),
     }
     return [
-        {
-            "name": name,
-            "against": against,
-            "meaning": meaning[name],
-            "value": value,
-            "mean_value": value / evidence.sums.n,
-            "null_mean": None,
-            "null_low": None,
-            "null_high": None,
-            "p_value": None,
-            "minimum_detectable": None,
-            "bound": certificate.get("theorem" if name == "PSReg" else "theorem_psmcal"),
-            "certificate": certificate.get("bound"),
-        }
+        QuantityEntry(
+            name=name,
+            against=against,
+            meaning=meaning[name],
+            value=value,
+            mean_value=value / evidence.sums.n,
+            null_mean=None,
+            null_low=None,
+            null_high=None,
+            p_value=None,
+            minimum_detectable=None,
+            bound=certificate.get("theorem" if name == "PSReg" else "theorem_psmcal"),
+            certificate=certificate.get("bound"),
+        )
         for name, (against, value) in values.items()
     ]
 
 
-def forecaster(evidence: Evidence, certificate: Mapping[str, Any]) -> Any:
+def forecaster(evidence: Evidence, certificate: Mapping[str, Any]) -> ForecasterEntry:
     """Return what the forecaster proved about itself, from the fields of its certificate by name."""
     pieces = [name for name in ("rounding", "learning", "prior") if name in certificate]
-    return {
-        "levels": int(certificate["levels"]),
-        "dims": int(certificate["dim"]),
-        "rounds": int(certificate["rounds"]),
-        "certificate": certificate["bound"],
-        "pieces": [{"name": name, "value": certificate[name]} for name in pieces],
-        "observed": certificate.get("psreg", measures.sreg(evidence.sums.weighted)),
-        "bound": certificate.get("theorem"),
-        "citation": "pathwise certificate of the clipped ridge learners",
-    }
+    return ForecasterEntry(
+        levels=int(certificate["levels"]),
+        dims=int(certificate["dim"]),
+        rounds=int(certificate["rounds"]),
+        certificate=certificate["bound"],
+        pieces=tuple(CertificatePiece(name=name, value=certificate[name]) for name in pieces),
+        observed=certificate.get("psreg", measures.sreg(evidence.sums.weighted)),
+        bound=certificate.get("theorem"),
+        citation="pathwise certificate of the clipped ridge learners",
+    )
 
 
-def score_entry(evidence: Evidence) -> Any:
+def score_entry(evidence: Evidence) -> Scores:
     """Return the familiar scores."""
     calibration, refinement = curves.brier_split(evidence.sums)
     table = evidence.sums.tally.table.sum(axis=0)
     chance, n = evidence.noise("cal", 1), evidence.sums.n
-    return {
+    return Scores(
         **curves.intervals(evidence.sums),
-        "ece_low": chance.low / n,
-        "ece_high": chance.high / n,
-        "brier": curves.brier(evidence.sums),
-        "brier_calibration": calibration,
-        "brier_refinement": refinement,
-        "log_loss": curves.log_loss(evidence.sums),
-        "auc": curves.auc(evidence.sums)[0],
-        "ece": curves.ece(evidence.sums),
-        "smooth_ece": curves.smooth_ece(evidence.sums),
-        "mean_p": table[kernel.PREDICTED] / table[kernel.MASS],
-        "mean_y": table[kernel.OBSERVED] / table[kernel.MASS],
-    }
+        ece_low=chance.low / n,
+        ece_high=chance.high / n,
+        brier=curves.brier(evidence.sums),
+        brier_calibration=calibration,
+        brier_refinement=refinement,
+        log_loss=curves.log_loss(evidence.sums),
+        auc=curves.auc(evidence.sums)[0],
+        ece=curves.ece(evidence.sums),
+        smooth_ece=curves.smooth_ece(evidence.sums),
+        mean_p=table[kernel.PREDICTED] / table[kernel.MASS],
+        mean_y=table[kernel.OBSERVED] / table[kernel.MASS],
+    )
 
 
-def density(evidence: Evidence) -> Any:
+def density(evidence: Evidence) -> Density:
     """Return the histogram of the predictions."""
     edges, counts = evidence.sums.histogram.density(DENSITY_BINS)
-    return {"edges": edges.tolist(), "counts": counts.tolist()}
+    return Density(edges=tuple(edges.tolist()), counts=tuple(counts.tolist()))
 
 
-def groups(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[GroupEntry]:
+def groups(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[GroupRow]:
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
     rows = sorted(evidence.group_table(tolerance), key=_doubt)
-    return [_entry(row, titles(row.name)) for row in rows[:MOST_GROUPS]]
-
-
-def _entry(row: GroupRow, title: str) -> GroupEntry:
-    return cast(GroupEntry, {**row._asdict(), **({"title": title} if title != row.name else {})})
+    return [replace(row, title=titles.title(row.name)) for row in rows[:MOST_GROUPS]]
 
 
 def _doubt(row: GroupRow) -> tuple[float, float, str]:
@@ -301,8 +300,8 @@ def _doubt(row: GroupRow) -> tuple[float, float, str]:
     return (2.0 if row.p_value is None else row.p_value), -sure, row.name
 
 
-def notes(evidence: Evidence) -> list[str]:
-    """Return the limitations that apply to this audit."""
+def notes(evidence: Evidence, *, priced: bool) -> list[str]:
+    """Return the limitations that apply to this audit, in which decisions may have been priced."""
     found = [
         evidence.sums.levels.describe(),
         "The noise floor asks whether the predictions could be the true probabilities of independent "
@@ -330,20 +329,10 @@ def notes(evidence: Evidence) -> list[str]:
         if doubt > 0:
             found.append(f"AUC comes from a fine histogram and is exact to within {doubt:.1g}.")
     found.append(f"For the log loss, probabilities are kept {FLOOR:g} away from 0 and 1.")
+    if priced and not evidence.sums.sample.complete:
+        share = f"{len(evidence.sums.kept().p):,} of {evidence.sums.rows:,} rows, chosen by hash"
+        found.append(f"Costs and regrets of decisions are measured on {share}.")
     return found
-
-
-def plain(value: Any) -> Any:
-    """Return the value with numpy scalars as Python's, non-finite numbers as None, and minus zero as zero."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value + 0.0 if math.isfinite(value) else None
-    return value
 
 
 def _elsewhere(evidence: Evidence, first: Finding | None, titles: TitleIndex) -> str:

@@ -12,7 +12,7 @@ from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number
 from swapcal.kernels.tally import fill
 from swapcal.tables.clock import are_dates, as_times
-from swapcal.tables.frame import Table, categories, is_table
+from swapcal.tables.frame import JudgedColumns, Table, categories, is_table
 from swapcal.tables.values import AUDITED_CATEGORIES, OTHER, Categories
 
 # Batch: one lot of rows, checked once, ready to be added.
@@ -396,27 +396,14 @@ class Encoder:
         return [str(column.name) for column in self.columns if isinstance(column, Category)]
 
 
-# Reader: which columns of a table hold what, and how they become a batch.
+# Columns: which columns of a table hold what, and how they become a batch.
 
 
 @dataclass(frozen=True)
-class AuditColumns:
+class AuditColumns(JudgedColumns):
     """Names of the columns, and the encoding of the features once learned."""
 
-    prob: str
-    target: str
-    features: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    weights: str | None = None
-    time: str | None = None
-    issued: tuple[str, str, str] | None = None
     encoder: Encoder | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """Every column that is read, once."""
-        extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
-        return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
 
     def learn(self, table: Table) -> "AuditColumns":
         """Return a reader whose encoding is learned from this table."""
@@ -439,14 +426,6 @@ class AuditColumns:
         """Refuse a table without the columns, and columns with two roles."""
         table.require(self.columns)
         self.check_roles()
-
-    def check_roles(self) -> None:
-        """Refuse a column that would be predicted, or judged, by itself."""
-        for name in (self.prob, self.target):
-            if name in (*self.features, *self.groups):
-                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
-        if self.prob == self.target:
-            raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
 
     def like(self, encoder: Encoder) -> "AuditColumns":
         """Return a reader with a given encoding, which must be of the same features."""

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from swapcal.audit.rows import halves, intersections_of
 from swapcal.audit.sums import Sums
-from swapcal.audit.verdict import ALPHA, Finding, Term, Verdict, Witness
+from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness
+from swapcal.report.findings import Term
 
 # Findings in sentences a reader without statistics understands.
 
@@ -373,7 +374,7 @@ class TitleIndex:
         read = sums.reader.columns if sums.reader else []
         coordinates = [c.name for c in sums.coordinates]
         titles.check({*columns, *read, *coordinates, *others}, columns)
-        self.columns = {name: titles.column(name) for name in {*columns, *read} if titles.column(name) != name}
+        self.columns = {name: titles.column(name) for name in [*columns, *read] if titles.column(name) != name}
         known = {name: titles.column(name) for name in [*coordinates, *columns, *read]}
         known |= {f"{name} missing": f"{titles.column(name)} missing" for name in coordinates}
         for name in [*columns, *read]:
@@ -392,6 +393,10 @@ class TitleIndex:
         """Return what a name is called."""
         return self._known.get(name, name)
 
+    def title(self, name: str) -> str | None:
+        """Return what a name is called where that differs."""
+        return self._known.get(name)
+
     def finding(self, found: Finding) -> Finding:
         """Return a finding called by its title."""
         return found._replace(name=self(found.name))
@@ -399,7 +404,7 @@ class TitleIndex:
     def term(self, found: Term) -> Term:
         """Return a term called by its title."""
         unit = None if found.unit is None else found.unit.replace(found.name, self(found.name))
-        return found._replace(name=self(found.name), unit=unit)
+        return replace(found, name=self(found.name), unit=unit)
 
 
 def _categories(name: str, columns: Mapping[str, Sequence[str]], coordinates: Sequence[str]) -> list[str]:

@@ -10,18 +10,11 @@ from swapcal._display import display, named, points
 from swapcal.arrays import Array, Index, Places
 from swapcal.audit.levels import Levels
 from swapcal.audit.rows import Coordinate, contexts, memberships, positive, probabilities
+from swapcal.report.findings import Term, Word
 
 # Witness: the function that attains an error, in the user's own words, and the rows that carry it.
 
 Form = Literal["linear", "affine", "groups", "regret", "omni"]
-
-
-class Term(NamedTuple):
-    """One summand of a direction: coefficient per unit of the named feature, or of the indicator."""
-
-    name: str
-    coefficient: float
-    unit: str | None
 
 
 @dataclass(frozen=True)
@@ -147,8 +140,6 @@ def _chosen(names: Sequence[str], level: Index, groups: Any, rows: int) -> Array
 
 
 # What an audit concludes: each finding, and the verdict: beyond chance or not, how large, against which tolerance.
-
-Word = Literal["miscalibrated", "small", "no error found", "undecided"]
 
 ALPHA = 0.05
 """Level of the one simultaneous test, and of every interval that belongs to it."""

@@ -335,6 +335,13 @@ class Correction:
         return cls(design, problem.turned_back(final)), without
 
 
+def untouched(design: Design, width: int) -> Correction:
+    """Return the correction that leaves every score as it is."""
+    coefficients = np.zeros(width)
+    coefficients[1] = 1.0
+    return Correction(design, coefficients)
+
+
 def _best_penalty(problem: "_Problem", parts: list[Integers], moments: list[ScoreMoments], b: Array) -> float:
     """Return the λ whose out-of-fold loss is least, each candidate's solution being one Newton step from b.
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from swapcal import _validate
+from swapcal.archive import ArchiveError, State
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate
+from swapcal.engine.certificate import Certificate, distance2_of
 from swapcal.engine.forecast import CHUNK
 from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.batch import (
@@ -23,6 +25,7 @@ from swapcal.kernels.batch import (
     mean_forecasts,
     replay_issued,
     replay_mean,
+    replay_shares,
 )
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.state import LEVELS, T_MEAN, T_SLOT_LOW, Log, RunOptions, blank_log
@@ -82,12 +85,11 @@ class IssuedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixture:
-    """K forecasters frozen at uniformly random rounds: an unbiased compression of the mixture of all T.
+    """K forecasters frozen at uniformly random rounds, whose mean is on average that of all T.
 
-    A learner that did not change between two snapshots is kept once. For i.i.d. rows the mixture of all rounds has,
-    with probability 1 - δ, the errors of `swapcal.bounds.dsmcal2`, `dsmcal1`, `saerr` and `dsomni`; those theorems are
-    about `issue`, which draws a snapshot and then a level. With K snapshots they hold in expectation over the rounds
-    drawn. They say nothing about `mean`, which is the better single number in squared and log loss.
+    A learner that did not change between two snapshots is kept once. The batch theorems are about the mixture of all
+    rounds (`History`), not about this one: errors are convex in the mixture, so by Jensen's inequality K snapshots have
+    larger ones on average. Nor do they cover `mean`, which is the better single number in squared and log loss.
 
     Attributes
     ----------
@@ -139,11 +141,7 @@ class Mixture:
         return out
 
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
-        """Draw a snapshot and a level for each row by its key: the theorem's predictor.
-
-        Random keys give the theorem as stated; keys that are a hash of the row make the prediction a fixed function of
-        the row, and then the theorem holds in expectation over the seed.
-        """
+        """Draw a snapshot and a level for each row by its key; rows with one key share one draw."""
         out = np.empty((len(X), 4))
         issued_forecasts(self._snapshots(), widened(X), Draws(keys, mixed(seed)), out)
         return IssuedRows(*np.ascontiguousarray(out.T))
@@ -177,8 +175,10 @@ BEFORE = -1
 class History:
     """Every learner's every version: two vectors per row, one more per new level, represent all T forecasters exactly.
 
-    Forecaster t is the one that row t met, made from rows 0 … t - 1. For i.i.d. rows the uniform mixture over t has,
-    with probability 1 - δ, the errors of `swapcal.bounds.dsmcal2`, `dsmcal1`, `saerr` and `dsomni`.
+    Forecaster t is the one that row t met, made from rows 0 … t - 1. For i.i.d. rows of equal weight, streamed once,
+    with contexts that do not depend on their labels, the uniform mixture over t has, with probability 1 - δ, the errors
+    of `swapcal.bounds.adaptive_dsmcal2`, `adaptive_dsmcal1`, `adaptive_saerr` and `adaptive_dsomni` on self-refining
+    levels, and of `dsmcal2`, `dsmcal1`, `saerr` and `dsomni` on a uniform grid.
 
     Attributes
     ----------
@@ -223,20 +223,57 @@ class History:
 
     def mean(self, X: Array) -> Array:
         """Return the mean of z* over all T forecasters, shape (n,); O(T d) per row."""
-        start = int(np.count_nonzero(self.row == BEFORE))
-        changes, rungs = self._changes(), self._rungs()
+        changes, start, rungs = self._changes, self._start, self._rungs()
         return np.array([replay_mean(changes, start, x, rungs) for x in widened(X)])
 
+    def shares(self, X: Array) -> tuple[Array, Array]:
+        """Return all levels (L,), increasing, and how likely `issue` is to issue each for every row, (n, L).
+
+        They make the errors of the theorems exact where contexts are finitely many; O(T d) per row.
+        """
+        changes, start, rungs, found = self._changes, self._start, self._rungs(), np.zeros((len(X), len(self.z)))
+        for x, out in zip(widened(X), found, strict=True):
+            replay_shares(changes, start, x, rungs, out)
+        order = self._ascending()
+        return self.z[order], found[:, order] / self.rounds
+
     def issue(self, X: Array, keys: Keys, seed: int = 0) -> IssuedRows:
-        """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(d log L) per row."""
-        change = np.argsort(self.slot, kind="stable")
-        offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
-        by_slot, draws, out = BySlot(change, offset, self._ascending()), Draws(keys, mixed(seed)), np.empty((len(X), 4))
-        replay_issued(self._changes(), by_slot, widened(X), draws, self._rungs(), out)
+        """Draw a round and a level for each row by its key: the theorem's predictor, exactly; O(L log T) per row.
+
+        Random keys give the theorem as stated. Keys that are a function of the row give it in so far as they are
+        distinct: rows with one key share one draw.
+        """
+        draws, out = Draws(keys, mixed(seed)), np.empty((len(X), 4))
+        replay_issued(self._changes, self._by_slot, widened(X), draws, self._rungs(), out)
         return IssuedRows(*np.ascontiguousarray(out.T))
 
+    @cached_property
     def _changes(self) -> Changes:
         return Changes(widened(self.theta), self.slot, self.row, self.z, self.rounds)
+
+    @cached_property
+    def _by_slot(self) -> BySlot:
+        change = np.argsort(self.slot, kind="stable")
+        offset = np.searchsorted(self.slot[change], np.arange(len(self.z) + 1))
+        return BySlot(change, offset, self._ascending())
+
+    @cached_property
+    def _start(self) -> int:
+        return int(np.count_nonzero(self.row == BEFORE))
+
+    def to_state(self) -> State:
+        """Return the arrays; `from_state` needs the number of rounds beside them."""
+        return State({name: getattr(self, name) for name in ("theta", "slot", "row", "z")}, {})
+
+    @classmethod
+    def from_state(cls, state: State, rounds: int) -> "History":
+        """Return what `to_state` wrote; the kernels need two levels in every round, and changes of each level."""
+        self = cls(**state.arrays, rounds=rounds)
+        if len(np.unique(self.slot)) != len(self.z) or len(np.unique(self.z)) != len(self.z):
+            raise ArchiveError("history: given a level twice or without a learner, expected each once, with one")
+        if len(np.unique(self.slot[self.row == BEFORE])) < 2:
+            raise ArchiveError("history: given fewer than two levels before the first row, expected two or more")
+        return self
 
     def _rungs(self) -> Rungs:
         n = len(self.z)
@@ -338,17 +375,22 @@ class SnapshotRun:
             kept.append(self.snapshot())
         return means, kept[: len(stops)]
 
+    def distance2(self, target: str) -> float:
+        """Return B² of fixed levels, the largest ‖θ - prior‖² over levels and comparators of "sreg" or "smcal"."""
+        return distance2_of(self._forecaster._state, self._forecaster.dim, target)
+
     def history(self) -> History:
         """Return the exact log; needs ``log=True``."""
         if self._log is None:
             raise ValueError("log: given False, expected True at construction; without it changes are not kept")
         slot, row, theta = (np.concatenate([part[k] for part in self._log]) for k in range(3))
+        self._log = [Log(slot, row, theta, np.array([len(slot)]))]  # once in memory
         state = self._forecaster._state
         return History(theta, slot, row, state.z[: state.counts[LEVELS]].copy(), self.rounds)
 
     def certificate(self) -> Certificate:
-        """Return the exact pseudo errors on the rows learned, with their bounds."""
-        found = self._forecaster.certificate()
+        """Return the exact pseudo errors on the rows learned, with their bounds; no level is issued during a fit."""
+        found = replace(self._forecaster.certificate(), issued=None)
         return replace(found, theorem=None, theorem_psmcal=None) if self._weighted else found
 
     def _learn(self, X: Array, y: Array, weights: Array, tickets: Array) -> Array:

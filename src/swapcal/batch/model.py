@@ -22,15 +22,16 @@ from swapcal.batch.correction import (
     plan,
     probabilities,
     slopes_off,
+    untouched,
 )
 from swapcal.batch.export import export
-from swapcal.batch.mixture import IssuedRows, Mixture, Snapshot, SnapshotRun, stratified
+from swapcal.batch.mixture import History, IssuedRows, Mixture, Snapshot, SnapshotRun, stratified
 from swapcal.batch.settings import FitSettings, in_threads, lay_out, prior_of, width_of
 from swapcal.batch.state import FILE
 from swapcal.batch.trees import QUICK, THOROUGH, Boost
 from swapcal.engine.certificate import Certificate
 from swapcal.features.encoder import EncodedTable, FittedEncoder
-from swapcal.features.sources import Name, Source, opened
+from swapcal.features.sources import Name, Source, opened, rows_of
 from swapcal.kernels.batch import Design, Placement, fill_contexts
 from swapcal.kernels.linalg import padded
 from swapcal.kernels.trees import Forest
@@ -41,6 +42,10 @@ MODES = ("mean", "hash", "sample")
 FOLDS = 5
 FEWER_FOLDS, MANY_ROWS = 3, 5000
 """Folds around somebody's score, of so many rows and more: the correction is small beside the score."""
+APART, MOST_APART = 10, 10_000
+"""One row in so many, but no more than so many, teaches scales and categories where no correction is made."""
+RARE_APART = 2
+"""Rows there that a category must have."""
 TRIED, FEWEST_TRIED = 16, 2000
 """One row in so many, but at least so many, is streamed with all of them: reasons to leave the score show by then."""
 
@@ -79,6 +84,7 @@ class Model:
         self._certificate: Certificate | None = None
         self._snapshots: list[Snapshot] = []
         self._mixture: Mixture | None = None
+        self._history: History | None = None
         self.rows = 0
 
     @classmethod
@@ -107,6 +113,8 @@ class Model:
         """
         settings = settings or FitSettings()
         scores = None if scores is None else probabilities(scores)
+        if settings.correction == "none":
+            return cls._fit_as_given(source, y, scores, weight, groups, columns, settings, progress)
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
         known = np.full(len(y), np.average(y, weights=weight)) if scores is None else scores
@@ -146,6 +154,41 @@ class Model:
         model.learn(rows, y, expit(honest), expit(given), weight, rng, progress)
         return model
 
+    @classmethod
+    def _fit_as_given(
+        cls,
+        source: Source,
+        y: Array,
+        scores: Array | None,
+        weight: Array | None,
+        groups: Sequence[Name],
+        columns: Sequence[Name] | None,
+        settings: FitSettings,
+        progress: Progress | None,
+    ) -> "Model":
+        """Fit with contexts fixed before the first row streamed: the score as given (½ if none), features as they are.
+
+        Scales and categories are learned from a tenth of the rows, without their labels, and only the others are
+        streamed: given those scales, the rows streamed are independent of each other and like any new row.
+        """
+        rng = np.random.default_rng(settings.seed)
+        order = rng.permutation(len(y))
+        apart = order[: max(1, min(len(y) // APART, MOST_APART))]
+        kept = np.sort(order[len(apart) :])
+        sample = rows_of(source, apart)
+        features = FittedEncoder.learn(sample, groups, columns, rare=RARE_APART)
+        known, rows = features.encode(sample), features.encode(source).take(kept)
+        scorer = Scorer(untouched(*plan(features, known, np.zeros(0), scored=False)), 0.0) if scores is None else None
+        seen = np.zeros(len(apart)) if scores is None else logit(scores[apart])
+        correction = untouched(*plan(features, known, seen, scored=True))
+        model = cls(features, scorer, correction, lay_out(features, known))
+        model.settings = settings
+        model.recorders = [model._open(len(kept), ridge) for ridge in settings.ridges]
+        given = model._given(rows, None if scores is None else scores[kept])
+        counts = np.ones(len(kept)) if weight is None else weight[kept] * (len(kept) / weight[kept].sum())
+        model.learn(rows, y[kept], model._corrected(given, rows), expit(given), counts, rng, progress)
+        return model
+
     @property
     def dim(self) -> int:
         """Number of coordinates of a context."""
@@ -164,6 +207,13 @@ class Model:
         if self._mixture is None:
             self._mixture = Mixture.of(self._snapshots)
         return self._mixture
+
+    @property
+    def history(self) -> History | None:
+        """All rounds, if they were kept (`FitSettings.log`)."""
+        if self._history is None and self.recorders and self.settings.log:
+            self._history = self.recorders[0].history()
+        return self._history
 
     def learn(
         self,
@@ -197,7 +247,7 @@ class Model:
         old = rng.random(len(self._snapshots)) < share
         kept = [snapshot for snapshot, keep in zip(self._snapshots, old, strict=True) if keep]
         self._snapshots = kept + [fresh[k] for k in rng.permutation(count)[: count - len(kept)]]
-        self._mixture = None
+        self._mixture = self._history = None
         self.rows += len(y)
         self._certificate = None
 
@@ -251,11 +301,15 @@ class Model:
         keys: Keys | None = None,
         jobs: int = 1,
     ) -> IssuedRows:
-        """Return issued levels, drawn by the keys, by default a hash of each row's values as given."""
+        """Return issued levels, drawn by the keys, by default a hash of each row's values as given.
+
+        The round is one of all if the model kept them (`history`), else one of its snapshots; the theorems are about
+        the former.
+        """
         source = opened(source)
         keys = self.features.keys(source) if keys is None else keys
         contexts = np.concatenate(in_threads(self._seen, self._encoded(source), self._expected(scores), jobs))
-        p, low, high, weight = self.mixture.issue(contexts, keys, self.settings.seed)
+        p, low, high, weight = (self.history or self.mixture).issue(contexts, keys, self.settings.seed)
         return IssuedRows(self._inside(p), self._inside(low), self._inside(high), weight)
 
     def _encoded(self, source: Any) -> EncodedTable:
@@ -286,6 +340,7 @@ class Model:
             forest=None if self.boost is None else State(self.boost.forest._asdict(), {}),
             layout=State(places, {}),
             mixture=State(mixture, {}),
+            history=None if self.history is None else self.history.to_state(),
         )
         settings = {
             "features": self.features.manifest(),
@@ -328,16 +383,22 @@ class Model:
         model.notes = manifest["notes"]
         model.settings, model.rows = FitSettings(**manifest["settings"]), manifest["rows"]
         model._mixture = Mixture(**part(state, "mixture").arrays, dim=width_of(layout))
-        if model._mixture.pool.shape[1] != padded(model.dim):
-            raise archive.ArchiveError(f"mixture.pool: given {model._mixture.pool.shape[1]} columns for {model.dim}")
+        widths = {"mixture.pool": (model._mixture.pool.shape[1], padded(model.dim))}
+        if model.settings.log:
+            model._history = History.from_state(part(state, "history"), model.rows)
+            widths["history.theta"] = model._history.theta.shape[1], model.dim
+        for name, (found, expected) in widths.items():
+            if found != expected:
+                raise archive.ArchiveError(f"{name}: given {found} coordinates, expected {expected}")
         model._certificate = Certificate(**manifest["certificate"])
         return model
 
     def _open(self, rows: int, ridge: float) -> SnapshotRun:
         settings, dim = self.settings, self.dim
-        settings.check_rows(rows, dim)
         levels, prior = settings.levels(rows, dim), prior_of(self.layout)
-        return SnapshotRun(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa)
+        run = SnapshotRun(dim, levels=levels, prior=prior, ridge=ridge, kappa=settings.kappa, log=settings.log)
+        settings.check_rows(rows, dim, run.distance2)
+        return run
 
     @property
     def least(self) -> float:

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from swapcal import _validate, bounds
 from swapcal.arrays import Array, Integers
 from swapcal.batch.trees import installed
+from swapcal.bounds.batch import first_below
 from swapcal.features.encoder import EncodedTable, FittedEncoder
 from swapcal.kernels.batch import Placement
 
@@ -104,14 +105,24 @@ def in_threads(
 
 # Settings: how a model is fitted.
 
+
+class Target(NamedTuple):
+    """What a grid is made for."""
+
+    rule: str
+    """Of the number of levels, in `bounds.default_levels`."""
+    theorem: Callable[..., bounds.Bound]
+    comparators: str
+    """How far they are from the start: those of "sreg" or of "smcal"."""
+
+
 TARGETS = {
     "adaptive": None,
-    "multicalibration": ("smcal", "smcal-2"),
-    "omniprediction": ("batch-omni", "omni"),
-    "agnostic": ("batch-agnostic", "agnostic"),
+    "multicalibration": Target("smcal", bounds.dsmcal2, "smcal"),
+    "omniprediction": Target("batch-omni", bounds.dsomni, "smcal"),
+    "agnostic": Target("batch-agnostic", bounds.saerr, "sreg"),
 }
-"""Each target's rule for the number of levels, and its name in `bounds.sample_complexity`."""
-CORRECTIONS = ("auto", "linear", "trees")
+CORRECTIONS = ("auto", "linear", "trees", "none")
 FEWEST_FOR_TREES = 500
 """Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
 RIDGES = (256.0, 16.0, 1.0)
@@ -134,6 +145,8 @@ class FitSettings:
     delta: float = 0.05
     seed: int = 0
     correction: str = "auto"
+    log: bool = False
+    """Whether all rounds are kept, beside the snapshots that `mean` averages."""
 
     def __post_init__(self) -> None:
         if self.correction not in CORRECTIONS:
@@ -144,12 +157,21 @@ class FitSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
+        if not isinstance(self.log, bool):
+            raise ValueError(f"log: given {self.log!r}, expected True or False")
+        if self.log and self.passes > 1:
+            raise ValueError(f"log: given with {self.passes} passes, expected one: no theorem covers more")
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise ValueError(f'ridge: given {self.ridge!r}, expected a positive number or "auto"')
         if self.epsilon is not None and self.target == "adaptive":
             raise ValueError(
-                'epsilon: given with target "adaptive", expected a target whose theorem counts samples: '
+                'epsilon: given with target "adaptive", expected a target that says which error is meant: '
                 "multicalibration, omniprediction or agnostic"
+            )
+        if self.epsilon is not None and (self.correction != "none" or self.passes > 1):
+            raise ValueError(
+                f"epsilon: given with correction {self.correction!r} and {self.passes} passes, expected correction "
+                "'none' and one pass: no theorem covers contexts that were fitted to the labels streamed"
             )
 
     def grows(self, rows: int) -> bool:
@@ -164,20 +186,44 @@ class FitSettings:
     @property
     def ridges(self) -> tuple[float, ...]:
         """The ridge penalties to choose from."""
-        return RIDGES if isinstance(self.ridge, str) else (_validate.positive("ridge", self.ridge),)
+        return RIDGES if isinstance(self.ridge, str) else (_validate.ridge(self.ridge),)
 
-    def levels(self, rows: int, dim: int) -> Any:
+    def levels(self, rows: float, dim: int) -> Any:
         """Return the levels the target's theorem chooses for this many rows and coordinates."""
         rule = TARGETS[self.target]
-        return "adaptive" if rule is None else bounds.default_levels(rows, dim, rule[0])
+        return "adaptive" if rule is None else bounds.default_levels(rows, dim, rule.rule)
 
-    def check_rows(self, rows: int, dim: int) -> None:
-        """Refuse fewer rows than the theorem asks for, if an accuracy was asked for."""
-        rule = TARGETS[self.target]
-        if self.epsilon is None or rule is None:
+    def promised(self, rows: float, dim: int, distance2: float) -> float:
+        """Return the error of the target's theorem on the levels of this fit, at its ridges and the B² of its start.
+
+        One of several ridges is chosen by looking at labels, so each has its share of δ, and the largest error counts.
+        """
+        target = TARGETS[self.target]
+        assert target is not None
+        levels, delta = self.levels(rows, dim), self.delta / len(self.ridges)
+        return max(
+            float(target.theorem(rows, dim, delta, levels, ridge=ridge, distance2=distance2)) for ridge in self.ridges
+        )
+
+    def check_rows(self, rows: int, dim: int, distance2: Callable[[str], float]) -> None:
+        """Refuse fewer rows than the theorem asks for, if an accuracy was asked for; `distance2` is B² by comparators.
+
+        Examples
+        --------
+        >>> settings = FitSettings("omniprediction", ridge=1.0, epsilon=0.1, correction="none")
+        >>> settings.levels(4.16e8, 10), round(settings.promised(4.16e8, 10, 10.0), 2)
+        (346, 0.16)
+        >>> settings.check_rows(416_000_000, 10, lambda comparators: 10.0)
+        Traceback (most recent call last):
+        ...
+        ValueError: rows: given 416,000,000, expected at least ..., the number the theorem asks for to promise an ...
+        """
+        target = TARGETS[self.target]
+        if self.epsilon is None or target is None:
             return
-        needed = float(bounds.sample_complexity(self.epsilon, dim, rule[1], self.delta))
-        if rows < needed:
+        start = distance2(target.comparators)
+        if self.promised(rows, dim, start) > self.epsilon:
+            needed = first_below(lambda count: self.promised(count, dim, start), self.epsilon)
             raise ValueError(
                 f"rows: given {rows:,}, expected at least {needed:,.0f}, the number the theorem asks for to promise "
                 f"an error of {self.epsilon} for target {self.target!r} with {dim} coordinates at confidence "

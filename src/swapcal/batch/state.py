@@ -97,6 +97,8 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
         "z": floats(snapshots, levels, least=0, most=1, link=RowsSorted("counts")),
         "counts": integers(snapshots, least=2, most=levels),
     }
+    if settings["settings"].get("log"):
+        parts["history"] = _history(shapes["history.row"][0], settings["rows"])
     return {name: field for prefix, part in parts.items() for name, field in below(prefix, part).items()}
 
 
@@ -115,6 +117,17 @@ def _design(shapes: dict[str, Any], numbers: int, columns: int, codes: int) -> d
         "pair": integers("pairs", wide, wide, least=-1, most=last),
         "scales": floats(SCALES),
         "coefficients": floats(regressors),
+    }
+
+
+def _history(changes: int, rows: int) -> dict[str, Field]:
+    """Return the arrays of the log of all rounds; each row changed a learner at least."""
+    check({"rows": whole(1, changes)}, {"rows": rows})
+    return {
+        "theta": floats(changes, "coordinates"),
+        "slot": integers(changes, least=0, most="slots"),
+        "row": integers(changes, least=-1, most=rows - 1, ordered=True),
+        "z": floats("slots", least=0, most=1),
     }
 
 

@@ -10,8 +10,9 @@ comparator is bounded before any data.
 
 from __future__ import annotations
 
-from math import log, log2
+from math import log, log2, sqrt
 
+from swapcal.bounds.batch import population_from_psreg
 from swapcal.bounds.bound import (
     Bound,
     require_choice,
@@ -21,14 +22,18 @@ from swapcal.bounds.bound import (
     require_positive,
 )
 from swapcal.bounds.learners import learner_regret
-from swapcal.bounds.realised import log_cover_size, smcal2_from_psreg, sreg_from_psreg
+from swapcal.bounds.realised import log_cover_size, smcal2_from_psreg, somni_from_smcal1, sreg_from_psreg
 from swapcal.kernels.state import END_HALVINGS, NEWBORN_REACH, SPLIT_SHARE_OF_DIM, SPLIT_SHARE_OF_RIDGE, START_INTERVALS
 
 __all__ = [
     "adaptive_distance2",
+    "adaptive_dsmcal1",
+    "adaptive_dsmcal2",
+    "adaptive_dsomni",
     "adaptive_gap",
     "adaptive_levels",
     "adaptive_psreg",
+    "adaptive_saerr",
     "adaptive_smcal2",
     "adaptive_sreg",
     "split_floor",
@@ -224,6 +229,123 @@ def adaptive_smcal2(
     cover = float(log_cover_size(dim, 1 / horizon)) + spare
     value = float(smcal2_from_psreg(float(pseudo), count, cover, delta)) + 10.0
     return Bound(value, 1 / 3, "ours: swap multicalibration on self-refining levels", dim_exponent=2 / 3)
+
+
+def adaptive_saerr(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    distance2: float = adaptive_distance2(),
+) -> Bound:
+    """SAErr against F_4^lin of the mixture of all T rounds on self-refining levels: Õ(T^{−2/3}), w.p. 1 − δ.
+
+    [2·PSReg + 64·L·ln(2(2ᴷ + 1)|C|/δ) + 18]/T, L = `adaptive_levels`, K the greatest depth, |C| ≤ (1 + 4T)^d.
+
+    *Proof.* `population_from_psreg` for random levels. Which levels exist in round t is known before row t is drawn,
+    and P_t(x)(v) = 0 where v does not exist yet. So for each fixed v and f the differences between a row's regret and
+    its mean over the population are martingale differences, with the moments used there, and Freedman's inequality
+    holds with probability 1 − δ/((2ᴷ + 1)|C|) for each of the 2ᴷ + 1 dyadic points and each f of an ε-cover C at once.
+    A point that never was a level has no regret, in the sample or in the population, so only created levels add
+    64·ln(…). Levels are at most L and their PSReg is at most `adaptive_psreg`. ε = 1/T adds 18.
+
+    Parameters
+    ----------
+    horizon, dim, delta
+        T rows, each streamed once, independent and alike; d; failure probability δ.
+    kappa, ridge, distance2
+        κ, λ and B² of the engine that was run; B² for a prior farther than 3 from e_1 is `adaptive_distance2` at that
+        reach.
+
+    Examples
+    --------
+    >>> adaptive_saerr(10**6, 5).exponent == -2 / 3
+    True
+    """
+    pseudo = adaptive_psreg(horizon, dim, kappa, ridge, distance2)
+    count, spare = _created_and_spare(horizon, kappa, split_floor(dim, ridge))
+    cover = float(log_cover_size(dim, 1 / horizon, radius=2.0)) + spare
+    value = float(population_from_psreg(float(pseudo), horizon, count, cover, delta)) + 18.0 / horizon
+    return Bound(value, -2 / 3, "ours: swap agnostic learning on self-refining levels", dim_exponent=2 / 3)
+
+
+def adaptive_dsmcal2(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    distance2: float = adaptive_distance2("smcal"),
+) -> Bound:
+    """DSMCal_2 against F_1^lin of the mixture of all T rounds on self-refining levels: Õ(T^{−2/3}), w.p. 1 − δ.
+
+    [2·PSReg + 36·L·ln(2(2ᴷ + 1)|C|/δ) + 10]/T, |C| ≤ (1 + 2T)^d.
+
+    *Proof.* That of `adaptive_saerr` for the class v + F_1^lin on each level v, whose constants in
+    `population_from_psreg` are 36 and 10; its swap agnostic error is at least DSMCal_2 (`psmcal2_from_psreg`).
+
+    Parameters
+    ----------
+    horizon, dim, delta, kappa, ridge, distance2
+        As in `adaptive_saerr`; B² is that of the class v + F_1^lin, 36.
+
+    Examples
+    --------
+    >>> float(adaptive_dsmcal2(10**6, 5)) < float(adaptive_saerr(10**6, 5))
+    True
+    """
+    pseudo = adaptive_psreg(horizon, dim, kappa, ridge, distance2)
+    count, spare = _created_and_spare(horizon, kappa, split_floor(dim, ridge))
+    cover = float(log_cover_size(dim, 1 / horizon)) + spare
+    value = float(population_from_psreg(float(pseudo), horizon, count, cover, delta, "smcal")) + 10.0 / horizon
+    return Bound(value, -2 / 3, "ours: batch ℓ2 swap multicalibration on self-refining levels", dim_exponent=2 / 3)
+
+
+def adaptive_dsmcal1(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    distance2: float = adaptive_distance2("smcal"),
+) -> Bound:
+    """DSMCal_1 against F_1^lin of the mixture of all T rounds on self-refining levels: Õ(T^{−1/3}), w.p. 1 − δ.
+
+    *Proof.* The masses of the levels add to 1, so by the Cauchy–Schwarz inequality Σ_v m_v|ρ_v| ≤ √(Σ_v m_v ρ_v²),
+    the root of `adaptive_dsmcal2`.
+
+    Examples
+    --------
+    >>> adaptive_dsmcal1(10**6, 5).exponent == -1 / 3
+    True
+    """
+    square = adaptive_dsmcal2(horizon, dim, delta, kappa, ridge, distance2)
+    citation = "ours: batch ℓ1 swap multicalibration on self-refining levels"
+    return Bound(sqrt(float(square)), -1 / 3, citation, dim_exponent=1 / 3)
+
+
+def adaptive_dsomni(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    distance2: float = adaptive_distance2("smcal"),
+) -> Bound:
+    """DSOmni over L^cvx × F_res^aff of the mixture of all T rounds on self-refining levels: Õ(T^{−1/3}), w.p. 1 − δ.
+
+    *Proof.* The supremum over losses and comparators on a level is (|A_v| + ‖g_v‖)/(2 max(v, 1 − v)) under any measure
+    on outcomes in {0, 1}, hence at most 2·DSMCal_1 (`somni_from_smcal1`, `adaptive_dsmcal1`).
+
+    Examples
+    --------
+    >>> float(adaptive_dsomni(10**6, 5)) == 2 * float(adaptive_dsmcal1(10**6, 5))
+    True
+    """
+    first = adaptive_dsmcal1(horizon, dim, delta, kappa, ridge, distance2)
+    value = float(somni_from_smcal1(float(first)))
+    return Bound(value, -1 / 3, "ours: batch swap omniprediction on self-refining levels", dim_exponent=1 / 3)
 
 
 def _floor(dim: int, ridge: float, floor: float | None) -> float:

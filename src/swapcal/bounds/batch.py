@@ -259,7 +259,15 @@ def population_from_psreg(
     return Bound(total / horizon, None, "ours: population from pseudo swap regret", levels=levels)
 
 
-def saerr(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
+def saerr(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    levels: int | None = None,
+    *,
+    ridge: float = 1.0,
+    distance2: float = 36.0,
+) -> Bound:
     """SAErr against F_4^lin of ridge × hedge: Õ(T^{−2/3}), so Õ(ε^{−1.5}) samples (the paper: ε^{−2.5}).
 
     Examples
@@ -268,13 +276,21 @@ def saerr(horizon: float, dim: int, delta: float = 0.05, levels: int | None = No
     True
     """
     n = resolve_levels(levels, horizon, dim, "smcal")
-    pseudo = float(psreg(horizon, dim, n, ridge=ridge, distance2=36.0))
+    pseudo = float(psreg(horizon, dim, n, ridge=ridge, distance2=distance2))
     cover = float(log_cover_size(dim, 1 / horizon, radius=2.0))
     value = float(population_from_psreg(pseudo, horizon, n, cover, delta)) + 18 / horizon
     return Bound(value, rate(-2 / 3, levels), "ours: swap agnostic learning", levels=n)
 
 
-def dsmcal2(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
+def dsmcal2(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    levels: int | None = None,
+    *,
+    ridge: float = 1.0,
+    distance2: float = 4.0,
+) -> Bound:
     """DSMCal_2 against F_1^lin of ridge × hedge: Õ(T^{−2/3}), so Õ(ε^{−1.5}) samples.
 
     Examples
@@ -283,13 +299,21 @@ def dsmcal2(horizon: float, dim: int, delta: float = 0.05, levels: int | None = 
     True
     """
     n = resolve_levels(levels, horizon, dim, "smcal")
-    pseudo = float(psreg(horizon, dim, n, ridge=ridge, distance2=4.0))
+    pseudo = float(psreg(horizon, dim, n, ridge=ridge, distance2=distance2))
     cover = float(log_cover_size(dim, 1 / horizon))
     value = float(population_from_psreg(pseudo, horizon, n, cover, delta, "smcal")) + 10 / horizon
     return Bound(value, rate(-2 / 3, levels), "ours: batch ℓ2 swap multicalibration", levels=n)
 
 
-def dsmcal1(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
+def dsmcal1(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    levels: int | None = None,
+    *,
+    ridge: float = 1.0,
+    distance2: float = 4.0,
+) -> Bound:
     """DSMCal_1 against F_1^lin of ridge × hedge, at most √DSMCal_2: Õ(T^{−1/3}), so Õ(ε⁻³) samples.
 
     Examples
@@ -297,12 +321,20 @@ def dsmcal1(horizon: float, dim: int, delta: float = 0.05, levels: int | None = 
     >>> dsmcal1(10**6, 5).exponent == -1 / 3
     True
     """
-    square = dsmcal2(horizon, dim, delta, levels, ridge=ridge)
+    square = dsmcal2(horizon, dim, delta, levels, ridge=ridge, distance2=distance2)
     citation = "ours: batch ℓ1 swap multicalibration"
     return Bound(sqrt(float(square)), rate(-1 / 3, levels), citation, levels=square.levels)
 
 
-def dsomni(horizon: float, dim: int, delta: float = 0.05, levels: int | None = None, *, ridge: float = 1.0) -> Bound:
+def dsomni(
+    horizon: float,
+    dim: int,
+    delta: float = 0.05,
+    levels: int | None = None,
+    *,
+    ridge: float = 1.0,
+    distance2: float = 4.0,
+) -> Bound:
     """DSOmni over L^cvx × F_res^aff of ridge × hedge: at most 2·DSMCal_1, so Õ(ε⁻³) samples.
 
     The exact formula behind `somni_from_smcal1` holds under any measure, so no basis of losses is needed.
@@ -312,7 +344,7 @@ def dsomni(horizon: float, dim: int, delta: float = 0.05, levels: int | None = N
     >>> float(dsomni(10**6, 5)) < float(paper_dsomni(10**6, 5))
     True
     """
-    first = dsmcal1(horizon, dim, delta, levels, ridge=ridge)
+    first = dsmcal1(horizon, dim, delta, levels, ridge=ridge, distance2=distance2)
     return Bound(2 * float(first), first.exponent, "ours: batch swap omniprediction", levels=first.levels)
 
 
@@ -413,12 +445,12 @@ def sample_complexity(
     require_choice("system", system, ("ours", "paper"))
     key = (_BATCH[target], system)
     theorem = THEOREMS[key]
-    samples = _first_below(lambda horizon: float(theorem(horizon, dim, delta)), epsilon)
+    samples = first_below(lambda horizon: float(theorem(horizon, dim, delta)), epsilon)
     citation = f"samples for {theorem(samples, dim, delta).citation}"
     return Bound(samples, round(1 / RATES[key], 6), citation)
 
 
-def _first_below(error: Callable[[float], float], epsilon: float) -> float:
+def first_below(error: Callable[[float], float], epsilon: float) -> float:
     """Return a T with error(T) ≤ ε, within 0.1 % of the last T found to fail."""
     high = 2.0
     while error(high) > epsilon:

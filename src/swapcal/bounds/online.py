@@ -390,10 +390,18 @@ def sreg(
     return Bound(value, rate(1 / 3, levels), "ours: contextual swap regret", levels=n)
 
 
-def l1_lower_bound(horizon: float) -> Bound:
-    """Order of the least ℓ1 multicalibration error any forecaster can promise: T^{2/3} (up to logarithms).
+GROUPS_OF_THE_LOWER_BOUND = (
+    "Collina–Lu–Noarov–Roth 2026 (lower bound for three prediction-dependent groups, or O(log³ T) groups of contexts)"
+)
 
-    Only the order is known, so the constant is 1 and ``explicit`` is ``False``.
+
+def l1_lower_bound(horizon: float) -> Bound:
+    """Order of the ℓ1 multicalibration error that no forecaster can beat on certain groups: T^{2/3}.
+
+    Collina, Lu, Noarov and Roth (arXiv 2601.05245) prove it, in expectation, for three disjoint groups that depend on
+    the context and the prediction, and up to logarithms for O(log³ T) groups of contexts. It is no bound for the
+    errors of this package: at d = 1, plain calibration, O(T^{2/3−ε}) is possible (Dagan et al.), and for F_1^lin at a
+    fixed d the order is open. The constant is not published, so it is 1 here and ``explicit`` is ``False``.
 
     Examples
     --------
@@ -401,7 +409,7 @@ def l1_lower_bound(horizon: float) -> Bound:
     False
     """
     require_horizon(horizon)
-    return Bound(horizon ** (2 / 3), 2 / 3, "lower bound for ℓ1 multicalibration", explicit=False)
+    return Bound(horizon ** (2 / 3), 2 / 3, GROUPS_OF_THE_LOWER_BOUND, explicit=False)
 
 
 def _confidence(delta: float | None, horizon: float) -> tuple[float, float]:

@@ -13,8 +13,8 @@ PANELS = {
     "Forecasts as records come": ("forecast", "label"),
     "Models from tables": ("fit", "predict"),
     "Judge forecasts, act on them": ("audit", "compare", "monitor", "decide"),
-    "Forecasts over HTTP": ("serve", "demo-service", "token", "export", "replay", "prune", "backup"),
-    "Research": ("rates", "cite"),
+    "Forecasts over HTTP": ("serve", "token", "export", "replay", "prune", "backup"),
+    "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 TERMS = (

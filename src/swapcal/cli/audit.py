@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.findings import json_text
+from swapcal.audit.audit import AuditOptions
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
 from swapcal.audit.text import Titles
@@ -28,12 +28,12 @@ from swapcal.features.sources import Number
 from swapcal.report import Findings, render
 from swapcal.report import card as written_card
 from swapcal.report.card import as_page
-from swapcal.report.html import p_value, points
-from swapcal.report.schema import ComparedGroup, ComparisonEntry
+from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
+from swapcal.report.html import finite, p_value, points
 from swapcal.tables.clock import created_at
-from swapcal.tables.delimited import in_order
-from swapcal.tables.formats import FilePart, Source, open_source
-from swapcal.tables.frame import Table
+from swapcal.tables.delimited import Piece, in_order
+from swapcal.tables.formats import Source, open_source
+from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive, ReadAs
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
@@ -51,100 +51,109 @@ class KnownRows(NamedTuple):
 
 
 class Reading:
-    """A file on its way into an audit; threads prepare its parts, which are added in their order."""
+    """A file on its way into an audit; threads prepare its pieces, which are added in their order."""
 
     def __init__(
         self,
         file: str,
-        names: dict[str, Any],
+        columns: JudgedColumns,
         positive: Positive | None,
         jobs: int,
         run: Run,
         categorical: Sequence[str] = (),
+        second: str | None = None,
     ) -> None:
-        self._file, self._names, self._positive, self._jobs, self._run = file, names, positive, jobs, run
+        self._file, self._columns, self._positive, self._jobs, self._run = file, columns, positive, jobs, run
+        self._second = second
         for name in categorical:
-            if name not in names["features"]:
+            if name not in columns.features:
                 raise InputError(f"--categorical: given {name!r}, expected one of --features")
-        self._kinds = kinds(names) | dict.fromkeys(categorical, ReadAs.text)
+        self._kinds = kinds(columns, second) | dict.fromkeys(categorical, ReadAs.text)
 
-    def audit(self, source: Source, encoder: Encoder | None, settings: dict[str, Any]) -> Audit | Comparison:
+    def audit(self, source: Source, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
-        parts = self._parts(source)
-        ahead = list(islice(parts, 2))
-        if encoder is None and self._names["features"] and len(ahead) > 1:
+        pieces = self._pieces(source)
+        ahead = list(islice(pieces, 2))
+        if encoder is None and self._columns.features and len(ahead) > 1:
             if self._file != "-":
-                encoder = self._learned(chain(ahead, parts))
+                encoder = self._learned(chain(ahead, pieces))
                 with open_source(self._file, source.dialect) as again:
-                    return self._added(self._parts(again), encoder, settings)
+                    return self._added(self._pieces(again), encoder, settings)
             self._run.say(
                 f"features are scaled by the first {len(ahead[0].table):,} rows: standard input is read only once",
                 "yellow",
             )
-        return self._added(chain(ahead, parts), encoder, settings)
+        return self._added(chain(ahead, pieces), encoder, settings)
 
-    def _parts(self, source: Source) -> Iterator[KnownRows]:
-        def checked(part: FilePart) -> KnownRows:
-            table = with_outcomes(part, self._names, self._positive, source.dialect)
-            return KnownRows(table, part.first, len(part.table), part.share)
+    def _pieces(self, source: Source) -> Iterator[KnownRows]:
+        def checked(piece: Piece) -> KnownRows:
+            table = with_outcomes(piece, self._columns, self._positive, source.dialect, self._second)
+            return KnownRows(table, piece.first, len(piece.table), piece.share)
 
-        return in_order(checked, source.parts(self._kinds, self._jobs), self._jobs)
+        return in_order(checked, source.pieces(self._kinds, self._jobs), self._jobs)
 
-    def _learned(self, parts: Iterator[KnownRows]) -> Encoder:
+    def _learned(self, pieces: Iterator[KnownRows]) -> Encoder:
         """Return the encoding of the features by all rows."""
-        rows, scales = 0, Scales({name: Scale() for name in self._names["features"]})
+        rows, scales = 0, Scales({name: Scale() for name in self._columns.features})
         with bar(self._run.console, "learning scales") as shown:
-            for found, part in in_order(self._scaled, parts, self._jobs):
-                with _placed(part):
-                    scales.merge(found)
-                rows += part.rows
-                shown.to(rows, part.share)
+            for scaled, piece in in_order(self._scaled, pieces, self._jobs):
+                with _placed(piece):
+                    scales.merge(scaled)
+                rows += piece.rows
+                shown.to(rows, piece.share)
         return Encoder.of(scales)
 
-    def _scaled(self, part: KnownRows) -> tuple[Scales, KnownRows]:
-        with _placed(part):
-            return Scales.of(Table(part.table), self._names["features"]), part
+    def _scaled(self, piece: KnownRows) -> tuple[Scales, KnownRows]:
+        with _placed(piece):
+            return Scales.of(Table(piece.table), self._columns.features), piece
 
     def _added(
-        self, parts: Iterator[KnownRows], encoder: Encoder | None, settings: dict[str, Any]
+        self, pieces: Iterator[KnownRows], encoder: Encoder | None, settings: AuditOptions
     ) -> Audit | Comparison:
         begun: list[Audit | Comparison] = []
         rows = used = 0
 
-        def prepared(part: KnownRows) -> tuple[KnownRows, Any]:
-            if not begun or not len(part.table):
-                return part, part.table
-            with _placed(part):
-                return part, begun[0].read(_fitting(part.table, begun[0].encoder))
+        def prepared(piece: KnownRows) -> tuple[KnownRows, Any]:
+            if not begun or not len(piece.table):
+                return piece, piece.table
+            with _placed(piece):
+                return piece, begun[0].read(_fitting(piece.table, begun[0].encoder))
 
         with bar(self._run.console, "reading") as shown:
-            for part in parts:
-                rows, used = rows + part.rows, used + len(part.table)
-                if len(part.table):
-                    with _placed(part):
-                        begun.append(_begun(part.table, self._names, settings | {"like": encoder}))
+            for piece in pieces:
+                rows, used = rows + piece.rows, used + len(piece.table)
+                if len(piece.table):
+                    with _placed(piece):
+                        begun.append(self._begun(piece.table, encoder, settings))
                     break
-            for part, batch in in_order(prepared, parts, self._jobs):
-                if len(part.table):
-                    with _placed(part):
+            for piece, batch in in_order(prepared, pieces, self._jobs):
+                if len(piece.table):
+                    with _placed(piece):
                         begun[0].add(batch)
-                rows, used = rows + part.rows, used + len(part.table)
-                shown.to(rows, part.share)
+                rows, used = rows + piece.rows, used + len(piece.table)
+                shown.to(rows, piece.share)
         if not begun:
-            raise InputError(f"column {self._names['target']!r}: given no outcome in {rows:,} rows, expected some")
+            raise InputError(f"column {self._columns.target!r}: given no outcome in {rows:,} rows, expected some")
         if self._positive is not None:
             self._positive.require()
         self._run.say_unlabelled(rows, used)
         return begun[0]
 
+    def _begun(self, batch: pa.Table, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
+        """Return the audit of one predictor, or the comparison of two, of the first rows."""
+        prob, issued, shared = self._columns.prob, self._columns.issued, self._columns.shared
+        if self._second is not None:
+            return Comparison.from_frame(batch, probs=[prob, self._second], like=encoder, **shared, **settings)
+        return Audit.from_frame(batch, prob=prob, issued=issued, like=encoder, **shared, **settings)
+
 
 @contextmanager
-def _placed(part: KnownRows) -> Iterator[None]:
+def _placed(piece: KnownRows) -> Iterator[None]:
     """Say in which rows something went wrong."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise type(error)(f"rows {part.first} to {part.first + part.rows - 1}: {error}") from None
+        raise type(error)(f"rows {piece.first} to {piece.first + piece.rows - 1}: {error}") from None
 
 
 def _fitting(table: pa.Table, encoder: Encoder) -> pa.Table:
@@ -155,14 +164,6 @@ def _fitting(table: pa.Table, encoder: Encoder) -> pa.Table:
             kind = pa.float64() if isinstance(column, Number) else pa.string()
             table = table.set_column(place, str(column.name), table[place].cast(kind))
     return table
-
-
-def _begun(batch: pa.Table, names: dict[str, Any], settings: dict[str, Any]) -> Audit | Comparison:
-    """Return the audit of one predictor, or the comparison of two, of the first rows."""
-    if len(names["probs"]) == 2:
-        return Comparison.from_frame(batch, **{key: names[key] for key in names if key != "issued"}, **settings)
-    (prob,) = names["probs"]
-    return Audit.from_frame(batch, prob=prob, **{key: names[key] for key in names if key != "probs"}, **settings)
 
 
 FAILED, UNDECIDED = 1, 3
@@ -238,23 +239,27 @@ def audit(
             [file, *(str(path) for path in (like, titles) if path is not None)],
             {"--out": out, "--json": json, "--card": card, "--state": state},
         )
-        names: dict[str, Any] = {
-            "probs": _probs(prob, source.columns, {"--issued": issued, "--state": state}),
-            "target": target,
-            "features": listed(features, source.columns),
-            "groups": listed(groups, source.columns),
-            "time": time,
-            "weights": weights,
-            "issued": _three(issued),
-        }
-        settings: dict[str, Any] = {"levels": levels, "title": options.heading(title, file), "seed": seed}
-        settings |= {"intersections": 2 if intersections else None}
+        first, second = _probs(prob, source.columns, {"--issued": issued, "--state": state})
+        columns = JudgedColumns(
+            prob=first,
+            target=target,
+            features=tuple(listed(features, source.columns)),
+            groups=tuple(listed(groups, source.columns)),
+            weights=weights,
+            time=time,
+            issued=_three(issued),
+        )
+        settings: AuditOptions = {
+            "levels": levels, "title": options.heading(title, file), "seed": seed,
+            "intersections": 2 if intersections else None,
+        }  # fmt: skip
         encoder = None if like is None else Audit.load(like).encoder
         carded = card is not None and as_page(card)
-        said = _titles(titles, source.columns, kinds(names))
+        said = _titles(titles, source.columns, kinds(columns, second))
         texts = listed(categorical, source.columns)
         counted = options.positive_in(target, positive, source)
-        found = Reading(file, names, counted, options.threads(jobs), run, texts).audit(source, encoder, settings)
+        reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second)
+        found = reading.audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, titles=said, **found_with)
         if card is not None:
@@ -263,15 +268,15 @@ def audit(
             found.save(state)
         run.kept = "the report is written"
         _show(findings, Output(), details)
-    verdict = findings["headline"]["verdict"]
+    verdict = findings.headline.verdict
     if verdict == "miscalibrated" and (strict or fail_above is not None):
         raise typer.Exit(FAILED)
     if verdict == "undecided" and strict:
         raise typer.Exit(UNDECIDED)
 
 
-def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> list[str]:
-    """Return the column of predictions, or two; what only one predictor can have must then be absent."""
+def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the columns of one or two predictors; what only one can have must be absent with two."""
     names = [name for one in given for name in listed([one], columns)]
     if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
         text = ", ".join(names) or "nothing"
@@ -279,7 +284,7 @@ def _probs(given: list[str], columns: Sequence[str], single: dict[str, Any]) -> 
     for option, value in single.items():
         if len(names) == 2 and value is not None:
             raise ValueError(f"{option}: given with two --prob, expected one")
-    return names
+    return names[0], names[1] if len(names) == 2 else None
 
 
 def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) -> Titles:
@@ -291,9 +296,9 @@ def _titles(path: Path | None, columns: Sequence[str], read: Collection[str]) ->
 
 def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **settings: Any) -> Findings:
     """Compute the findings once, and write the files asked for."""
-    findings = found.to_dict(created_at=created_at(), **settings)
+    findings = found.to_findings(created_at=created_at(), **settings)
     if json is not None:
-        put_text(json, json_text(findings))
+        put_text(json, findings.to_json())
     if out is not None:
         put_text(out, render(findings))
     return findings
@@ -302,29 +307,29 @@ def _save(found: Audit | Comparison, out: Path | None, json: Path | None, **sett
 def _show(findings: Findings, console: Console, details: bool) -> None:
     show_comparison(findings, console)
     show_headline(findings, console)
-    tested = [one for one in (findings.get("witnesses") or [])[:5] if one.get("p_value") is not None]
-    if tested and not findings["headline"]["beyond_chance"]:
+    tested = [one for one in findings.witnesses[:5] if one.p_value is not None]
+    if tested and not findings.headline.beyond_chance:
         console.print("Nearest to an error:")
     for witness in tested:
-        console.print(f"  {witness['sentence']}", markup=False, highlight=False)
+        console.print(f"  {witness.sentence}", markup=False, highlight=False)
     if details:
         _show_details(findings, console)
 
 
 def _show_details(findings: Findings, console: Console) -> None:
-    quantities = findings.get("quantities") or []
+    quantities = findings.quantities
     table = RichTable("error", "against", "value", "by chance", "95 % by chance", "p")
     for entry in quantities:
-        band = f"{_number(entry['null_low'])} to {_number(entry['null_high'])}"
-        cells = [_number(entry[key]) for key in ("value", "null_mean")]
-        table.add_row(entry["name"], entry["against"], *cells, band, _number(entry["p_value"]))
+        band = f"{_number(entry.null_low)} to {_number(entry.null_high)}"
+        cells = [_number(value) for value in (entry.value, entry.null_mean)]
+        table.add_row(entry.name, entry.against, *cells, band, _number(entry.p_value))
     console.print(table)
     console.print(
         "Sums over the rows. By chance: mean and 95 % band if every prediction were exactly right; "
         "p: how often chance alone gives as much."
     )
-    meanings = {entry["name"]: entry["meaning"] for entry in quantities}
-    used = {entry["against"] for entry in quantities}
+    meanings = {entry.name: entry.meaning for entry in quantities}
+    used = {entry.against for entry in quantities}
     classes = {name: meaning for name, meaning in CLASS_MEANINGS.items() if name in used}
     for name, meaning in (meanings | classes).items():
         console.print(f"  {name}: {meaning}", markup=False, highlight=False)
@@ -332,31 +337,31 @@ def _show_details(findings: Findings, console: Console) -> None:
 
 def show_comparison(findings: Findings, console: Console) -> None:
     """Print two predictors side by side, and the differences; nothing for one."""
-    entry = findings.get("comparison")
+    entry = findings.comparison
     if not entry:
         return
-    before, after = map(_said, entry["predictors"])
-    console.print(entry["sentence"], style="bold", markup=False, highlight=False)
+    before, after = map(_said, entry.predictors)
+    console.print(entry.sentence, style="bold", markup=False, highlight=False)
     table = RichTable("lower is better", escape(before), escape(after), "difference", "95 % interval", "p", "result")
-    for one in entry["scores"]:
-        figures = [_number(value) for value in (one["before"], one["after"], one["difference"])]
-        span = f"{_number(one['low'])} to {_number(one['high'])}"
-        table.add_row(escape(_said(one)), *figures, span, p_value(one["p_value"]), one["word"])
+    for one in entry.scores:
+        figures = [_number(value) for value in (one.before, one.after, one.difference)]
+        span = f"{_number(one.low)} to {_number(one.high)}"
+        table.add_row(escape(_said(one)), *figures, span, p_value(one.p_value), one.word)
     console.print(table)
     _show_groups(entry, console)
-    console.print(entry["method"], markup=False, highlight=False)
-    for predictor in entry["predictors"]:
-        text = f"{_said(predictor)}: {predictor['verdict']}. {predictor['sentence']}"
+    console.print(entry.method, markup=False, highlight=False)
+    for predictor in entry.predictors:
+        text = f"{_said(predictor)}: {predictor.verdict}. {predictor.sentence}"
         console.print(text, markup=False, highlight=False)
     console.print(f"The audit of {after}:", style="bold", markup=False, highlight=False)
 
 
 def _show_groups(entry: ComparisonEntry, console: Console) -> None:
-    groups = entry.get("groups") or []
+    groups = entry.groups
     if not groups:
         return
-    before, after = (escape(_said(one)) for one in entry["predictors"])
-    console.print(entry.get("groups_sentence"), markup=False, highlight=False)
+    before, after = (escape(_said(one)) for one in entry.predictors)
+    console.print(entry.groups_sentence, markup=False, highlight=False)
     table = RichTable(
         "group", "rows", f"gap, {before}", f"gap, {after}", "size of gap", "p", "error within", "p", "result"
     )
@@ -369,30 +374,30 @@ def _show_groups(entry: ComparisonEntry, console: Console) -> None:
     )
 
 
-def _said(entry: Any) -> str:
-    return str(entry.get("title") or entry["name"])
+def _said(entry: ComparedPredictor | Difference | GroupDifference) -> str:
+    return entry.title or entry.name
 
 
-def _compared(group: ComparedGroup) -> list[str]:
-    within = f"{points(group['ece_before']).lstrip('+')} → {points(group['ece_after']).lstrip('+')}"
-    gaps = [points(gap) for gap in (group["gap_before"], group["gap_after"], group["gap_change"])]
-    word = "not tested" if group["small"] else group["word"]
-    sure = [p_value(p) for p in (group["gap_p"], group["loss_p"])]
-    return [escape(_said(group)), f"{group['n']:,.0f}", *gaps, sure[0], within, sure[1], word]
+def _compared(group: GroupDifference) -> list[str]:
+    within = f"{points(group.ece_before).lstrip('+')} → {points(group.ece_after).lstrip('+')}"
+    gaps = [points(gap) for gap in (group.gap_before, group.gap_after, group.gap_change)]
+    word = "not tested" if group.small else group.word
+    sure = [p_value(p) for p in (group.gap_p, group.loss_p)]
+    return [escape(_said(group)), f"{group.n:,.0f}", *gaps, sure[0], within, sure[1], word]
 
 
 def show_headline(findings: Findings, console: Console) -> None:
     """Print the verdict with its sentences and warnings."""
-    headline = findings["headline"]
-    style = {"no error found": "green", "small": "green", "miscalibrated": "red"}.get(headline["verdict"], "yellow")
-    console.print(f"{headline['verdict']}: {headline['sentence']}", style=style, markup=False, highlight=False)
-    console.print(headline.get("detail", ""), markup=False, highlight=False)
-    for text in headline.get("warnings") or []:
+    headline = findings.headline
+    style = {"no error found": "green", "small": "green", "miscalibrated": "red"}.get(headline.verdict, "yellow")
+    console.print(f"{headline.verdict}: {headline.sentence}", style=style, markup=False, highlight=False)
+    console.print(headline.detail, markup=False, highlight=False)
+    for text in headline.warnings:
         console.print(f"Warning: {text}", style="red", markup=False, highlight=False)
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return "–" if finite(value) is None else f"{value:.4g}"
 
 
 def _three(issued: str | None) -> tuple[str, str, str] | None:

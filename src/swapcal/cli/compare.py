@@ -14,7 +14,7 @@ from swapcal.benchmark import Benchmark, Method, cross_validated, in_time_order
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import Output, Run, bar, running
-from swapcal.cli.rows import all_scores, plain
+from swapcal.cli.rows import all_scores, numbers_or_text
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.tables.clock import created_at
 from swapcal.tables.outcomes import is_text
@@ -116,7 +116,9 @@ def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: 
             )
         how = "In order of time: every forecast was made before its outcome, and those of later rows, were known."
     else:
-        forecasts = _left_out(plain(table.drop_columns([name])), stream.y, mine, roles, folds, run, settings["seed"])
+        forecasts = _left_out(
+            numbers_or_text(table.drop_columns([name])), stream.y, mine, roles, folds, run, settings["seed"]
+        )
         how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on the other rows."
     how += f" Isotonic and sigmoid see the score alone; swapcal also reads {read}."
     run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")

@@ -13,11 +13,12 @@ from swapcal.arrays import Array
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Run, running
-from swapcal.cli.rows import answer_parts, beside
+from swapcal.cli.rows import answer_pieces, beside
 from swapcal.losses import LossError
 from swapcal.losses import decide as decide_rows
 from swapcal.losses.parse import Specification, read_toml, specify
-from swapcal.tables.formats import FilePart, Source
+from swapcal.tables.delimited import Piece
+from swapcal.tables.formats import Source
 from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, probabilities
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
@@ -54,16 +55,18 @@ def decide(
             raise LossError.of("--loss", "none", "one such as --loss pinball:0.9 or --loss-file costs.toml")
         if positive is not None and target is None:
             raise InputError("--positive: given without --target, expected both")
-        counted = options.positive_in(target, positive, source)
-        columns = DecisionColumns(prob, target, tuple(listed(keep, source.columns)), counted, source.dialect.decimal)
+        positive_value = options.positive_in(target, positive, source)
+        columns = DecisionColumns(
+            prob, target, tuple(listed(keep, source.columns)), positive_value, source.dialect.decimal
+        )
         totals = _run(source, out, columns, _distinct(specifications), run)
         run.console.print(_summary(specifications, totals))
-        run.say_unmatched(counted)
+        run.say_unmatched(positive_value)
 
 
 @dataclass(frozen=True)
 class DecisionColumns:
-    """Which columns of the file play which part."""
+    """Which columns of the file play which role."""
 
     prob: str
     target: str | None
@@ -91,46 +94,46 @@ class Totals:
 def _run(source: Source, out: str, columns: DecisionColumns, specifications: list[Specification], run: Run) -> Totals:
     totals = Totals(np.zeros(len(specifications)), np.zeros(len(specifications)))
 
-    def answer(part: FilePart) -> pa.Table:
+    def answer(piece: Piece) -> pa.Table:
         try:
-            return _decide_part(part, columns, specifications, totals)
+            return _decide_piece(piece, columns, specifications, totals)
         except LossError as error:
-            raise error.after(part.first - 1) from None
+            raise error.after(piece.first - 1) from None
 
-    totals.rows = answer_parts(source, columns.kinds(specifications), out, "deciding", run, answer)
+    totals.rows = answer_pieces(source, columns.kinds(specifications), out, "deciding", run, answer)
     return totals
 
 
-def _decide_part(
-    part: FilePart, columns: DecisionColumns, specifications: list[Specification], totals: Totals
+def _decide_piece(
+    piece: Piece, columns: DecisionColumns, specifications: list[Specification], totals: Totals
 ) -> pa.Table:
-    table = part.table
-    p = probabilities(table[columns.prob], columns.prob, part.first)
-    y = _outcomes(part, columns)
+    table = piece.table
+    p = probabilities(table[columns.prob], columns.prob, piece.first)
+    y = _outcomes(piece, columns)
     known = ~np.isnan(y)
     totals.known += int(known.sum())
-    kept, found = {name: table[name] for name in dict.fromkeys((*columns.keep, columns.prob))}, {}
+    kept, made = {name: table[name] for name in dict.fromkeys((*columns.keep, columns.prob))}, {}
     for index, specification in enumerate(specifications):
         rule = specification.build({name: floats(table[name]) for name in specification.columns})
         decision = decide_rows(p, rule)
         actions = decision.label if decision.label is not None else decision.action
-        found[f"action[{specification.name}]"] = pa.array(actions)
-        found[f"expected_cost[{specification.name}]"] = pa.array(decision.expected_cost)
+        made[f"action[{specification.name}]"] = pa.array(actions)
+        made[f"expected_cost[{specification.name}]"] = pa.array(decision.expected_cost)
         totals.expected[index] += decision.expected_cost.sum()
         totals.realised[index] += rule(decision.action, np.where(known, y, 0.0))[known].sum()
-    return beside(kept, found)
+    return beside(kept, made)
 
 
-def _outcomes(part: FilePart, columns: DecisionColumns) -> Array:
+def _outcomes(piece: Piece, columns: DecisionColumns) -> Array:
     if columns.target is None:
-        return np.full(len(part.table), np.nan)
-    column = part.table[columns.target]
-    return checked_outcomes(column, columns.target, part.first, columns.positive, columns.decimal)
+        return np.full(len(piece.table), np.nan)
+    column = piece.table[columns.target]
+    return checked_outcomes(column, columns.target, piece.first, columns.positive, columns.decimal)
 
 
 def _summary(specifications: list[Specification], totals: Totals) -> Table:
-    part = "" if totals.known in (0, totals.rows) else f", {totals.known:,} with an outcome"
-    table = Table(title=f"{totals.rows:,} rows{part}")
+    labelled = "" if totals.known in (0, totals.rows) else f", {totals.known:,} with an outcome"
+    table = Table(title=f"{totals.rows:,} rows{labelled}")
     for heading in ("loss", "mean expected cost", *(["mean realised cost"] if totals.known else [])):
         table.add_column(heading, justify="left" if heading == "loss" else "right")
     for index, specification in enumerate(specifications):

@@ -1,6 +1,7 @@
 """`swapcal demo`: a year of New York flights, forecast live, before and after."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,10 +82,10 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
 
 
 def _show(findings: Findings, certificate: Certificate, console: Console) -> None:
-    comparison = findings.get("comparison")
+    comparison = findings.comparison
     assert comparison is not None
-    console.print(comparison["sentence"], style="bold", markup=False, highlight=False)
-    console.print(comparison.get("groups_sentence", ""), markup=False, highlight=False)
+    console.print(comparison.sentence, style="bold", markup=False, highlight=False)
+    console.print(comparison.groups_sentence, markup=False, highlight=False)
     console.print("\nIs swapcal right, then? Its own audit:", highlight=False)
     show_headline(findings, console)
     console.print(certificate.sentences()[0], markup=False, highlight=False)
@@ -153,7 +154,6 @@ def _report(
         *p, y, features=table.select(list(AUDITED)), groups=groups, time=table["t"].to_numpy(), names=NAMES,
         title="New York flights 2013: late, cancelled or diverted",
     )  # fmt: skip
-    found = compared.to_dict()
-    found["forecaster"] = forecaster(compared.after.evidence, certificate.as_dict())
+    found = replace(compared.to_findings(), forecaster=forecaster(compared.after.evidence, certificate.as_dict()))
     put_text(out, render(found))
     return found

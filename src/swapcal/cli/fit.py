@@ -11,7 +11,7 @@ from swapcal.batch.settings import FitSettings
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import Run, bar, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TARGET, TYPES, HashSample, all_scores, plain, types_of
+from swapcal.cli.rows import SCORE, SCORE_KIND, TARGET, TYPES, HashSample, all_scores, numbers_or_text, types_of
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.tables.frame import Table
 from swapcal.tables.output import protect
@@ -42,9 +42,12 @@ def fit(
     ] = None,
     correction: Annotated[
         str,
-        typer.Option(help="How the score is corrected first: linear, trees (LightGBM), or auto: trees if installed."),
+        typer.Option(help="Of the score, first: linear, trees (LightGBM), none, or auto: trees if installed."),
     ] = "auto",
     snapshots: Annotated[int, typer.Option(help="Forecasters whose mean is predicted, out of one per row.")] = 16,
+    all_rounds: Annotated[
+        bool, typer.Option("--all-rounds", help="Keep all rounds for predict --mode sample and hash; a larger file.")
+    ] = False,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
     rows: Annotated[
         int | None, typer.Option(min=2, help="Rows to fit; of a longer file, a sample; default: what a gigabyte holds.")
@@ -64,7 +67,13 @@ def fit(
     with running("fit") as run, text.open(file) as source:
         protect([file], {"--out": out})
         settings = FitSettings(
-            target=levels, epsilon=epsilon, snapshots=snapshots, passes=passes, seed=seed, correction=correction
+            target=levels,
+            epsilon=epsilon,
+            snapshots=snapshots,
+            passes=passes,
+            seed=seed,
+            correction=correction,
+            log=all_rounds,
         )
         roles = Roles(
             target,
@@ -77,8 +86,8 @@ def fit(
         if not set(source.columns) - {target, *roles.drop}:
             raise InputError(f"{source.name}: given no column beside {target!r}, expected some to learn from")
         skip = on_bad_row is OnBadRow.skip
-        counted = options.positive_in(target, positive, source)
-        reader = StreamReader(source, roles, skip=skip, positive=counted, jobs=options.threads(jobs))
+        positive_value = options.positive_in(target, positive, source)
+        reader = StreamReader(source, roles, skip=skip, positive=positive_value, jobs=options.threads(jobs))
         stream = _sample(reader, rows or max(FEWEST, ROOM // len(source.columns)), seed, run)
         start = clock.perf_counter()
         model = _fit(stream.labelled(target, run), roles, settings, run)
@@ -117,7 +126,7 @@ def _fit(stream: StreamTable, roles: Roles, settings: FitSettings, run: Run) -> 
             shown.to(done, min(1.0, done / total))
 
         model = Model.fit(
-            Table(plain(features)), y, scores, groups=list(roles.groups), settings=settings, progress=step
+            Table(numbers_or_text(features)), y, scores, groups=list(roles.groups), settings=settings, progress=step
         )
     scored_by, meaning = next(iter(roles.scores.items()), (None, "probability"))
     model.notes = {SCORE: scored_by, SCORE_KIND: meaning, TYPES: types_of(features), TARGET: roles.target}

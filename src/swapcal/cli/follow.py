@@ -85,26 +85,26 @@ def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out:
     if not places or state is None:
         return fresh
     alike = [each for each in places if each.forecasts == forecasts]
-    found = next((each for each in reversed(alike) if each.labels <= labels), None)
-    if found is None:
+    place = next((each for each in reversed(alike) if each.labels <= labels), None)
+    if place is None:
         given = " or ".join(f"{each.forecasts:,}" for each in places)
         raise ArchiveError(
             f"{offset_file(state)}: given places after {given} forecasts, expected one after {forecasts:,}, as the "
             "state has made; delete it to begin with the first row"
         )
-    if found.file != name or file == "-":
+    if place.file != name or file == "-":
         return fresh
-    if os.path.getsize(file) < found.size:
+    if os.path.getsize(file) < place.size:
         raise InputError(
-            f"{file}: given {os.path.getsize(file):,} bytes, expected at least the {found.size:,} it had when the "
+            f"{file}: given {os.path.getsize(file):,} bytes, expected at least the {place.size:,} it had when the "
             f"state was saved: it was truncated or replaced; delete {offset_file(state)} to begin with its first row"
         )
-    if found.begins and beginning(file, found.size) != found.begins:
+    if place.begins and beginning(file, place.size) != place.begins:
         raise InputError(
             f"{file}: given other rows at its beginning, expected those it had when the state was saved; delete "
             f"{offset_file(state)} to begin with its first row"
         )
-    return found if found.out == target else StreamOffset(**{**asdict(found), "out": target, "bytes": end})
+    return place if place.out == target else StreamOffset(**{**asdict(place), "out": target, "bytes": end})
 
 
 def _places(state: Path) -> list[StreamOffset]:
@@ -272,8 +272,8 @@ class Follower:
         when = stream.moments("time") if stream.label_time is None else stream.moments("label_time")
         for k, (id, y) in enumerate(zip(stream.ids, stream.y.tolist(), strict=True)):
             try:
-                found = self._live.label_many([id], [y], time=None if when is None else when[k : k + 1])
-                self._late[found[0]] += 1
+                statuses = self._live.label_many([id], [y], time=None if when is None else when[k : k + 1])
+                self._late[statuses[0]] += 1
             except (ValueError, TypeError) as error:
                 complaint = str(error).removeprefix("row 1: ")
                 reason = next((words for kind, words in UNLEARNED.items() if isinstance(error, kind)), None)
@@ -284,11 +284,11 @@ class Follower:
     def _look(self) -> None:
         """Remember the size and the beginning of the file, as long as it is the one that is followed."""
         try:
-            found = os.stat(self._file) if self._file != "-" else None
-            if found is None or self._inode not in (0, found.st_ino) or found.st_size < max(1, self._size):
+            stat = os.stat(self._file) if self._file != "-" else None
+            if stat is None or self._inode not in (0, stat.st_ino) or stat.st_size < max(1, self._size):
                 return
-            self._begins = beginning(self._file, found.st_size)
-            self._size, self._inode = found.st_size, found.st_ino
+            self._begins = beginning(self._file, stat.st_size)
+            self._size, self._inode = stat.st_size, stat.st_ino
         except FileNotFoundError:
             return
 

@@ -23,7 +23,6 @@ from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.tally import log_losses
 from swapcal.live import ConflictingLabelError, Live, Refit, Trace
-from swapcal.report import render
 from swapcal.tables.outcomes import floats
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import InputError
@@ -181,7 +180,7 @@ class ForecastReport:
         """Render the findings."""
         if self._audit is None:
             raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
-        put_text(self._path, render(self._audit.to_dict(certificate=self._live.certificate().as_dict())))
+        put_text(self._path, self._audit.to_html(certificate=self._live.certificate().as_dict()))
 
     def _is_grouping(self, column: Any) -> bool:
         return len(pc.unique(column)) <= GROUPS_SHOWN
@@ -307,7 +306,7 @@ def traced(live: Live, stream: StreamTable, encoded: Any = None) -> Trace:
 
 def _located(error: Exception, rows: Integers) -> Exception:
     """Return an error about some rows in which they have the numbers they have in the file."""
-    text = re.sub(r"\brow (\d+)\b", lambda found: f"row {rows[min(int(found[1]), len(rows)) - 1]}", str(error))
+    text = re.sub(r"\brow (\d+)\b", lambda match: f"row {rows[min(int(match[1]), len(rows)) - 1]}", str(error))
     return InputError(text)
 
 
@@ -324,7 +323,7 @@ class Pieces:
 
     def __init__(self, reader: StreamReader, stopping: Callable[[], bool]) -> None:
         self.stopped = False
-        self._stopping, self._rest = stopping, self._cut(reader)
+        self._stopping, self._pieces = stopping, self._cut(reader)
 
     @staticmethod
     def _cut(reader: StreamReader) -> Iterator[StreamPiece]:
@@ -334,10 +333,10 @@ class Pieces:
 
     def next(self) -> StreamPiece | None:
         """Return the next rows; None at the end, or where a stop was asked for."""
-        found = None if self.stopped else next(self._rest, None)
-        if found is not None and self._stopping():
-            self.stopped, found = True, None
-        return found
+        piece = None if self.stopped else next(self._pieces, None)
+        if piece is not None and self._stopping():
+            self.stopped, piece = True, None
+        return piece
 
 
 def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Iterator[tuple[StreamPiece, Any, bool]]:
@@ -363,13 +362,13 @@ def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Itera
                 encoded, pause = ahead.result(), due()
             except (ValueError, TypeError) as error:
                 raise _located(error, piece.stream.rows) from None
-            rest = None if pause else pieces.next()
-            ahead = begin(rest)
+            following = None if pause else pieces.next()
+            ahead = begin(following)
             yield piece, encoded, pause
             if pause:
-                rest = pieces.next()
-                ahead = begin(rest)
-            piece = rest
+                following = pieces.next()
+                ahead = begin(following)
+            piece = following
 
 
 def refuse_made(names: Sequence[str]) -> None:

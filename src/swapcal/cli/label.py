@@ -17,7 +17,7 @@ from swapcal.cli.options import OnBadRow
 from swapcal.cli.progress import Run, running
 from swapcal.live import ConflictingLabelError, ExpiredIdError, Live, UnknownIdError
 from swapcal.live.validation import Id
-from swapcal.tables.formats import FilePart
+from swapcal.tables.delimited import Piece
 from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, outcomes
 from swapcal.tables.sources import InputError
 
@@ -58,41 +58,40 @@ def label(
         if not state.exists():
             raise InputError(f"{state}: given no such state, expected one made by `swapcal forecast --state`")
         with holding(state, "its labels"):
-            live, counts, counted = load_live(state), Counter[str](), options.positive_in(target, positive, source)
-            for part in source.parts(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
-                y = _outcomes(part, target, counted, source.dialect.decimal, on_bad_row)
-                times = part.table[time].to_pylist() if time else [None] * len(y)
-                _learn(live, part, part.table[id].to_pylist(), y, times, on_bad_row, counts)
+            live, counts = load_live(state), Counter[str]()
+            positive_value = options.positive_in(target, positive, source)
+            for piece in source.pieces(dict.fromkeys([id, target], ReadAs.raw) | ({time: ReadAs.time} if time else {})):
+                y = _outcomes(piece, target, positive_value, source.dialect.decimal, on_bad_row)
+                times = piece.table[time].to_pylist() if time else [None] * len(y)
+                _learn(live, piece, piece.table[id].to_pylist(), y, times, on_bad_row, counts)
             save_live(live, state)
         _say(run, counts)
         run.say(labels_in_words(live.status()))
-        run.say_unmatched(counted)
+        run.say_unmatched(positive_value)
 
 
-def _outcomes(
-    part: FilePart, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow
-) -> list[float]:
+def _outcomes(piece: Piece, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow) -> list[float]:
     """Return outcomes, NaN where there is none; what is no outcome is refused, or infinite."""
-    column = part.table[target]
+    column = piece.table[target]
     if on_bad_row is OnBadRow.stop:
-        found = checked_outcomes(column, target, part.first, positive, decimal)
+        y = checked_outcomes(column, target, piece.first, positive, decimal)
     else:
         y, wrong = outcomes(column, positive, decimal)
-        found = np.where(wrong, np.inf, y)
-    listed: list[float] = found.tolist()
+        y = np.where(wrong, np.inf, y)
+    listed: list[float] = y.tolist()
     return listed
 
 
 def _learn(
     live: Live,
-    part: FilePart,
+    piece: Piece,
     ids: list[Any],
     y: list[float],
     times: list[Any],
     on_bad_row: OnBadRow,
     counts: Counter[str],
 ) -> None:
-    for row, (given, value, when) in enumerate(zip(ids, y, times, strict=True), part.first):
+    for row, (given, value, when) in enumerate(zip(ids, y, times, strict=True), piece.first):
         if not math.isfinite(value):
             counts["without an outcome" if math.isnan(value) else NO_OUTCOME] += 1
             continue

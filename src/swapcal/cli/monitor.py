@@ -18,7 +18,7 @@ from swapcal.cli.rows import kinds, with_outcomes
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.formats import Source
-from swapcal.tables.frame import Table
+from swapcal.tables.frame import JudgedColumns, Table
 from swapcal.tables.outcomes import Positive
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
@@ -26,7 +26,6 @@ from swapcal.tables.sources import InputError
 BATCH_ROWS = 1 << 17
 MOST_SHOWN = 10
 QUIET, ALARM = 0, 1
-NOTHING_ELSE: dict[str, Any] = {"features": (), "weights": None, "issued": None}
 
 
 @options.reads_text
@@ -74,9 +73,9 @@ def monitor(
         if prob == target or {prob, target} & set(fresh.columns()):
             raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
-        counted = options.positive_in(target, positive, source)
-        parts = _parts(source, prob, target, time, counted, run, watching)
-        for table in parts if time is None else [_sorted(list(parts), time)]:
+        positive_value = options.positive_in(target, positive, source)
+        pieces = _pieces(source, prob, target, time, positive_value, run, watching)
+        for table in pieces if time is None else [_sorted(list(pieces), time)]:
             _enter(watching, Table(table), prob, target, time)
         if state is not None:
             watching.save(state)
@@ -98,17 +97,17 @@ def _opened(state: Path | None, fresh: Monitor) -> Monitor:
     return saved
 
 
-def _parts(
+def _pieces(
     source: Source, prob: str, target: str, time: str | None, positive: Positive | None, run: Run, watching: Monitor
 ) -> Iterator[pa.Table]:
     """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
-    names = {"probs": [prob], "target": target, "time": time, "groups": watching.columns(), **NOTHING_ELSE}
+    columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), time=time)
     rows = used = 0
     with bar(run.console, "reading") as shown:
-        for part in source.parts(kinds(names)):
-            kept = with_outcomes(part, names, positive, source.dialect)
-            rows, used = rows + len(part.table), used + len(kept)
-            shown.to(rows, part.share)
+        for piece in source.pieces(kinds(columns)):
+            kept = with_outcomes(piece, columns, positive, source.dialect)
+            rows, used = rows + len(piece.table), used + len(kept)
+            shown.to(rows, piece.share)
             if len(kept):
                 yield kept
     if not used:
@@ -117,8 +116,8 @@ def _parts(
     run.say_unmatched(positive)
 
 
-def _sorted(parts: list[pa.Table], time: str) -> pa.Table:
-    whole = pa.concat_tables(parts, promote_options="permissive")
+def _sorted(pieces: list[pa.Table], time: str) -> pa.Table:
+    whole = pa.concat_tables(pieces, promote_options="permissive")
     return whole.take(pa.array(np.argsort(Table(whole).raw(time), kind="stable")))
 
 
@@ -126,11 +125,11 @@ def _enter(watching: Monitor, table: Table, prob: str, target: str, time: str | 
     p, y = table.numbers(prob), table.numbers(target)
     clock = None if time is None else table.raw(time)
     columns = {name: table.categories(name) for name in watching.columns()}
-    names = {name: np.array(found.names, dtype=object) for name, found in columns.items()}
+    names = {name: np.array(column.names, dtype=object) for name, column in columns.items()}
     for start in range(0, len(p), BATCH_ROWS):
-        part = slice(start, start + BATCH_ROWS)
-        records = {name: names[name][found.codes[part]] for name, found in columns.items()}
-        watching.add(records, p[part], y[part], None if clock is None else clock[part])
+        some = slice(start, start + BATCH_ROWS)
+        records = {name: names[name][column.codes[some]] for name, column in columns.items()}
+        watching.add(records, p[some], y[some], None if clock is None else clock[some])
 
 
 def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None:

@@ -190,9 +190,9 @@ def scored(values: Sequence[str] | None, columns: Sequence[str] = ()) -> dict[st
     >>> scored(["model,old:logit"])
     {'model': 'probability', 'old': 'logit'}
     """
-    found = {}
+    kinds = {}
     for text in listed(values, columns):
         name, _, kind = text.rpartition(":")
-        plain = text in columns or kind not in ("logit", "probability")
-        found[text if plain else name] = "probability" if plain else kind
-    return found
+        is_name = text in columns or kind not in ("logit", "probability")
+        kinds[text if is_name else name] = "probability" if is_name else kind
+    return kinds

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,14 @@ from swapcal.batch.model import Model
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Run, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_parts, beside, kind_of, plain, scores_of
-from swapcal.tables.formats import FilePart, Source
+from swapcal.cli.rows import SCORE, SCORE_KIND, TYPES, answer_pieces, beside, kind_of, numbers_or_text, scores_of
+from swapcal.features.sources import keys_of
+from swapcal.tables.delimited import Piece
+from swapcal.tables.formats import Source
 from swapcal.tables.frame import Table
 from swapcal.tables.outcomes import ReadAs, timed
 from swapcal.tables.output import protect
+from swapcal.tables.sources import InputError
 
 
 class Mode(StrEnum):
@@ -26,6 +29,14 @@ class Mode(StrEnum):
     mean = "mean"
     hash = "hash"
     sample = "sample"
+
+
+class Draw(NamedTuple):
+    """What levels are drawn by."""
+
+    mode: Mode
+    seed: int
+    key: str | None
 
 
 @options.reads_text
@@ -37,65 +48,76 @@ def predict(
     mode: Annotated[
         Mode,
         typer.Option(
-            help="mean: the best single number; hash: a level, the same for equal rows; sample: one drawn anew."
+            help="mean: the best single number; hash: a level, the same for equal keys; sample: one drawn anew."
         ),
     ] = Mode.mean,
+    key: Annotated[str | None, typer.Option(help="Column whose values draw the levels of --mode hash.")] = None,
     keep: options.Keep = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws of --mode sample.")] = 0,
     jobs: options.Jobs = None,
 ) -> None:
     """Predict a probability for each row, with a model made by `swapcal fit`.
 
-    --mode hash and sample also write the two levels p was drawn from, low and high, and the weight of high. The file
-    is read in batches and may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on
-    success, 2 on bad input.
+    --mode hash and sample also write the two levels p was drawn from, low and high, and the weight of high; the
+    theorems cover them if the model was made with --all-rounds and, for hash, if keys are distinct. The file is read in
+    batches and may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on success, 2
+    on bad input.
     """
     with running("predict") as run, text.open(file) as source:
         protect([model, file], {"--out": out}, tables=["--out"])
         fitted = Model.load(model)
-        rows = _run(fitted, source, out, mode, listed(keep, source.columns), seed, options.threads(jobs), run)
+        if mode is not Mode.mean and not fitted.settings.log:
+            run.say(f"levels of {len(fitted.mixture)} snapshots, which no theorem covers (fit --all-rounds)", "yellow")
+        (drawn_by,) = listed([key], source.columns) if key and mode is Mode.hash else (None,)
+        if drawn_by in fitted.notes[TYPES]:
+            raise InputError(f"--key: given {drawn_by!r}, a column the model learned from, expected another")
+        draw = Draw(mode, seed, drawn_by)
+        rows = _run(fitted, source, out, draw, listed(keep, source.columns), options.threads(jobs), run)
         run.say(f"{rows:,} rows")
 
 
-def _run(model: Model, source: Source, out: str, mode: Mode, keep: list[str], seed: int, jobs: int, run: Run) -> int:
+def _run(model: Model, source: Source, out: str, draw: Draw, keep: list[str], jobs: int, run: Run) -> int:
     kinds = dict.fromkeys(keep, ReadAs.raw) | {name: kind_of(noted) for name, noted in model.notes[TYPES].items()}
+    kinds |= {} if draw.key is None else {draw.key: ReadAs.raw}
     kinds |= {model.notes[SCORE]: ReadAs.number} if model.notes.get(SCORE) else {}
 
-    def answer(part: FilePart) -> pa.Table:
+    def answer(piece: Piece) -> pa.Table:
         try:
-            found = _predict_part(model, part, kinds, source.dialect.dates, mode, seed)
+            made = _predict_piece(model, piece, kinds, source.dialect.dates, draw)
         except (ValueError, TypeError) as error:
-            last = part.first + len(part.table) - 1
-            place = "" if str(error).startswith("row ") else f"rows {part.first:,} to {last:,}: "
+            last = piece.first + len(piece.table) - 1
+            place = "" if str(error).startswith("row ") else f"rows {piece.first:,} to {last:,}: "
             raise type(error)(f"{place}{error}") from None
-        return beside({name: part.table[name] for name in keep}, found)
+        return beside({name: piece.table[name] for name in keep}, made)
 
-    return answer_parts(source, kinds, out, "predicting", run, answer, jobs)
+    return answer_pieces(source, kinds, out, "predicting", run, answer, jobs)
 
 
-def _predict_part(
-    model: Model, part: FilePart, kinds: dict[str, ReadAs], order: str, mode: Mode, seed: int
-) -> dict[str, Any]:
-    scores = _scores(model, part)
-    features = part.table.select(list(model.notes[TYPES]))
+def _predict_piece(model: Model, piece: Piece, kinds: dict[str, ReadAs], order: str, draw: Draw) -> dict[str, Any]:
+    scores = _scores(model, piece)
+    features = piece.table.select(list(model.notes[TYPES]))
     for name in features.column_names:
         if kinds[name] is ReadAs.time:
-            column = timed(features[name], name, part.first, order)
+            column = timed(features[name], name, piece.first, order)
             features = features.set_column(features.column_names.index(name), name, column)
-    table = Table(plain(features))
-    if mode is Mode.mean:
+    table = Table(numbers_or_text(features))
+    if draw.mode is Mode.mean:
         return {"p": model.mean(table, scores)}
-    return model.issue(table, scores, _drawn(part, seed) if mode is Mode.sample else None)._asdict()
+    if draw.key is not None:
+        keys: Keys | None = keys_of(Table(numbers_or_text(piece.table.select([draw.key]))), draw.key)
+    else:
+        keys = _drawn(piece, draw.seed) if draw.mode is Mode.sample else None
+    return model.issue(table, scores, keys)._asdict()
 
 
-def _drawn(part: FilePart, seed: int) -> Keys:
-    """Return a random key per row, whatever the parts are and in whichever order they are answered."""
-    rng = np.random.PCG64(seed).advance(part.first - 1)
-    return np.random.Generator(rng).integers(0, 2**64, len(part.table), dtype=np.uint64)
+def _drawn(piece: Piece, seed: int) -> Keys:
+    """Return a random key per row, whatever the pieces are and in whichever order they are answered."""
+    rng = np.random.PCG64(seed).advance(piece.first - 1)
+    return np.random.Generator(rng).integers(0, 2**64, len(piece.table), dtype=np.uint64)
 
 
-def _scores(model: Model, part: FilePart) -> Array | None:
+def _scores(model: Model, piece: Piece) -> Array | None:
     name = model.notes.get(SCORE)
     if name is None:
         return None
-    return scores_of(part.table[name], name, model.notes.get(SCORE_KIND, "probability"), part.first)
+    return scores_of(piece.table[name], name, model.notes.get(SCORE_KIND, "probability"), piece.first)

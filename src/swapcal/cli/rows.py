@@ -1,4 +1,4 @@
-"""Rows of a file as the commands want them: judged columns, model columns, parts, a hashed sample."""
+"""Rows of a file as the commands want them: judged columns, model columns, pieces, a hashed sample."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,8 +13,9 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.cli.progress import Run, bar
 from swapcal.cli.stream_table import StreamTable
 from swapcal.kernels.draw import row_marks
-from swapcal.tables.delimited import in_order
-from swapcal.tables.formats import FilePart, Source
+from swapcal.tables.delimited import Piece, in_order
+from swapcal.tables.formats import Source
+from swapcal.tables.frame import JudgedColumns
 from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, probabilities, timed, within
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import Dialect, InputError
@@ -23,36 +24,42 @@ from swapcal.tables.values import text_key
 # Columns that are judged: what `audit` and `monitor` read of forecasts and outcomes, checked row by row.
 
 
-def kinds(names: dict[str, Any]) -> dict[str, ReadAs]:
-    """Return what each column is read as; numbers that are also groups stay numbers."""
-    kinds = dict.fromkeys(names["groups"], ReadAs.text) | dict.fromkeys(names["features"], ReadAs.any)
-    kinds |= {names["time"]: ReadAs.time} if names["time"] else {}
-    kinds |= {name: ReadAs.number for name in (names["weights"], *(names["issued"] or ())) if name}
-    return {**kinds, names["target"]: ReadAs.raw, **dict.fromkeys(names["probs"], ReadAs.number)}
+def kinds(columns: JudgedColumns, second: str | None = None) -> dict[str, ReadAs]:
+    """Return what each column is read as, that of a second predictor too; numbers that are also groups stay numbers."""
+    found = dict.fromkeys(columns.groups, ReadAs.text) | dict.fromkeys(columns.features, ReadAs.any)
+    found |= {columns.time: ReadAs.time} if columns.time else {}
+    found |= {name: ReadAs.number for name in (columns.weights, *(columns.issued or ())) if name}
+    return {**found, columns.target: ReadAs.raw, **dict.fromkeys(_probs(columns, second), ReadAs.number)}
 
 
-def with_outcomes(part: FilePart, names: dict[str, Any], positive: Positive | None, dialect: Dialect) -> pa.Table:
+def _probs(columns: JudgedColumns, second: str | None) -> list[str]:
+    return [columns.prob] if second is None else [columns.prob, second]
+
+
+def with_outcomes(
+    piece: Piece, columns: JudgedColumns, positive: Positive | None, dialect: Dialect, second: str | None = None
+) -> pa.Table:
     """Return the rows that have an outcome, their values checked while the rows' numbers are known."""
-    table, first = part.table, part.first
-    found = checked_outcomes(table[names["target"]], names["target"], first, positive, dialect.decimal)
-    for name in (*names["probs"], *(names["issued"] or ())):
+    table, first, target, probs = piece.table, piece.first, columns.target, _probs(columns, second)
+    y = checked_outcomes(table[target], target, first, positive, dialect.decimal)
+    for name in (*probs, *(columns.issued or ())):
         probabilities(table[name], name, first)
-    for name in names["features"]:
+    for name in columns.features:
         if pa.types.is_floating(table[name].type):
             values = floats(table[name])
             within(values, name, first, "a finite number", ~np.isinf(values))
-    if names["weights"]:
-        weights = floats(table[names["weights"]])
-        within(weights, names["weights"], first, "a positive number", (weights > 0.0) & np.isfinite(weights))
-    if names["time"]:
-        times = timed(table[names["time"]], names["time"], first, dialect.dates)
+    if columns.weights:
+        weights = floats(table[columns.weights])
+        within(weights, columns.weights, first, "a positive number", (weights > 0.0) & np.isfinite(weights))
+    if columns.time:
+        times = timed(table[columns.time], columns.time, first, dialect.dates)
         if times.null_count:
             row = times.is_null().index(True).as_py()
-            raise InputError(f"row {first + row}: column {names['time']!r}: given nothing, expected a time")
-        table = table.set_column(table.column_names.index(names["time"]), names["time"], times)
-    if names["target"] not in names["probs"]:
-        table = table.set_column(table.column_names.index(names["target"]), names["target"], pa.array(found))
-    return table.filter(pa.array(~np.isnan(found)))
+            raise InputError(f"row {first + row}: column {columns.time!r}: given nothing, expected a time")
+        table = table.set_column(table.column_names.index(columns.time), columns.time, times)
+    if target not in probs:
+        table = table.set_column(table.column_names.index(target), target, pa.array(y))
+    return table.filter(pa.array(~np.isnan(y)))
 
 
 # What `fit` and `predict` share: columns as the model wants them, and the notes in a model file.
@@ -61,7 +68,7 @@ SCORE, SCORE_KIND, TYPES, TARGET = "score", "score_kind", "types", "target"
 """Keys of a model's notes: the column of scores, what they are, each column's type in the file, the labels' column."""
 
 
-def plain(table: pa.Table) -> pa.Table:
+def numbers_or_text(table: pa.Table) -> pa.Table:
     """Return the columns as numbers or text: times become seconds, truth values and dictionaries text."""
     for place, name in enumerate(table.column_names):
         column = table[name]
@@ -107,8 +114,8 @@ def scores_of(column: Any, name: str, kind: str, first: int) -> Array:
     if kind == "probability":
         return probabilities(column, name, first)
     logits = floats(column)
-    found: Array = expit(within(logits, name, first, "a logit", np.isfinite(logits)))
-    return found
+    scores: Array = expit(within(logits, name, first, "a logit", np.isfinite(logits)))
+    return scores
 
 
 def all_scores(column: Any, name: str, kind: str, rows: Integers) -> Array:
@@ -119,7 +126,7 @@ def all_scores(column: Any, name: str, kind: str, rows: Integers) -> Array:
     return scores_of(column, name, kind, 1)
 
 
-# Parts: a file is answered part by part, so that it may be larger than memory.
+# Pieces: a file is answered piece by piece, so that it may be larger than memory.
 
 
 def beside(kept: Mapping[str, Any], made: Mapping[str, Any]) -> pa.Table:
@@ -132,25 +139,25 @@ def beside(kept: Mapping[str, Any], made: Mapping[str, Any]) -> pa.Table:
     return pa.table({**kept, **made})
 
 
-def answer_parts(
+def answer_pieces(
     source: Source,
     kinds: Mapping[str, ReadAs],
     out: str,
     doing: str,
     run: Run,
-    answer: Callable[[FilePart], pa.Table],
+    answer: Callable[[Piece], pa.Table],
     jobs: int = 1,
 ) -> int:
-    """Write the answer to each part of the file; return the number of rows.
+    """Write the answer to each piece of the file; return the number of rows.
 
-    With several jobs, threads answer several parts at once; they are written in order all the same.
+    With several jobs, threads answer several pieces at once; they are written in order all the same.
     """
     rows = 0
     with bar(run.console, doing) as shown, table_writer(out) as write:
-        for part, answered in in_order(lambda part: (part, answer(part)), source.parts(kinds, jobs), jobs):
+        for piece, answered in in_order(lambda piece: (piece, answer(piece)), source.pieces(kinds, jobs), jobs):
             write(answered)
-            rows += len(part.table)
-            shown.to(rows, part.share)
+            rows += len(piece.table)
+            shown.to(rows, piece.share)
             run.kept = f"{rows:,} rows were written" if out == "-" else f"{out} was not written"
     return rows
 

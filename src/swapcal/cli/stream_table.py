@@ -1,37 +1,23 @@
 """A file of records as a checked table: types inferred, labels binary, times in order, bad rows named."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.progress import Run
-from swapcal.tables.formats import Source, WholePart
-from swapcal.tables.outcomes import (
-    EXPECTED,
-    TIME,
-    Positive,
-    ReadAs,
-    distinct,
-    floats,
-    is_text,
-    moments,
-    outcomes,
-    parsed,
-    settled,
-)
+from swapcal.tables.delimited import Piece
+from swapcal.tables.formats import Source
+from swapcal.tables.outcomes import EXPECTED, TIME, Positive, ReadAs, floats, is_number, moments, outcomes
 from swapcal.tables.sources import InputError
 
 VALUE = "\0"  # stands for the value in a reason; no column's quoted name contains it
 NUMBERED = ("rows", "y", "time", "label_time", "matures")
-MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
 
 
 @dataclass(frozen=True)
@@ -74,6 +60,13 @@ class Roles:
     def named(self) -> list[str]:
         """Return every column named by the user that must exist."""
         return [*self.special(), *self.scores, *self.groups, *self.numeric, *self.categorical, *self.drop]
+
+    def kinds(self) -> dict[str, ReadAs]:
+        """Return what these columns are read as; all others are features."""
+        kinds = dict.fromkeys([*self.numeric, *self.scores], ReadAs.numeric)
+        kinds |= dict.fromkeys([*self.special(), *self.drop], ReadAs.value)
+        kinds |= dict.fromkeys([*self.groups, *self.categorical], ReadAs.text)
+        return kinds | ({self.id: ReadAs.raw} if self.id else {})
 
 
 @dataclass
@@ -177,11 +170,11 @@ class StreamTable:
 def _each(change: Callable[..., Any], *tables: StreamTable) -> dict[str, Any]:
     """Return what a change makes of every column of numbers that there is, given that of each table."""
     columns = {name: [getattr(table, name) for table in tables] for name in NUMBERED}
-    return {name: None if found[0] is None else change(*found) for name, found in columns.items()}
+    return {name: None if parts[0] is None else change(*parts) for name, parts in columns.items()}
 
 
 class StreamReader:
-    """Reads and checks a file, stretch by stretch, each column being what it was in the first."""
+    """Reads and checks a file, piece by piece."""
 
     def __init__(
         self,
@@ -193,7 +186,7 @@ class StreamReader:
         jobs: int = 1,
         taken: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`taken` tells whether an id had a row before those of the last stretch: with `skip`, each id has one row."""
+        """`taken` tells whether an id had a row before those of the last piece: with `skip`, each id has one row."""
         source.require(roles.named())
         roles.refuse_clashes()
         self.roles = roles
@@ -206,38 +199,32 @@ class StreamReader:
         self.skip, self.positive = skip, positive
         self._source, self._jobs = source, jobs
         self._taken, self._last_ids = taken, set[Any]()
-        self._types: dict[str, Any] = {}
-        self._empty: set[str] = set()
+        self._shown_types: dict[str, Any] = {}
         self._latest = -np.inf
 
     def __iter__(self) -> Iterator[StreamTable]:
         """Yield the rows that can be used."""
-        roles, used, complaint = self.roles, 0, ""
-        texts = [*roles.groups, *roles.categorical, *([roles.id] if roles.id else [])]
-        kinds = {**dict.fromkeys(roles.special(), ReadAs.raw), **dict.fromkeys(roles.drop, ReadAs.raw)}
-        for stretch in self._source.stretches({**kinds, **dict.fromkeys(texts, ReadAs.text)}, self._jobs):
-            self.total = len(stretch.rows) + stretch.ragged if stretch.whole else None
-            found, bad = self._checked(stretch)
+        used, complaint = 0, ""
+        for piece in self._source.pieces(self.roles.kinds(), self._jobs, others=ReadAs.feature):
+            self.total = piece.total if piece.is_whole else None
+            stream, bad = self._checked(piece)
             complaint = complaint or bad.complaint
-            self.seen += len(stretch.rows) + stretch.ragged
-            self.share = stretch.share
+            self.seen += piece.total
+            self.share = piece.share
             self.skipped.update(bad.reasons)
-            used += len(found.y)
-            if len(found.y):
-                yield found
+            used += len(stream.y)
+            if len(stream.y):
+                yield stream
         self.total = self.seen
         if not used and not self._source.follows:
             raise InputError(
                 f"{self._source.name}: given no usable row among {self.seen:,}, expected some; {complaint}"
             )
 
-    def _checked(self, stretch: WholePart) -> tuple[StreamTable, Bad]:
-        roles, dialect, table = self.roles, self._source.dialect, stretch.table
-        for name in dict.fromkeys([*roles.groups, *roles.categorical]):
-            column = settled(table[name], name, ReadAs.text, 1)  # categories are text whatever the format of the file
-            table = table.set_column(table.column_names.index(name), name, column)
-        bad = Bad(stretch.rows, stretch.ragged, stretch.complaint, stretch.whole)
-        table = self._settled(table, bad)
+    def _checked(self, piece: Piece) -> tuple[StreamTable, Bad]:
+        roles, dialect, table = self.roles, self._source.dialect, piece.table
+        bad = Bad(piece.rows, len(piece.ragged), piece.complaint, piece.is_whole)
+        _mark_misfits(piece, roles, bad)
         y = _labels(table[roles.target], roles.target, bad, self.positive, dialect.decimal)
         _check_ids(table, roles, bad)
         time = _moments(table, roles.time, bad, dialect.dates)
@@ -252,7 +239,7 @@ class StreamReader:
             bad.refuse()
         if time is not None and bad.keep.any():
             self._latest = max(self._latest, float(time[bad.keep].max()))
-        return self._like_the_first(_kept(table, roles, bad, y, [time, label_time, matures])), bad
+        return self._as_shown(_kept(table, roles, bad, y, [time, label_time, matures])), bad
 
     def _check_repeats(self, table: pa.Table, bad: Bad) -> None:
         """Leave out rows whose id an earlier one has that can be used."""
@@ -264,39 +251,23 @@ class StreamReader:
             again[row] = ids[row] in new or ids[row] in self._last_ids or self._taken(ids[row])
             if not again[row]:
                 new.add(ids[row])
-        self._last_ids = new or self._last_ids  # a stretch of which nothing is left is followed by the next at once
+        self._last_ids = new or self._last_ids  # a piece of which nothing is left is followed by the next at once
         bad.mark(again, f"column {self.roles.id!r}: given {VALUE} again, expected each id once", _spelt(column))
 
-    def _settled(self, table: pa.Table, bad: Bad) -> pa.Table:
-        """Turn text into what its column was in the first rows that had any; where it is not that, rows are bad."""
-        exempt = {*self.roles.special(), *self.roles.drop}
-        for place, name in enumerate(table.column_names):
-            if name in self._empty and name not in exempt and table[name].null_count == len(table):
-                table = table.set_column(place, name, pa.nulls(len(table)))  # still nothing that would decide
-        table = _numbers_where_meant(table, self.roles, bad, self._source.dialect.decimal, self._types, self._empty)
-        self._empty = {name for name in table.column_names if pa.types.is_null(table[name].type)} - self._types.keys()
-        for place, name in enumerate(table.column_names):
-            known, column = self._types.get(name), table[name]
-            if name in exempt or pa.types.is_null(column.type):
-                continue
-            if known is None:
-                self._types[name] = column.type
-            elif known != column.type:
-                table = table.set_column(place, name, _fitted(column, name, known, bad))
-        return table
-
-    def _like_the_first(self, found: StreamTable) -> StreamTable:
+    def _as_shown(self, stream: StreamTable) -> StreamTable:
         """Return the rows with the copied columns as they were in the first: an output has one type a column."""
         shown = {}
-        for name, column in found.shown.items():
-            if pa.types.is_null(column.type):
-                column = column.cast(pa.string())
-            known = self._types.setdefault(name, column.type)
-            shown[name] = column if column.type == known else _cast(column, known)
-        return replace(found, shown=shown)
+        for name, column in stream.shown.items():
+            known = self._shown_types.setdefault(name, _shown_type(column.type))
+            try:
+                shown[name] = column if column.type == known else column.cast(known, safe=False)
+            except pa.ArrowException as error:
+                expected = "expected values like those in the rows before"
+                raise InputError(f"given {column.type} after {known}, {expected}") from error
+        return replace(stream, shown=shown)
 
     def whole(self) -> StreamTable:
-        """Return all rows at once, for what cannot be done in stretches."""
+        """Return all rows at once, for what cannot be done in pieces."""
         first, *others = self
         return first.joined(*others)
 
@@ -306,31 +277,18 @@ class StreamReader:
             run.say(f"skipped {count:,} of {self.seen:,} rows ({count / self.seen:.1%}): {reason}", "yellow")
 
 
-def _fitted(column: Any, name: str, known: Any, bad: Bad) -> Any:
-    """Return a column as the type known of it; rows where it cannot be that are bad."""
-    if is_text(known) or not is_text(column.type):
-        return column.cast(known, safe=False)
-    values, codes = distinct(column)
-    fits = np.array([*(_casts(value, known) for value in values), True])[codes]
-    reason = f"column {name!r}: given {VALUE}, unlike the rows before (--categorical {name} reads all as categories)"
-    bad.mark(~fits, reason, _spelt(column))
-    return pc.if_else(pa.array(fits), column, None).cast(known)
+def _shown_type(kind: Any) -> Any:
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
-def _casts(value: Any, kind: Any) -> bool:
-    try:
-        pa.scalar(value).cast(kind)
-    except pa.ArrowException:
-        return False
-    return True
-
-
-def _cast(column: Any, known: Any) -> Any:
-    """Return a copied column as the type of the first rows; as text it may be what no such value can be."""
-    try:
-        return column.cast(known, safe=False)
-    except pa.ArrowException as error:
-        raise InputError(f"given {column.type} after {known}, expected values like those in the rows before") from error
+def _mark_misfits(piece: Piece, roles: Roles, bad: Bad) -> None:
+    """Mark the rows with a value that is not what its column is."""
+    for name, column, wrong, expected in piece.misfits:
+        hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
+        given = f"given {VALUE}, unlike the rows before"
+        if expected is ReadAs.number:
+            given = f"given text {VALUE} among numbers, expected a number"
+        bad.mark(wrong, f"column {name!r}: {given}{hint}", _spelt(column))
 
 
 def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array | None]) -> StreamTable:
@@ -351,33 +309,6 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array
         shown,
         {role: not is_number(table[name].type) for role, name in roles.moments().items()},
     )
-
-
-def _numbers_where_meant(
-    table: pa.Table, roles: Roles, bad: Bad, decimal: str, known: Mapping[str, Any], empty: AbstractSet[str]
-) -> pa.Table:
-    """Turn text columns that are mostly numbers, or were before, into numbers; the rows that are not are bad.
-
-    What was empty so far was read as text, so there it may be numbers throughout.
-    """
-    exempt = {*roles.special(), *roles.groups, *roles.categorical, *roles.drop}
-    for position, name in enumerate(table.column_names):
-        column = table[name]
-        if name in exempt or not is_text(column.type):
-            continue
-        if name in known and not is_number(known[name]):
-            continue
-        numbers, wrong = parsed(column, decimal)
-        present = len(column) - column.null_count
-        declared = name in roles.numeric or name in roles.scores or name in known
-        fewest = 0 if name in empty else 1
-        if not declared and not fewest <= wrong.sum() < MOSTLY * present:
-            continue
-        hint = "" if name in roles.scores else f" (--categorical {name} reads all as categories)"
-        reason = f"column {name!r}: given text {VALUE} among numbers, expected a number{hint}"
-        bad.mark(wrong, reason, _spelt(column))
-        table = table.set_column(position, name, pa.array(numbers, from_pandas=True))
-    return table
 
 
 def _labels(column: Any, target: str, bad: Bad, positive: Positive | None, decimal: str) -> Array:
@@ -432,11 +363,6 @@ def _check_ids(table: pa.Table, roles: Roles, bad: Bad) -> None:
     if roles.id is not None:
         nameless = table[roles.id].is_null().to_numpy()
         bad.mark(nameless, f"column {roles.id!r}: given nothing, expected the name of the row", lambda row: "")
-
-
-def is_number(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _spelt(column: Any) -> Callable[[int], str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from swapcal import bounds, errors, plots
+from swapcal import bounds, errors
 from swapcal._display import display
 from swapcal.arrays import Array, Integers
 from swapcal.engine import state as memory
@@ -36,9 +36,32 @@ TRIVIAL = 0.25
 """Squared error per forecast of saying ½ always: a promise of saving no more than this says nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Errors of the levels p as they were drawn and issued: exact sums over labels, nothing is averaged over the draw.
+
+    Attributes
+    ----------
+    smcal_1, smcal_2 : swap multicalibration against F_1^lin.
+    somni : swap omniprediction: what convex 1-Lipschitz losses with values in [-1, 1], one per level, lose to affine
+        rules with values in [0, 1], one per level.
+    cal : Σ_v |Σ (y - v)|, plain calibration.
+    labels : how many labels the sums are over: all of them, also beside a window; or those learned since a state was
+        loaded that a release before this one saved, which did not keep the levels drawn.
+    weight : the same, each label as often as it counts; divide by it for means.
+    """
+
+    smcal_1: float
+    smcal_2: float
+    somni: float
+    cal: float
+    labels: int
+    weight: float
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """Errors of the issued distributions on the labels learned so far, and what bounds them.
+    """Errors of the issued distributions, and of the levels drawn from them, on the labels learned; and their bounds.
 
     All are sums over rounds, as in the theorems; divide by `rounds` for means.
 
@@ -57,6 +80,8 @@ class Certificate:
         been learned since it was issued, here or by the copy that issued it), levels, d.
     window : None, or the number of labels after which a label's share in all sums has fallen to 1/e; divide by `weight`
         for means.
+    issued : the errors of the issued levels p themselves; None where none are issued, as during a fit. All other errors
+        and bounds are of the distributions that the levels are drawn from. None of them is about the mean forecast.
     """
 
     psmcal_1: float
@@ -74,6 +99,7 @@ class Certificate:
     dim: int
     window: float | None = None
     tight: float | None = None
+    issued: Issued | None = None
 
     @property
     def weight(self) -> float:
@@ -82,8 +108,11 @@ class Certificate:
             return float(self.rounds)
         return float(np.expm1(-self.rounds / self.window) / np.expm1(-1.0 / self.window))
 
-    def holds(self, tolerance: float = 1e-9) -> bool:
-        """Say whether psmcal_2 ≤ psreg ≤ tight ≤ bound ≤ theorem, up to a relative rounding tolerance.
+    def holds(self, tolerance: float = 1e-6) -> bool:
+        """Tell whether psmcal_2 ≤ psreg ≤ tight ≤ bound ≤ theorem, and psmcal_2 ≤ theorem_psmcal.
+
+        Each pair is compared up to `tolerance` times the larger of its two numbers. A ridge of 1e8, the largest, leaves
+        some eight digits of psreg; at ridges up to 1 it is exact to the last three or four bits.
 
         Examples
         --------
@@ -92,11 +121,11 @@ class Certificate:
         """
         known = [self.psmcal_2, self.psreg, self.tight, self.bound, self.theorem]
         chain = [value for value in known if value is not None]
-        slack = tolerance * (1.0 + chain[-1])
-        return all(a <= b + slack for a, b in pairwise(chain))
+        pairs = [*pairwise(chain), (self.psmcal_2, self.theorem_psmcal)]
+        return all(a <= b + tolerance * max(abs(a), abs(b)) for a, b in pairs if b is not None)
 
-    def as_dict(self) -> dict[str, float | int | None]:
-        """Return the fields by name."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name, those of `issued` within it."""
         return asdict(self)
 
     def sentences(self) -> list[str]:
@@ -106,12 +135,15 @@ class Certificate:
         --------
         >>> print(Certificate(1, 0.5, 2, 3, 4, 4, 1, 1, 1, 1000, 0, 17, 2).sentences()[0])
         No linear rule on these features with weights of bounded size, not even one for each of the 17 levels, could
-        have saved more than 0.0020 squared error per forecast over the 1,000 labels learned: computed, not estimated.
+        have saved more than 0.0020 squared error per forecast over the 1,000 labels learned, averaged over the issued
+        distributions: computed, not estimated.
         """
         return _sentences(self)
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw what a better rule could have saved beside the bound, by part, per forecast; see `swapcal.plots`."""
+        from swapcal import plots
+
         return plots.certificate(self.as_dict(), self.weight, ax=ax)
 
     def __str__(self) -> str:
@@ -122,7 +154,7 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         said = self.sentences()
-        names = ("in points", "bound", "promise")
+        names = ("in points", "bound", "promise", "issued levels")
         details = {"details": "; ".join(line.strip() for line in _details(self)[1:])}
         return display("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
 
@@ -131,7 +163,23 @@ def _sentences(found: Certificate) -> list[str]:
     """Return what was computed, how far off that is in points, what bounds it, and what was promised."""
     if not found.rounds:
         return [NOTHING]
-    return [_saved(found), _moved(found), _bounded(found), _promised(found)]
+    said = [_saved(found), _moved(found), _bounded(found), _promised(found)]
+    return said if found.issued is None else [*said, _drawn(found.issued, found.rounds)]
+
+
+def _drawn(issued: Issued, rounds: int) -> str:
+    """Say how far off the issued levels are; per forecast, rounded up."""
+    if not issued.labels:
+        return "Of the issued levels nothing is known: the saved state was of a release that did not keep them."
+    which = (
+        "all labels learned" if issued.labels == rounds else f"the {issued.labels:,} labels since the state was loaded"
+    )
+    shares = [_rate(total / issued.weight) if issued.weight > 0 else "0" for total in (issued.smcal_1, issued.somni)]
+    return (
+        f"The issued levels themselves, as drawn, over {which}: their residuals correlate with no linear rule of "
+        f"values up to 1, one for each level, by more than {shares[0]} per forecast, and no convex loss of slope up to "
+        f"1 loses more than {shares[1]} per forecast to an affine rule. None of this is about the mean forecast."
+    )
 
 
 def _short(found: Certificate) -> str:
@@ -149,13 +197,22 @@ def _details(found: Certificate) -> list[str]:
     theorem = f"not claimed ({unclaimed})" if found.theorem is None else f"{found.theorem:,.4g}"
     tight = "" if found.tight is None else f", {found.tight:,.4g} with the start priced as the rows saw it"
     return [
-        f"Details, as sums over {_rounds(found)}, with {found.levels} levels and {found.dim} coordinates:",
+        f"Details, of the distributions, as sums over {_rounds(found)}, with {found.levels} levels and {found.dim} "
+        "coordinates:",
         f"  pseudo swap multicalibration: l2 {found.psmcal_2:,.4g}, l1 {found.psmcal_1:,.4g} (exact)",
         f"  pseudo swap regret: {found.psreg:,.4g} (exact)",
         f"  data-dependent bound: {found.bound:,.4g} (rounding {found.rounding:,.4g} + learning {found.learning:,.4g} "
         f"+ prior {found.prior:,.4g}){tight}",
         f"  worst-case theorem: {theorem}",
+        *([] if found.issued is None else [_drawn_details(found.issued)]),
     ]
+
+
+def _drawn_details(issued: Issued) -> str:
+    return (
+        f"  issued levels, as drawn, over {issued.labels:,} labels: swap multicalibration l2 {issued.smcal_2:,.4g}, "
+        f"l1 {issued.smcal_1:,.4g}, swap omniprediction {issued.somni:,.4g}, calibration {issued.cal:,.4g} (exact)"
+    )
 
 
 def _tightest(found: Certificate) -> float:
@@ -173,7 +230,7 @@ def _saved(found: Certificate) -> str:
     return (
         "No linear rule on these features with weights of bounded size, not even one for each of the "
         f"{found.levels} levels, could have saved more than {_rate(found.psreg / found.weight)} squared error per "
-        f"forecast over {_rounds(found)}: computed, not estimated."
+        f"forecast over {_rounds(found)}, averaged over the issued distributions: computed, not estimated."
     )
 
 
@@ -181,12 +238,13 @@ def _moved(found: Certificate) -> str:
     """Say it in points: at the best rule of a convex class around the level, moves squared are at most the saving."""
     return (
         f"Such rules would have moved the forecasts by at most {100 * sqrt(max(found.psreg, 0.0) / found.weight):.2g} "
-        "points (root mean square); part of that is chance, which an audit tells apart."
+        "points (root mean square over the same distributions); part of that is chance, which an audit tells apart."
     )
 
 
 def _bounded(found: Certificate) -> str:
-    said = f"The bound computed beside it, which holds for any labels, is {_rate(_tightest(found) / found.weight)}"
+    rate = _rate(_tightest(found) / found.weight)
+    said = f"The bound computed beside it, of the distributions and for any labels, is {rate}"
     times = found.bound / found.psreg if found.psreg > 0 else 1.0
     if times < LOOSE:
         return f"{said} per forecast."
@@ -200,14 +258,17 @@ def _bounded(found: Certificate) -> str:
 def _promised(found: Certificate) -> str:
     if found.theorem is None:
         why = "labels came late or rows had weights" if found.window is None else "it is about all labels, not the last"
-        return f"The worst-case theorem is not claimed: {why}."
+        return f"The worst-case theorem about the distributions is not claimed: {why}."
     promise = found.theorem / found.weight
     if promise >= TRIVIAL:
         return (
-            f"The worst-case theorem, known before the first label, promises {_rate(promise)} per forecast, which says "
-            f"nothing yet: forecasting ½ costs {TRIVIAL:g}. It needs many more labels."
+            f"The worst-case theorem about the distributions, known before the first label, promises {_rate(promise)} "
+            f"per forecast, which says nothing yet: forecasting ½ costs {TRIVIAL:g}. It needs many more labels."
         )
-    return f"The worst-case theorem had promised at most {_rate(promise)} per forecast before the first label."
+    return (
+        f"The worst-case theorem about the distributions had promised at most {_rate(promise)} per forecast before the "
+        "first label."
+    )
 
 
 def _rate(value: float) -> str:
@@ -229,8 +290,8 @@ def _rate(value: float) -> str:
 NEWTON = ("ons", "ons-fast")
 
 
-def certify(state: Memory, dim: int, learner: str, *, uniform: bool, adaptive: bool) -> Certificate:
-    """Return the certificate of the present state.
+def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: bool, adaptive: bool) -> Certificate:
+    """Return the certificate of the present state; the levels drawn are known after the first `drawn_from` labels.
 
     The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
     λ‖θ - θ_0‖²], which is exact however late labels come and whoever issued the wishes. Online Newton Step has a bound
@@ -269,11 +330,27 @@ def certify(state: Memory, dim: int, learner: str, *, uniform: bool, adaptive: b
         levels=len(slots),
         dim=dim,
         tight=min(bound, float(state.totals[GAP]) + tight),
+        issued=_issued(state, dim, drawn_from),
     )
 
 
-def certify_recent(state: Memory, dim: int) -> Certificate:
-    """Return the certificate of the sums with a short memory.
+def _issued(state: Memory, dim: int, drawn_from: int) -> Issued:
+    """Return the errors of the levels drawn; Σ 1[p = v] (y - v) is 2ĝ_1, because x_1 = ½."""
+    slots = memory.slots_in_order(state)
+    n, g = state.drawn_mass[slots], state.drawn_residual[np.ix_(slots, memory.places(dim, float(state.knobs[WINDOW])))]
+    A = 2.0 * g[:, 0]
+    return Issued(
+        smcal_1=errors.smcal_linear(n, g, 1),
+        smcal_2=errors.smcal_linear(n, g, 2),
+        somni=float(errors.somni_levels(state.z[slots], A, g, "all").sum()),
+        cal=errors.cal(n, A, 1),
+        labels=int(state.counts[UPDATES]) - drawn_from,
+        weight=float(n.sum()),
+    )
+
+
+def certify_recent(state: Memory, dim: int, drawn_from: int) -> Certificate:
+    """Return the certificate of the sums with a short memory; beside it the issued levels of all labels.
 
     With α_t γ^{T-t} for α_t, everything that `certify` says of the realised excess holds as it stands: no property of
     the learners is used. `bounds.discounted_psreg` is about learners that fade as the sums do; the levels' do not.
@@ -284,7 +361,8 @@ def certify_recent(state: Memory, dim: int) -> Certificate:
     n, g = np.array([s.mass for s in sums]), np.array([s.residual[at] for s in sums])
     seen = n > FADED
     prior = state.recent_prior[1, :inner]
-    terms = [_terms(state.z[slot], *s, prior, at, ridge) for slot, s in zip(slots, sums, strict=True) if s.mass > FADED]
+    used = [(state.z[slot], s) for slot, s in zip(slots, sums, strict=True) if s.mass > FADED]
+    terms = [_terms(v, s.mass, *s, prior, at, ridge) for v, s in used]
     gain, learning, distance2, tight = np.array(terms).reshape(-1, 4).sum(axis=0).tolist()
     gap = float(state.totals[RECENT_GAP])
     bound = gap + learning + ridge * distance2
@@ -304,6 +382,7 @@ def certify_recent(state: Memory, dim: int) -> Certificate:
         dim=dim,
         window=window,
         tight=min(bound, gap + tight),
+        issued=_issued(state, dim, drawn_from),
     )
 
 
@@ -314,11 +393,12 @@ def _level_terms(state: Memory, slot: int, dim: int, ridge: float) -> tuple[floa
     window = float(state.knobs[WINDOW])
     inner, at = dim + (RECENT_COORDINATES if window else 0), memory.places(dim, window)
     G, g = memory.gram(state, slot, inner), state.residual[slot, :inner]
-    return _terms(state.z[slot], G, g, float(state.excess[slot]), state.prior[slot, :inner], at, ridge)
+    n, excess = float(state.mass[slot]), float(state.excess[slot])
+    return _terms(state.z[slot], n, G, g, excess, state.prior[slot, :inner], at, ridge)
 
 
 def _terms(
-    v: float, G: Array, g: Array, excess: float, prior: Array, at: Integers, ridge: float
+    v: float, n: float, G: Array, g: Array, excess: float, prior: Array, at: Integers, ridge: float
 ) -> tuple[float, float, float, float]:
     """Return swap regret, realised excess, ‖θ_v - θ_0‖² and tight bound of sums over a learner's coordinates.
 
@@ -337,7 +417,16 @@ def _terms(
     elsewhere = float(np.sum(prior**2) - np.sum(own**2))
     distance2 = float(np.sum((comparator - own) ** 2)) + elsewhere + missed
     tight = excess + _saved_near(v, G, g, prior, distance2)
-    return float(gain[0]), excess + float(penalised[0]), distance2, tight + missed * min(1.0, ridge)
+    saved = _made_up(float(gain[0]), float(errors.support_linear(seen)[0]) ** 2 / n, ridge)
+    return saved, excess + float(penalised[0]), distance2, tight + missed * min(1.0, ridge)
+
+
+def _made_up(gain: float, known: float, ridge: float) -> float:
+    """Return a level's gain, raised to `known` as far as the rounding of G may hide it.
+
+    v + ηf with f in F_1^lin and η = Σ α f(x)(y − v)/n saves at least nη², its share of PSMCal_2, which needs no G.
+    """
+    return gain if known <= gain * (1.0 + LAST_DIGITS) else min(known, gain + ROUNDED * ridge)
 
 
 def _saved_near(v: float, G: Array, g: Array, start: Array, distance2: float) -> float:
@@ -350,6 +439,8 @@ def _saved_near(v: float, G: Array, g: Array, start: Array, distance2: float) ->
     return at_start + float(bounds.ball_regret(values, (g - pushed) @ basis, distance2))
 
 
+# G = P⁻¹ - λI is off by a few thousand times λ·2e-16 at most, and a gain by that; differences in the last digits stay.
+ROUNDED, LAST_DIGITS = 1e-12, 1e-12
 # What has faded to this is nothing, and its residuals are rounding.
 FADED = 1e-9
 # Weight of the pull towards θ_0, what is paid for it per λ (or per Online Newton Step's βω/2 ≥ 0.01), and the largest
@@ -362,7 +453,7 @@ MOST_COMPARATOR = 4.0
 _REACH = {"sreg": (4.0, 4.0 / np.sqrt(3.0), 0.0), "smcal": (2.0, 2.0 / np.sqrt(3.0), 1.0)}
 
 
-def _distance2(state: Memory, dim: int, target: str) -> float:
+def distance2_of(state: Memory, dim: int, target: str) -> float:
     """Return B² of fixed levels, the largest ‖θ - θ_0‖² over levels and comparators; attained at an extreme point."""
     first, rest, centred = _REACH[target]
     slots, at = memory.slots_in_order(state), memory.places(dim, float(state.knobs[WINDOW]))
@@ -391,7 +482,7 @@ def _theorem(state: Memory, dim: int, learner: str, target: str, *, uniform: boo
     if adaptive:
         distance2 = norm2 * bounds.adaptive_distance2(target, reach)
         return float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, learner=learner, floor=floor))
-    slots, distance2 = memory.slots_in_order(state), norm2 * _distance2(state, dim, target)
+    slots, distance2 = memory.slots_in_order(state), norm2 * distance2_of(state, dim, target)
     if uniform:
         return float(bounds.psreg(rounds, inner, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))
     points = state.z[slots].tolist()

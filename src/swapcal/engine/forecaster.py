@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from swapcal import _validate, archive, bounds
 from swapcal._display import display
 from swapcal._locking import CopyableLock, locked
-from swapcal.archive import TEXT, TRUTH, Fields, Settings, Shapes, State, one_of, whole
+from swapcal.archive import MOST_COUNT, TEXT, TRUTH, Fields, Settings, Shapes, State, addition, one_of, whole
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import state as memory
@@ -57,6 +57,7 @@ RULES = {
     "mixing": one_of(*MIXINGS),
     "uniform": TRUTH,
     "owner": TEXT,
+    "drawn_from": addition(whole(0, MOST_COUNT)),
 }
 
 SPARE_SLOTS = 6
@@ -65,8 +66,9 @@ advance_one = DirectCall(advance)
 
 
 def fields(settings: Settings, shapes: Shapes) -> Fields:
-    """Return the arrays of a state from `Forecaster.to_state`."""
-    return memory.fields(settings["dim"], LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]], shapes)
+    """Return the arrays of a state from `Forecaster.to_state`, of this or an earlier release."""
+    found = memory.fields(settings["dim"], LEARNERS[settings["learner"]][0], MIXINGS[settings["mixing"]], shapes)
+    return found if "drawn_from" in settings else memory.without_drawn(found)
 
 
 FILE = archive.Kind(KIND, VERSION, RULES, fields)
@@ -89,7 +91,7 @@ class Forecaster(Player):
         Step), "ons-fast" (the same with β = 1/50, ω = 1, for which the proof still holds).
     mixing : "hedge" (two neighbouring levels, O(log L) learners looked at) or "blum-mansour" (stationary distribution
         over all levels, as in the paper).
-    ridge : λ, how strongly regressions hold on to their start; also the λ of the certificate.
+    ridge : λ from 1e-12 to 1e8, how strongly regressions hold on to their start; also the λ of the certificate.
     kappa : self-refining levels split when rounding costs more than this share of learning.
     seed : of the draws between the two levels.
     prior : (dim,) weights θ_0 from which every level's learner starts, for contexts in which a good forecast is already
@@ -133,11 +135,12 @@ class Forecaster(Player):
         _check_combination(learner, mixing, adaptive)
         self._window = 0.0 if window is None else _checked_window(window, learner, mixing)
         code, beta, omega = LEARNERS[learner]
-        ridge = _validate.positive("ridge", ridge)
+        ridge = _validate.ridge(ridge)
         self._learner = learner
         self._mixing = mixing
         self._uniform = not adaptive and isinstance(levels, (int, np.integer))
         self._owner = secrets.token_hex(8)
+        self._drawn_from = 0
         self._state = memory.allocate(
             z,
             self._dim,
@@ -207,7 +210,7 @@ class Forecaster(Player):
         """
         if self.rounds:
             raise ValueError(f"ridge: given after {self.rounds} labels, expected before the first")
-        self._state = memory.with_ridge(self._state, _validate.positive("ridge", ridge))
+        self._state = memory.with_ridge(self._state, _validate.ridge(ridge))
 
     @locked
     def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:
@@ -260,9 +263,11 @@ class Forecaster(Player):
             kept = f"{self._window:g}, the window" if self._window else "none: it was made without a window"
             if window != self._window:
                 raise ValueError(f"window: given {window!r}, expected {kept} of this forecaster")
-            return certify_recent(self._state, self._dim)
+            return certify_recent(self._state, self._dim, self._drawn_from)
         adaptive = bool(self._state.codes[CODES_ADAPTIVE])
-        return certify(self._state, self._dim, self._learner, uniform=self._uniform, adaptive=adaptive)
+        return certify(
+            self._state, self._dim, self._learner, self._drawn_from, uniform=self._uniform, adaptive=adaptive
+        )
 
     @locked
     def save(self, path: "str | os.PathLike[str]") -> None:
@@ -285,6 +290,7 @@ class Forecaster(Player):
             "mixing": self._mixing,
             "uniform": self._uniform,
             "owner": self._owner,
+            "drawn_from": self._drawn_from,
         }
         return State(self._state._asdict(), settings)
 
@@ -292,10 +298,11 @@ class Forecaster(Player):
     def from_state(cls, state: State) -> Self:
         """Rebuild from `to_state`; the state must have been checked."""
         self, settings = cls.__new__(cls), state.manifest
-        self._state = Memory(**{name: np.array(array, order="C") for name, array in state.arrays.items()})
+        self._state = Memory(**memory.with_drawn(state.arrays))
         self._scratch = memory.scratch(self._state)
         self._dim, self._learner, self._mixing = settings["dim"], settings["learner"], settings["mixing"]
         self._uniform, self._owner = settings["uniform"], settings["owner"]
+        self._drawn_from = settings.get("drawn_from", self.rounds)
         self._window = float(self._state.knobs[WINDOW])
         self._lock = CopyableLock()
         return self

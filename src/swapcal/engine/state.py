@@ -5,7 +5,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal import bounds
-from swapcal.archive import MOST_COUNT, Field, Permutation, Shapes, Sorted, counts, floats, integers, keys
+from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
+from swapcal.archive import (
+    MOST_COUNT,
+    Arrays,
+    Field,
+    Fields,
+    Permutation,
+    Shapes,
+    Sorted,
+    counts,
+    floats,
+    integers,
+    keys,
+)
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.kernels.linalg import factor_size, padded, unpack
 from swapcal.kernels.state import (
@@ -77,6 +90,8 @@ def allocate(
         excess=np.zeros(slots),
         potential=np.zeros(slots),
         slack=np.zeros(slots),
+        drawn_mass=np.zeros(slots),
+        drawn_residual=np.zeros((slots, width)),
         recent=recent_prior[np.minimum(np.arange(recents), 1)],
         recent_factor=np.zeros((recents, factor_size(inner) if window else 0)),
         recent_scale=np.full((recents, recent_prior.shape[1]), 1.0 / ridge),
@@ -144,7 +159,7 @@ def with_width(state: Memory, dim: int) -> Memory:
         return state
     gram = width * (width + 1) // 2 if state.gram.shape[1] else 0
     size = {"factor": factor_size(inner) - state.factor.shape[1], "gram": gram - state.gram.shape[1]}
-    names = ["theta", "prior", "residual"]
+    names = ["theta", "prior", "residual", "drawn_residual"]
     if state.knobs[WINDOW]:
         size["recent_factor"] = size["factor"]
         names += ["recent", "recent_prior"]
@@ -312,6 +327,8 @@ def fields(dim: int, learner: int, mixing: int, shapes: Shapes) -> dict[str, Fie
         "excess": floats("slots"),
         "potential": floats("slots"),
         "slack": floats("slots"),
+        "drawn_mass": floats("slots"),
+        "drawn_residual": floats("slots", width),
         "recent": floats(memories, recent_width),
         "recent_factor": floats(memories, recent_packed),
         "recent_scale": floats(memories, recent_width),
@@ -321,7 +338,26 @@ def fields(dim: int, learner: int, mixing: int, shapes: Shapes) -> dict[str, Fie
         "recent_prior": floats(2, recent_width),
         "totals": floats(2),
         "counts": counts(3, least=[2 if refines else slots, 0, 0], most=[slots, *2 * [MOST_COUNT]], names=("levels",)),
-        "knobs": floats(7, least=[*6 * [-np.inf], 1 if recalls else 0], most=[*6 * [np.inf], np.inf if recalls else 0]),
+        "knobs": floats(
+            7,
+            least=[LEAST_RIDGE, *5 * [-np.inf], 1 if recalls else 0],
+            most=[MOST_RIDGE, *5 * [np.inf], np.inf if recalls else 0],
+        ),
         "codes": integers(3, least=[learner, mixing, 0], most=[learner, mixing, refines]),
         "seed": keys(1),
     }
+
+
+DRAWN = ("drawn_mass", "drawn_residual")
+"""Arrays that came later; files without them are older than them."""
+
+
+def without_drawn(fields: Fields) -> dict[str, Field]:
+    """Return the arrays of a file from before the levels drawn were kept."""
+    return {name: field for name, field in fields.items() if name not in DRAWN}
+
+
+def with_drawn(arrays: Arrays) -> dict[str, AnyArray]:
+    """Return the arrays of a file as arrays of memory; levels drawn before they were kept are not known."""
+    blank = {"drawn_mass": np.zeros_like(arrays["mass"]), "drawn_residual": np.zeros_like(arrays["residual"])}
+    return {name: np.array(array, order="C") for name, array in (blank | dict(arrays)).items()}

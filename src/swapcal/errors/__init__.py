@@ -8,13 +8,15 @@ with contexts x in R^d, ‖x‖ ≤ 1, x_1 = ½. They add across shards, and eve
 An empty level (n = 0, hence A, g, G = 0) contributes 0. Residual sums A and g may be stacked, (…, L) and (…, L, d):
 many draws of the outcomes on the same rows give as many errors at once.
 
-The classes are F_1^lin = {x ↦ ⟨θ,x⟩ : θ in Θ_1}, Θ_1 = {|θ_1|/2 + (√3/2)‖θ_2:‖ ≤ 1}; F_4^lin, its double; and
-F_res^aff = {(1 + ⟨θ,x⟩)/2 : ‖θ‖ ≤ 1}; and any finite list of functions (groups).
+The classes are F_1^lin = {x ↦ ⟨θ,x⟩ : θ in Θ_1}, Θ_1 = {|θ_1|/2 + (√3/2)‖θ_2:‖ ≤ 1}; F_4^lin, its double;
+F_res^aff = {(1 + ⟨θ,x⟩)/2 : ‖θ‖ ≤ 1}; all affine functions with values in [0, 1], {(1 + ⟨θ,x⟩)/2 : θ in Θ_1}; and any
+finite list of functions (groups).
 """
 
 from swapcal.errors.regret import ridge_regret, swap_regret
 from swapcal.errors.swap import (
     TAIL_RADIUS,
+    AffineRules,
     Interval,
     Omniprediction,
     cal,
@@ -39,6 +41,7 @@ from swapcal.errors.swap import (
 
 __all__ = [
     "TAIL_RADIUS",
+    "AffineRules",
     "Interval",
     "Omniprediction",
     "cal",

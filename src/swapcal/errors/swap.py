@@ -1,7 +1,7 @@
 """Multicalibration errors and omniprediction: each level with its own function, or one function for all levels."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from swapcal.arrays import Array, Places
 
 Total = Any
 """A float for one set of statistics, (…) for stacked ones."""
+
+AffineRules = Literal["all", "restricted"]
+"""All affine functions with values in [0, 1] on X, or F_res^aff."""
 
 TAIL_RADIUS = 2.0 / np.sqrt(3.0)
 """Θ_1 is the convex hull of ±2e_1 and the sphere of this radius in the other coordinates."""
@@ -82,28 +85,41 @@ def smcal_linear(n: Array, g: Array, q: float) -> Total:
     return power_sum(n, support_linear(g), q)
 
 
-def support_affine(A: Array, g: Array) -> Array:
-    """Per level, the largest |Σ α f(x)(y − v)| over F_res^aff: (|A| + ‖g‖)/2.
+def support_affine(A: Array, g: Array, rules: AffineRules = "restricted") -> Array:
+    """Per level, the largest |Σ α f(x)(y − v)| over affine rules f(x) = (1 + ⟨θ,x⟩)/2 with values in [0, 1].
+
+    "all" of them, θ in Θ_1: (|A| + max(2|g_1|, (2/√3)‖g_2:‖))/2. "restricted", F_res^aff with ‖θ‖ ≤ 1: (|A| + ‖g‖)/2;
+    it has no constants outside [¼, ¾].
 
     Examples
     --------
     >>> support_affine(np.array([-2.0]), np.array([[-1.0, 0.0]]))
     array([1.5])
+    >>> support_affine(np.array([-2.0]), np.array([[-1.0, 0.0]]), "all")
+    array([2.])
     """
-    return 0.5 * (np.abs(A) + norms(g))
+    return 0.5 * (np.abs(A) + (support_linear(g) if _all(rules) else norms(g)))
 
 
-def witness_affine(A: Array, g: Array) -> Array:
-    """Per level, θ in the unit ball for which |A + ⟨θ,g⟩|/2 is `support_affine`.
+def witness_affine(A: Array, g: Array, rules: AffineRules = "restricted") -> Array:
+    """Per level, θ for which |A + ⟨θ,g⟩|/2 is `support_affine`: in the unit ball, or with "all" rules in Θ_1.
 
     Examples
     --------
     >>> witness_affine(np.array([2.0]), np.array([[1.0, 0.0]]))
     array([[1., 0.]])
     """
-    norm = norms(g)
     sign = np.where(A < 0, -1.0, 1.0)
+    if _all(rules):
+        return sign[..., None] * witness_linear(g)
+    norm = norms(g)
     return sign[..., None] * g / np.where(norm > 0, norm, 1.0)[..., None]
+
+
+def _all(rules: str) -> bool:
+    if rules not in ("all", "restricted"):
+        raise ValueError(f'rules: given {rules!r}, expected "all" or "restricted"')
+    return rules == "all"
 
 
 def smcal_affine(n: Array, A: Array, g: Array, q: float) -> Total:
@@ -189,11 +205,12 @@ class Omniprediction(NamedTuple):
     theta: Array
 
 
-def somni_levels(v: Array, A: Array, g: Array) -> Array:
-    """SOmni_v = (|A_v| + ‖g_v‖) / (2 max(v, 1 − v)) over L^cvx × F_res^aff, for each level.
+def somni_levels(v: Array, A: Array, g: Array, rules: AffineRules = "restricted") -> Array:
+    """SOmni_v for each level: `support_affine` / max(v, 1 − v).
 
     The supremum of Σ_{p=v} α[ℓ(k_ℓ(v), y) − ℓ(f(x), y)] over losses ℓ in L^cvx (convex, 1-Lipschitz, values in [−1, 1])
-    and f in F_res^aff.
+    and f in F_res^aff, or with "all" over every affine f with values in [0, 1] on X. What no convex loss can lose to
+    any affine rule on the features is the latter.
 
     Proof. Replace ℓ(·, 0) and ℓ(·, 1) by tangents at k = k_ℓ(v) whose slopes balance, (1 − v)s_0 + v s_1 = 0 (at an end
     of [0, 1] lower a slope until they do): the comparator only gains and k stays optimal. So
@@ -209,10 +226,10 @@ def somni_levels(v: Array, A: Array, g: Array) -> Array:
     >>> somni_levels(np.array([0.2]), np.array([3.0]), np.array([[1.5, 2.0]]))
     array([3.4375])
     """
-    return support_affine(A, g) / np.maximum(v, 1.0 - v)
+    return support_affine(A, g, rules) / np.maximum(v, 1.0 - v)
 
 
-def somni(v: Array, A: Array, g: Array) -> Omniprediction:
+def somni(v: Array, A: Array, g: Array, rules: AffineRules = "restricted") -> Omniprediction:
     """SOmni, the sum of `somni_levels`, and what attains it.
 
     Parameters
@@ -224,16 +241,17 @@ def somni(v: Array, A: Array, g: Array) -> Omniprediction:
     >>> found = somni(np.array([0.5]), np.array([1.0]), np.array([[0.5, 0.0]]))
     >>> found.total, found.slopes, found.action
     (1.5, array([[-1.,  1.]]), array([1.]))
+    >>> somni(np.array([0.5]), np.array([1.0]), np.array([[0.5, 0.0]]), "all").total
+    2.0
     """
     margin = np.maximum(v, 1.0 - v)
-    levels = somni_levels(v, A, g)
-    norm = norms(g)
+    levels = somni_levels(v, A, g, rules)
     return Omniprediction(
         total=plain(levels.sum(axis=-1)),
         levels=levels,
         slopes=np.stack([-v, 1.0 - v], axis=1) / margin[:, None],
         action=np.where(A < 0, 0.0, 1.0),
-        theta=-g / np.where(norm > 0, norm, 1.0)[..., None],
+        theta=-witness_affine(np.abs(A), g, rules),
     )
 
 

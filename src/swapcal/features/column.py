@@ -79,7 +79,7 @@ class Column:
             return self._category_codes(values, learn)
         missing = np.isnan(values)
         if not missing.any():
-            return np.full(len(values), SHARED), [SHARED]
+            return np.full(len(values), SHARED), [SHARED] if len(values) else []
         codes = np.where(missing, MISSING, SHARED)
         return codes, [MISSING] if missing.all() else [MISSING, SHARED]
 

@@ -26,14 +26,14 @@ from swapcal.features.sources import (
     location,
     matrix_of,
     most_frequent,
+    number_marks,
     numbered,
     refuse_infinite,
     require,
 )
-from swapcal.kernels.draw import row_marks
 from swapcal.kernels.encode import Lookup, look_up, standardise
 from swapcal.tables.frame import Table
-from swapcal.tables.values import FEATURE_CATEGORIES, FITTED_GROUP_CATEGORIES, MISSING, group_name, text_key, text_of
+from swapcal.tables.values import FEATURE_CATEGORIES, FITTED_GROUP_CATEGORIES, MISSING, group_name, text_of
 
 # `TargetEncoding`: a column of more texts than can have codes, as one number: their outcomes beyond a score.
 
@@ -202,8 +202,7 @@ class FittedEncoder:
         if isinstance(source, Table):
             texts = [str(category.name) for category in self.categories if category.texts]
             return source.marks([str(name) for name in names], texts)
-        salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
-        return row_marks(matrix_of(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
+        return number_marks(source, names)
 
     def encode(self, source: Source, offsets: Array | None = None) -> EncodedTable:
         """Return the encoded rows; `offsets`, if given, stand in for those of the rated columns."""

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Integers, Keys
+from swapcal.kernels.draw import row_marks
 from swapcal.tables.frame import Table, is_table
-from swapcal.tables.values import group_name, letters
+from swapcal.tables.values import group_name, letters, text_key
 
 # Sparse: an array of which only the values that are not 0 are kept; columns are made dense one by one.
 
@@ -43,6 +44,10 @@ class Sparse:
         """Return some columns, dense and side by side."""
         chosen = self._columns[:, np.array(names, np.intp)]
         return np.asarray(chosen.toarray(order="C"), np.float64)
+
+    def take(self, index: Integers) -> "Sparse":
+        """Return some of the rows."""
+        return Sparse(self._columns.tocsr()[index])
 
     def fullest(self) -> list[int]:
         """Return the numbers of the `WIDEST` columns with most values that are not 0, all if there are not as many."""
@@ -91,6 +96,33 @@ def require(source: Source, name: Name) -> None:
         source.require([str(name)])
     elif isinstance(name, bool) or not isinstance(name, (int, np.integer)) or not 0 <= name < source.shape[1]:
         raise ValueError(f"column {name!r}: not in the array; expected a number from 0 to {source.shape[1] - 1}")
+
+
+def rows_of(source: Source, index: Integers) -> Source:
+    """Return some of the rows."""
+    return source[index] if isinstance(source, np.ndarray) else source.take(index)
+
+
+def keys_of(source: Source, name: Name) -> Keys:
+    """Return a 64-bit key per row, a function of its value in one column.
+
+    Examples
+    --------
+    >>> one, other = keys_of(Table({"id": ["u7", "u8"]}), "id"), keys_of(Table({"id": ["u8"], "age": [3]}), "id")
+    >>> bool(one[1] == other[0]), len(np.unique(one))
+    (True, 2)
+    """
+    require(source, name)
+    if isinstance(source, Table):
+        numeric = source.is_numeric(str(name))
+        return source.marks([str(name)], []) if numeric else source.marks([], [str(name)])
+    return number_marks(source, [name])
+
+
+def number_marks(source: "Array | Sparse", names: Sequence[Name]) -> Keys:
+    """Return a 64-bit key per row, a function of its numbers in some columns of an array."""
+    salts, nothing = np.array([text_key(str(name)) for name in names], np.uint64), np.zeros(len(names), np.uint64)
+    return row_marks(matrix_of(source, names), salts, np.tile(nothing, (len(source), 1)), nothing)
 
 
 def is_numeric(source: Source, name: Name) -> bool:

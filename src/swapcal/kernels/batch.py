@@ -360,29 +360,49 @@ def issued_forecasts(snapshots: Snapshots, X: Array, draws: Draws, out: Array) -
         write_issued(z, i, share, uniform(draws.seed, scramble(key)), out[row])
 
 
+@inlined
+def caught_up(changes: Changes, start: int, t: int, change: int, n: int, rungs: Rungs) -> tuple[int, int]:
+    """Bring the rungs to the forecaster that round t met; return how many changes are made, and how many levels are."""
+    slot, member, z = changes.slot, rungs.member, rungs.z
+    while change < len(slot) and (change < start or changes.row[change] < t):
+        value = changes.z[slot[change]]
+        k = position(z, n, value)
+        if k == n or z[k] != value:
+            for i in range(n, k, -1):
+                z[i] = z[i - 1]
+                member[i] = member[i - 1]
+            z[k] = value
+            n += 1
+        member[k] = change
+        change += 1
+    return change, n
+
+
 @lean
 def replay_mean(changes: Changes, start: int, x: Array, rungs: Rungs) -> float:
     """Return the mean of z* over the forecasters of all rounds, replaying the changes for one context.
 
     The first `start` of them are the levels that existed before the first row.
     """
-    slot, member, z = changes.slot, rungs.member, rungs.z
+    member, z = rungs.member, rungs.z
     n, change, total = 0, 0, 0.0
     for t in range(changes.rounds):
-        while change < len(slot) and (change < start or changes.row[change] < t):
-            value = changes.z[slot[change]]
-            k = position(z, n, value)
-            if k == n or z[k] != value:
-                for i in range(n, k, -1):
-                    z[i] = z[i - 1]
-                    member[i] = member[i - 1]
-                z[k] = value
-                n += 1
-            member[k] = change
-            change += 1
+        change, n = caught_up(changes, start, t, change, n, rungs)
         i, share = frozen_crossing(changes.theta, member, z, rungs.steps, n, x)
         total += z[i] + share * (z[i + 1] - z[i])
     return total / changes.rounds
+
+
+@lean
+def replay_shares(changes: Changes, start: int, x: Array, rungs: Rungs, out: Array) -> None:
+    """Add to `out`, by slot, how often each level is issued for one context, in rounds."""
+    member, z, slot = rungs.member, rungs.z, changes.slot
+    n, change = 0, 0
+    for t in range(changes.rounds):
+        change, n = caught_up(changes, start, t, change, n, rungs)
+        i, share = frozen_crossing(changes.theta, member, z, rungs.steps, n, x)
+        out[slot[member[i]]] += 1.0 - share
+        out[slot[member[i + 1]]] += share
 
 
 @lean

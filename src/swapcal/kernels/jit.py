@@ -1,8 +1,23 @@
-"""How this package compiles functions, and how Python enters compiled code quickly."""
+"""How this package compiles functions, and how Python enters compiled code quickly.
+
+All that is not numba's public interface is here and in `swapcal.kernels.simd`. What each part buys, as the speed
+without it (engine at d = 3, 20, 100; one record of 13 columns through `Live`, forecast and label; numba 0.68, EPYC):
+
+| part | d = 3 | d = 20 | d = 100 | one record |
+|---|--:|--:|--:|--:|
+| all parts | 10.3 M rows/s | 4.7 M | 0.50 M | 37 µs |
+| without ``_nrt=False`` (no reference counting) | 0.04 × | 0.09 × | 0.5 × | 53 µs |
+| without the intrinsics of `simd`, as plain loops | 1 × | 0.53 × | 0.26 × | 43 µs |
+| without `DirectCall` (``Dispatcher.compile``) | 1 × | 1 × | 1 × | 54 µs |
+
+``forceinline`` makes a kernel contain what it calls, so that results do not depend on which process compiled it.
+`_Cache` (``CompileResultCacheImpl``, ``FunctionCache``) makes cached machine code stale when the source of any kernel
+changes; numba looks at the kernel's own file only.
+"""
 
 import hashlib
 from collections.abc import Callable
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 import llvmlite
@@ -51,7 +66,7 @@ def inlined(function: F) -> F:
     Kernels never call each other: a call finds the callee as its own compilation left it in the process that compiles,
     and as the caller's compilation left it in a process that reads the cache, and the two may round differently.
     """
-    return _compile(INLINED, function)
+    return njit(**INLINED)(function)  # type: ignore[no-any-return]  # its callers are cached, with it inside
 
 
 def shared(function: F) -> F:
@@ -82,9 +97,8 @@ def _stamp() -> str:
     """
     switches = (config.OPT, config.BOUNDSCHECK, config.LOOP_VECTORIZE, config.SLP_VECTORIZE)
     digest = hashlib.sha256(f"{llvmlite.__version__} {[str(switch) for switch in switches]}".encode())
-    for source in sorted(files(__package__).iterdir(), key=lambda file: file.name):
-        if source.name.endswith(".py"):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

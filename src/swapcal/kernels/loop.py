@@ -21,7 +21,7 @@ from swapcal.kernels.mixing import (
     stationary,
     write_mixture,
 )
-from swapcal.kernels.simd import row_dot
+from swapcal.kernels.simd import row_axpy, row_dot
 from swapcal.kernels.state import (
     CODES_ADAPTIVE,
     CODES_LEARNER,
@@ -212,6 +212,29 @@ def outdated(state: Memory, x: Array, ticket: Array, mix: Array) -> bool:
 
 
 @inlined
+def drawn_slot(state: Memory, ticket: Array) -> int:
+    """Return the slot of the level that was drawn; levels are never removed."""
+    low, high, p = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH]), ticket[T_P]
+    if state.z[low] == p:
+        return low
+    if state.codes[CODES_MIXING] == HEDGE or state.z[high] == p:
+        return high
+    found = high
+    for slot in range(state.counts[LEVELS]):
+        if state.z[slot] == p:
+            found = slot
+    return found
+
+
+@inlined
+def book_drawn(state: Memory, x: Array, y: float, count: float, ticket: Array) -> None:
+    """Enter (x, y) into the sums of the level that was issued."""
+    slot = drawn_slot(state, ticket)
+    state.drawn_mass[slot] += count
+    row_axpy(state.drawn_residual, slot, count * (y - state.z[slot]), x)
+
+
+@inlined
 def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: Array, scratch: Scratch) -> None:
     """Learn a label with the weights that were issued, however long ago, as if it had come `count` times.
 
@@ -221,6 +244,7 @@ def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: A
     hedged = state.codes[CODES_MIXING] == HEDGE
     n = mix.shape[0] // 2
     recalls = state.knobs[WINDOW] > 0.0
+    book_drawn(state, x, y, count, ticket)
     if recalls:
         everyone, x[EVERYONE] = x[EVERYONE], 0.0
         learn_recent(state, 0, x, y, count, scratch)

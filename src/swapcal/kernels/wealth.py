@@ -1,19 +1,11 @@
 """Wealth of bets against a forecast: products for the lifetime test, Shiryaev–Roberts sums for the change detector."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import config, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from swapcal.arrays import Array, Integers
-from swapcal.kernels import simd
 from swapcal.kernels.jit import inlined, lean, shared
-
-# One row's play in one cell, on vectors of four bets, with its plain meaning beside it (see `kernels.simd`).
 
 STAKES = 6
 """Stakes per direction."""
@@ -29,70 +21,28 @@ CEILING = 1e100
 """Sums stop here: far beyond every alarm, and low enough that one more gain cannot overflow."""
 
 
-def play(
+@inlined
+def step(
     bets: Array, cell: int, gain: Array, shares: Array, residual: float, square: float, clock: float
 ) -> tuple[float, float]:
     """Let every bet of a cell play one row; return Σ shares·SUM of the bets upwards and of those downwards.
 
     SUM ← (1 + SUM)·gain counts every possible start of a change; CUSUM ← max(1, CUSUM)·gain keeps the best one.
     """
-    own = bets[cell]
-    fresh = own[CUSUM] <= 1.0
-    own[GAIN] *= gain
-    own[SUM] = np.minimum((1.0 + own[SUM]) * gain, CEILING)
-    own[CUSUM] = np.minimum(np.where(fresh, 1.0, own[CUSUM]) * gain, CEILING)
-    own[START] = np.where(fresh, clock, own[START])
-    own[ROWS] = np.where(fresh, 0.0, own[ROWS]) + 1.0
-    own[RESIDUAL] = np.where(fresh, 0.0, own[RESIDUAL]) + residual
-    own[SQUARE] = np.where(fresh, 0.0, own[SQUARE]) + square
-    weighted = shares * own[SUM]
-    return float(weighted[0::2].sum()), float(weighted[1::2].sum())
-
-
-def _play(
-    _context: Any, bets: Any, cell: Any, gain: Any, shares: Any, residual: Any, square: Any, clock: Any
-) -> tuple[Any, Callable[..., Any]]:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        cells = simd._data(context, builder, signature.args[0], arguments[0])
-        base = builder.gep(cells, [builder.mul(arguments[1], simd.INDEX(FIELDS * LANES))])
-        gains, parts = (simd._data(context, builder, signature.args[k], arguments[k]) for k in (2, 3))
-        r, rr, now = (simd._splat(builder, value) for value in arguments[4:7])
-        zero, one, ceiling = (ir.Constant(simd.VECTOR, [value] * simd.LANES) for value in (0.0, 1.0, CEILING))
-
-        def load(field: int, block: int) -> Any:
-            return simd._load(builder, base, simd.INDEX(field * LANES + block))
-
-        def store(value: Any, field: int, block: int) -> None:
-            simd._store(builder, value, base, simd.INDEX(field * LANES + block))
-
-        def capped(value: Any) -> Any:
-            return builder.select(builder.fcmp_ordered("<", value, ceiling), value, ceiling)
-
-        total = zero
-        for block in range(0, LANES, simd.LANES):
-            b = simd._load(builder, gains, simd.INDEX(block))
-            before = load(CUSUM, block)
-            fresh = builder.fcmp_ordered("<=", before, one)
-            grown = capped(builder.fmul(builder.fadd(one, load(SUM, block)), b))
-            store(builder.fmul(load(GAIN, block), b), GAIN, block)
-            store(grown, SUM, block)
-            store(capped(builder.fmul(builder.select(fresh, one, before), b)), CUSUM, block)
-            store(builder.select(fresh, now, load(START, block)), START, block)
-            for field, step in ((ROWS, one), (RESIDUAL, r), (SQUARE, rr)):
-                kept = builder.select(fresh, zero, load(field, block))
-                store(builder.fadd(kept, step), field, block)
-            share = simd._load(builder, parts, simd.INDEX(block))
-            total = builder.fadd(total, builder.fmul(share, grown))
-        pairs = builder.fadd(total, simd._shuffle(builder, total, [2, 3, 0, 1]))
-        sides = [builder.extract_element(pairs, simd.LANE(side)) for side in range(2)]
-        return cgutils.pack_array(builder, sides)
-
-    floats = (types.float64,) * 3
-    return types.UniTuple(types.float64, 2)(bets, types.int64, gain, shares, *floats), generate
-
-
-if not config.DISABLE_JIT:
-    globals().update(play=intrinsic(_play))
+    for i in range(LANES):
+        fresh = bets[cell, CUSUM, i] <= 1.0
+        bets[cell, GAIN, i] *= gain[i]
+        bets[cell, SUM, i] = min((1.0 + bets[cell, SUM, i]) * gain[i], CEILING)
+        bets[cell, CUSUM, i] = min((1.0 if fresh else bets[cell, CUSUM, i]) * gain[i], CEILING)
+        bets[cell, START, i] = clock if fresh else bets[cell, START, i]
+        bets[cell, ROWS, i] = (0.0 if fresh else bets[cell, ROWS, i]) + 1.0
+        bets[cell, RESIDUAL, i] = (0.0 if fresh else bets[cell, RESIDUAL, i]) + residual
+        bets[cell, SQUARE, i] = (0.0 if fresh else bets[cell, SQUARE, i]) + square
+    up, down = 0.0, 0.0
+    for i in range(0, LANES, 2):
+        up += shares[i] * bets[cell, SUM, i]
+        down += shares[i + 1] * bets[cell, SUM, i + 1]
+    return up, down
 
 
 # Wealth of bets against a forecast: products for the lifetime test, Shiryaev–Roberts sums for the change detector.
@@ -232,7 +182,7 @@ def advance(
             node = lowest
             while node >= 1:
                 cell = group * nodes + node - 1
-                up, down = play(bet_state.bets, cell, gain, terms.shares, residual, square, clock[t])
+                up, down = step(bet_state.bets, cell, gain, terms.shares, residual, square, clock[t])
                 note = bet_state.notes[cell]
                 notice(note, CHANGE_PEAK, CHANGE_AT, up, limit, clock[t])
                 notice(note, CHANGE_PEAK + 1, CHANGE_AT + 1, down, limit, clock[t])

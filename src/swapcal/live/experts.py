@@ -253,16 +253,16 @@ class Experts(Writable):
         n = len(keys)
         given = np.full((n, self.scores), np.nan) if given is None else given
         memory, probabilities = np.zeros((n, self.memory_width)), np.zeros((n, 1 + EXPERTS))
-        self.play(keys, values, *_contexts(x, n), given, np.arange(n), np.full(n, np.nan), memory, probabilities)
+        self.step(keys, values, *_contexts(x, n), given, np.arange(n), np.full(n, np.nan), memory, probabilities)
         return memory, probabilities
 
     def learn(self, keys: Keys, values: Array, memory: Array, y: Any, x: Array | None = None) -> None:
         """Learn the labels of rows that were forecast before, with the features they had then."""
         n, labels = len(keys), np.asarray(y, np.float64)
         given, probabilities = np.zeros((n, self.scores)), np.zeros((n, 1 + EXPERTS))
-        self.play(keys, values, *_contexts(x, n), given, np.arange(n), labels, memory, probabilities)
+        self.step(keys, values, *_contexts(x, n), given, np.arange(n), labels, memory, probabilities)
 
-    def play(
+    def step(
         self,
         keys: Keys,
         values: Array,
@@ -280,15 +280,15 @@ class Experts(Writable):
         events = rows, labels, memory, probabilities
         run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
 
-    def play_one(self, row: Row, dim: int, label: Array) -> None:
-        """Do as `play` with one event about one row, of which so many coordinates exist."""
+    def step_one(self, row: Row, dim: int, label: Array) -> None:
+        """Do as `step` with one event about one row, of which so many coordinates exist."""
         entries = row.keys.shape[1]
         if entries > self._reserved[0] or dim > self._reserved[1]:
             self._reserve(entries, dim)
             self._reserved = entries, dim
-        said = row.memory, row.judged
+        outputs = row.memory, row.judged
         run_one.call(
-            self._bank, row.keys, row.values, row.x, row.dims, self.view, row.scores, ONLY, label, *said, self._work
+            self._bank, row.keys, row.values, row.x, row.dims, self.view, row.scores, ONLY, label, *outputs, self._work
         )
 
     def _reserve(self, entries: int, dim: int) -> None:
@@ -309,14 +309,14 @@ class Experts(Writable):
         return float(_chance(memory[self._bank.weights.shape[1] + SAID_BASE]))
 
     def members(self, memory: Array) -> list[tuple[float, float]]:
-        """Return what the blend pools: each member's share now, and what it said of a row.
+        """Return what the blend pools: each member's share now, and its probability for a row.
 
         In order: the stack of all others, the experts, the users' scores, the base rate.
         """
         shares, inputs = np.zeros(len(self._bank.merits)), self._bank.weights.shape[1]
         share_blend(self._bank, shares)
-        said = _chance(memory[[inputs + SAID_STACK, *range(1, inputs), inputs + SAID_BASE]])
-        return [*zip(shares.tolist(), said.tolist(), strict=True)]
+        probabilities = _chance(memory[[inputs + SAID_STACK, *range(1, inputs), inputs + SAID_BASE]])
+        return [*zip(shares.tolist(), probabilities.tolist(), strict=True)]
 
     def to_state(self) -> State:
         """Return the state; the tables keep only rows that have learned something."""

@@ -15,7 +15,6 @@ from swapcal.kernels.experts import put_scores
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import Rows, expert_names
 from swapcal.live.learner import BANK, Learner
-from swapcal.report.html import Html, join, tag
 
 # `Explanation`: a mean forecast as a sum of named contributions, in words and as a small chart.
 
@@ -119,6 +118,8 @@ class Explanation:
 
     def svg(self) -> str:
         """Return the chart as an SVG drawing: bars to the right raise the forecast, bars to the left lower it."""
+        from swapcal.report.html import tag
+
         shown = self._shown()
         largest = max((abs(term.amount) for term in shown), default=1.0) or 1.0
         middle = (LEFT + WIDE) / 2
@@ -147,7 +148,9 @@ class Explanation:
         return self.svg()
 
 
-def _bar(term: Contribution, row: int, middle: float, scale: float) -> Html:
+def _bar(term: Contribution, row: int, middle: float, scale: float) -> str:
+    from swapcal.report.html import join, tag
+
     top, width = HIGH + ROW * row, scale * abs(term.amount)
     left = middle if term.amount > 0 else middle - width
     figure = middle + width + 4 if term.amount > 0 else middle - width - 4

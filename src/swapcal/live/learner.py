@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from swapcal._validate import event_key, event_keys
+from swapcal._validate import MOST_RIDGE, event_key, event_keys
 from swapcal.archive import State, nested, part
-from swapcal.arrays import AnyArray, Array, Integers, Keys
+from swapcal.arrays import AnyArray, Array, Flags, Integers, Keys
 from swapcal.engine.certificate import Certificate
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import NO_MIX, Forecaster
@@ -67,42 +67,36 @@ class Learner:
         row.draws[0] = event_key(name)
         return row
 
-    def play(self, rows: Rows, order: Integers, labels: Array) -> None:
+    def step(self, rows: Rows, order: Integers, labels: Array) -> None:
         """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
 
         A row that is forecast here may be learned here only as the next event.
         """
         if type(rows) is Row:
-            self._play_one(rows, labels)
+            self._step_one(rows, labels)
             return
         features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
-        self.experts.play(*features, order, labels, rows.memory, rows.judged)
-        issuing = np.isnan(labels)
-        if issuing.all() and np.array_equal(order, np.arange(len(rows))):
-            self._play_in_order(rows, labels)
-            return
-        fresh = order[issuing]
+        self.experts.step(*features, order, labels, rows.memory, rows.judged)
+        order, y, issuing = _engine_events(order, labels)
+        in_order = bool(issuing.all()) and np.array_equal(order, np.arange(len(rows)))
+        fresh: Integers | slice = slice(None) if in_order else order[issuing]
         x = rows.x[fresh]
         put_scores(rows.judged[fresh], self.contexts.reserved_weights, x)
-        rows.x[fresh] = x
+        if not in_order:  # else x is no copy
+            rows.x[fresh] = x
         rows.ticket[fresh, T_SLOT_LOW] = -1.0
-        at_once = np.flatnonzero(issuing[:-1] & ~issuing[1:] & (order[:-1] == order[1:]))
-        y = labels.copy()
-        y[at_once] = labels[at_once + 1]
-        alone = np.ones(len(order), bool)
-        alone[at_once + 1] = False
-        order, y, issuing = order[alone], y[alone], issuing[alone]
         needed = np.maximum.accumulate(np.where(issuing, rows.dims[order], 0))
         for a, b in equal_stretches(needed):
-            engine, part = self._sized(int(needed[a])), order[a:b]
+            engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
             tickets = rows.ticket[part]
             engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets)
-            rows.ticket[part] = tickets
+            if not in_order:
+                rows.ticket[part] = tickets
 
-    def _play_one(self, row: Row, label: Array) -> None:
-        """Play one event of one row, without what it takes to play many."""
+    def _step_one(self, row: Row, label: Array) -> None:
+        """Step through one event of one row, without what it takes for many."""
         x, dim, engine = row.x, int(row.dims[0]), self.forecaster
-        self.experts.play_one(row, dim, label)
+        self.experts.step_one(row, dim, label)
         if label[0] != label[0]:
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
@@ -112,25 +106,6 @@ class Learner:
         if x.shape[1] != engine.dim:
             x = _padded(x, FIRST, engine.dim)
         engine.play_one(x, label, row.draws, row.ticket)
-
-    def play_at_once(self, rows: Rows, y: Array) -> None:
-        """Learn each row's label right after its forecast: as `play` with every row twice, and faster."""
-        n = len(y)
-        labels = np.full(2 * n, np.nan)
-        labels[1::2] = y
-        features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
-        self.experts.play(*features, np.repeat(np.arange(n), 2), labels, rows.memory, rows.judged)
-        self._play_in_order(rows, y)
-
-    def _play_in_order(self, rows: Rows, y: Array) -> None:
-        """Let the engine forecast each row, and learn it at once if it has a label."""
-        put_scores(rows.judged, self.contexts.reserved_weights, rows.x)
-        rows.ticket[:, T_SLOT_LOW] = -1.0
-        needed = np.maximum.accumulate(rows.dims)
-        for a, b in equal_stretches(needed):
-            engine, part = self._sized(int(needed[a])), slice(a, b)
-            x = rows.x[part] if rows.x.shape[1] == engine.dim else _padded(rows.x, part, engine.dim)
-            engine.play(x, y[part], rows.draws[part], rows.ticket[part])
 
     def consult(self, rows: Rows, row: int, record: Mapping[str, Any]) -> None:
         """Ask the outside models for their forecasts of one record."""
@@ -149,17 +124,17 @@ class Learner:
         """Prepare for labels that come so many forecasts after theirs: nothing may have been learned yet.
 
         Late labels make the same surprise count late times before anybody can have learned from it, so the engine
-        holds on to the experts' blend as much longer.
+        holds on to the experts' blend as much longer, up to the largest λ there is.
         """
         assert self.forecaster is not None, "a label was forecast"
-        self.forecaster.set_ridge(self._engine["ridge"] * (1.0 + late))
+        self.forecaster.set_ridge(min(self._engine["ridge"] * (1.0 + late), MOST_RIDGE))
 
     def preview(self, rows: Rows) -> Forecast:
         """Return forecasts that nobody will learn from."""
         if self.forecaster is None:
             rows.ticket[:] = NO_KNOWLEDGE
         else:
-            self.play(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
+            self.step(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
         return self.forecast(rows.ticket, rows.x)
 
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
@@ -234,8 +209,21 @@ def _blend(dim: int, weight: float) -> Array:
     return prior
 
 
+def _engine_events(order: Integers, labels: Array) -> tuple[Integers, Array, Flags]:
+    """Return (rows, labels, whether they are forecast) with a forecast and its label in one event if they are next."""
+    issuing = np.isnan(labels)
+    at_once = np.flatnonzero(issuing[:-1] & ~issuing[1:] & (order[:-1] == order[1:]))
+    y = labels.copy()
+    y[at_once] = labels[at_once + 1]
+    kept = np.ones(len(order), bool)
+    kept[at_once + 1] = False
+    return order[kept], y[kept], issuing[kept]
+
+
 def _padded(x: Array, rows: "Integers | slice", dim: int) -> Array:
     """Return rows of x with `dim` coordinates; those that did not exist yet are 0."""
+    if x.shape[1] == dim:
+        return x[rows]
     width = min(dim, x.shape[1])
     some = x[rows, :width]
     out = np.zeros((len(some), dim))

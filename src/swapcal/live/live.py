@@ -3,13 +3,13 @@
 import copy
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import _validate, archive, plots
+from swapcal import _validate, archive
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, locked
 from swapcal.archive import State, nested, part
@@ -21,12 +21,12 @@ from swapcal.features import Contexts, Encoded
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, expert_weights
 from swapcal.live.explain import Explanation, explain_row
-from swapcal.live.learner import BANK, Learner, equal_stretches
+from swapcal.live.learner import BANK, Learner
 from swapcal.live.monitor_feed import MonitorFeed, Values
 from swapcal.live.open_forecasts import ConflictingLabelError, OpenForecasts, Status, UnknownIdError, taken
 from swapcal.live.scheduler import HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
-from swapcal.live.times import NEVER_SAID, EventTimes, read_arrivals, read_event_times, read_mixed
+from swapcal.live.times import NO_TIMES, EventTimes, read_arrivals, read_event_times, read_mixed
 from swapcal.live.validation import (
     ORDERS,
     REMEMBERED,
@@ -51,7 +51,6 @@ from swapcal.tables.values import FEATURE_CATEGORIES
 __all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
 REPEATED, REFUSED = "repeated", "refused"
-PIECE = 4096  # rows learned at once: enough to amortise calls, few enough to stay in cache
 
 
 class Live:
@@ -94,7 +93,7 @@ class Live:
     True
     >>> live.label("order 1", 1)
     True
-    >>> live.label("order 1", 1)  # said twice: ignored
+    >>> live.label("order 1", 1)  # a repeated label is ignored
     False
     >>> live.status().coverage
     1.0
@@ -140,7 +139,7 @@ class Live:
             seed=seed,
         )
         self._engine = {
-            "ridge": _validate.positive("ridge", ridge),
+            "ridge": _validate.ridge(ridge),
             "kappa": _validate.positive("kappa", kappa),
             "window": None if window is None else _validate.window(window),
         }
@@ -197,7 +196,7 @@ class Live:
     def watch(self, watcher: "Callable[[Learned], None] | None") -> None:
         """Have a function called with the labels that `forecast` and `label` learn, in order; None stops that.
 
-        Not part of the state; what `run` and `trace` learn at once is not told.
+        Not part of the state; what `run` and `trace` learn at once is not passed on.
         """
         self._scheduler.watcher = watcher
 
@@ -271,14 +270,10 @@ class Live:
     def _issue_alone(self, record: Mapping[str, Any], name: Id, mark: int, time: Any, matures: Any) -> Rows:
         """Open the forecast of one record; the row is valid until the next is asked for."""
         scheduler, learner = self._scheduler, self._learner
-        if time is None and matures is None and scheduler.monitor_feed is None and not learner.models:
-            return scheduler.issue_plain(learner.row(record, name), name, mark)
         event_times = read_event_times(self._open_forecasts, alone(time), None, alone(matures), 1)
-        seen = self._watched([record])
+        watched = None if scheduler.monitor_feed is None else scheduler.monitor_feed.values([record])[0]
         row = learner.row(record, name)
-        return scheduler.issue(
-            EventBatch(row, _validate.NO_LABEL, [name], event_times, [record] if learner.models else None, seen, [mark])
-        )
+        return scheduler.forecast_one(row, name, mark, event_times, record if learner.models else None, watched)
 
     @locked
     def forecast_many(self, records: Any, ids: "Sequence[Id]", *, time: Any = None, matures: Any = None) -> Forecast:
@@ -323,19 +318,18 @@ class Live:
         event_times = self._event_times_of(fresh, n, time, matures)
         if len(fresh) < n:
             self.contexts.check([record for _, record, _ in events])  # for the row's number, if one is refused
-        asked = events if len(fresh) == n else [events[row] for row in fresh]
-        names, records, marks = map(list, zip(*asked, strict=True))
-        seen = self._watched(records)
+        names, records, marks = map(list, zip(*(events[row] for row in fresh), strict=True))
+        watched = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
-        asking = self._announced(records) if self._learner.models else None
+        announced = self._announced(records) if self._learner.models else None
         unlabelled = np.full(len(fresh), math.nan)
-        self._scheduler.go_through(EventBatch(rows, unlabelled, names, event_times, asking, seen, marks))
+        self._scheduler.step(EventBatch(rows, unlabelled, names, event_times, announced, watched, marks))
         return rows.ticket
 
     def _event_times_of(self, fresh: list[int], n: int, time: Any, matures: Any) -> EventTimes:
         """Return the moments of the rows among n that are forecast, or say which cannot be."""
         if not fresh:
-            return NEVER_SAID
+            return NO_TIMES
         given = [None if each is None else of_fresh(each, n, fresh) for each in (time, matures)]
         return read_event_times(self._open_forecasts, given[0], None, given[1], n).some(fresh)
 
@@ -344,14 +338,14 @@ class Live:
 
         Beside them, the records' fingerprints.
         """
-        asked: dict[Id, tuple[int, int]] = {}
+        firsts: dict[Id, tuple[int, int]] = {}
         answers: list[int] = []
         marks: list[int] = []
         try:
             for row, (name, record) in enumerate(zip(names, records, strict=True)):
                 mark = fingerprint(record)
                 marks.append(mark)
-                first, known = asked.setdefault(name, (row, mark))
+                first, known = firsts.setdefault(name, (row, mark))
                 if known != mark:
                     raise taken(name)
                 answers.append(first if self._issued_before(name, mark) is None else -1)
@@ -413,7 +407,7 @@ class Live:
         slot = self._open_forecasts.find(checked_id(id), value, when)
         if slot is None:
             return False
-        self._scheduler.learn_alone(slot, value, when)
+        self._scheduler.learn_one(slot, value, when)
         return True
 
     @locked
@@ -466,22 +460,22 @@ class Live:
         (2, ['learned'], True)
         """
         mixed = read_mixed(self._open_forecasts, records, ids, y, asks, time)
-        asked = mixed.asked.tolist()
-        event_times = self._event_times_of(asked, len(mixed.names), time, matures)
-        names = self._new_ids([mixed.names[row] for row in asked], len(asked), asked)
+        asking = mixed.asking.tolist()
+        event_times = self._event_times_of(asking, len(mixed.names), time, matures)
+        names = self._new_ids([mixed.names[row] for row in asking], len(asking), asking)
         mixed.check(self._open_forecasts)
         marks = [*map(fingerprint, as_mappings(records))]
-        seen = self._watched(records)
+        watched = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
         announced = self._announced(records) if self._learner.models else None
         outcomes: list[str] = []
 
         def deliver(k: int) -> None:
             """Let the labels arrive that come before the k-th forecast."""
-            outcomes.extend(self._delivered(*event) for event in mixed.labels_before(k, asked))
+            outcomes.extend(self._delivered(*event) for event in mixed.labels_before(k, asking))
 
-        batch = EventBatch(rows, mixed.y[asked], names, event_times, announced, seen, marks)
-        self._scheduler.go_through(batch, deliver)
+        batch = EventBatch(rows, mixed.y[asking], names, event_times, announced, watched, marks)
+        self._scheduler.step(batch, deliver)
         return self._learner.forecast(rows.ticket), outcomes
 
     def _delivered(self, name: Id, y: float, time: float) -> str:
@@ -551,39 +545,23 @@ class Live:
         labels = label_column(y, n)
         event_times = read_event_times(self._open_forecasts, time, label_time, matures, n)
         names = self._new_ids(ids, n)
-        seen = self._watched(records)
+        watched = self._watched(records)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
-        mappings = self._announced(records) if self._learner.models else None
+        announced = self._announced(records) if self._learner.models else None
         rows = self._learner.rows(encoded, names, self._open_forecasts.forecasts + np.arange(n))
-        batch = EventBatch(rows, labels, names, event_times, mappings, seen)
-        for a, b, at_once in self._stretches(batch):
-            play = self._scheduler.play_at_once if at_once else self._scheduler.go_through
-            play(batch.cut(a, b))
+        self._scheduler.step(EventBatch(rows, labels, names, event_times, announced, watched))
         return Trace(self._learner.forecast(rows.ticket), rows.x, rows.judged)
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:
-        """Return records as mappings, having told the models that want to know what they will be asked."""
+        """Return records as mappings, having announced them to the models that want to know."""
         mappings = as_mappings(records)
         for model in self._learner.models.values():
             if hasattr(model, "announce"):
                 model.announce(mappings)
         return mappings
 
-    def _stretches(self, batch: EventBatch) -> Iterator[tuple[int, int, bool]]:
-        """Cut rows where labels begin or cease to be learned right after their forecasts, without ado."""
-        y, event_times = batch.y, batch.event_times
-        simple = event_times.due is None and event_times.matures is None and self._open_forecasts.patience is None
-        if not simple or (event_times.time is not None and self._open_forecasts.expects()):
-            yield 0, len(y), False
-            return
-        for a, b in equal_stretches(np.isnan(y)):
-            if math.isnan(y[a]):
-                yield a, b, False
-            else:
-                yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
-
     def _watched(self, records: Any) -> list[Values] | None:
-        """Return what the monitor is to know of some records."""
+        """Return the monitor's columns of some records."""
         if self._scheduler.monitor_feed is None:
             return None
         if isinstance(records, Encoded):
@@ -621,6 +599,8 @@ class Live:
             "rates", the mean forecast and the observed rate, with what chance allows between them.
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
+        from swapcal import plots
+
         if kind not in ("score", "rates"):
             raise ValueError(f'kind: given {kind!r}, expected "score" or "rates"')
         draw = plots.score if kind == "score" else plots.rates

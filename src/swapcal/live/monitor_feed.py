@@ -85,13 +85,13 @@ class MonitorFeed:
 
 def _of_frame(records: Any, wanted: Sequence[str]) -> Mapping[str, Categories]:
     columns, _ = columns_of(records)
-    found = {}
+    categories = {}
     for name in wanted:
         if name not in columns:
             raise KeyError(f"monitor: given no column {name!r}, expected it in the records")
         given = columns[name]
-        found[name] = factorise(name, given.tolist()) if isinstance(given, np.ndarray) else given
-    return found
+        categories[name] = factorise(name, given.tolist()) if isinstance(given, np.ndarray) else given
+    return categories
 
 
 def _rows(content: bytes) -> list[Values]:

@@ -38,9 +38,9 @@ class Status(NamedTuple):
     """open forecasts whose label has come, and waits for its maturity or for its turn"""
 
     def _repr_html_(self) -> str:
-        said = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
+        counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return display("Status", said, facts | {"expired": self.expired, "held": self.held})
+        return display("Status", counts, facts | {"expired": self.expired, "held": self.held})
 
 
 # `IssueQueue`: open forecasts in order of issue.
@@ -259,20 +259,29 @@ class OpenForecasts:
 
     def book(self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None) -> None:
         """Record forecasts whose labels came at once and were learned."""
-        self.forecasts += len(y)
-        self.labels += len(y)
+        n = len(y)
+        self.labels += n
         if ids is not None:
             self.labelled.update(zip(ids, y, strict=True))
             self._forget()
         if times is not None:
-            self.clock = times[-1]
-            self.waits += len(y)
-        self.expire()
+            self.waits += n
+        if self._aging or self._timed:
+            for k in range(n):
+                self._pass(1, None if times is None else times[k])
+        else:
+            self._pass(n, None if times is None else times[-1])
 
-    def expire(self) -> None:
+    def _pass(self, forecasts: int, time: float | None) -> None:
+        """Count forecasts that are closed already; each was open when the limits were looked at."""
+        self.forecasts += forecasts
+        self.clock = self.clock if time is None else time
+        self.expire(closed=1)
+
+    def expire(self, closed: int = 0) -> None:
         """Give up the forecasts that are too many, too far back, or too old; one whose label has come is neither."""
         most, expires, lifetime = self.limits
-        while len(self.opened) > most:
+        while len(self.opened) + closed > most:
             self._give_up(self._issue_queue.first(self.issued))
         if expires is not None:
             self._expire_until(self._aging, self.forecasts - 1 - expires)
@@ -311,10 +320,13 @@ class OpenForecasts:
             self._free += self._vacated
             self._vacated.clear()
 
-    def find(self, id: Id, y: float, time: float) -> int | None:
-        """Return the slot a label is for; None for a repeated label; raise for one that cannot be right."""
+    def find(self, id: Id, y: float, time: float, passed: tuple[float, int] = (-math.inf, FREE)) -> int | None:
+        """Return the slot a label is for; None for a repeated label; raise for one that cannot be right.
+
+        Labels that are to arrive before `passed`, or before this one, count as arrived.
+        """
         slot = self.opened.get(id)
-        if slot is not None and self.arrived[slot]:
+        if slot is not None and (self.arrived[slot] or self._is_planned(slot, time, passed)):
             self.compare(id, y, self.y[slot])
             return None
         if id in self.expired or (slot is not None and self._is_late(slot, time)):
@@ -328,35 +340,30 @@ class OpenForecasts:
         self.compare(id, y, self.labelled[id])
         return None
 
+    def _is_planned(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
+        """Tell whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
+        due = self.due[slot]
+        return due == due and (due < time or (due, self.issued[slot]) < passed) and not self._is_late(slot, due)
+
     def find_all(self, events: Sequence[tuple[Id, float, float]]) -> list[int | None]:
         """Return what `find` would for each (id, label, time), those before it delivered; raise before any is."""
-        found: list[int | None] = []
-        said: dict[Id, float] = {}
+        slots: list[int | None] = []
+        known: dict[Id, float] = {}
         passed = (-math.inf, FREE)
         try:
             for id, y, time in events:
-                if id in said:
-                    self.compare(id, y, said[id])
-                    found.append(None)
+                if id in known:
+                    self.compare(id, y, known[id])
+                    slots.append(None)
                     continue
-                slot = self.find_after(passed, id, y, time)
-                found.append(slot)
-                said[id] = y
+                slot = self.find(id, y, time, passed)
+                slots.append(slot)
+                known[id] = y
                 if slot is not None and time == time:
                     passed = max(passed, (time, self.issued[slot]))
         except ValueError as error:
-            raise in_row(len(found), error) from None
-        return found
-
-    def find_after(self, passed: tuple[float, int], id: Id, y: float, time: float) -> int | None:
-        """Do as `find`, once all that was to arrive before `passed` has."""
-        slot = self.opened.get(id)
-        if slot is None or self.arrived[slot] or not (self.due[slot], self.issued[slot]) < passed:
-            return self.find(id, y, time)
-        if self._is_late(slot, self.due[slot]):
-            raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
-        self.compare(id, y, self.y[slot])
-        return None
+            raise in_row(len(slots), error) from None
+        return slots
 
     def compare(self, id: Id, y: float, known: float) -> None:
         """Refuse a label that contradicts an earlier one."""
@@ -419,8 +426,8 @@ class OpenForecasts:
             return slot if when == self.matures[slot] else FREE  # else it was to arrive now, but came earlier by hand
         if when != self.due[slot]:
             return FREE
-        if self._is_late(slot, when):
-            self._give_up(slot)
+        if self._is_late(slot, when):  # refused as by hand; the forecast expires when the clock says so
+            self.due[slot] = self.y[slot] = math.nan
             return FREE
         return slot if self._arrives(slot) else FREE
 

@@ -9,7 +9,7 @@ from swapcal._locking import Writable
 from swapcal.arrays import Integers, Keys
 from swapcal.kernels.experts import put_scores
 from swapcal.kernels.jit import DirectCall
-from swapcal.kernels.packing import blank_known, longest, pack_rows, unpack_rows, veil
+from swapcal.kernels.packing import blank_known, delta_encode, longest, pack_rows, unpack_rows
 from swapcal.kernels.state import TICKET
 from swapcal.live.experts import NAMES, Row, Rows
 from swapcal.live.learner import Learner, put_scores_of_one
@@ -17,7 +17,7 @@ from swapcal.live.learner import Learner, put_scores_of_one
 BITS = np.dtype(np.uint64)
 SPARE = 4  # half-words by which a shelf is deeper than the longest row so far
 FIRST = np.zeros(1, np.int64)
-pack_one, unpack_one, veil_one = DirectCall(pack_rows), DirectCall(unpack_rows), DirectCall(veil)
+pack_one, unpack_one, delta_encode_one = DirectCall(pack_rows), DirectCall(unpack_rows), DirectCall(delta_encode)
 
 
 class OpenRows(Writable):
@@ -38,7 +38,7 @@ class OpenRows(Writable):
         self._one: tuple[Row, tuple[Any, ...]] | None = None
         """room for one row, and its arrays as they are unpacked to"""
         self._issued: tuple[Row, tuple[Any, ...], tuple[Keys, Keys, Keys]] | None = None
-        """the row that was put alone last, its arrays as they are packed, and room for what is veiled"""
+        """the row that was put alone last, its arrays as they are packed, and room for what is delta-encoded"""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the rooms for one row: a copy's arrays would no longer be views of each other."""
@@ -58,11 +58,11 @@ class OpenRows(Writable):
         if self._issued is None or self._issued[0] is not row:
             bits = _bits(row)
             self._make_work(row)
-            self._issued = row, bits, _veiled(bits)
+            self._issued = row, bits, _room_for_deltas(bits)
         if size > len(self._packed):
             self._make_slots(size)
-        _, bits, veiled = self._issued
-        self._put(row, bits, veiled, FIRST, self._slot, veil_one.call, pack_one.call)
+        _, bits, deltas = self._issued
+        self._put(row, bits, deltas, FIRST, self._slot, delta_encode_one.call, pack_one.call)
 
     def put(self, rows: Rows, chosen: Integers, slots: Integers, size: int) -> None:
         """Keep the chosen rows in slots, of which there are `size` in all."""
@@ -70,22 +70,22 @@ class OpenRows(Writable):
             self._make_slots(size)
         self._make_work(rows)
         bits = _bits(rows)
-        self._put(rows, bits, _veiled(bits), chosen, slots, veil, pack_rows)
+        self._put(rows, bits, _room_for_deltas(bits), chosen, slots, delta_encode, pack_rows)
 
     def _put(
         self,
         rows: Rows,
         bits: tuple[Any, ...],
-        veiled: tuple[Keys, Keys, Keys],
+        deltas: tuple[Keys, Keys, Keys],
         chosen: Integers,
         slots: Integers,
-        veil: Callable[..., None],
+        delta_encode: Callable[..., None],
         pack: Callable[..., int],
     ) -> None:
         x, dims, keys, values, memory, judged, ticket = bits
-        new_values, new_judged, new_ticket = veiled
+        new_values, new_judged, new_ticket = deltas
         new_ticket[:] = ticket
-        veil(keys, values, rows.memory, judged, rows.ticket, new_values, new_judged, new_ticket, self._number)
+        delta_encode(keys, values, rows.memory, judged, rows.ticket, new_values, new_judged, new_ticket, self._number)
         parts = x, dims, keys, new_values, memory, new_judged, new_ticket
         while True:
             done = pack(chosen, self._first, *parts, self._known, slots, self._packed, self._work)
@@ -111,7 +111,7 @@ class OpenRows(Writable):
         """Return a row as it was put; it is valid until the next is asked for."""
         row, bits = self._room_for_one()
         self._slot[0] = slot
-        self._unpack(row, bits, self._slot, unpack_one.call, veil_one.call, put_scores_of_one.call)
+        self._unpack(row, bits, self._slot, unpack_one.call, delta_encode_one.call, put_scores_of_one.call)
         return row
 
     def get(self, slots: Integers) -> Rows:
@@ -123,7 +123,7 @@ class OpenRows(Writable):
     def fill(self, rows: Rows, slots: Integers) -> None:
         """Write the rows in slots over the first of some rows."""
         part = rows.cut(0, len(slots))
-        self._unpack(part, _bits(part), slots, unpack_rows, veil, put_scores)
+        self._unpack(part, _bits(part), slots, unpack_rows, delta_encode, put_scores)
 
     def _unpack(
         self,
@@ -131,12 +131,12 @@ class OpenRows(Writable):
         bits: tuple[Any, ...],
         slots: Integers,
         unpack: Callable[..., None],
-        veil: Callable[..., None],
+        delta_encode: Callable[..., None],
         put_scores: Callable[..., None],
     ) -> None:
         unpack(self._packed, slots, self._known, self._first, *bits)
         _, _, keys, values, _, judged, ticket = bits
-        veil(keys, values, rows.memory, judged, rows.ticket, values, judged, ticket, self._number)
+        delta_encode(keys, values, rows.memory, judged, rows.ticket, values, judged, ticket, self._number)
         rows.x[:, 0] = 0.5
         put_scores(rows.judged, self.learner.contexts.reserved_weights, rows.x)
 
@@ -171,7 +171,7 @@ def _bits(rows: Rows) -> tuple[Any, ...]:
     return rows.x.view(BITS), rows.dims, rows.keys, *numbers
 
 
-def _veiled(bits: tuple[Any, ...]) -> tuple[Keys, Keys, Keys]:
-    """Return room for the values, probabilities and tickets of rows, veiled."""
+def _room_for_deltas(bits: tuple[Any, ...]) -> tuple[Keys, Keys, Keys]:
+    """Return room for the values, probabilities and tickets of rows, delta-encoded."""
     _, _, _, values, _, judged, ticket = bits
     return np.empty_like(values), np.empty_like(judged), np.empty_like(ticket)

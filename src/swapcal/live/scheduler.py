@@ -1,7 +1,7 @@
 """What is to be forecast and learned, in order, and how the forecasts did over time."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from swapcal.arrays import Array, Integers
 from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import Rows
-from swapcal.live.learner import FIRST, Learner
+from swapcal.live.learner import FIRST, Learner, equal_stretches
 from swapcal.live.monitor_feed import MonitorFeed, Values, enter
 from swapcal.live.open_forecasts import FREE, OpenForecasts
 from swapcal.live.open_rows import OpenRows
-from swapcal.live.times import EventTimes
+from swapcal.live.times import NO_TIMES, EventTimes
 from swapcal.live.validation import Id
 
 # `Learned`: labels at the moment they are learned, beside what had been forecast.
@@ -33,7 +33,7 @@ class Learned(NamedTuple):
     p: Array
     mean: Array
     experts: Array
-    """(n, number of experts) what each expert had said, in the order of `Live.experts`"""
+    """(n, number of experts) each expert's probability, in the order of `Live.experts`"""
 
 
 # `Trace`: everything about a run.
@@ -41,7 +41,7 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything about a run: the forecasts, the contexts, and what each expert said."""
+    """Everything about a run: the forecasts, the contexts, and each expert's probabilities."""
 
     forecast: Forecast
     x: Array
@@ -57,7 +57,7 @@ class Trace:
         return f"Trace({counted(len(self), 'row')}, {sizes})"
 
 
-# `EventBatch`: events that are asked for at once.
+# `EventBatch`: events that come at once.
 
 
 @dataclass
@@ -71,8 +71,8 @@ class EventBatch:
     event_times: EventTimes
     records: "list[Mapping[str, Any]] | None" = None
     """as outside models want them; None if there are no models"""
-    seen: "list[Values] | None" = None
-    """what the monitor is to know of them"""
+    watched: "list[Values] | None" = None
+    """the monitor's columns of them; None if there is no monitor"""
     marks: "list[int] | None" = None
     """the records' fingerprints"""
 
@@ -80,9 +80,19 @@ class EventBatch:
         """Return some of the events."""
         if (a, b) == (0, len(self.y)):
             return self
-        lists: list[Any] = [self.names, self.records, self.seen, self.marks]
+        lists: list[Any] = [self.names, self.records, self.watched, self.marks]
         names, *others = (None if each is None else each[a:b] for each in lists)
         return EventBatch(self.rows.cut(a, b), self.y[a:b], names, self.event_times.some(slice(a, b)), *others)
+
+    def event(self, k: int, open_forecasts: OpenForecasts) -> "tuple[Id, int, Mapping[str, Any] | None, Values | None]":
+        """Return the id, fingerprint, record and watched columns of one event."""
+        names, marks, records, watched = self.names, self.marks, self.records, self.watched
+        return (
+            open_forecasts.unused(f"row {open_forecasts.forecasts}") if names is None else names[k],
+            0 if marks is None else marks[k],
+            None if records is None else records[k],
+            None if watched is None else watched[k],
+        )
 
 
 # `ScoreHistory`: how the forecasts did over time, in bounded memory.
@@ -190,13 +200,14 @@ class ScoreHistory:
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
 LEARNED, HELD = "learned", "held"
-WINDOW = 1024  # events played at once: enough to amortise calls, few enough to stay in cache
+WINDOW = 1024  # events stepped through at once: enough to amortise calls, few enough to stay in cache
+PIECE = 4096  # the same of rows that are learned at once
 
 
 class Scheduler(Writable):
-    """Collects events, so that the learner can play many at once with the same result as one by one.
+    """Collects events, so that the learner can step through many at once with the same result as one by one.
 
-    Rows of open forecasts lie packed on a shelf, in the ledger's slots.
+    `step` goes through n ≥ 1 rows; `forecast_one` and `learn_one` do the same for a single row, faster.
     """
 
     def __init__(self, learner: Learner, open_forecasts: OpenForecasts) -> None:
@@ -218,95 +229,132 @@ class Scheduler(Writable):
         self._first = 0
         self._label = np.zeros(1)
 
-    def issue(self, batch: EventBatch) -> Rows:
-        """Forecast the only event of a batch, which has no label; as `go_through`, without what many need.
+    def forecast_one(
+        self,
+        row: Rows,
+        name: Id,
+        mark: int,
+        event_times: EventTimes = NO_TIMES,
+        record: "Mapping[str, Any] | None" = None,
+        watched: "Values | None" = None,
+    ) -> Rows:
+        """Forecast one row without a label, as `step` with a batch of it: that takes three times as long.
 
-        Returns its row, valid until the next is asked for.
+        Returns the row, valid until the next is asked for.
         """
-        time, _, matures, dated = batch.event_times
+        time, _, matures, dated = event_times
+        now, mature = math.nan if time is None else float(time[0]), math.nan if matures is None else float(matures[0])
         self.open_forecasts.keep_calendar(dated)
-        now = math.nan if time is None else float(time[0])
-        row = self._after_due(now, batch.rows)
-        return self._forecast(row, self._admit(batch, 0, now, math.nan if matures is None else float(matures[0])))
-
-    def issue_plain(self, row: Rows, name: Id, mark: int) -> Rows:
-        """Forecast an event of which no moment is known, and no record need be kept; as `issue`."""
-        row = self._after_due(math.nan, row)
-        return self._forecast(row, self.open_forecasts.admit(name, fingerprint=mark))
-
-    def _after_due(self, now: float, row: Rows) -> Rows:
-        """Learn what is due before a row is forecast; return the row, which a watcher may have used for another."""
-        if not self.open_forecasts.is_due(now):
-            return row
-        kept = row if self.watcher is None else row.copied()
-        self._learn_due(now)
-        self.flush()
-        return kept
-
-    def _forecast(self, row: Rows, slot: int) -> Rows:
-        self.learner.play(row, FIRST, NO_LABEL)
+        if self.open_forecasts.is_due(now):
+            row = row if self.watcher is None else row.copied()  # a watcher may use the row for another
+            self._learn_due(now)
+            self.flush()
+        slot = self._admit(row, 0, name, mark, now, mature, math.nan, math.nan, record, watched)
+        self.learner.step(row, FIRST, NO_LABEL)
         if self.open_forecasts.issued[slot] != FREE:
             self.open_rows.put_one(row, slot, self.open_forecasts.slots)
         self.open_forecasts.reuse()
         return row
 
-    def go_through(self, batch: EventBatch, before: "Callable[[int], None] | None" = None) -> None:
-        """Before each forecast, learn the labels that fall due; keep what is needed to learn its own later.
+    def learn_one(self, slot: int, y: float, time: float) -> None:
+        """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
+        watched = self.watcher is not None or self.monitor_feed is not None or self.learner.models
+        if watched or not self.open_forecasts.labels or not self.open_forecasts.deliver_alone(slot, y, time):
+            self.deliver(slot, y, time)
+            self.flush()
+            return
+        self._label[0] = self.open_forecasts.close(slot)
+        row = self.row(slot)
+        self.learner.step(row, FIRST, self._label)
+        self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
+        self.open_forecasts.reuse()
 
-        What comes between the rows is done by `before`, which is called with each row's number and, last, theirs.
+    def step(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
+        """Forecast the rows of a batch and learn what falls due before each, in order.
+
+        What comes between the rows is done by `between`, which is called with each row's number and, last, theirs.
         """
+        self.open_forecasts.keep_calendar(batch.event_times.dated)
+        if between is not None:
+            self._step_through(batch, between)
+            return
+        for a, b, at_once in self._stretches(batch):
+            part = batch.cut(a, b)
+            if at_once:
+                self._step_at_once(part)
+            else:
+                self._step_through(part)
+
+    def _stretches(self, batch: EventBatch) -> Iterator[tuple[int, int, bool]]:
+        """Cut rows where labels begin or cease to be learned right after their forecasts, and nothing else is due."""
+        y, event_times, open_forecasts = batch.y, batch.event_times, self.open_forecasts
+        simple = event_times.due is None and event_times.matures is None and open_forecasts.patience is None
+        if not simple or (event_times.time is not None and open_forecasts.expects()):
+            yield 0, len(y), False
+            return
+        for a, b in equal_stretches(np.isnan(y)):
+            if math.isnan(y[a]):
+                yield a, b, False
+            else:
+                yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
+
+    def _step_through(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
+        """Let each row take a slot; its label may come at any time."""
         open_forecasts, event_times, unknown = self.open_forecasts, batch.event_times, [math.nan] * len(batch.y)
         times, dues, matures = (unknown if each is None else each.tolist() for each in event_times[:3])
         at_once = event_times.due is None
-        open_forecasts.keep_calendar(event_times.dated)
         self._batch, self._first = batch.rows, 0
         for k, (now, due, mature, label) in enumerate(zip(times, dues, matures, batch.y.tolist(), strict=True)):
-            if before is not None:
-                before(k)
+            if between is not None:
+                between(k)
             if open_forecasts.is_due(now):
                 self._learn_due(now)
-            slot = self._admit(batch, k, now, mature, due, label)
+            name, mark, record, watched = batch.event(k, open_forecasts)
+            slot = self._admit(batch.rows, k, name, mark, now, mature, due, label, record, watched)
             self._open(slot)
             if at_once and label == label:
                 self.deliver(slot, label, now)
-        if before is not None:
-            before(len(batch.y))
+        if between is not None:
+            between(len(batch.y))
         self.flush()
         self._batch = None
 
-    def play_at_once(self, batch: EventBatch) -> None:
-        """Learn each label right after its forecast; nothing else may be due, or wait for them."""
+    def _step_at_once(self, batch: EventBatch) -> None:
+        """Learn each label right after its forecast: no row takes a slot, which would make a run half as long again."""
         rows, y = batch.rows, batch.y
-        self.open_forecasts.keep_calendar(batch.event_times.dated)
         for k, record in enumerate(batch.records or ()):
             self.learner.consult(rows, k, record)
             self.learner.teach(record, rows.keys[k], rows.values[k], y[k])
-        self.learner.play_at_once(rows, y)
+        labels = np.full(2 * len(y), math.nan)
+        labels[1::2] = y
+        self.learner.step(rows, np.repeat(np.arange(len(y)), 2), labels)
         means, times = rows.ticket[:, T_MEAN], batch.event_times.time
         self.score_history.add(means, y)
-        if batch.seen is not None and self.monitor_feed is not None:
-            enter(self.monitor_feed.monitor, batch.seen, means.copy(), y)
+        if batch.watched is not None and self.monitor_feed is not None:
+            enter(self.monitor_feed.monitor, batch.watched, means.copy(), y)
         self.open_forecasts.book(batch.names, y.tolist(), None if times is None else times.tolist())
 
     def _admit(
         self,
-        batch: EventBatch,
+        rows: Rows,
         k: int,
+        name: Id,
+        mark: int,
         time: float,
         matures: float,
-        due: float = math.nan,
-        label: float = math.nan,
+        due: float,
+        label: float,
+        record: "Mapping[str, Any] | None",
+        watched: "Values | None",
     ) -> int:
-        """Let the models speak of an event and the ledger take it in; return its slot."""
-        open_forecasts, records, seen = self.open_forecasts, batch.records, batch.seen
-        if records is not None:
-            self.learner.consult(batch.rows, k, records[k])
-        name = open_forecasts.unused(f"row {open_forecasts.forecasts}") if batch.names is None else batch.names[k]
-        slot = open_forecasts.admit(name, time, matures, due, label, 0 if batch.marks is None else batch.marks[k])
-        if records is not None:
-            self.records[slot] = records[k]
-        if seen is not None and self.monitor_feed is not None:
-            self.monitor_feed.opened[slot] = seen[k]
+        """Let the models forecast row k, and give it a slot, which is returned."""
+        if record is not None:
+            self.learner.consult(rows, k, record)
+        slot = self.open_forecasts.admit(name, time, matures, due, label, mark)
+        if record is not None:
+            self.records[slot] = record
+        if watched is not None and self.monitor_feed is not None:
+            self.monitor_feed.opened[slot] = watched
         return slot
 
     def _open(self, slot: int) -> None:
@@ -324,19 +372,6 @@ class Scheduler(Writable):
             outcome = LEARNED if due == slot else outcome
             self._learn(due)
         return outcome
-
-    def learn_alone(self, slot: int, y: float, time: float) -> None:
-        """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
-        watched = self.watcher is not None or self.monitor_feed is not None or self.learner.models
-        if watched or not self.open_forecasts.labels or not self.open_forecasts.deliver_alone(slot, y, time):
-            self.deliver(slot, y, time)
-            self.flush()
-            return
-        self._label[0] = self.open_forecasts.close(slot)
-        row = self.row(slot)
-        self.learner.play(row, FIRST, self._label)
-        self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
-        self.open_forecasts.reuse()
 
     def _learn_due(self, before: float) -> None:
         if self.open_forecasts.patience is None:
@@ -382,18 +417,18 @@ class Scheduler(Writable):
         return self.open_rows.get_one(slot)
 
     def flush(self) -> None:
-        """Play the events collected."""
+        """Step through the events collected."""
         if not self._order:
             return
         rows, late = self._rows_at_hand(), len(self._late)
-        learned = self._play(rows)
+        learned = self._step_rows(rows)
         if self._fresh:
             self._keep(rows, late)
         for each in (self._order, self._labels, self._fresh, self._late):
             each.clear()
         self.open_forecasts.reuse()
         if learned is not None and self.watcher is not None:
-            self.watcher(learned)  # last: what it raises must not have the events played again
+            self.watcher(learned)  # last: what it raises must not have the events stepped through again
 
     def _rows_at_hand(self) -> Rows:
         """Return the rows of the events collected: those from the shelf, then those of the batch."""
@@ -412,10 +447,10 @@ class Scheduler(Writable):
         assert self._batch is not None, "rows are opened from a batch"
         return self._batch.cut(self._first, self._first + n)
 
-    def _play(self, rows: Rows) -> Learned | None:
-        """Forecast and learn, and tell the monitor; return what was learned, if somebody watches."""
+    def _step_rows(self, rows: Rows) -> Learned | None:
+        """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
         order, labels = self._row_numbers(), np.array(self._labels)
-        self.learner.play(rows, order, labels)
+        self.learner.step(rows, order, labels)
         watched = self.watcher is not None or self.monitor_feed is not None
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:
@@ -443,7 +478,7 @@ class Scheduler(Writable):
         return np.array([late[slot] if slot in late else n + fresh[slot] for slot in self._order])
 
     def _keep(self, rows: Rows, late: int) -> None:
-        """Give the batch what was said of its rows, and shelve those that are still open."""
+        """Give the batch the forecasts of its rows, and keep the rows that are still open."""
         batch = self._next_rows(len(self._fresh))
         self._first += len(batch)
         if late:
@@ -463,10 +498,10 @@ class Scheduler(Writable):
 
     def restore(self, state: State) -> None:
         """Take over what `to_state` returned, in the slots of a ledger that was restored alike."""
-        found = {name: state.arrays[SAVED.get(name, name)] for name in KEPT}
-        n = len(found["dims"])
+        saved = {name: state.arrays[SAVED.get(name, name)] for name in KEPT}
+        n = len(saved["dims"])
         rows = self.open_rows.blank(n)
         for name in KEPT:
             part = getattr(rows, name)
-            part[tuple(slice(size) for size in found[name].shape)] = found[name]
+            part[tuple(slice(size) for size in saved[name].shape)] = saved[name]
         self.open_rows.put(rows, np.arange(n), np.arange(n), n)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.archive import (
     MOST_COUNT,
     OBJECT,
@@ -13,6 +14,7 @@ from swapcal.archive import (
     Shapes,
     addition,
     below,
+    between,
     check,
     counts,
     floats,
@@ -35,7 +37,7 @@ from swapcal.live import experts
 from swapcal.live.experts import expert_weights
 
 COUNT = whole(0, MOST_COUNT)
-ENGINE = {"ridge": real(0, above=True), "kappa": real(0, above=True), "window": optional(real(1))}
+ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
 LEDGER = {
     "forecasts": COUNT,

@@ -32,13 +32,13 @@ class EventTimes(NamedTuple):
         return EventTimes(time, due, matures, self.dated)
 
 
-NEVER_SAID = EventTimes()
+NO_TIMES = EventTimes()
 
 
 def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, matures: Any, n: int) -> EventTimes:
     """Return the moments of n rows, or say which cannot be; they must go on from the ledger's clock."""
     if time is None and label_time is None and matures is None:
-        return NEVER_SAID
+        return NO_TIMES
     dated = None
     for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
         dated = _calendar(open_forecasts, name, given, dated)
@@ -47,7 +47,7 @@ def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, 
 
 
 def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[float]:
-    """Return when n labels came, NaN where that is not said."""
+    """Return when n labels came, NaN where that is not given."""
     if time is None:
         return [math.nan] * n
     given = spread(time, n)
@@ -78,20 +78,20 @@ class Mixed(NamedTuple):
     asks: list[bool]
 
     @property
-    def asked(self) -> Integers:
+    def asking(self) -> Integers:
         """Numbers of the rows that ask."""
         return np.flatnonzero(self.asks)
 
-    def labels_before(self, k: int, asked: list[int]) -> "list[tuple[Id, float, float]]":
+    def labels_before(self, k: int, asking: list[int]) -> "list[tuple[Id, float, float]]":
         """Return the labels that come between a forecast and the one before it; behind the last there is one more."""
-        a = asked[k - 1] + 1 if k else 0
-        b = asked[k] if k < len(asked) else len(self.names)
+        a = asking[k - 1] + 1 if k else 0
+        b = asking[k] if k < len(asking) else len(self.names)
         return [(self.names[row], float(self.y[row]), self.arrivals[row]) for row in range(a, b)]
 
     def check(self, open_forecasts: OpenForecasts) -> None:
         """Raise what is wrong with labels that come by themselves, among forecasts that are new."""
         issued: dict[Id, tuple[float, int]] = {}
-        said: dict[Id, float] = {}
+        labelled: dict[Id, float] = {}
         passed = (-math.inf, FREE)  # until when labels have arrived whose time was known beforehand
         for row, (name, y, when, asks) in enumerate(zip(self.names, self.y.tolist(), *self[2:], strict=True)):
             learned = None  # the forecast whose label comes now
@@ -102,10 +102,10 @@ class Mixed(NamedTuple):
                     learned = issued[name][1] if y == y else None
                 elif y != y:
                     raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
-                elif name in said:
-                    open_forecasts.compare(name, y, said[name])
+                elif name in labelled:
+                    open_forecasts.compare(name, y, labelled[name])
                 elif name not in issued:
-                    slot = open_forecasts.find_after(passed, name, y, when)
+                    slot = open_forecasts.find(name, y, when, passed)
                     learned = None if slot is None else open_forecasts.issued[slot]
                 elif when < issued[name][0]:
                     raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name][0]:.12g}")
@@ -114,7 +114,7 @@ class Mixed(NamedTuple):
             except ValueError as error:
                 raise _validate.in_row(row, error) from None
             if y == y:
-                said[name] = y
+                labelled[name] = y
             if learned is not None and when == when:
                 passed = max(passed, (when, learned))
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from swapcal._display import display
 from swapcal.arrays import Array
-from swapcal.errors import somni, somni_levels, support_affine
+from swapcal.errors import AffineRules, somni, somni_levels, support_affine
 from swapcal.losses.ball import action_at, minimise_over_ball, shape_of, stages
 from swapcal.losses.loss import Loss, mix
 from swapcal.losses.parse import LossError
@@ -19,7 +19,7 @@ from swapcal.losses.regret import LevelRows
 
 @dataclass(frozen=True)
 class SwapOmniprediction:
-    """SOmni over L^cvx × F_res^aff as a total over the rows, and what attains it at each level."""
+    """SOmni over L^cvx and affine rules as a total over the rows, and what attains it at each level."""
 
     levels: Array
     weight: Array
@@ -28,13 +28,16 @@ class SwapOmniprediction:
     """SOmni_v; they add up to `total`."""
     A: Array
     g: Array
+    rules: AffineRules = "all"
+    """Which rules f(x) = (1 + ⟨θ,x⟩)/2: "all" with values in [0, 1], or "restricted", F_res^aff with ‖θ‖ ≤ 1."""
 
     def __repr__(self) -> str:
         return f"SwapOmniprediction({self._means()})"
 
     def _means(self) -> str:
         rows = float(self.weight.sum()) or 1.0
-        return f"no convex loss can lose more than {self.total / rows:.3g} a row to a rule on the features"
+        most, which = f"{self.total / rows:.3g}", "an affine rule" if self.rules == "all" else "a rule of F_res^aff"
+        return f"no convex loss can lose more than {most} a row to {which} on the features"
 
     def _repr_html_(self) -> str:
         return display("Swap omniprediction", self._means(), {"levels": len(self.levels)})
@@ -46,8 +49,8 @@ class SwapOmniprediction:
 
     @property
     def multicalibration(self) -> float:
-        """SMCal_{F_res,1} = Σ_v (|A_v| + ‖g_v‖)/2, which lies between total/2 and total."""
-        return float(support_affine(self.A, self.g).sum())
+        """SMCal_1 against the same rules, which lies between total/2 and total."""
+        return float(support_affine(self.A, self.g, self.rules).sum())
 
     def attained_by(self, index: int, epsilon: float = 1e-3) -> tuple[Loss, Array]:
         """Loss and comparator θ whose gain at level number `index` tends to `values[index]` as `epsilon` → 0.
@@ -55,30 +58,38 @@ class SwapOmniprediction:
         The loss is `steep_loss` with k = 0 if A_v < 0 and k = 1 otherwise; ε > 0 makes k its only best response
         to v. The gain is at least (1 − ε) values[index] − ε weight[index].
         """
-        found = somni(self.levels, self.A, self.g)
+        found = somni(self.levels, self.A, self.g, self.rules)
         return steep_loss(float(self.levels[index]), float(found.action[index]), epsilon), found.theta[index]
 
 
 def swap_omniprediction(
-    p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None
+    p: ArrayLike, y: ArrayLike, X: ArrayLike, weight: ArrayLike | None = None, *, rules: AffineRules = "all"
 ) -> SwapOmniprediction:
-    """Exact swap omniprediction error of forecasts `p` over L^cvx × F_res^aff.
+    """Exact swap omniprediction error of forecasts `p` over L^cvx and affine rules; see `errors.somni_levels`.
+
+    Parameters
+    ----------
+    rules
+        "all" affine functions with values in [0, 1], or "restricted": the paper's F_res^aff, which has no constants
+        outside [¼, ¾].
 
     Examples
     --------
     >>> X = np.full((4, 1), 0.5)
     >>> found = swap_omniprediction([0.5] * 4, [1, 1, 1, 0], X)
     >>> found.total, found.multicalibration
-    (1.5, 0.75)
+    (2.0, 1.0)
+    >>> swap_omniprediction([0.5] * 4, [1, 1, 1, 0], X, rules="restricted").total
+    1.5
     >>> loss, theta = found.attained_by(0, epsilon=1e-6)
     >>> gain = loss.induced(0.5, 0.75) - loss((1 + X[0] @ theta) / 2, 0.75)
     >>> round(4 * gain, 4)
-    1.5
+    2.0
     """
     rows = LevelRows.of(p, y, X, weight)
     A, g = rows.residual_sums()
     mass = np.add.reduceat(rows.weight, rows.starts)
-    return SwapOmniprediction(rows.levels, mass, somni_levels(rows.levels, A, g), A, g)
+    return SwapOmniprediction(rows.levels, mass, somni_levels(rows.levels, A, g, rules), A, g, rules)
 
 
 def steep_loss(v: float, k: float, epsilon: float) -> Loss:

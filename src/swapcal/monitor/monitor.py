@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import _validate, archive, plots
+from swapcal import _validate, archive
 from swapcal._display import counted, display, named
 from swapcal.archive import State, written
 from swapcal.arrays import Array
@@ -29,7 +29,6 @@ from swapcal.monitor.alarms import (
 )
 from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, read_settings
 from swapcal.monitor.state import LN10, Bets
-from swapcal.report.monitoring import render_monitoring
 
 MOST_SHOWN = 5  # alarms in a notebook
 
@@ -282,6 +281,8 @@ class Monitor:
         >>> Monitor().add({}, [0.2, 0.4], [0, 1]).to_html(title="Rain").startswith("<!doctype html>")
         True
         """
+        from swapcal.report.monitoring import render_monitoring
+
         return written(render_monitoring(self.summary(title)), path)
 
     def plot(self, groups: Sequence[str] | None = None, *, most: int = 6, ax: Any = None) -> Any:
@@ -304,6 +305,8 @@ class Monitor:
             entry["rows"].append(self.rows)
             entry["times"].append(show(self._bets.last_clock, kind))
             entry["change"].append(float(sizes[entry["group"]]["change"]))
+        from swapcal import plots
+
         return plots.evidence(history, self.settings.run_length, ax=ax)
 
     # ------------------------------------------------------------------ life of a monitor

@@ -4,7 +4,7 @@
 """
 
 from swapcal.report.card import card
+from swapcal.report.findings import SCHEMA_VERSION, Findings
 from swapcal.report.page import render
-from swapcal.report.schema import SCHEMA_VERSION, Findings, validate
 
-__all__ = ["SCHEMA_VERSION", "Findings", "card", "render", "validate"]
+__all__ = ["SCHEMA_VERSION", "Findings", "card", "render"]

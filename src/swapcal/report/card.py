@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import PurePath
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
+from swapcal.report.findings import Findings, GroupRow, Scores
 from swapcal.report.headline import ALWAYS, window
 from swapcal.report.html import (
     NAME_LENGTH,
@@ -29,7 +30,6 @@ from swapcal.report.html import (
     table,
     tag,
 )
-from swapcal.report.schema import Findings, GroupEntry, Scores, validate
 
 MOST_GROUPS, MOST_FINDINGS, MOST_NAMES = 30, 5, 40
 """How much of each list a card holds."""
@@ -68,10 +68,9 @@ def card(findings: Findings | Mapping[str, Any], *, html: bool = False) -> str:
     >>> text.splitlines()[0]
     '# Model card: Rain'
     """
-    validate(findings)
-    checked = cast(Findings, findings)
-    title = f"Model card: {clip(checked['identity']['title'], 200)}"
-    return _page(title, blocks(checked)) if html else _markdown(title, blocks(checked))
+    found = Findings.of(findings)
+    title = f"Model card: {clip(found.identity.title, 200)}"
+    return _page(title, blocks(found)) if html else _markdown(title, blocks(found))
 
 
 def as_page(path: str | PathLike[str] | None) -> bool:
@@ -95,39 +94,39 @@ def blocks(findings: Findings) -> list[CardPart]:
 
 
 def _verdict(findings: Findings) -> list[CardPart]:
-    answer = findings["headline"]
-    warnings = [f"Warning: {text}" for text in answer.get("warnings") or []]
+    answer = findings.headline
+    warnings = [f"Warning: {text}" for text in answer.warnings]
     return [
         CardPart("heading", "Verdict"),
-        CardPart("text", VERDICTS[answer["verdict"]]),
-        CardPart("text", " ".join(filter(None, (answer["sentence"], answer.get("detail"))))),
+        CardPart("text", VERDICTS[answer.verdict]),
+        CardPart("text", " ".join(filter(None, (answer.sentence, answer.detail)))),
         *([CardPart("list", items=warnings)] if warnings else []),
     ]
 
 
 def _data(findings: Findings) -> list[CardPart]:
-    subject, scores = findings["identity"], findings.get("scores")
-    weight = subject["total_weight"]
-    rows = f"{plural(subject['n'], 'row')}{f', total weight {count(weight)}' if weight != subject['n'] else ''}"
-    columns = (subject.get("settings") or {}).get("groups") or "none"
+    subject, scores = findings.identity, findings.scores
+    weight = subject.total_weight
+    rows = f"{plural(subject.n, 'row')}{f', total weight {count(weight)}' if weight != subject.n else ''}"
+    columns = subject.settings.get("groups") or "none"
     items = [
-        f"Forecasts: {_called(findings, subject['prediction'])}; outcomes: {_called(findings, subject['label'])}.",
+        f"Forecasts: {_called(findings, subject.prediction)}; outcomes: {_called(findings, subject.label)}.",
         f"Rows: {rows}.",
         f"Period: {window(subject)}.",
-        f"Features examined: {_listed([_called(findings, name) for name in subject.get('features') or []])}.",
-        f"Groups examined: {count(findings.get('groups_examined') or 0)}, of {clip(columns, SENTENCE_LENGTH)}.",
+        f"Features examined: {_listed([_called(findings, name) for name in subject.features])}.",
+        f"Groups examined: {count(findings.groups_examined or 0)}, of {clip(columns, SENTENCE_LENGTH)}.",
     ]
-    if scores and finite(scores.get("mean_y")) is not None:
-        places = decimals([scores.get("mean_y"), scores.get("mean_p")])
+    if scores and finite(scores.mean_y) is not None:
+        places = decimals([scores.mean_y, scores.mean_p])
         items.append(
-            f"The outcome happened in {percent(scores.get('mean_y'), places)} of the rows; the mean forecast was "
-            f"{percent(scores.get('mean_p'), places)}."
+            f"The outcome happened in {percent(scores.mean_y, places)} of the rows; the mean forecast was "
+            f"{percent(scores.mean_p, places)}."
         )
     return [CardPart("heading", "Data"), CardPart("list", items=items)]
 
 
 def _called(findings: Findings, name: str) -> str:
-    title = (findings["identity"].get("titles") or {}).get(name)
+    title = (findings.identity.titles or {}).get(name)
     return clip(name, NAME_LENGTH) if title is None else f"{clip(title, NAME_LENGTH)} ({clip(name, NAME_LENGTH)})"
 
 
@@ -145,10 +144,10 @@ METRICS = (
 
 
 def _metrics(findings: Findings) -> list[CardPart]:
-    scores = findings.get("scores")
-    answer = findings["headline"]
-    low, high = finite(answer.get("low")), finite(answer.get("high"))
-    rows = [_metric(scores, *one) for one in METRICS if scores and finite(cast(Any, scores)[one[1]]) is not None]
+    scores = findings.scores
+    answer = findings.headline
+    low, high = finite(answer.low), finite(answer.high)
+    rows = [_metric(scores, *one) for one in METRICS if scores and finite(getattr(scores, one[1])) is not None]
     if low is not None and high is not None:
         places = max(1, decimals([high]))
         ends = f"{points(low, places).lstrip('+')} to {points(high, places).lstrip('+')} points"
@@ -165,46 +164,45 @@ def _metrics(findings: Findings) -> list[CardPart]:
 
 
 def _metric(scores: Scores, name: str, key: str, meaning: str) -> list[str]:
-    known = cast(Mapping[str, Any], scores)
-    low, high = finite(known.get(f"{key}_low")), finite(known.get(f"{key}_high"))
+    low, high = finite(getattr(scores, f"{key}_low")), finite(getattr(scores, f"{key}_high"))
     by_chance = " by chance" if key == "ece" else ""
     ends = "–" if low is None or high is None else f"{figure(low)} to {figure(high)}{by_chance}"
-    return [name, figure(known[key]), ends, meaning]
+    return [name, figure(getattr(scores, key)), ends, meaning]
 
 
 def _comparison(findings: Findings) -> list[CardPart]:
-    entry = findings.get("comparison")
+    entry = findings.comparison
     if not entry:
         return []
-    before, after = (clip(one.get("title") or one["name"], 60) for one in entry["predictors"])
+    before, after = (clip(one.title or one.name, 60) for one in entry.predictors)
     head = ["Score (lower is better)", before, after, "Difference", "95 % interval", "p", "Result"]
     rows = [
         [
-            clip(one.get("title") or one["name"], NAME_LENGTH),
-            *(figure(value) for value in (one["before"], one["after"], one["difference"])),
-            f"{figure(one['low'], 2)} to {figure(one['high'], 2)}",
-            p_value(one["p_value"]),
-            one["word"],
+            clip(one.title or one.name, NAME_LENGTH),
+            *(figure(value) for value in (one.before, one.after, one.difference)),
+            f"{figure(one.low, 2)} to {figure(one.high, 2)}",
+            p_value(one.p_value),
+            one.word,
         ]
-        for one in entry["scores"][:MOST_GROUPS]
+        for one in entry.scores[:MOST_GROUPS]
     ]
-    words = [entry["sentence"], entry.get("groups_sentence") or ""]
+    words = [entry.sentence, entry.groups_sentence]
     return [
         CardPart("heading", f"Compared with {before}"),
         *(CardPart("text", text) for text in words if text),
         CardPart("table", rows=[head, *rows]),
-        CardPart("text", entry["method"]),
+        CardPart("text", entry.method),
     ]
 
 
 def _groups(findings: Findings) -> list[CardPart]:
-    everyone = findings.get("groups") or []
+    everyone = findings.groups
     if not everyone:
         return []
     shown = everyone[:MOST_GROUPS]
-    examined = findings.get("groups_examined") or len(everyone)
-    rates = decimals([x for g in shown for x in (g["mean_p"], g["mean_y"])])
-    places = max(rates, decimals([g["gap"] for g in shown]))
+    examined = findings.groups_examined or len(everyone)
+    rates = decimals([x for g in shown for x in (g.mean_p, g.mean_y)])
+    places = max(rates, decimals([g.gap for g in shown]))
     rest = f" The {count(len(shown))} most doubtful of {count(examined)} are listed." if examined > len(shown) else ""
     text = (
         "The gap is observed minus forecast, in percentage points: positive where outcomes happen more often than "
@@ -215,34 +213,34 @@ def _groups(findings: Findings) -> list[CardPart]:
     return [CardPart("heading", "Groups"), CardPart("text", text), CardPart("table", rows=[head, *rows])]
 
 
-def _group(group: GroupEntry, rates: int, places: int) -> list[str]:
+def _group(group: GroupRow, rates: int, places: int) -> list[str]:
     return [
-        clip(group.get("title") or group["name"], NAME_LENGTH),
-        count(group["n"]),
-        percent(group["mean_p"], rates),
-        percent(group["mean_y"], rates),
-        points(group["gap"], places),
-        f"{points(group['low'], places)} to {points(group['high'], places)}",
-        "too small to test" if group["small"] else group["verdict"],
+        clip(group.title or group.name, NAME_LENGTH),
+        count(group.n),
+        percent(group.mean_p, rates),
+        percent(group.mean_y, rates),
+        points(group.gap, places),
+        f"{points(group.low, places)} to {points(group.high, places)}",
+        "too small to test" if group.small else group.verdict,
     ]
 
 
 def _errors(findings: Findings) -> list[CardPart]:
-    tested = [one for one in findings.get("witnesses") or [] if finite(one.get("p_value")) is not None]
+    tested = [one for one in findings.witnesses if finite(one.p_value) is not None]
     if not tested:
         return []
-    beyond = findings["headline"].get("beyond_chance", True)
+    beyond = findings.headline.beyond_chance
     heading = "Where the errors sit" if beyond else "Nearest to an error, all within chance"
-    return [CardPart("heading", heading), CardPart("list", items=[one["sentence"] for one in tested[:MOST_FINDINGS]])]
+    return [CardPart("heading", heading), CardPart("list", items=[one.sentence for one in tested[:MOST_FINDINGS]])]
 
 
 def _decisions(findings: Findings) -> list[CardPart]:
-    entries = findings.get("decisions") or []
+    entries = findings.decisions or ()
     if not entries:
         return []
     head = ["Loss", "Mean cost of acting on the forecasts", "Above the best rule found", "That rule"]
     rows = [
-        [clip(one["loss"], 60), figure(one["cost"]), figure(one["regret"]), clip(one["alternative"] or "–", 200)]
+        [clip(one.loss, 60), figure(one.cost), figure(one.regret), clip(one.alternative or "–", 200)]
         for one in entries[:MOST_GROUPS]
     ]
     return [CardPart("heading", "Decisions"), CardPart("table", rows=[head, *rows])]
@@ -251,24 +249,24 @@ def _decisions(findings: Findings) -> list[CardPart]:
 def _limitations(findings: Findings) -> list[CardPart]:
     return [
         CardPart("heading", "Limitations"),
-        CardPart("list", items=[*(findings.get("notes") or []), *ALWAYS]),
+        CardPart("list", items=[*findings.notes, *ALWAYS]),
         CardPart("heading", "What this card does not say"),
         CardPart("list", items=OPEN),
     ]
 
 
 def _method(findings: Findings) -> list[CardPart]:
-    subject, answer = findings["identity"], findings["headline"]
-    tolerance, alpha = finite(answer.get("tolerance")), finite(answer.get("alpha"))
-    settings = subject.get("settings") or {}
+    subject, answer = findings.identity, findings.headline
+    tolerance, alpha = finite(answer.tolerance), finite(answer.alpha)
+    settings = subject.settings
     items = [
         "One test looks at every group, feature and range of forecasts at once and asks whether chance explains what "
-        f"is seen{f' (level {alpha:g})' if alpha is not None else ''}; its p is {p_value(answer.get('p_value'))}.",
+        f"is seen{f' (level {alpha:g})' if alpha is not None else ''}; its p is {p_value(answer.p_value)}.",
         *([f"Errors up to {points(tolerance, 2).lstrip('+')} points count as small."] if tolerance is not None else []),
         *(f"{clip(name, 60)}: {clip(value, 200)}." for name, value in list(settings.items())[:MOST_NAMES]),
-        f"Fingerprints: data {clip(subject['data_hash'], 80)}, settings {clip(subject['settings_hash'], 80)}.",
-        f"Made by swapcal {clip(subject['swapcal_version'], 40)}"
-        + (f" on {clip(subject['created_at'], 60)}." if subject["created_at"] else "."),
+        f"Fingerprints: data {clip(subject.data_hash, 80)}, settings {clip(subject.settings_hash, 80)}.",
+        f"Made by swapcal {clip(subject.swapcal_version, 40)}"
+        + (f" on {clip(subject.created_at, 60)}." if subject.created_at else "."),
     ]
     return [CardPart("heading", "How it was computed"), CardPart("list", items=items)]
 

@@ -3,6 +3,15 @@
 from collections.abc import Sequence
 
 from swapcal._display import changes
+from swapcal.report.findings import (
+    Change,
+    ComparedPredictor,
+    ComparisonEntry,
+    ContestMethod,
+    Difference,
+    Findings,
+    GroupDifference,
+)
 from swapcal.report.html import (
     DASH,
     SENTENCE_LENGTH,
@@ -30,15 +39,6 @@ from swapcal.report.html import (
     tag,
 )
 from swapcal.report.reliability import part_worth_drawing, percent_axis, rates_of
-from swapcal.report.schema import (
-    Change,
-    ComparedGroup,
-    ComparedPredictor,
-    ComparedScore,
-    ComparisonEntry,
-    ContestMethod,
-    Findings,
-)
 from swapcal.report.svg import Plot, drawing, stretched
 
 # Comparison: two predictors of the same rows side by side, before and after.
@@ -53,46 +53,49 @@ _MARKS = {"better": "▼", "worse": "▲", "no difference found": "="}
 
 def comparison(findings: Findings) -> Html:
     """Write both predictors side by side, and how sure their differences are."""
-    entry = findings["comparison"]
+    entry = findings.comparison
     assert entry is not None
-    before, after = entry["predictors"]
+    before, after = entry.predictors
     parts = [
-        prose(clip(entry["sentence"], SENTENCE_LENGTH), style="lead"),
-        _verdicts(entry["predictors"]),
-        _scores(entry["scores"], before, after),
+        prose(clip(entry.sentence, SENTENCE_LENGTH), style="lead"),
+        _verdicts(entry.predictors),
+        _scores(entry.scores, before, after),
         _curves(before, after),
         *_groups(entry, counted(findings)),
-        folded("How the differences were tested", prose(clip(entry["method"], SENTENCE_LENGTH))),
-        prose("Everything below is about ", named(after), ".", style="hidden-count"),
+        folded("How the differences were tested", prose(clip(entry.method, SENTENCE_LENGTH))),
+        prose("Everything below is about ", named(after.name, after.title), ".", style="hidden-count"),
     ]
     return section("comparison", "Before and after", *parts)
 
 
 def _verdicts(predictors: Sequence[ComparedPredictor]) -> Html:
     columns = [("Predictor", "name"), ("Verdict", "verdicts"), ("Worst error (points)", "number")]
-    sizes = decimals([one["high"] for one in predictors])
-    rows = [[named(one), badge(one["verdict"]), _worst(one, sizes)] for one in predictors]
+    sizes = decimals([one.high for one in predictors])
+    rows = [[named(one.name, one.title), badge(one.verdict), _worst(one, sizes)] for one in predictors]
     caption = (
         "Each predictor's own audit. The worst error is the largest gap of any group or range of forecasts, as a "
         "95\u202f% interval."
     )
-    words = (tag("li", tag("strong", named(one), ": "), clip(one["sentence"], SENTENCE_LENGTH)) for one in predictors)
+    words = (
+        tag("li", tag("strong", named(one.name, one.title), ": "), clip(one.sentence, SENTENCE_LENGTH))
+        for one in predictors
+    )
     return tag("div", table(caption, columns, rows, style="compared"), tag("ul", *words, class_="sentences"))
 
 
 def _worst(one: ComparedPredictor, places: int) -> str:
-    low, high = finite(one["low"]), finite(one["high"])
+    low, high = finite(one.low), finite(one.high)
     if low is None or high is None:
         return "–"
     return f"{points(low, places).lstrip('+')} to {points(high, places).lstrip('+')}"
 
 
-def _scores(scores: Sequence[ComparedScore], before: ComparedPredictor, after: ComparedPredictor) -> Html:
+def _scores(scores: Sequence[Difference], before: ComparedPredictor, after: ComparedPredictor) -> Html:
     columns = [
         ("Score (lower is better)", "name"),
         ("Result", "change"),
-        (named(before, 30), "number"),
-        (named(after, 30), "number"),
+        (named(before.name, before.title, 30), "number"),
+        (named(after.name, after.title, 30), "number"),
         ("Difference", "number"),
         ("95\u202f% interval", "number"),
         ("p", "number"),
@@ -106,11 +109,11 @@ def _scores(scores: Sequence[ComparedScore], before: ComparedPredictor, after: C
     return tag("div", table(caption, columns, rows, style="compared"), rest)
 
 
-def _score(one: ComparedScore) -> list[str]:
-    low, high = figure(one["low"], 2), figure(one["high"], 2)
-    name = tag("span", _capital(one.get("title") or one["name"]), tag("span", clip(one["meaning"], 200), class_="note"))
-    figures = [figure(one["before"]), figure(one["after"]), figure(one["difference"], 2), f"{low} to {high}"]
-    return [name, change(one["word"]), *figures, p_value(one["p_value"])]
+def _score(one: Difference) -> list[str]:
+    low, high = figure(one.low, 2), figure(one.high, 2)
+    name = tag("span", _capital(one.title or one.name), tag("span", clip(one.meaning, 200), class_="note"))
+    figures = [figure(one.before), figure(one.after), figure(one.difference, 2), f"{low} to {high}"]
+    return [name, change(one.word), *figures, p_value(one.p_value)]
 
 
 def _capital(text: str) -> str:
@@ -123,7 +126,7 @@ def change(word: Change) -> Html:
 
 
 def _curves(before: ComparedPredictor, after: ComparedPredictor) -> Html:
-    drawn = [rates_of(one.get("reliability") or []) for one in (before, after)]
+    drawn = [rates_of(one.reliability) for one in (before, after)]
     if not all(drawn):
         return Html("")
     span = part_worth_drawing([rate for rates in drawn for rate in rates])
@@ -141,24 +144,24 @@ def _curves(before: ComparedPredictor, after: ComparedPredictor) -> Html:
     ]
     text = "Observed frequency against predicted probability, for both predictors; the diagonal is perfect agreement."
     picture = drawing("both", "Reliability of both predictors", text, *shapes, style="square")
-    names = (clip(one.get("title") or one["name"], 60) for one in (before, after))
+    names = (clip(one.title or one.name, 60) for one in (before, after))
     key = legend(*zip(("before", "after"), names, strict=True), ("ideal", "perfect agreement"))
     caption = tag("figcaption", "Observed frequency, by predicted probability: the nearer to the diagonal, the better.")
     return tag("figure", caption, picture, key, class_="single")
 
 
 def _groups(entry: ComparisonEntry, amount: str) -> list[Html]:
-    everyone = entry.get("groups") or []
+    everyone = entry.groups
     if not everyone:
         return []
     shown = everyone[:MOST_GROUPS]
-    examined = entry.get("groups_examined") or len(everyone)
-    names = [one.get("title") or one["name"] for one in entry["predictors"]]
+    examined = entry.groups_examined or len(everyone)
+    names = [one.title or one.name for one in entry.predictors]
     rest = hidden(len(shown), examined, "group", "those with the least sure differences")
-    return [prose(clip(entry.get("groups_sentence") or "", SENTENCE_LENGTH)), _group_table(shown, names, amount), rest]
+    return [prose(clip(entry.groups_sentence, SENTENCE_LENGTH)), _group_table(shown, names, amount), rest]
 
 
-def _group_table(shown: Sequence[ComparedGroup], names: Sequence[str], amount: str) -> Html:
+def _group_table(shown: Sequence[GroupDifference], names: Sequence[str], amount: str) -> Html:
     before, after = (clip(name, 24) for name in names)
     columns = [
         ("Group", "name"),
@@ -173,7 +176,7 @@ def _group_table(shown: Sequence[ComparedGroup], names: Sequence[str], amount: s
         ("p", "number"),
         (amount, "number"),
     ]
-    places = decimals([value for one in shown for value in (one["gap_before"], one["gap_after"])]) + 1
+    places = decimals([value for one in shown for value in (one.gap_before, one.gap_after)]) + 1
     caption = (
         "Groups under both predictors, in percentage points. Gap is observed minus predicted; a negative change means "
         "that the gap became smaller. Error within is the mean size of gaps over ranges of forecasts in the group (its "
@@ -182,22 +185,22 @@ def _group_table(shown: Sequence[ComparedGroup], names: Sequence[str], amount: s
     return table(caption, columns, [_group(one, places) for one in shown], style="compared")
 
 
-def _group(one: ComparedGroup, places: int) -> list[str]:
-    dagger = tag("abbr", "†", title="too few rows to be tested") if one["small"] else ""
-    low, high = one["gap_low"], one["gap_high"]
+def _group(one: GroupDifference, places: int) -> list[str]:
+    dagger = tag("abbr", "†", title="too few rows to be tested") if one.small else ""
+    low, high = one.gap_low, one.gap_high
     interval = "–" if finite(low) is None else f"{points(low, places)} to {points(high, places)}"
     return [
-        tag("span", named(one), dagger),
-        change(one["word"]) if not one["small"] else "not tested",
-        points(one["gap_before"], places),
-        points(one["gap_after"], places),
-        points(one["gap_change"], places),
+        tag("span", named(one.name, one.title), dagger),
+        change(one.word) if not one.small else "not tested",
+        points(one.gap_before, places),
+        points(one.gap_after, places),
+        points(one.gap_change, places),
         interval,
-        p_value(one["gap_p"]),
-        points(one["ece_before"], places).lstrip("+"),
-        points(one["ece_after"], places).lstrip("+"),
-        p_value(one["loss_p"]),
-        count(one["n"]),
+        p_value(one.gap_p),
+        points(one.ece_before, places).lstrip("+"),
+        points(one.ece_after, places).lstrip("+"),
+        p_value(one.loss_p),
+        count(one.n),
     ]
 
 
@@ -209,8 +212,8 @@ MOST_METHODS = 20
 
 def contest(findings: Findings) -> Html:
     """Write the answer and one row per method."""
-    entry = findings["contest"]
-    if entry is None or not entry["methods"]:
+    entry = findings.contest
+    if entry is None or not entry.methods:
         return Html("")
     columns = [
         ("Method", "name"),
@@ -221,19 +224,19 @@ def contest(findings: Findings) -> Html:
         ("Brier score against the first (95 %)", "number"),
         ("Tested", ""),
     ]
-    shown = entry["methods"][:MOST_METHODS]
-    places = decimals([one["worst_gap"] for one in shown])
+    shown = entry.methods[:MOST_METHODS]
+    places = decimals([one.worst_gap for one in shown])
     rows = [_row(one, places) for one in shown]
     caption = "Every method on the same rows; lower scores are better. The gap is observed minus forecast."
-    said = prose(clip(entry["sentence"], SENTENCE_LENGTH), style="lead")
-    how = prose(clip(entry["how"], SENTENCE_LENGTH)) if entry["how"] else ""
+    said = prose(clip(entry.sentence, SENTENCE_LENGTH), style="lead")
+    how = prose(clip(entry.how, SENTENCE_LENGTH)) if entry.how else ""
     return section("contest", "What would I gain?", said, how, table(caption, columns, rows))
 
 
 def _row(one: ContestMethod, places: int) -> list[str]:
-    name = one["worst_group"]
-    worst = DASH if name is None else join([points(one["worst_gap"], places), " where ", given(name, 60)])
-    found = all_finite([one["brier_change"], one["brier_low"], one["brier_high"]])
+    name = one.worst_group
+    worst = DASH if name is None else join([points(one.worst_gap, places), " where ", given(name, 60)])
+    found = all_finite([one.brier_change, one.brier_low, one.brier_high])
     change = "{} ({} to {})".format(*map(minus, changes(*found))) if len(found) == 3 else DASH
-    scores = [figure(one["brier"], 4), figure(one["log_loss"], 4)]
-    return [given(one["name"], 60), *scores, worst, badge(one["verdict"]), change, one["word"] or DASH]
+    scores = [figure(one.brier, 4), figure(one.log_loss, 4)]
+    return [given(one.name, 60), *scores, worst, badge(one.verdict), change, one.word or DASH]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from swapcal.report.findings import CurvePoint, Findings, GroupRow, Resemblance, Term, WitnessEntry
 from swapcal.report.html import (
     SENTENCE_LENGTH,
     Html,
@@ -33,7 +34,6 @@ from swapcal.report.html import (
     tag,
 )
 from swapcal.report.reliability import Rate
-from swapcal.report.schema import Coefficient, CurvePoint, Findings, GroupEntry, Resemblance, WitnessEntry
 from swapcal.report.svg import Axis, Plot, covering, drawing, spread, stretched
 
 # Groups: one row per group, with its gap drawn as an interval on an axis shared by all rows.
@@ -46,19 +46,19 @@ WIDTH, HEIGHT = 168, 16
 
 def groups(findings: Findings) -> Html:
     """Write the group table."""
-    everyone = findings.get("groups") or []
+    everyone = findings.groups
     shown = kept(everyone)
     rest = hidden(len(shown), len(everyone), "group", _left_out(everyone, shown))
     return section(
         "groups",
         "Group by group",
-        _lead(everyone, findings.get("groups_examined") or len(everyone)),
+        _lead(everyone, findings.groups_examined or len(everyone)),
         _table(shown, counted(findings)),
         rest,
     )
 
 
-def kept(everyone: Sequence[GroupEntry]) -> list[GroupEntry]:
+def kept(everyone: Sequence[GroupRow]) -> list[GroupRow]:
     """Keep the rows that matter when there are too many, in their order.
 
     >>> kept([])
@@ -66,18 +66,18 @@ def kept(everyone: Sequence[GroupEntry]) -> list[GroupEntry]:
     """
     if len(everyone) <= MOST_GROUPS:
         return list(everyone)
-    order = sorted(range(len(everyone)), key=lambda i: (everyone[i]["verdict"] != "miscalibrated", i))
+    order = sorted(range(len(everyone)), key=lambda i: (everyone[i].verdict != "miscalibrated", i))
     return [everyone[i] for i in sorted(order[:MOST_GROUPS])]
 
 
-def _left_out(everyone: Sequence[GroupEntry], shown: Sequence[GroupEntry]) -> str:
-    bad = sum(g["verdict"] == "miscalibrated" for g in everyone)
-    bad -= sum(g["verdict"] == "miscalibrated" for g in shown)
+def _left_out(everyone: Sequence[GroupRow], shown: Sequence[GroupRow]) -> str:
+    bad = sum(g.verdict == "miscalibrated" for g in everyone)
+    bad -= sum(g.verdict == "miscalibrated" for g in shown)
     return f"{count(bad)} of them miscalibrated" if bad else "none of them miscalibrated"
 
 
-def _lead(everyone: Sequence[GroupEntry], examined: int) -> Html:
-    bad = sum(g["verdict"] == "miscalibrated" for g in everyone)
+def _lead(everyone: Sequence[GroupRow], examined: int) -> Html:
+    bad = sum(g.verdict == "miscalibrated" for g in everyone)
     listed = f", the {count(len(everyone))} most doubtful listed" if examined > len(everyone) else ""
     text = (
         f"{plural(examined, 'group')} examined{listed}, {count(bad)} miscalibrated. A positive gap means that outcomes "
@@ -88,27 +88,27 @@ def _lead(everyone: Sequence[GroupEntry], examined: int) -> Html:
     return prose(text)
 
 
-def reach(shown: Sequence[GroupEntry]) -> float:
+def reach(shown: Sequence[GroupRow]) -> float:
     """Half-width of the shared axis: four in five intervals and every finding fit, a few wide ones are cut.
 
     >>> reach([])
     0.01
     """
-    solid = [g for g in shown if not g["small"]] or list(shown)
+    solid = [g for g in shown if not g.small] or list(shown)
     ends = sorted(max(map(abs, ends), default=0.0) for ends in map(_ends, solid))
-    found = (abs(gap) for g in shown if _sure(g) and (gap := finite(g["gap"])) is not None)
+    found = (abs(gap) for g in shown if _sure(g) and (gap := finite(g.gap)) is not None)
     return max([1.15 * max(found, default=0.0), *ends[(4 * len(ends)) // 5 :][:1]]) or 0.01
 
 
-def _sure(group: GroupEntry) -> bool:
-    return group["verdict"] == "miscalibrated" or (not group["small"] and group["verdict"] in ("small", "undecided"))
+def _sure(group: GroupRow) -> bool:
+    return group.verdict == "miscalibrated" or (not group.small and group.verdict in ("small", "undecided"))
 
 
-def _ends(group: GroupEntry) -> list[float]:
-    return all_finite([group["low"], group["high"], group["gap"]])
+def _ends(group: GroupRow) -> list[float]:
+    return all_finite([group.low, group.high, group.gap])
 
 
-def _table(shown: Sequence[GroupEntry], amount: str) -> Html:
+def _table(shown: Sequence[GroupRow], amount: str) -> Html:
     half = reach(shown)
     columns = [("Group", "name"), ("Verdict", "verdicts"), ("Gap (points)", "number"), (_axis(half), "glyph")]
     columns += [
@@ -118,8 +118,8 @@ def _table(shown: Sequence[GroupEntry], amount: str) -> Html:
         ("p", "number"),
         ("Noticed from (points)", "number"),
     ]
-    rates = decimals([x for g in shown for x in (g["mean_p"], g["mean_y"])])
-    gaps = max(rates, decimals([g["gap"] for g in shown]))
+    rates = decimals([x for g in shown for x in (g.mean_p, g.mean_y)])
+    gaps = max(rates, decimals([g.gap for g in shown]))
     rows = [_row(group, half, rates, gaps) for group in shown]
     caption = "Groups. Gap is observed minus predicted, in percentage points; † marks groups too small to judge."
     return table(caption, columns, rows, style="groups")
@@ -132,26 +132,26 @@ def _axis(half: float) -> Html:
     return join(["95 % interval", scale])
 
 
-def _row(group: GroupEntry, half: float, rates: int, gaps: int) -> list[str]:
-    dagger = tag("abbr", "†", title="too few rows to be tested") if group["small"] else ""
+def _row(group: GroupRow, half: float, rates: int, gaps: int) -> list[str]:
+    dagger = tag("abbr", "†", title="too few rows to be tested") if group.small else ""
     return [
-        join([named(group), dagger]),
-        badge(group["verdict"]),
-        points(group["gap"], gaps),
+        join([named(group.name, group.title), dagger]),
+        badge(group.verdict),
+        points(group.gap, gaps),
         glyph(group, half),
-        count(group["n"]),
-        percent(group["mean_p"], rates),
-        percent(group["mean_y"], rates),
-        p_value(group["p_value"]),
-        points(group.get("detectable"), gaps).lstrip("+"),
+        count(group.n),
+        percent(group.mean_p, rates),
+        percent(group.mean_y, rates),
+        p_value(group.p_value),
+        points(group.detectable, gaps).lstrip("+"),
     ]
 
 
-def glyph(group: GroupEntry, half: float) -> Html:
+def glyph(group: GroupRow, half: float) -> Html:
     """Draw one group's interval; ends beyond the axis become arrow heads."""
-    gap, low, high = (finite(group[key]) for key in ("gap", "low", "high"))
+    gap, low, high = (finite(value) for value in (group.gap, group.low, group.high))
     shapes = [tag("line", x1=WIDTH / 2, x2=WIDTH / 2, y1=0, y2=HEIGHT, class_="zero")]
-    style = "beyond" if group["verdict"] == "miscalibrated" else "faint" if group["small"] else "observed"
+    style = "beyond" if group.verdict == "miscalibrated" else "faint" if group.small else "observed"
     if low is not None and high is not None:
         shapes += _interval(low / half, high / half, style)
     if gap is not None and abs(gap) <= half:
@@ -195,25 +195,25 @@ BAR_WIDTH, BAR_HEIGHT = 96, 12
 
 def witnesses(findings: Findings) -> Html:
     """Write the worst witnesses."""
-    everyone = findings.get("witnesses") or []
+    everyone = findings.witnesses
     shown = everyone[:MOST_WITNESSES]
-    beyond = findings["headline"].get("beyond_chance", True)
+    beyond = findings.headline.beyond_chance
     lead = prose(
         "" if beyond else "No error here is beyond chance; these come nearest to one. ",
         "The errors over all levels, groups and rules on the features that were examined, the surest first, each with "
         "the rows on which it is found. Read them as pointers to where forecasts and outcomes part ways. How sure one "
         "can be is told by the p-value and interval, which allow for everything examined, where there are any.",
     )
-    known = {quantity["name"] for quantity in findings.get("quantities") or []}
+    known = {quantity.name for quantity in findings.quantities}
     articles = [_witness(rank, witness, known, counted(findings)) for rank, witness in enumerate(shown, start=1)]
     rest = hidden(len(shown), len(everyone), "smaller error", "the surest come first")
     return section("witnesses", "Where the errors sit", lead, *articles, rest)
 
 
 def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> Html:
-    heading = tag("h3", f"{rank}. ", clip(witness["sentence"], SENTENCE_LENGTH), id=f"witness-{rank}")
-    direction = Html("") if witness.get("group") else _direction(witness["direction"])
-    picture = direction_curve(f"along-{rank}", witness["curve"], clip(witness.get("axis") or AXIS, 80))
+    heading = tag("h3", f"{rank}. ", clip(witness.sentence, SENTENCE_LENGTH), id=f"witness-{rank}")
+    direction = Html("") if witness.group else _direction(witness.direction)
+    picture = direction_curve(f"along-{rank}", witness.curve, clip(witness.axis or AXIS, 80))
     body = tag("div", picture, tag("div", direction), class_="pair") if picture and direction else None
     return tag(
         "article",
@@ -228,35 +228,35 @@ def _witness(rank: int, witness: WitnessEntry, known: set[str], amount: str) -> 
 
 def _attained(witness: WitnessEntry, known: set[str]) -> Html:
     """Say behind a fold which error of the theory these rows attain."""
-    if witness["quantity"] not in known:
+    if witness.quantity not in known:
         return Html("")
-    attains = prose("This is where ", symbol(clip(witness["quantity"], 80)), " is attained.")
+    attains = prose("This is where ", symbol(clip(witness.quantity, 80)), " is attained.")
     return folded("Details", attains)
 
 
 def _facts(witness: WitnessEntry, amount: str) -> Html:
-    gap, group = finite(witness["gap"]), witness.get("group")
+    gap, group = finite(witness.gap), witness.group
     pairs: list[tuple[str, str]] = (
-        [("Group" if gap is not None else "Along", named(witness, key="group"))] if group else []
+        [("Group" if gap is not None else "Along", named(group, witness.group_title))] if group else []
     )
     pairs += [
-        ("At predictions", _curve_interval(witness.get("interval") or []) or _levels(witness["levels"])),
-        (amount, count(witness["n"])),
+        ("At predictions", _curve_interval(witness.interval or ()) or _levels(witness.levels)),
+        (amount, count(witness.n)),
     ]
     if gap is not None:
         name = "Gap" if group else "Gap along the rule"
         pairs.append((name, f"{points(gap, max(1, decimals([gap])))} points{_curve_ends(witness, gap)}"))
-    if finite(witness.get("p_value")) is not None:
-        pairs.append(("p", p_value(witness.get("p_value"))))
-    if finite(witness["share"]) is not None:
-        pairs.append(("Share of the error", percent(witness["share"], 0)))
-    if witness["resembles"]:
-        pairs.append(("Resembles", join(map(_resemblance, witness["resembles"][:MOST_RESEMBLANCES]))))
+    if finite(witness.p_value) is not None:
+        pairs.append(("p", p_value(witness.p_value)))
+    if finite(witness.share) is not None:
+        pairs.append(("Share of the error", percent(witness.share, 0)))
+    if witness.resembles:
+        pairs.append(("Resembles", join(map(_resemblance, witness.resembles[:MOST_RESEMBLANCES]))))
     return facts(pairs, "compact")
 
 
 def _curve_ends(witness: WitnessEntry, gap: float) -> str:
-    low, high, places = finite(witness.get("gap_low")), finite(witness.get("gap_high")), max(1, decimals([gap]))
+    low, high, places = finite(witness.gap_low), finite(witness.gap_high), max(1, decimals([gap]))
     return "" if low is None or high is None else f" ({points(low, places)} to {points(high, places)})"
 
 
@@ -278,15 +278,15 @@ def _levels(levels: Sequence[float]) -> str:
 
 
 def _resemblance(resemblance: Resemblance) -> Html:
-    note = tag("span", f" (correlation {figure(resemblance['correlation'], 2)})", class_="note")
-    return tag("span", named(resemblance, 60, "group"), note, class_="line")
+    note = tag("span", f" (correlation {figure(resemblance.correlation, 2)})", class_="note")
+    return tag("span", named(resemblance.group, resemblance.title, 60), note, class_="line")
 
 
-def _direction(direction: Sequence[Coefficient]) -> Html:
-    shown = [c for c in direction if finite(c["coefficient"]) is not None][:MOST_COEFFICIENTS]
+def _direction(direction: Sequence[Term]) -> Html:
+    shown = [c for c in direction if finite(c.coefficient) is not None][:MOST_COEFFICIENTS]
     if not shown:
         return Html("")
-    largest = max(abs(c["coefficient"]) for c in shown) or 1.0
+    largest = max(abs(c.coefficient) for c in shown) or 1.0
     columns = [("Feature", "name"), ("Weight", "glyph"), ("Coefficient", "number")]
     rows = [_coefficient(c, largest) for c in shown]
     rest = hidden(len(shown), len(direction), "coefficient", "the smallest")
@@ -295,11 +295,11 @@ def _direction(direction: Sequence[Coefficient]) -> Html:
     )
 
 
-def _coefficient(coefficient: Coefficient, largest: float) -> list[str]:
-    value, unit = coefficient["coefficient"], coefficient["unit"]
+def _coefficient(term: Term, largest: float) -> list[str]:
+    value, unit = term.coefficient, term.unit
     note = tag("span", f" {clip(unit, 40)}", class_="note") if unit else ""
     signed = ("+" if value > 0 else "") + figure(value, 2)
-    return [join([named(coefficient, 60), note]), _bar(value / largest), signed]
+    return [join([named(term.name, term.title, 60), note]), _bar(value / largest), signed]
 
 
 def _bar(share: float) -> Html:
@@ -327,8 +327,8 @@ def direction_curve(name: str, curve: Sequence[CurvePoint], axis: str) -> Html:
 
 
 def _rate(point: CurvePoint) -> Rate | None:
-    low, high = point.get("band_low"), point.get("band_high")
-    return Rate.of(point["score"], point["mean_p"], point["mean_y"], point["n"], low, high)
+    low, high = point.band_low, point.band_high
+    return Rate.of(point.score, point.mean_p, point.mean_y, point.n, low, high)
 
 
 def differences_tell_more(bins: Sequence[Rate]) -> bool:

@@ -1,5 +1,8 @@
 """The top of the page: verdict, warnings, key figures, identity of the audit, and how to read it."""
 
+from collections.abc import Sequence
+
+from swapcal.report.findings import Findings, Headline, Identity, Scores
 from swapcal.report.html import (
     NAME_LENGTH,
     SENTENCE_LENGTH,
@@ -25,7 +28,6 @@ from swapcal.report.html import (
     symbol,
     tag,
 )
-from swapcal.report.schema import Findings, Headline, Identity, Scores
 from swapcal.report.svg import Axis, Plot, drawing
 
 # Headline: the verdict, its sentences and warnings, one strip that shows it, and the key figures.
@@ -36,15 +38,15 @@ MOST_WARNINGS = 5
 
 def headline(findings: Findings) -> Html:
     """Write the answer a reader without statistics needs."""
-    answer = findings["headline"]
-    detail = answer.get("detail")
+    answer = findings.headline
+    detail = answer.detail
     parts = [
-        prose(badge(answer["verdict"]), style="kicker"),
-        prose(clip(answer["sentence"], SENTENCE_LENGTH), style="sentence"),
+        prose(badge(answer.verdict), style="kicker"),
+        prose(clip(answer.sentence, SENTENCE_LENGTH), style="sentence"),
         prose(clip(detail, SENTENCE_LENGTH), style="detail") if detail else "",
         *(
             prose(tag("strong", "Warning: "), clip(text, SENTENCE_LENGTH), style="warning")
-            for text in (answer.get("warnings") or [])[:MOST_WARNINGS]
+            for text in answer.warnings[:MOST_WARNINGS]
         ),
         strip(answer),
     ]
@@ -53,11 +55,11 @@ def headline(findings: Findings) -> Html:
 
 def strip(answer: Headline) -> Html:
     """Show the interval of the worst error against the tolerance, on one line from zero; nothing without one."""
-    low, high, tolerance = (finite(answer.get(key)) for key in ("low", "high", "tolerance"))  # type: ignore[arg-type]
+    low, high, tolerance = (finite(value) for value in (answer.low, answer.high, answer.tolerance))
     if low is None or high is None or tolerance is None:
         return Html("")
     plot = Plot(Axis(0.0, 1.08 * max(high, 2.0 * tolerance, 1e-6)), Axis(0.0, 1.0))
-    style = "beyond" if answer["verdict"] == "miscalibrated" else "observed"
+    style = "beyond" if answer.verdict == "miscalibrated" else "observed"
     edge = plot.across(min(low, high))
     width = f"{max(0.3, 100 * (plot.x.at(high) - plot.x.at(low))):.2f}%"
     bar = tag("rect", x=edge, width=width, y="36%", height="28%", class_=f"worst {style}")
@@ -86,16 +88,16 @@ def _places(size: float) -> int:
 
 def key_figures(findings: Findings) -> Html:
     """List the familiar numbers, each with a word on how to read it."""
-    cells = [*_sizes(findings), *_scores(findings.get("scores"))]
+    cells = [*_sizes(findings), *_scores(findings.scores)]
     return section("figures", "Key figures", facts(cells, "figures"))
 
 
 def _sizes(findings: Findings) -> list[tuple[str, str]]:
-    identity = findings["identity"]
-    weight, n = identity["total_weight"], identity["n"]
+    identity = findings.identity
+    weight, n = identity.total_weight, identity.n
     note = f"total weight {count(weight)}" if weight != n else "predictions with their outcomes"
     cells: list[tuple[str, str]] = [("Rows", _cell(count(n), note))]
-    p = findings["headline"].get("p_value")
+    p = findings.headline.p_value
     if finite(p) is not None:
         cells.append(("p-value", _cell(p_value(p), "of the verdict; small speaks against chance")))
     return cells
@@ -104,14 +106,14 @@ def _sizes(findings: Findings) -> list[tuple[str, str]]:
 def _scores(scores: Scores | None) -> list[tuple[str, str]]:
     if not scores:
         return []
-    split = f"{figure(scores['brier_calibration'])} calibration + {figure(scores['brier_refinement'])} refinement"
-    known = all_finite([scores["brier_calibration"], scores["brier_refinement"]])
+    split = f"{figure(scores.brier_calibration)} calibration + {figure(scores.brier_refinement)} refinement"
+    known = all_finite([scores.brier_calibration, scores.brier_refinement])
     entries = [
-        ("Brier score", scores["brier"], split if len(known) == 2 else "mean squared error"),
-        ("Log loss", scores["log_loss"], "in nats; probabilities kept 10⁻⁶ from 0 and 1"),
-        ("AUC", scores["auc"], "ranking; ½ is guessing, 1 perfect"),
-        ("ECE", scores["ece"], "mean gap over levels; includes noise"),
-        ("Smooth ECE", scores["smooth_ece"], "mean gap, smoothed; includes noise"),
+        ("Brier score", scores.brier, split if len(known) == 2 else "mean squared error"),
+        ("Log loss", scores.log_loss, "in nats; probabilities kept 10⁻⁶ from 0 and 1"),
+        ("AUC", scores.auc, "ranking; ½ is guessing, 1 perfect"),
+        ("ECE", scores.ece, "mean gap over levels; includes noise"),
+        ("Smooth ECE", scores.smooth_ece, "mean gap, smoothed; includes noise"),
     ]
     shown: list[tuple[str, str]]
     shown = [(name, _cell(figure(value), note)) for name, value, note in entries if finite(value) is not None]
@@ -119,7 +121,7 @@ def _scores(scores: Scores | None) -> list[tuple[str, str]]:
 
 
 def _means(scores: Scores) -> list[tuple[str, str]]:
-    p, y = finite(scores.get("mean_p")), finite(scores.get("mean_y"))
+    p, y = finite(scores.mean_p), finite(scores.mean_y)
     if p is None or y is None:
         return []
     places = decimals([p, y])
@@ -139,7 +141,7 @@ MOST_FEATURES, MOST_SETTINGS = 60, 40
 
 def identity(findings: Findings) -> Html:
     """Write what is needed to repeat the audit."""
-    subject = findings["identity"]
+    subject = findings.identity
     parts = [facts(_pairs(subject), "identity"), _settings(subject)]
     twin = "Every figure on this page is also in its JSON twin. The page holds aggregates only, no rows of data."
     return section("identity", "Identity of this audit", *parts, prose(twin, style="note"))
@@ -147,46 +149,48 @@ def identity(findings: Findings) -> Html:
 
 def window(subject: Identity) -> str:
     """Write the time window in words."""
-    first, last = subject["first_time"], subject["last_time"]
+    first, last = subject.first_time, subject.last_time
     if first is None and last is None:
         return "no time column given"
     return f"{clip(first or 'unknown', 40)} to {clip(last or 'unknown', 40)}"
 
 
 def _pairs(subject: Identity) -> list[tuple[str, str]]:
-    weight = subject["total_weight"]
+    weight = subject.total_weight
     pairs = [
-        ("Predictions", _column(subject, subject["prediction"])),
-        ("Outcomes", _column(subject, subject["label"])),
+        ("Predictions", _column(subject, subject.prediction)),
+        ("Outcomes", _column(subject, subject.label)),
         (
             "Rows",
-            count(subject["n"]) + (f" (total weight {count(weight)})" if weight != subject["n"] else ""),
+            count(subject.n) + (f" (total weight {count(weight)})" if weight != subject.n else ""),
         ),
         ("Window", window(subject)),
         *_optional(subject),
-        ("Data hash", _code(subject["data_hash"])),
-        ("Settings hash", _code(subject["settings_hash"])),
-        ("Made", clip(subject["created_at"], 60)),
+        ("Data hash", _code(subject.data_hash)),
+        ("Settings hash", _code(subject.settings_hash)),
+        ("Made", clip(subject.created_at, 60)),
         ("Made by", _versions(subject)),
     ]
     return [(name, value) for name, value in pairs if value]
 
 
 def _versions(subject: Identity) -> str:
-    swapcal, python, numpy = (clip(subject[key], 40) for key in ("swapcal_version", "python_version", "numpy_version"))
-    return f"swapcal {swapcal} (schema {subject['schema_version']}), Python {python}, NumPy {numpy}"
+    swapcal, python, numpy = (
+        clip(text, 40) for text in (subject.swapcal_version, subject.python_version, subject.numpy_version)
+    )
+    return f"swapcal {swapcal} (schema {subject.schema_version}), Python {python}, NumPy {numpy}"
 
 
 def _optional(subject: Identity) -> list[tuple[str, str]]:
-    levels = subject.get("n_levels")
-    rule = clip(subject.get("levelling") or "", 400)
+    levels = subject.n_levels
+    rule = clip(subject.levelling, 400)
     return [
-        ("Features", _features(subject, subject.get("features") or [])),
+        ("Features", _features(subject, subject.features)),
         ("Levels", ". ".join(part for part in (count(levels) if levels else "", rule) if part)),
     ]
 
 
-def _features(subject: Identity, names: list[str]) -> Html:
+def _features(subject: Identity, names: Sequence[str]) -> Html:
     shown = [_column(subject, name, 60) for name in names[:MOST_FEATURES]]
     more = [f"and {count(len(names) - len(shown))} more"] if len(names) > len(shown) else []
     items = [piece for name in [*shown, *more] for piece in (", ", name)]
@@ -195,7 +199,7 @@ def _features(subject: Identity, names: list[str]) -> Html:
 
 def _column(subject: Identity, name: str, length: int = NAME_LENGTH) -> Html:
     """Show a column by its title, with its name beside it."""
-    title = (subject.get("titles") or {}).get(name)
+    title = (subject.titles or {}).get(name)
     return given(name, length) if title is None else join([given(title, length), " (", given(name, length), ")"])
 
 
@@ -204,7 +208,7 @@ def _code(text: str) -> Html:
 
 
 def _settings(subject: Identity) -> Html:
-    settings = subject.get("settings") or {}
+    settings = subject.settings
     pairs = [(clip(name, 60), symbol(clip(value, 200))) for name, value in list(settings.items())[:MOST_SETTINGS]]
     return folded("Settings", facts(pairs, "identity")) if pairs else Html("")
 
@@ -265,13 +269,13 @@ ALWAYS = (
 
 def reading(findings: Findings) -> Html:
     """Explain the terms used above, and only those."""
-    promised = any(q["certificate"] is not None for q in findings.get("quantities") or [])
-    unused = set() if findings.get("witnesses") else {"Worst rule on the features"}
-    unused |= set() if promised or findings.get("forecaster") else {"Certificate"}
+    promised = any(q.certificate is not None for q in findings.quantities)
+    unused = set() if findings.witnesses else {"Worst rule on the features"}
+    unused |= set() if promised or findings.forecaster else {"Certificate"}
     terms = [(term, words) for term, words in READING if term not in unused]
     return section("reading", "How to read this", facts(terms, "glossary"))
 
 
 def limitations(findings: Findings) -> Html:
     """List what the audit cannot tell, the caller's own notes first."""
-    return section("limitations", "Limitations", sentences(findings.get("notes") or []), sentences(ALWAYS))
+    return section("limitations", "Limitations", sentences(findings.notes), sentences(ALWAYS))

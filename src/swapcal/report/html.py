@@ -5,9 +5,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
-from typing import Any
 
-from swapcal.report.schema import Findings, Verdict
+from swapcal.report.findings import Findings, Word
 
 # Markup: HTML built so that text is escaped unless it already is markup.
 #
@@ -135,8 +134,8 @@ def clip_middle(text: str, length: int) -> str:
 
 def counted(findings: Findings) -> str:
     """Return what is counted: rows, or their weight."""
-    identity = findings["identity"]
-    return "Rows" if identity["total_weight"] == identity["n"] else "Weight"
+    identity = findings.identity
+    return "Rows" if identity.total_weight == identity.n else "Weight"
 
 
 def count(value: float | None) -> str:
@@ -351,11 +350,9 @@ def given(text: str, length: int = NAME_LENGTH) -> Html:
     return tag("bdi", clip_middle(text, length))
 
 
-def named(entry: Any, length: int = NAME_LENGTH, key: str = "name") -> Html:
-    """Show an entry's title, or its name where it has none."""
-    return given(
-        entry.get("group_title" if key == "group" and "group_title" in entry else "title") or entry[key], length
-    )
+def named(name: str, title: str | None, length: int = NAME_LENGTH) -> Html:
+    """Show a title, or the name of what has none."""
+    return given(title or name, length)
 
 
 def exhibit(caption: str, *content: str) -> Html:
@@ -424,7 +421,7 @@ def swatch(kind: str) -> Html:
     return tag("svg", shapes[kind], width="18", height="10", class_="swatch", aria_hidden="true")
 
 
-def badge(verdict: Verdict) -> Html:
+def badge(verdict: Word) -> Html:
     """Show a verdict as a shape and a word, so that colour is never the only sign."""
     shape = tag("svg", tag("path", d=_SHAPES[verdict]), width="10", height="10", aria_hidden="true")
     return tag("span", shape, _SAID.get(verdict, verdict), class_=f"verdict {verdict.split()[0]}")

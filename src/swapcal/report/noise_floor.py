@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from swapcal.report.findings import CertificatePiece, DecisionEntry, Findings, ForecasterEntry, QuantityEntry
 from swapcal.report.html import (
     Html,
     all_finite,
@@ -28,7 +29,6 @@ from swapcal.report.html import (
     table,
     tag,
 )
-from swapcal.report.schema import CertificatePiece, DecisionEntry, Findings, ForecasterEntry, QuantityEntry
 from swapcal.report.svg import Axis
 
 # Noise floor: every error beside what chance alone would give, and beside what a theorem promises.
@@ -45,7 +45,7 @@ ROW = 46
 
 def noise_floor(findings: Findings) -> Html:
     """Draw and list all errors."""
-    everyone = findings.get("quantities") or []
+    everyone = findings.quantities
     shown = everyone[:MOST_QUANTITIES]
     lead = prose(
         "On finite data even perfect forecasts show some error. The grey band is where an error falls in "
@@ -58,7 +58,7 @@ def noise_floor(findings: Findings) -> Html:
 
 
 def _count(quantities: Sequence[QuantityEntry]) -> str:
-    tested = [p for q in quantities if (p := finite(q["p_value"])) is not None]
+    tested = [p for q in quantities if (p := finite(q.p_value)) is not None]
     beyond = sum(p <= LEVEL for p in tested)
     if not tested:
         return "No error here was compared with chance."
@@ -70,8 +70,8 @@ def _count(quantities: Sequence[QuantityEntry]) -> str:
 
 
 def _judged(quantity: QuantityEntry) -> bool:
-    high = finite(quantity["null_high"])
-    return finite(quantity["value"]) is not None and high is not None and high > 0
+    high = finite(quantity.null_high)
+    return finite(quantity.value) is not None and high is not None and high > 0
 
 
 def ratio(value: float | None, high: float | None) -> float | None:
@@ -92,8 +92,8 @@ def _picture(quantities: Sequence[QuantityEntry]) -> Html:
     rows = [q for q in quantities if _judged(q)]
     if not rows:
         return Html("")
-    keys = ("value", "null_low", "null_mean", "bound", "certificate")
-    multiples = all_finite(ratio(q[key], q["null_high"]) for q in rows for key in keys)  # type: ignore[literal-required]
+    drawn = [(x, q.null_high) for q in rows for x in (q.value, q.null_low, q.null_mean, q.bound, q.certificate)]
+    multiples = all_finite(ratio(*pair) for pair in drawn)
     scale = Axis(_log(min([0.5, *multiples])) - 0.3, _log(max([2.0, *multiples])) + 0.6)
     height = ROW * len(rows)
     shapes = [_axis(scale, height), *(_row(i, q, scale) for i, q in enumerate(rows))]
@@ -108,7 +108,7 @@ def _picture(quantities: Sequence[QuantityEntry]) -> Html:
 def _key(rows: Sequence[QuantityEntry]) -> Html:
     entries = [("band", "chance, 95 %"), ("floor", "mean of chance"), ("observed", "within chance")]
     entries.append(("beyond", "beyond chance"))
-    if any(all_finite([q["bound"], q["certificate"]]) for q in rows):
+    if any(all_finite([q.bound, q.certificate]) for q in rows):
         entries.append(("promise", "guaranteed upper bound"))
     return legend(*entries)
 
@@ -140,9 +140,9 @@ def _across(scale: Axis, position: float) -> str:
 
 
 def _row(index: int, quantity: QuantityEntry, scale: Axis) -> Html:
-    high = quantity["null_high"]
-    value = ratio(quantity["value"], high) or 0.0
-    low, mean = ratio(quantity["null_low"], high) or 0.0, ratio(quantity["null_mean"], high)
+    high = quantity.null_high
+    value = ratio(quantity.value, high) or 0.0
+    low, mean = ratio(quantity.null_low, high) or 0.0, ratio(quantity.null_mean, high)
     top = ROW * index
     y = top + 30
     left, right = scale.at(_log(low)), scale.at(0.0)
@@ -159,14 +159,14 @@ def _row(index: int, quantity: QuantityEntry, scale: Axis) -> Html:
         at = _across(scale, _log(mean))
         shapes.append(tag("line", x1=at, x2=at, y1=y - 6, y2=y + 6, class_="floor"))
     promise = tag("path", d="M-3-7H3M0-7V7M-3 7H3", class_="promise")
-    for promised in all_finite(ratio(bound, high) for bound in (quantity["certificate"], quantity["bound"])):
+    for promised in all_finite(ratio(bound, high) for bound in (quantity.certificate, quantity.bound)):
         shapes.append(tag("svg", promise, x=_across(scale, _log(promised)), y=y))
     shapes.append(_mark(_across(scale, _log(value)), y, value > 1))
     return join(shapes)
 
 
 def _name(quantity: QuantityEntry) -> Html:
-    return drawn_symbol(clip(f"{quantity['name']} · {quantity['against']}", 44))
+    return drawn_symbol(clip(f"{quantity.name} · {quantity.against}", 44))
 
 
 def _mark(x: str, y: float, beyond: bool) -> Html:
@@ -175,7 +175,7 @@ def _mark(x: str, y: float, beyond: bool) -> Html:
 
 
 def _table(quantities: Sequence[QuantityEntry]) -> Html:
-    promised = any(all_finite([q["bound"], q["certificate"]]) for q in quantities)
+    promised = any(all_finite([q.bound, q.certificate]) for q in quantities)
     columns = [("Error", "name"), ("Observed", "number"), ("Per row", "number"), ("Chance, mean", "number")]
     columns += [("Chance, 95 %", "number"), ("p", "number"), ("Detectable from", "number")]
     columns += [("Certificate", "number"), ("Theorem’s bound", "number")] if promised else []
@@ -185,24 +185,24 @@ def _table(quantities: Sequence[QuantityEntry]) -> Html:
 
 
 def _cells(quantity: QuantityEntry, promised: bool) -> list[str]:
-    upper = finite(quantity.get("upper_value"))
-    observed = figure(quantity["value"]) + (f" to {figure(upper)}" if upper is not None else "")
-    low, high = figure(quantity["null_low"]), figure(quantity["null_high"])
+    upper = finite(quantity.upper_value)
+    observed = figure(quantity.value) + (f" to {figure(upper)}" if upper is not None else "")
+    low, high = figure(quantity.null_low), figure(quantity.null_high)
     cells: list[str] = [
         _term(quantity),
         observed,
-        figure(quantity["mean_value"]),
-        figure(quantity["null_mean"]),
+        figure(quantity.mean_value),
+        figure(quantity.null_mean),
     ]
-    cells += [f"{low} to {high}" if finite(quantity["null_high"]) is not None else "–"]
-    cells += [p_value(quantity["p_value"]), figure(quantity["minimum_detectable"])]
-    return cells + ([figure(quantity["certificate"]), figure(quantity["bound"])] if promised else [])
+    cells += [f"{low} to {high}" if finite(quantity.null_high) is not None else "–"]
+    cells += [p_value(quantity.p_value), figure(quantity.minimum_detectable)]
+    return cells + ([figure(quantity.certificate), figure(quantity.bound)] if promised else [])
 
 
 def _term(quantity: QuantityEntry) -> Html:
-    citation = quantity.get("citation")
-    meaning = clip(quantity["meaning"], 300) + (f" ({clip(citation, 120)})" if citation else "")
-    name = join([symbol(clip(quantity["name"], 80)), " against ", symbol(clip(quantity["against"], 80))])
+    citation = quantity.citation
+    meaning = clip(quantity.meaning, 300) + (f" ({clip(citation, 120)})" if citation else "")
+    name = join([symbol(clip(quantity.name, 80)), " against ", symbol(clip(quantity.against, 80))])
     return join([tag("span", name, class_="line"), tag("span", meaning, class_="note")])
 
 
@@ -214,19 +214,17 @@ MOST_PIECES = 20
 
 def certificate(findings: Findings) -> Html:
     """Write the certificate of the forecaster that made the predictions."""
-    forecaster = findings["forecaster"]
+    forecaster = findings.forecaster
     assert forecaster is not None
-    pairs = [(name, count(forecaster[key])) for name, key in _SIZES]  # type: ignore[literal-required]
-    pieces = forecaster["pieces"][:MOST_PIECES]
+    sizes = ("Levels", forecaster.levels), ("Dimensions", forecaster.dims), ("Outcomes learned from", forecaster.rounds)
+    pairs = [(name, count(size)) for name, size in sizes]
+    pieces = forecaster.pieces[:MOST_PIECES]
     parts = [_lead(forecaster), facts(pairs, "compact"), _bars(forecaster), _pieces(pieces)]
     return section("certificate", "The forecaster’s certificate", *parts)
 
 
-_SIZES = (("Levels", "levels"), ("Dimensions", "dims"), ("Titles learned from", "rounds"))
-
-
 def _lead(forecaster: ForecasterEntry) -> Html:
-    citation = forecaster.get("citation")
+    citation = forecaster.citation
     text = (
         "These predictions were issued by a forecaster that bounds its own error as it runs. The "
         "certificate holds for this very sequence, whatever produced the outcomes; it is a computed "
@@ -237,9 +235,9 @@ def _lead(forecaster: ForecasterEntry) -> Html:
 
 def _bars(forecaster: ForecasterEntry) -> Html:
     named = [
-        ("Observed", forecaster.get("observed"), "observed"),
-        ("Certificate", forecaster["certificate"], "promised"),
-        ("Theorem’s bound", forecaster.get("bound"), "promised"),
+        ("Observed", forecaster.observed, "observed"),
+        ("Certificate", forecaster.certificate, "promised"),
+        ("Theorem’s bound", forecaster.bound, "promised"),
     ]
     known = [(name, x, style) for name, value, style in named if (x := finite(value)) is not None and x >= 0]
     longest = max((x for _, x, _ in known), default=0.0)
@@ -258,9 +256,9 @@ def _bar(name: str, value: float, share: float, style: str) -> Html:
 def _pieces(pieces: Sequence[CertificatePiece]) -> Html:
     if not pieces:
         return Html("")
-    total = sum(x for p in pieces if (x := finite(p["value"])) is not None)
+    total = sum(x for p in pieces if (x := finite(p.value)) is not None)
     columns = [("Piece", "name"), ("Amount", "number"), ("Share", "number")]
-    rows = [[clip(p["name"], 200), figure(p["value"]), _share(p["value"], total)] for p in pieces]
+    rows = [[clip(p.name, 200), figure(p.value), _share(p.value, total)] for p in pieces]
     return table("What the certificate is made of.", columns, rows, style="pieces")
 
 
@@ -277,7 +275,7 @@ MOST_DECISIONS = 30
 
 def decisions(findings: Findings) -> Html:
     """Write the table of losses."""
-    everyone = findings.get("decisions") or []
+    everyone = findings.decisions or ()
     shown = everyone[:MOST_DECISIONS]
     lead = prose(
         "For each loss, the forecast is turned into the action that is best if the forecast is right. "
@@ -292,8 +290,8 @@ def decisions(findings: Findings) -> Html:
 
 
 def _decision_row(decision: DecisionEntry) -> list[str]:
-    cost = finite(decision.get("alternative_cost"))
+    cost = finite(decision.alternative_cost)
     note = tag("span", f" at {figure(cost)}", class_="note") if cost is not None else ""
-    alternative = join([given(decision["alternative"]), note]) if decision["alternative"] else "–"
-    costs = [figure(decision["cost"]), figure(decision["regret"]), figure(decision["certificate"])]
-    return [given(decision["loss"]), *costs, alternative]
+    alternative = join([given(decision.alternative), note]) if decision.alternative else "–"
+    costs = [figure(decision.cost), figure(decision.regret), figure(decision.certificate)]
+    return [given(decision.loss), *costs, alternative]

@@ -1,15 +1,15 @@
 """Page: all sections in order, with the style sheet, as one file that needs nothing else."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from swapcal.report.comparison import comparison, contest
+from swapcal.report.findings import Findings
 from swapcal.report.groups import groups, witnesses
 from swapcal.report.headline import headline, identity, key_figures, limitations, reading, window
 from swapcal.report.html import Html, clip, document, join, plural, tag, top
 from swapcal.report.noise_floor import certificate, decisions, noise_floor
 from swapcal.report.reliability import reliability, timeline
-from swapcal.report.schema import Findings, validate
 
 
 class Section(NamedTuple):
@@ -47,8 +47,8 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    findings : mapping
-        As described by `swapcal.report.schema.Findings`: plain str, int, float, bool, None, lists and dicts.
+    findings : Findings or mapping
+        What `to_findings` of an audit returns, or the same as plain data: what `to_dict` returns or a JSON file holds.
 
     Returns
     -------
@@ -70,23 +70,22 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
     >>> page.startswith("<!doctype html>"), "Three rows are too few to tell." in page
     (True, True)
     """
-    validate(findings)
-    checked = cast(Findings, findings)
-    bodies = {section: section.write(checked) for section in SECTIONS if checked.get(section.field)}
+    found = Findings.of(findings)
+    bodies = {section: section.write(found) for section in SECTIONS if getattr(found, section.field)}
     written = {section: body for section, body in bodies.items() if body}
-    first = contest(checked) if checked.get("contest") else ""
-    main = tag("main", _top(checked), first, headline(checked), _contents(written), *written.values())
-    subject = checked["identity"]
-    generator = "swapcal " + clip(subject["swapcal_version"], 40)
-    return document(clip(subject["title"], 200) + " – calibration audit", main, generator)
+    first = contest(found) if found.contest else ""
+    main = tag("main", _top(found), first, headline(found), _contents(written), *written.values())
+    subject = found.identity
+    generator = "swapcal " + clip(subject.swapcal_version, 40)
+    return document(clip(subject.title, 200) + " – calibration audit", main, generator)
 
 
 def _top(findings: Findings) -> Html:
-    subject = findings["identity"]
-    dated = subject["first_time"] is not None or subject["last_time"] is not None
-    made = f"made {clip(subject['created_at'], 60)}" if subject["created_at"] else ""
-    facts = [plural(subject["n"], "row"), window(subject) if dated else "", made]
-    return top("Calibration audit", subject["title"], facts)
+    subject = findings.identity
+    dated = subject.first_time is not None or subject.last_time is not None
+    made = f"made {clip(subject.created_at, 60)}" if subject.created_at else ""
+    facts = [plural(subject.n, "row"), window(subject) if dated else "", made]
+    return top("Calibration audit", subject.title, facts)
 
 
 def _contents(sections: Iterable[Section]) -> Html:

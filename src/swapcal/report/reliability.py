@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from swapcal.report.findings import Density, Findings, Level, Period
 from swapcal.report.html import (
     DASH,
     Html,
@@ -31,7 +32,6 @@ from swapcal.report.html import (
     tag,
     tick,
 )
-from swapcal.report.schema import Density, Findings, Level, Period
 from swapcal.report.svg import Axis, Plot, covering, drawing, spread, stretched
 
 # Reliability: what was observed at each predicted probability, with the band chance allows.
@@ -112,11 +112,16 @@ class Rate:
 
 def reliability(findings: Findings) -> Html:
     """Draw the reliability curve over the density of predictions, and the same as gaps."""
-    rates = rates_of(findings.get("reliability") or [])
+    return predicted_against_observed(findings.reliability, findings.density, counted(findings))
+
+
+def predicted_against_observed(levels: Sequence[Level], density: Density | None, amount: str) -> Html:
+    """Draw levels, whose sizes are an `amount` of rows or weight, as a section; nothing without any to draw."""
+    rates = rates_of(levels)
     if not rates:
         return Html("")
     shown = busiest(rates)
-    curves = tag("div", _curve(shown, findings.get("density")), _gaps(shown), class_="pair")
+    curves = tag("div", _curve(shown, density), _gaps(shown), class_="pair")
     key = legend(
         ("band", "95\u202f% band if the forecasts are right"),
         ("observed", "observed, within the band"),
@@ -124,7 +129,7 @@ def reliability(findings: Findings) -> Html:
         ("ideal", "perfect agreement"),
     )
     rest = hidden(len(shown), len(rates), "level", "those with the fewest rows")
-    parts = [_lead(shown), curves, key, rest, _figures(shown, counted(findings))]
+    parts = [_lead(shown), curves, key, rest, _figures(shown, amount)]
     return section("reliability", "Predicted against observed", *parts)
 
 
@@ -134,8 +139,8 @@ def rates_of(levels: Sequence[Level]) -> list[Rate]:
 
 
 def _rate(level: Level) -> Rate | None:
-    p, y, n = level["mean_p"], level["mean_y"], level["n"]
-    return Rate.of(level["v"], p, y, n, level["band_low"], level["band_high"])
+    p, y, n = level.mean_p, level.mean_y, level.n
+    return Rate.of(level.v, p, y, n, level.band_low, level.band_high)
 
 
 def busiest(rates: Sequence[Rate]) -> list[Rate]:
@@ -265,10 +270,10 @@ def density_strip(density: Density, span: Axis) -> Html:
 def merged(density: Density) -> list[tuple[float, float, float]]:
     """Return bars (left, right, rows), neighbours added up so that few enough remain.
 
-    >>> merged({"edges": [0.0, 0.5, 1.0], "counts": [3, 4]})
+    >>> merged(Density(edges=(0.0, 0.5, 1.0), counts=(3, 4)))
     [(0.0, 0.5, 3.0), (0.5, 1.0, 4.0)]
     """
-    edges, counts = density["edges"], density["counts"]
+    edges, counts = density.edges, density.counts
     size = min(len(counts), len(edges) - 1)
     step = max(1, math.ceil(size / MOST_BARS))
     bars = []
@@ -289,18 +294,18 @@ MOST_DOTS = 120
 
 def timeline(findings: Findings) -> Html:
     """Draw both pictures over one time axis; nothing without at least two periods to compare."""
-    given = findings.get("timeline") or []
+    given = findings.timeline or ()
     if len(given) < 2:
         return Html("")
     periods = given[-MOST_PERIODS:]
-    error = findings.get("timeline_error") or "Error"
+    error = findings.timeline_error or "Error"
     rest = hidden(len(periods), len(given), "earlier period", "the latest are drawn")
     pictures = [_rates(periods), _errors(periods, error)]
     return section("time", "Over time", _timeline_lead(periods), *pictures, rest)
 
 
 def _timeline_lead(periods: Sequence[Period]) -> Html:
-    judged = [p for p in periods if finite(p["error"]) is not None and finite(p["null_high"]) is not None]
+    judged = [p for p in periods if finite(p.error) is not None and finite(p.null_high) is not None]
     beyond = sum(_beyond(p) for p in judged)
     if not judged:
         return prose("How predicted and observed rates moved together.")
@@ -314,13 +319,13 @@ def _timeline_lead(periods: Sequence[Period]) -> Html:
 
 
 def _beyond(period: Period) -> bool:
-    return outside(period["error"], None, period["null_high"])
+    return outside(period.error, None, period.null_high)
 
 
 def _axis(periods: Sequence[Period]) -> tuple[Axis, list[int]]:
     """Return the time axis and the indices that carry a label: few enough for a phone."""
     n = len(periods)
-    longest = max(len(p["label"]) for p in periods)
+    longest = max(len(p.label) for p in periods)
     return Axis(-0.5, n - 0.5), spread(n, 5 if longest <= 8 else 3)
 
 
@@ -329,22 +334,22 @@ def _labels(plot: Plot, periods: Sequence[Period], picks: Sequence[int]) -> Html
     labels = []
     for i in picks:
         anchor = "end" if i == len(periods) - 1 and i > 0 else "mid"
-        labels.append(plot.write(i, low, clip(periods[i]["label"], 16), f"tick {anchor}", dy="1.45em"))
+        labels.append(plot.write(i, low, clip(periods[i].label, 16), f"tick {anchor}", dy="1.45em"))
         labels.append(plot.segment(i, plot.y.low, i, plot.y.high, "grid"))
     return join(labels)
 
 
 def _rates(periods: Sequence[Period]) -> Html:
     x, picks = _axis(periods)
-    y = covering(all_finite(v for p in periods for v in (p["mean_p"], p["mean_y"])))
+    y = covering(all_finite(v for p in periods for v in (p.mean_p, p.mean_y)))
     plot = Plot(x, y)
     places = axis_decimals(y.high - y.low)
     shapes = [
         plot.y_axis(y.ticks(4), lambda value: percent(value, places)),
         _labels(plot, periods, picks),
         stretched(
-            plot.line(((i, finite(p["mean_p"])) for i, p in enumerate(periods)), "predicted"),
-            plot.line(((i, finite(p["mean_y"])) for i, p in enumerate(periods)), "observed-line"),
+            plot.line(((i, finite(p.mean_p)) for i, p in enumerate(periods)), "predicted"),
+            plot.line(((i, finite(p.mean_y)) for i, p in enumerate(periods)), "observed-line"),
         ),
         *_rate_dots(plot, periods),
     ]
@@ -361,19 +366,17 @@ def _rate_dots(plot: Plot, periods: Sequence[Period]) -> list[Html]:
     if len(periods) > MOST_DOTS:
         return []
     return [
-        plot.dot(i, y, "observed", 2.5, _title(p))
-        for i, p in enumerate(periods)
-        if (y := finite(p["mean_y"])) is not None
+        plot.dot(i, y, "observed", 2.5, _title(p)) for i, p in enumerate(periods) if (y := finite(p.mean_y)) is not None
     ]
 
 
 def _title(period: Period) -> str:
-    rates = f"predicted {percent(period['mean_p'], 2)}, observed {percent(period['mean_y'], 2)}"
-    return f"{clip(period['label'], 40)}: {rates}, error {figure(period['error'])}, {count(period['n'])} rows"
+    rates = f"predicted {percent(period.mean_p, 2)}, observed {percent(period.mean_y, 2)}"
+    return f"{clip(period.label, 40)}: {rates}, error {figure(period.error)}, {count(period.n)} rows"
 
 
 def _errors(periods: Sequence[Period], error: str) -> Html:
-    values = all_finite(v for p in periods for v in (p["error"], p["null_low"], p["null_high"]))
+    values = all_finite(v for p in periods for v in (p.error, p.null_low, p.null_high))
     if not values:
         return Html("")
     x, picks = _axis(periods)
@@ -385,7 +388,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
         stretched(plot.boxes(boxes, "band steps")),
         plot.y_axis(y.ticks(4), lambda value: tick(value, y.step(4))),
         _labels(plot, periods, picks),
-        stretched(plot.line(((i, finite(p["error"])) for i, p in enumerate(periods)), "observed-line")),
+        stretched(plot.line(((i, finite(p.error)) for i, p in enumerate(periods)), "observed-line")),
         *_error_dots(plot, periods),
     ]
     text = f"{plain_symbol(error)} in each period, with the band that chance allows."
@@ -397,7 +400,7 @@ def _errors(periods: Sequence[Period], error: str) -> Html:
 def _floors(periods: Sequence[Period]) -> list[tuple[int, float, float]]:
     floors = []
     for i, period in enumerate(periods):
-        low, high = finite(period["null_low"]), finite(period["null_high"])
+        low, high = finite(period.null_low), finite(period.null_high)
         if high is not None:
             floors.append((i, low if low is not None else 0.0, high))
     return floors
@@ -406,7 +409,7 @@ def _floors(periods: Sequence[Period]) -> list[tuple[int, float, float]]:
 def _error_dots(plot: Plot, periods: Sequence[Period]) -> list[Html]:
     dots = []
     for i, period in enumerate(periods):
-        error, beyond = finite(period["error"]), _beyond(period)
+        error, beyond = finite(period.error), _beyond(period)
         if error is not None and (beyond or len(periods) <= MOST_DOTS):
             mark = plot.diamond if beyond else plot.dot
             title = _title(period) if len(periods) <= MOST_DOTS else None

@@ -14,21 +14,15 @@ from swapcal.service.events import (
     FORECAST,
     OUTCOME,
     PARKED,
-    Corrected,
     CorrectionBody,
-    CorrectionRow,
     Event,
     ForecastBody,
-    Forecasted,
-    ForecastRow,
     IdHistory,
     IssuedForecast,
     OutcomeBody,
-    OutcomeRow,
-    ParkedBody,
-    Reported,
 )
-from swapcal.service.hosted import Draft, HostedForecaster, Label
+from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
 from swapcal.service.settings import Limits
 
 REPEATED = "repeated"
@@ -58,7 +52,7 @@ class CommandHandler:
         self.limits = limits
         self.events: list[Event] = []
 
-    def forecasts(self, rows: Sequence[ForecastRow]) -> "list[Forecasted | ApiError]":
+    def forecasts(self, rows: Sequence[ForecastIn]) -> "list[ForecastOut | ApiError]":
         """Issue what is new and repeat what is not."""
         self.hosted.advance(self.now)
         answers: list[Any] = [None] * len(rows)
@@ -76,22 +70,22 @@ class CommandHandler:
         self._issue(rows, waiting, answers)
         return answers
 
-    def _forecast_known(self, row: ForecastRow) -> "Forecasted | ApiError | None":
+    def _forecast_known(self, row: ForecastIn) -> "ForecastOut | ApiError | None":
         event = self._id_history(row.id).forecast
         if event is None:
             return None
         body = events.forecast_body(event.body)
-        if events.same_record(events.record_of(body.record), row.record):
-            return Forecasted(row.id, body.issued, event.seq, True)
+        if events.same_record(events.record_of(body.record), row.values):
+            return ForecastOut(row.id, body.p, body.mean, body.low, body.high, body.weight, event.seq)
         return ApiError(
             "conflict",
             f"id: given {row.id!r} with another record than before, expected the same record or a new id",
             id=row.id,
-            given=row.record,
+            given=row.values,
             known=events.record_of(body.record),
         )
 
-    def _leap(self, row: "ForecastRow | OutcomeRow") -> ApiError | None:
+    def _leap(self, row: "ForecastIn | OutcomeRowIn") -> ApiError | None:
         """Refuse a time in another unit than those before: no clock goes backwards, so it would never recover."""
         latest = max(self.now, self.hosted.latest)
         if row.time is None or math.isinf(self.hosted.latest) or row.time <= LEAP * latest:
@@ -99,7 +93,7 @@ class CommandHandler:
         given = f"given {row.time:.12g} for id {row.id!r}, the latest before it {self.hosted.latest:.12g}"
         return ApiError("invalid", f"time: {given}, expected the same unit (seconds, milliseconds, …)", id=row.id)
 
-    def _forecast_beyond(self, row: ForecastRow, waiting: int) -> ApiError | None:
+    def _forecast_beyond(self, row: ForecastIn, waiting: int) -> ApiError | None:
         most, open = self.limits.open, len(self.hosted.opened) + waiting
         if open < most or self.hosted.settings.max_open <= most:
             return None
@@ -111,36 +105,35 @@ class CommandHandler:
             id=row.id,
         )
 
-    def _issue(self, rows: Sequence[ForecastRow], waiting: dict[str, int], answers: list[Any]) -> None:
+    def _issue(self, rows: Sequence[ForecastIn], waiting: dict[str, int], answers: list[Any]) -> None:
         """Issue what is waiting, in order."""
         if not waiting:
             return
         model, asked = self.hosted.model, [rows[k] for k in waiting.values()]
-        drafts = [Draft(row.id, row.record, row.time, row.matures) for row in asked]
-        for row, k, issued in zip(asked, waiting.values(), self.hosted.forecast(drafts, self.now), strict=True):
+        for row, k, issued in zip(asked, waiting.values(), self.hosted.forecast(asked, self.now), strict=True):
             answers[k] = self._issued(row, issued, model)
         waiting.clear()
 
-    def _issued(self, row: ForecastRow, issued: "IssuedForecast | Exception", model: str) -> "Forecasted | ApiError":
+    def _issued(self, row: ForecastIn, issued: "IssuedForecast | Exception", model: str) -> "ForecastOut | ApiError":
         if isinstance(issued, Exception):
             return ApiError("invalid", str(issued), id=row.id)
         p, mean, low, high, weight = issued.p, issued.mean, issued.low, issued.high, issued.weight
-        body = ForecastBody(row.raw, p, mean, low, high, weight, model, row.time, row.matures)
-        return Forecasted(row.id, issued, self._write(FORECAST, row.id, body), False)
+        body = ForecastBody(row.record, p, mean, low, high, weight, model, row.time, row.matures)
+        return ForecastOut(row.id, p, mean, low, high, weight, self._write(FORECAST, row.id, body))
 
-    def _join(self, rows: Sequence[ForecastRow], waiting: dict[str, int], answers: list[Any]) -> None:
+    def _join(self, rows: Sequence[ForecastIn], waiting: dict[str, int], answers: list[Any]) -> None:
         """Issue a forecast whose outcome came early, and deliver that right after."""
         (id, k), early = [*waiting.items()][-1], self.hosted.parked[[*waiting][-1]]
         self._issue(rows, waiting, answers)
         if isinstance(answers[k], ApiError):
             return
-        time, state = early.time, self.hosted.outcome([Label(id, early.y, early.time)], self.now)[0]
+        time, state = early.time, self.hosted.outcome([OutcomeRowIn(id, early.y, early.time)], self.now)[0]
         if not isinstance(state, str):  # dated beyond the forecast's life; but it was acknowledged
-            time, state = None, self.hosted.outcome([Label(id, early.y)], self.now)[0]
+            time, state = None, self.hosted.outcome([OutcomeRowIn(id, early.y)], self.now)[0]
         if isinstance(state, str):
             self._write(OUTCOME, id, OutcomeBody(early.y, state, time, parked=True))
 
-    def outcomes(self, rows: Sequence[OutcomeRow]) -> "list[Reported | ApiError]":
+    def outcomes(self, rows: Sequence[OutcomeRowIn]) -> "list[OutcomeOut | ApiError]":
         """Deliver or park what is new and repeat what is not."""
         self.hosted.advance(self.now)
         answers: list[Any] = [None] * len(rows)
@@ -156,7 +149,7 @@ class CommandHandler:
         self._deliver(rows, waiting, answers)
         return answers
 
-    def _outcome_known(self, row: OutcomeRow) -> "Reported | ApiError | None":
+    def _outcome_known(self, row: OutcomeRowIn) -> "OutcomeOut | ApiError | None":
         id_history, early = self._id_history(row.id), self.hosted.parked.get(row.id)
         if id_history.outcome is not None:
             y, seq = events.outcome_body(id_history.outcome.body).y, id_history.outcome.seq
@@ -165,7 +158,7 @@ class CommandHandler:
         else:
             return None
         if y == row.y:
-            return Reported(row.id, y, REPEATED, seq)
+            return OutcomeOut(row.id, y, REPEATED, seq)
         return ApiError(
             "conflict",
             f"y: given {row.y:g} for id {row.id!r}, expected {y:g} as before; a correction is an act of its own",
@@ -175,8 +168,8 @@ class CommandHandler:
         )
 
     def _outcome_early(
-        self, row: OutcomeRow, waiting: dict[str, int], rows: Sequence[OutcomeRow], answers: list[Any]
-    ) -> "Reported | ApiError | None":
+        self, row: OutcomeRowIn, waiting: dict[str, int], rows: Sequence[OutcomeRowIn], answers: list[Any]
+    ) -> "OutcomeOut | ApiError | None":
         """Park an outcome without a forecast; refuse one that cannot be right; None for one to be delivered."""
         forecast = self._id_history(row.id).forecast
         if forecast is not None:
@@ -191,9 +184,9 @@ class CommandHandler:
             )
         self._deliver(rows, waiting, answers)
         self.hosted.park(row.id, row.y, row.time, self.now)
-        return Reported(row.id, row.y, PARKED, self._write(PARKED, row.id, ParkedBody(row.y, row.time)))
+        return OutcomeOut(row.id, row.y, PARKED, self._write(PARKED, row.id, OutcomeBody(row.y, time=row.time)))
 
-    def _outcome_refused(self, row: OutcomeRow, forecast: Event) -> ApiError | None:
+    def _outcome_refused(self, row: OutcomeRowIn, forecast: Event) -> ApiError | None:
         if row.id not in self.hosted.opened:
             return _expired(row.id)
         made = events.forecast_body(forecast.body).time
@@ -202,12 +195,12 @@ class CommandHandler:
             return ApiError("invalid", f"time: {given}, expected a time after its forecast, at {made:.12g}", id=row.id)
         return None
 
-    def _deliver(self, rows: Sequence[OutcomeRow], waiting: dict[str, int], answers: list[Any]) -> None:
+    def _deliver(self, rows: Sequence[OutcomeRowIn], waiting: dict[str, int], answers: list[Any]) -> None:
         """Deliver what is waiting, in order."""
         if not waiting:
             return
         asked = [rows[k] for k in waiting.values()]
-        states = self.hosted.outcome([Label(*row) for row in asked], self.now)
+        states = self.hosted.outcome(asked, self.now)
         for row, k, state in zip(asked, waiting.values(), states, strict=True):
             if isinstance(state, ExpiredIdError):
                 answers[k] = _expired(row.id)
@@ -215,14 +208,14 @@ class CommandHandler:
                 answers[k] = ApiError("invalid", str(state), id=row.id)
             else:
                 seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, state, row.time))
-                answers[k] = Reported(row.id, row.y, state, seq)
+                answers[k] = OutcomeOut(row.id, row.y, state, seq)
         waiting.clear()
 
-    def corrections(self, rows: Sequence[CorrectionRow]) -> "list[Corrected | ApiError]":
+    def corrections(self, rows: Sequence[CorrectionRow]) -> "list[CorrectionOut | ApiError]":
         """Log corrections of outcomes that are known."""
         return [self._correct(row) for row in rows]
 
-    def _correct(self, row: CorrectionRow) -> "Corrected | ApiError":
+    def _correct(self, row: CorrectionRow) -> "CorrectionOut | ApiError":
         id_history = self._id_history(row.id)
         if id_history.outcome is None:
             if id_history.forecast is None and id_history.parked is None:
@@ -233,12 +226,12 @@ class CommandHandler:
             last = id_history.corrections[-1]
             body = events.correction_body(last.body)
             if (body.y, body.reason) == (row.y, row.reason):
-                return Corrected(row.id, body.y, body.before, body.reason, last.seq, True)
+                return CorrectionOut(row.id, body.y, body.before, body.reason, last.seq)
         before = id_history.y
         assert before is not None, "it has an outcome"
         self.hosted.corrections += 1
         seq = self._write(CORRECTION, row.id, CorrectionBody(row.y, before, row.reason))
-        return Corrected(row.id, row.y, before, row.reason, seq, False)
+        return CorrectionOut(row.id, row.y, before, row.reason, seq)
 
     def _id_history(self, id: str) -> IdHistory:
         found = self.known.get(id)

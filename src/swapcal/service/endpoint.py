@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.auth import Auth
 from swapcal.service.hosted import HostedForecaster
-from swapcal.service.http import PLAIN, Gone, Reply, in_lines, problem_reply, read_body
+from swapcal.service.http import PLAIN, Gone, Reply, check_address, in_lines, problem_reply, read_body
 from swapcal.service.queue import Ask, Make, Write
 from swapcal.service.settings import JsonLog, Settings
 from swapcal.service.sql import StoreError
@@ -161,6 +161,7 @@ async def answered(
 ) -> Reply | Response:
     """Return what a handler replies to a call of the needed scope, or what is made of a refusal: of what, and why."""
     try:
+        check_address(call.scope)
         if needed is not None:
             await call.context.auth.admit(call.headers, needed)
         return await handler(call)

@@ -1,12 +1,12 @@
-"""Events of the log, their bodies as JSON, the rows of a request, and all events of one id."""
+"""Events of the log, their bodies as JSON, and all events of one id."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 # An event: one line of the log, never changed once it is stored.
 
@@ -59,14 +59,17 @@ PARKED = "parked"
 """Kind of event: an outcome whose forecast has not come; a forecast that comes in time makes it an `outcome`."""
 
 
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
 class IssuedForecast(msgspec.Struct, frozen=True, gc=False):
     """What was forecast."""
 
-    p: float
-    mean: float
-    low: float
-    high: float
-    weight: float
+    p: Probability
+    mean: Probability
+    low: Probability
+    high: Probability
+    weight: Probability
 
 
 class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,19 +92,12 @@ class ForecastBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An outcome that was delivered; `state` as answered, `parked` if it came before its forecast."""
+    """An outcome: `state` as answered, none while it waits for its forecast; `parked` if it came before that."""
 
     y: float
-    state: str
+    state: str = ""
     time: float | None = None
     parked: bool = False
-
-
-class ParkedBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An outcome that waits for its forecast."""
-
-    y: float
-    time: float | None = None
 
 
 class CorrectionBody(msgspec.Struct, frozen=True):
@@ -115,14 +111,12 @@ class CorrectionBody(msgspec.Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 _FORECAST = msgspec.json.Decoder(ForecastBody)
 _OUTCOME = msgspec.json.Decoder(OutcomeBody)
-_PARKED = msgspec.json.Decoder(ParkedBody)
 _CORRECTION = msgspec.json.Decoder(CorrectionBody)
 _RECORD = msgspec.json.Decoder(dict[str, str | int | float | bool | None])
 
 encoded = _ENCODER.encode
 forecast_body = _FORECAST.decode
 outcome_body = _OUTCOME.decode
-parked_body = _PARKED.decode
 correction_body = _CORRECTION.decode
 
 
@@ -151,64 +145,6 @@ def same_record(first: dict[str, Any], second: dict[str, Any]) -> bool:
         value == second[name] and isinstance(value, bool) == isinstance(second[name], bool)
         for name, value in first.items()
     )
-
-
-# Rows: what a request asks for, one at a time, checked as far as that needs no forecaster.
-
-
-class ForecastRow(NamedTuple):
-    """A forecast that is asked for; `raw` is the record as it was sent."""
-
-    id: str
-    raw: Raw
-    record: dict[str, Any]
-    time: float | None
-    matures: float | None
-
-
-class OutcomeRow(NamedTuple):
-    """An outcome that is reported."""
-
-    id: str
-    y: float
-    time: float | None
-
-
-class CorrectionRow(NamedTuple):
-    """An outcome that is said to have been another."""
-
-    id: str
-    y: float
-    reason: str
-
-
-class Forecasted(NamedTuple):
-    """A forecast that is on disk."""
-
-    id: str
-    issued: IssuedForecast
-    seq: int
-    repeated: bool
-
-
-class Reported(NamedTuple):
-    """An outcome that is on disk."""
-
-    id: str
-    y: float
-    state: str
-    seq: int
-
-
-class Corrected(NamedTuple):
-    """A correction that is on disk."""
-
-    id: str
-    y: float
-    before: float
-    reason: str
-    seq: int
-    repeated: bool
 
 
 # `IdHistory`: everything that is known under one id.

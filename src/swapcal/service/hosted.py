@@ -14,7 +14,16 @@ from swapcal.live import Learned, Live
 from swapcal.live.monitor_feed import enter
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
-from swapcal.service.events import CORRECTION, FORECAST, MADE, OUTCOME, PARKED, Event, IssuedForecast
+from swapcal.service.events import (
+    CORRECTION,
+    FORECAST,
+    MADE,
+    OUTCOME,
+    PARKED,
+    Event,
+    IssuedForecast,
+)
+from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings, from_body
 
 # `Figures`: how well the forecasts have done so far, as sums that do not depend on how rows were batched.
@@ -182,23 +191,6 @@ ISSUED = IssuedForecast.__struct_fields__
 ERRORS = (ValueError, TypeError, OverflowError)
 
 
-class Draft(NamedTuple):
-    """A forecast that is asked for."""
-
-    id: str
-    record: dict[str, Any]
-    time: float | None = None
-    matures: float | None = None
-
-
-class Label(NamedTuple):
-    """An outcome for a forecast that was made."""
-
-    id: str
-    y: float
-    time: float | None = None
-
-
 class OpenForecast(NamedTuple):
     """What is kept of a forecast until its outcome is learned."""
 
@@ -224,10 +216,11 @@ class HostedForecaster:
 
     Examples
     --------
+    >>> from msgspec import Raw
     >>> hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
-    >>> hosted.forecast([Draft("a", {"city": "Rome"})], now=10.0)[0].mean
+    >>> hosted.forecast([ForecastIn("a", Raw(b'{"city": "Rome"}'))], now=10.0)[0].mean
     0.5
-    >>> hosted.outcome([Label("a", 1.0)], now=12.0), hosted.figures.labels, hosted.figures.mean_delay()
+    >>> hosted.outcome([OutcomeRowIn("a", 1.0)], now=12.0), hosted.figures.labels, hosted.figures.mean_delay()
     (['learned'], 1, 2.0)
     """
 
@@ -279,63 +272,63 @@ class HostedForecaster:
         self.advance(now)
         self.parked[id] = Early(y, time, now)
 
-    def forecast(self, drafts: Sequence[Draft], now: float) -> "list[IssuedForecast | Exception]":
-        """Issue forecasts for ids that have none; a draft that is refused has its reason as its answer."""
+    def forecast(self, rows: Sequence[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
+        """Issue forecasts for ids that have none; a row that is refused has its reason as its answer."""
         self.advance(now)
         answers: list[IssuedForecast | Exception] = []
-        for run in self._alike(drafts, now):
+        for run in self._alike(rows, now):
             answers += self._issued(run, now)
         return answers
 
-    def _alike(self, drafts: Sequence[Draft], now: float) -> Iterator[list[Draft]]:
+    def _alike(self, rows: Sequence[ForecastIn], now: float) -> Iterator[list[ForecastIn]]:
         """Cut where forecasts with a moment and forecasts without meet: the learner takes either, not both."""
-        for _, run in itertools.groupby(drafts, lambda draft: draft.time is None and draft.matures is None):
+        for _, run in itertools.groupby(rows, lambda row: row.time is None and row.matures is None):
             yield [*run]
 
-    def _issued(self, drafts: list[Draft], now: float) -> "list[IssuedForecast | Exception]":
-        if len(drafts) > 1:
+    def _issued(self, rows: list[ForecastIn], now: float) -> "list[IssuedForecast | Exception]":
+        if len(rows) > 1:
             try:
-                return [*self._issue(drafts, now)]
+                return [*self._issue(rows, now)]
             except ERRORS:
-                return [answer for draft in drafts for answer in self._issued([draft], now)]
+                return [answer for row in rows for answer in self._issued([row], now)]
         try:
-            return [*self._issue(drafts, now)]
+            return [*self._issue(rows, now)]
         except ERRORS as error:
             return [error]
 
-    def _issue(self, drafts: list[Draft], now: float) -> list[IssuedForecast]:
-        clock, moments = self._moments(drafts, now)
-        issued = issue(self.live, drafts, moments)
+    def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
+        clock, moments = self._moments(rows, now)
+        issued = issue(self.live, rows, moments)
         self.clock = clock
         wanted = self.monitor.columns()
-        for draft, moment in zip(drafts, moments, strict=True):
-            self.parked.pop(draft.id, None)
-            groups = tuple(draft.record.get(name) for name in wanted)
-            self.opened[draft.id] = OpenForecast(now, moment, groups)
+        for row, moment in zip(rows, moments, strict=True):
+            self.parked.pop(row.id, None)
+            groups = tuple(row.values.get(name) for name in wanted)
+            self.opened[row.id] = OpenForecast(now, moment, groups)
             if moment is not None:
                 self.latest = moment
         self._settle(now)
         return issued
 
-    def _moments(self, drafts: list[Draft], now: float) -> tuple[str | None, list[float | None]]:
+    def _moments(self, rows: list[ForecastIn], now: float) -> tuple[str | None, list[float | None]]:
         """Return whose clock counts from here on, and when each forecast is made by it; it never goes backwards."""
         clock, latest = self.clock, self.latest
         moments: list[float | None] = []
-        for draft in drafts:
-            if clock is None and draft.time is not None:
+        for row in rows:
+            if clock is None and row.time is not None:
                 clock = GIVEN
-            elif clock is None and (draft.matures is not None or self.settings.lifetime is not None):
+            elif clock is None and (row.matures is not None or self.settings.lifetime is not None):
                 clock = SERVICE
-            if draft.time is None and clock != SERVICE:
-                if draft.matures is not None:
+            if row.time is None and clock != SERVICE:
+                if row.matures is not None:
                     raise ValueError("matures: given without time, expected both, as earlier forecasts had a time")
                 moments.append(None)
                 continue
-            latest = max(latest, now if draft.time is None else draft.time)
+            latest = max(latest, now if row.time is None else row.time)
             moments.append(latest)
         return clock, moments
 
-    def outcome(self, labels: Sequence[Label], now: float) -> "list[str | Exception]":
+    def outcome(self, labels: Sequence[OutcomeRowIn], now: float) -> "list[str | Exception]":
         """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
         self.advance(now)
         try:
@@ -345,7 +338,7 @@ class HostedForecaster:
                 return [state for label in labels for state in self.outcome([label], now)]
             return [error]
 
-    def _deliver(self, labels: Sequence[Label], now: float) -> list[str]:
+    def _deliver(self, labels: Sequence[OutcomeRowIn], now: float) -> list[str]:
         """Deliver all outcomes, or none."""
         opened = [self.opened.get(label.id) for label in labels]
         times = []
@@ -361,7 +354,7 @@ class HostedForecaster:
         self._settle(now)
         return states
 
-    def _arrival(self, label: Label, opened: OpenForecast, now: float) -> float | None:
+    def _arrival(self, label: OutcomeRowIn, opened: OpenForecast, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
         when = now if label.time is None and self.clock == SERVICE else label.time
         if when is None or opened.moment is None:
@@ -390,12 +383,12 @@ class HostedForecaster:
         for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
             run = [*same]
             if kind == FORECAST:
-                found += self._again(self.forecast([_draft(event) for event in run], now), run)
+                found += self._again(self.forecast([_forecast_row(event) for event in run], now), run)
             elif kind == OUTCOME:
-                self._again(self.outcome([_label(event) for event in run], now), run)
+                self._again(self.outcome([_outcome_row(event) for event in run], now), run)
             elif kind == PARKED:
                 for event in run:
-                    body = bodies.parked_body(event.body)
+                    body = bodies.outcome_body(event.body)
                     self.park(event.id, body.y, body.time, now)
             elif kind == CORRECTION:
                 self.corrections += len(run)
@@ -416,13 +409,13 @@ class HostedForecaster:
         return [*answers]
 
 
-def issue(live: Live, drafts: Sequence[Draft], moments: Sequence[float | None]) -> list[IssuedForecast]:
-    """Forecast drafts that have a moment each, or none of them; all or nothing."""
+def issue(live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None]) -> list[IssuedForecast]:
+    """Forecast rows that have a moment each, or none of them; all or nothing."""
     time = None if moments[0] is None else moments
-    matures = [math.nan if draft.matures is None else draft.matures for draft in drafts]
+    matures = [math.nan if row.matures is None else row.matures for row in rows]
     made = live.forecast_many(
-        [draft.record for draft in drafts],
-        [draft.id for draft in drafts],
+        [row.values for row in rows],
+        [row.id for row in rows],
         time=time,
         matures=None if all(map(math.isnan, matures)) else matures,
     )
@@ -436,11 +429,11 @@ def fresh_forecaster(made: Event) -> HostedForecaster:
     return hosted
 
 
-def _draft(event: Event) -> Draft:
+def _forecast_row(event: Event) -> ForecastIn:
     body = bodies.forecast_body(event.body)
-    return Draft(event.id, bodies.record_of(body.record), body.time, body.matures)
+    return ForecastIn(event.id, body.record, body.time, body.matures)
 
 
-def _label(event: Event) -> Label:
+def _outcome_row(event: Event) -> OutcomeRowIn:
     body = bodies.outcome_body(event.body)
-    return Label(event.id, body.y, body.time)
+    return OutcomeRowIn(event.id, body.y, body.time)

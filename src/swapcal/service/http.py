@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -68,6 +69,30 @@ def problem_reply(refusal: ApiError, request_id: str | None = None) -> Reply:
     if refusal.kind == "large":
         headers["connection"] = "close"  # the rest of the request is not read
     return Reply(msgspec.json.encode(about), refusal.status, MEDIA, headers)
+
+
+# Addresses: text, or two of them could be one.
+
+
+def check_address(scope: Scope) -> None:
+    """Refuse an address whose bytes are not UTF-8; the server puts U+FFFD for those it cannot decode.
+
+    Examples
+    --------
+    >>> check_address({"path": "/é", "raw_path": b"/%C3%A9", "query_string": b"id=a%20b"})
+    """
+    if "\ufffd" in scope["path"]:
+        _check_text("path", scope["raw_path"])
+    if b"%" in scope["query_string"]:
+        _check_text("query", scope["query_string"])
+
+
+def _check_text(name: str, quoted: bytes) -> None:
+    try:
+        unquote_to_bytes(quoted).decode()
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ApiError("malformed", f"{name}: given the byte %{byte:02X} out of place, expected UTF-8") from None
 
 
 # Incoming bodies: of the right format, and no larger than allowed.

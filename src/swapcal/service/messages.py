@@ -1,30 +1,54 @@
 """Messages: what goes in and out as JSON; the OpenAPI document is made of these types."""
 
-from typing import Annotated, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 from swapcal.service.api_error import ApiError
+from swapcal.service.events import IssuedForecast, Probability, record_of
 from swapcal.service.settings import Name, Settings
 from swapcal.tables.clock import seconds_of
 
-Id = Annotated[str | int, Meta(description="1 to 256 characters; an integer is its decimal digits")]
-Moment = Annotated[
-    float | str | None, Meta(description="a number, or a date and time in ISO 8601 (seconds since 1970)")
-]
-Outcome = Annotated[float, Meta(ge=0, le=1)] | bool
-Probability = Annotated[float, Meta(ge=0, le=1)]
+if TYPE_CHECKING:  # as rows hold them once they are made
+    Id = str
+    Moment = float | None
+    Outcome = float
+else:
+    Id = Annotated[str | int, Meta(description="1 to 256 characters; an integer is its decimal digits")]
+    Moment = Annotated[
+        float | str | None, Meta(description="a number, or a date and time in ISO 8601 (seconds since 1970)")
+    ]
+    Outcome = Annotated[float, Meta(ge=0, le=1)] | bool
 Record = dict[str, str | int | float | bool | None]
 
 
-class ForecastIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """A record to be forecast."""
+def _settle(row: Any, *moments: str) -> None:
+    """Turn what JSON may hold in a row into what it means: an id into text, moments into numbers."""
+    force_setattr(row, "id", str(row.id))
+    for name in moments:
+        force_setattr(row, name, moment_of(name, getattr(row, name)))
+
+
+class ForecastIn(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A record to be forecast, as it was sent."""
 
     id: Id
     record: Raw
     time: Moment = None
     matures: Moment = None
+
+    def __post_init__(self) -> None:
+        """Settle id and moments, where they are not yet what they mean."""
+        if type(self.id) is not str or self.time is not None or self.matures is not None:
+            _settle(self, "time", "matures")
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The record's values; raises `msgspec.ValidationError` for what is no flat object."""
+        return record_of(self.record)
 
 
 class ForecastBodyIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,14 +80,8 @@ class PreviewIn(Struct, frozen=True, forbid_unknown_fields=True):
     records: list[Raw] | UnsetType = UNSET
 
 
-class PreviewOut(Struct, frozen=True):
+class PreviewOut(IssuedForecast, frozen=True, gc=False):
     """What would be forecast now."""
-
-    p: Probability
-    mean: Probability
-    low: Probability
-    high: Probability
-    weight: Probability
 
 
 class OutcomeIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +97,12 @@ class OutcomeRowIn(Struct, frozen=True, forbid_unknown_fields=True):
     id: Id
     y: Outcome
     time: Moment = None
+
+    def __post_init__(self) -> None:
+        """Settle id, outcome and moment, where they are not yet what they mean."""
+        if type(self.id) is not str or type(self.y) is not float or self.time is not None:
+            _settle(self, "time")
+            force_setattr(self, "y", float(self.y))
 
 
 class OutcomesIn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +125,14 @@ class CorrectionIn(Struct, frozen=True, forbid_unknown_fields=True):
 
     y: Outcome
     reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+class CorrectionRow(Struct, frozen=True, gc=False):
+    """A correction with its id."""
+
+    id: str
+    y: float
+    reason: str
 
 
 class CorrectionOut(Struct, frozen=True):

@@ -1,18 +1,16 @@
 """Jobs of many threads on their way to one, a batch at a time, and what was done so far."""
 
-import math
-import queue
 import threading
 import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from swapcal.service.api_error import unavailable
-from swapcal.service.events import CorrectionRow, ForecastRow, OutcomeRow
 from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import CorrectionRow, ForecastIn, OutcomeRowIn
 from swapcal.service.settings import Settings
 
 # `Metrics`: what the desk has done so far, for metrics and tests.
@@ -88,7 +86,7 @@ class Write(NamedTuple):
     promise: Promise
     forecaster: str
     kind: str
-    rows: "Sequence[ForecastRow] | Sequence[OutcomeRow] | Sequence[CorrectionRow]"
+    rows: "Sequence[ForecastIn] | Sequence[OutcomeRowIn] | Sequence[CorrectionRow]"
 
 
 class Make(NamedTuple):
@@ -125,12 +123,16 @@ LONGEST, SHARE, MANY = 0.005, 0.25, 4
 
 
 class WriteQueue:
-    """A queue of at most `most` rows; one batch is always taken, however large."""
+    """A queue of at most `most` rows; one batch is always taken, however large.
+
+    It waits on a condition: `queue.SimpleQueue` of CPython 3.11 sleeps until the next `put` if the timeout of a `get`,
+    some microseconds here, runs out before the wait begins.
+    """
 
     def __init__(self, most: int, metrics: Metrics) -> None:
         self._most, self._metrics = most, metrics
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._turn = threading.Lock()
+        self._jobs: deque[Job] = deque()
+        self._turn = threading.Condition(threading.Lock())
         self.rows = 0
         self.closing = False
         self._recent = 0
@@ -146,7 +148,8 @@ class WriteQueue:
                 self._metrics.full += 1
                 raise unavailable(f"The queue is full: {self.rows:,} rows wait to be learned.")
             self.rows += rows
-            self._queue.put(job)
+            self._jobs.append(job)
+            self._turn.notify()
 
     def close(self) -> bool:
         """Take no more jobs; False if it was closed before."""
@@ -154,29 +157,28 @@ class WriteQueue:
             if self.closing:
                 return False
             self.closing = True
-            self._queue.put(None)
+            self._turn.notify()
         return True
 
     def take(self, commit: float) -> tuple[list[Job], bool]:
         """Return what is on the queue, and whether it is the last; `commit` is what a commit takes in seconds."""
         batch: list[Job] = []
-        rows, last, wait = 0, False, TICK
-        until = math.inf
-        with suppress(queue.Empty):
-            while rows < BATCH:
-                job = self._queue.get(timeout=wait) if wait > 0 else self._queue.get_nowait()
-                if job is None:
-                    last = True
-                    break
+        rows, until = 0, 0.0
+        with self._turn:
+            while rows < BATCH and self._arrived(TICK if not batch else (until - time.perf_counter()) / 4):
                 if not batch:
                     until = time.perf_counter() + self._patience(commit)
-                batch.append(job)
-                rows += size(job)
-                wait = (until - time.perf_counter()) / 4
-        with self._turn:
+                batch.append(self._jobs.popleft())
+                rows += size(batch[-1])
             self.rows -= rows
-        self._recent = len(batch)
-        return batch, last
+            self._recent = len(batch)
+            return batch, self.closing and not self._jobs
+
+    def _arrived(self, seconds: float) -> bool:
+        """Return whether there is a job, after waiting for one so many seconds at most."""
+        if not self._jobs and not self.closing and seconds > 0.0:
+            self._turn.wait(seconds)
+        return bool(self._jobs)
 
     def _patience(self, commit: float) -> float:
         """Return how long to wait for others to join a batch: a share of what a commit takes, if many come at a time.

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -17,33 +18,21 @@ from swapcal.service import events, history, status
 from swapcal.service import messages as m
 from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.endpoint import Call, Handler
-from swapcal.service.events import (
-    Corrected,
-    CorrectionRow,
-    Event,
-    Forecasted,
-    ForecastRow,
-    IdHistory,
-    OutcomeRow,
-    Reported,
-    id_histories,
-)
+from swapcal.service.events import Event, IdHistory, id_histories
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.http import NDJSON, Reply
 from swapcal.service.messages import (
     CorrectionIn,
-    CorrectionOut,
+    CorrectionRow,
     CorrectionShown,
     DecisionOut,
     ForecastBodyIn,
     ForecasterOut,
     ForecastersOut,
     ForecastIn,
-    ForecastOut,
     ForecastShown,
     ForecastsOut,
     OutcomeIn,
-    OutcomeOut,
     OutcomeRowIn,
     OutcomeShown,
     OutcomesIn,
@@ -86,8 +75,8 @@ async def forecasts(call: Call) -> Reply:
     if given.id is UNSET or given.record is UNSET:
         missing = "id" if given.id is UNSET else "record"
         raise ApiError("invalid", f"{missing}: given none, expected one")
-    row = _checked_forecast(given.id, given.record, given.time, given.matures, call.context.limits)
-    return _json(as_message(await _single(call, FORECASTS, row)))
+    row = _checked_forecast(ForecastIn(given.id, given.record, given.time, given.matures), call.context.limits)
+    return _json(await _single(call, FORECASTS, row))
 
 
 async def outcomes(call: Call) -> Reply:
@@ -103,15 +92,15 @@ async def outcome(call: Call) -> Reply:
     """Report the outcome of one forecast."""
     given = decoded(_OUTCOME, await call.json())
     id = id_of(call.id, call.context.limits.id)
-    row = OutcomeRow(id, float(given.y), moment_of("time", given.time))
-    return _json(as_message(await _single(call, OUTCOMES, row)))
+    row = OutcomeRowIn(id, given.y, given.time)
+    return _json(await _single(call, OUTCOMES, row))
 
 
 async def correction(call: Call) -> Reply:
     """Say that an outcome was another, and why."""
     given = decoded(_CORRECTION, await call.json())
     row = CorrectionRow(id_of(call.id, call.context.limits.id), float(given.y), given.reason)
-    return _json(as_message(await _single(call, CORRECTIONS, row)))
+    return _json(await _single(call, CORRECTIONS, row))
 
 
 async def _single(call: Call, kind: str, row: Any) -> Any:
@@ -136,37 +125,23 @@ async def _many(call: Call, kind: str, given: Sequence[Raw], read: Read) -> list
     found = await call.context.write(call.forecaster, kind, [answers[k] for k in good])
     for k, answer in zip(good, found, strict=True):
         answers[k] = answer
-    return [as_message(answer) for answer in answers]
+    return [answer.problem() if isinstance(answer, ApiError) else answer for answer in answers]
 
 
-def as_message(answer: Any) -> Any:
-    """Return an answer as it goes out."""
-    if isinstance(answer, Forecasted):
-        one = answer.issued
-        return ForecastOut(answer.id, one.p, one.mean, one.low, one.high, one.weight, answer.seq)
-    if isinstance(answer, Reported):
-        return OutcomeOut(*answer)
-    if isinstance(answer, Corrected):
-        return CorrectionOut(answer.id, answer.y, answer.before, answer.reason, answer.seq)
-    assert isinstance(answer, ApiError)
-    return answer.problem()
+def _forecast_row(raw: Raw, limits: Limits) -> ForecastIn:
+    return _checked_forecast(decoded(_FORECAST, raw), limits)
 
 
-def _forecast_row(raw: Raw, limits: Limits) -> ForecastRow:
-    given = decoded(_FORECAST, raw)
-    return _checked_forecast(given.id, given.record, given.time, given.matures, limits)
+def _checked_forecast(row: ForecastIn, limits: Limits) -> ForecastIn:
+    id_of(row.id, limits.id)
+    checked_record(lambda: row.values, limits)
+    return row
 
 
-def _checked_forecast(id: Any, raw: Raw, time: Any, matures: Any, limits: Limits) -> ForecastRow:
-    name = id_of(id, limits.id)
-    record = record_of(raw, limits)
-    return ForecastRow(name, raw, record, moment_of("time", time), moment_of("matures", matures))
-
-
-def record_of(raw: Raw, limits: Limits) -> dict[str, Any]:
-    """Return a record, or say why it is none."""
+def checked_record(read: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
+    """Return the record that is read; raises `ApiError` for what is no flat object, or has too many columns."""
     try:
-        record = events.record_of(raw)
+        record = read()
     except msgspec.ValidationError as error:
         raise ApiError("invalid", f"record: {in_words(str(error)).removeprefix('body: ')}") from None
     except msgspec.DecodeError as error:
@@ -176,9 +151,10 @@ def record_of(raw: Raw, limits: Limits) -> dict[str, Any]:
     return record
 
 
-def _outcome_row(raw: Raw, limits: Limits) -> OutcomeRow:
-    given = decoded(_OUTCOME_ROW, raw)
-    return OutcomeRow(id_of(given.id, limits.id), float(given.y), moment_of("time", given.time))
+def _outcome_row(raw: Raw, limits: Limits) -> OutcomeRowIn:
+    row: OutcomeRowIn = decoded(_OUTCOME_ROW, raw)
+    id_of(row.id, limits.id)
+    return row
 
 
 def _lines(content: bytes, limits: Limits) -> list[Raw]:
@@ -233,7 +209,7 @@ async def preview(call: Call) -> Reply:
     rows: list[Raw] = [given.record] if single else given.records
     if len(rows) > limits.rows:
         raise ApiError("large", f"records: given {len(rows):,}, expected at most {limits.rows:,}")
-    records = [record_of(raw, limits) for raw in rows]
+    records = [checked_record(partial(events.record_of, raw), limits) for raw in rows]
     answers = await call.context.ask(call.forecaster, lambda hosted: _previewed(hosted, records) if records else [])
     return json_response(answers[0] if single else ForecastsOut(answers))
 
@@ -297,7 +273,7 @@ def _outcome_shown(id_history: IdHistory) -> OutcomeShown | None:
         body = events.outcome_body(id_history.outcome.body)
         return OutcomeShown(body.y, id_history.outcome.seq, id_history.outcome.time, body.time, body.parked)
     if id_history.parked is not None and id_history.forecast is None:
-        early = events.parked_body(id_history.parked.body)
+        early = events.outcome_body(id_history.parked.body)
         return OutcomeShown(early.y, id_history.parked.seq, id_history.parked.time, early.time, True)
     return None
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import Meta
 
+from swapcal._validate import LEAST_RIDGE, MOST_RIDGE
 from swapcal.live import Live
 from swapcal.monitor import Monitor
 from swapcal.service.api_error import ApiError
@@ -139,7 +140,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: Annotated[int, Meta(ge=1, le=1000)] = 12
     max_dim: Annotated[int, Meta(ge=1, le=2000)] = 160
     fourier: Annotated[int, Meta(ge=0, le=1000)] = 0
-    ridge: Positive = 2.0
+    ridge: Annotated[float, Meta(ge=LEAST_RIDGE, le=MOST_RIDGE)] = 2.0
     kappa: Positive = 0.05
     window: Annotated[float, Meta(ge=1)] | None = None
     seed: Annotated[int, Meta(ge=0, lt=2**53)] = 0

@@ -127,7 +127,7 @@ def certificate(engine: Forecaster | None) -> dict[str, Any]:
     rate, bound = (found.psreg / found.rounds) ** 0.5, (found.bound / found.rounds) ** 0.5
     words = (
         f"After {found.rounds:,} outcomes the best correction of every level by a linear function of the coordinates "
-        f"would have changed the forecasts by {100 * rate:.1f} points (root mean square); "
-        f"the guarantee computed along the way allows {100 * bound:.1f} points."
+        f"would have changed the forecasts by {100 * rate:.1f} points (root mean square over the distributions that "
+        f"levels were drawn from); the guarantee computed along the way allows {100 * bound:.1f} points."
     )
     return {**found.as_dict(), "holds": found.holds(), "sentence": words, "words": str(found)}

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from msgspec import Raw
+
 from swapcal.service.api_error import ApiError, unavailable
 from swapcal.service.commands import CommandHandler
-from swapcal.service.events import MADE, Event, id_histories
-from swapcal.service.hosted import Draft, HostedForecaster, Label, fresh_forecaster
+from swapcal.service.events import MADE, Event, encoded, id_histories
+from swapcal.service.hosted import HostedForecaster, fresh_forecaster
+from swapcal.service.messages import ForecastIn, OutcomeRowIn
 from swapcal.service.queue import ORDER, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
 from swapcal.service.settings import Limits, Settings, from_body, to_body
 from swapcal.service.snapshots import Snapshotter, recover
@@ -169,7 +172,9 @@ class Worker:
             return ApiError("internal", "A fault of the service; it is in the log. Nothing has changed.")
 
     def _asked(self, job: Ask) -> Any:
-        return job.question(self._hosted(job.forecaster))
+        hosted = self._hosted(job.forecaster)
+        hosted.advance(self._clock())
+        return job.question(hosted)
 
     def _hosted(self, name: str) -> HostedForecaster:
         if name in self._lost:
@@ -349,12 +354,12 @@ class Worker:
 def warm() -> None:
     """Load the kernels, which takes a while, before anybody waits for them."""
     hosted = HostedForecaster(Settings(name="warm", groups=["g"]))
-    drafts = [Draft(str(k), {"g": "ab"[k % 2], "x": float(k)}) for k in range(8)]
-    hosted.forecast(drafts[:4], 0.0)
-    hosted.outcome([Label(str(k), 1.0) for k in range(3)], 1.0)
-    hosted.forecast(drafts[4:5], 2.0)
-    hosted.outcome([Label("3", 0.0)], 3.0)
-    hosted.live.preview([drafts[0].record])
+    rows = [ForecastIn(str(k), Raw(encoded({"g": "ab"[k % 2], "x": float(k)}))) for k in range(8)]
+    hosted.forecast(rows[:4], 0.0)
+    hosted.outcome([OutcomeRowIn(str(k), 1.0) for k in range(3)], 1.0)
+    hosted.forecast(rows[4:5], 2.0)
+    hosted.outcome([OutcomeRowIn("3", 0.0)], 3.0)
+    hosted.live.preview([rows[0].values])
 
 
 def settings_in(store: Store) -> dict[str, Settings]:

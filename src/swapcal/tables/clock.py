@@ -136,13 +136,13 @@ def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
 
 
 def _not_before(times: Array, given: Any, name: str) -> Array:
-    found = sized(as_times(name, given), name, len(times))
-    early = np.flatnonzero(found < times)
+    moments = sized(as_times(name, given), name, len(times))
+    early = np.flatnonzero(moments < times)
     if early.size:
         row = int(early[0])
-        before = f"{found[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
+        before = f"{moments[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
         raise ValueError(f"{name}: given {before}, expected then or later")
-    return found
+    return moments
 
 
 def sized(values: Array, name: str, n: int) -> Array:

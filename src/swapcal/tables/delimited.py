@@ -3,17 +3,19 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from swapcal.arrays import Integers
 from swapcal.kernels.packing import record_ends
 from swapcal.tables.clock import formats
-from swapcal.tables.outcomes import ReadAs, not_a
+from swapcal.tables.outcomes import ColumnTypes, Misfit
 from swapcal.tables.sources import Dialect, InputError, Opened
 
 # Blocks: text cut between records, so that each block can be read on its own, and several at once.
@@ -82,11 +84,11 @@ class Cutter:
 
     def _end(self) -> Iterator[Block]:
         """Give out what is left; of a stream that was left in the middle, only whole records."""
-        rest = self._whole(self._held) if self._stopped() else self._held
-        if rest is self._held and (opened := self._open(rest)) >= 0:
+        text = self._whole(self._held) if self._stopped() else self._held
+        if text is self._held and (opened := self._open(text)) >= 0:
             self._refuse(opened)
-        if rest.strip():
-            yield self._block(rest, last=True)
+        if text.strip():
+            yield self._block(text, last=True)
 
     def _block(self, text: bytes, *, last: bool) -> Block:
         block = Block(text, self._line, self._share(), last)
@@ -138,47 +140,54 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], jobs: int) -
                 future.cancel()
 
 
-# Delimited text: CSV, TSV and their relatives, in batches or whole.
+# Delimited text: CSV, TSV and their relatives.
 
 BLOCK = 1 << 23
-FIRST = 1 << 26  # what a column holds is seen from so many bytes
+FIRST = 1 << 26  # the first block where all columns are read, each as what it looks like there
 SAMPLE_BYTES, SAMPLE_RECORDS = 1 << 16, 50
 CANDIDATES = ",;\t|"
-RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
-UNREADABLE = re.compile(
-    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+).*?: [a-z ]+ '(.*?)'(?:$|\. If)", re.S
-)
-TYPES = {
-    ReadAs.number: pa.float64(),
-    ReadAs.text: pa.string(),
-    ReadAs.raw: pa.string(),
-    ReadAs.truth: pa.bool_(),
-}
+UNREADABLE = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error")
 
 
 class Piece(NamedTuple):
-    """Some rows of a file, which rows of another width were left out (from 1), and what is wrong with the first."""
+    """Some rows of a file in order, and the share of the file that was read so far, if known."""
 
     table: pa.Table
-    ragged: list[int]
-    complaint: str
+    first: int
+    """the number of the first row, from 1"""
     share: float | None
     last: bool
+    ragged: Sequence[int] = ()
+    """which rows of the piece, from 1, have another number of fields than the header, and are not in the table"""
+    complaint: str = ""
+    """what is wrong with the first of these"""
+    misfits: tuple[Misfit, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """The number of rows, those left out included."""
+        return len(self.table) + len(self.ragged)
+
+    @property
+    def rows(self) -> Integers:
+        """The number of each row of the table."""
+        return np.delete(np.arange(self.first, self.first + self.total), np.array(self.ragged, np.int64) - 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all rows of the file."""
+        return self.last and self.first == 1
 
 
-class Ragged(NamedTuple):
-    """A row of a block, numbered from 1, that has another number of fields than the header."""
-
-    row: int
-    given: int
-    expected: int
+Ragged = list[tuple[int, str]]
+"""Rows of a block, numbered from 1, that have another number of fields than the header, and what is wrong with them."""
 
 
 class Delimited:
     """A delimited file: its columns, and its rows as Arrow tables."""
 
-    def __init__(self, opened: Opened, dialect: Dialect, before: int = 0) -> None:
-        self._opened, self._dialect, self._before = opened, dialect, before
+    def __init__(self, opened: Opened, dialect: Dialect) -> None:
+        self._opened, self._dialect = opened, dialect
         text = opened.head.decode(errors="ignore")
         tabbed = opened.name.removesuffix(".gz").endswith((".tsv", ".tab"))
         self.delimiter = dialect.delimiter or detected(text, "\t" if tabbed else ",")
@@ -188,161 +197,84 @@ class Delimited:
             )
         self.columns, self._header = _header(text, self.delimiter)
 
-    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
-        """Yield tables of the named columns; types not asked for are those of the first mebibyte that has values."""
-        names, types = list(kinds), {**self._guessed(kinds), **_declared(kinds)}
+    def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
+        """Yield the rows; a column comes as text where a value does not fit its type."""
+        names = types.names(self.columns)
 
-        def read(block: Block) -> tuple[Block, Any]:
-            return block, self._read(block, self._convert(types, names))
+        def read(block: Block) -> tuple[Block, pa.Table, Ragged]:
+            return block, *self._read(block, names, types.of_text())
 
-        for block, found in in_order(read, self._blocks(BLOCK), jobs):
-            if not isinstance(found, Exception) and _decided(found, types, _widened):
-                found = read(block)[1]
-            if isinstance(found, Exception):
-                raise self._explained(found, block)
-            self._before += len(found)
-            yield found, block.share
+        blocks = self._blocks(BLOCK if types.others is None else FIRST)
+        alone = islice(blocks, 0 if types.of_text().keys() >= {*names} else 1)  # the first tells what all columns are
+        for block, table, ragged in chain(map(read, alone), in_order(read, blocks, jobs)):
+            if types.learn(table, final=block.last and first == 1, text=True):
+                _, table, ragged = read(block)
+            complaint = self._complaint(*ragged[0], block, first) if ragged else ""
+            piece = Piece(table, first, block.share, block.last, [row for row, _ in ragged], complaint)
+            yield piece
+            first += piece.total
 
-    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
-        """Yield all columns; types are those of the first piece, text where a later one does not fit them."""
-        declared = {name: kind for name, kind in _declared(kinds).items() if kinds[name] is not ReadAs.raw}
-        blocks = self._blocks(BLOCK, FIRST)
-        for first in blocks:
-            ragged: list[Ragged] = []
-            table = self._read(first, self._convert(declared, None), ragged)
-            if isinstance(table, Exception):
-                raise self._explained(table, first)
-            table = table if first.last else widened(table)
-            yield self._piece(first, table, ragged)
-            types = {field.name: field.type for field in table.schema if not pa.types.is_null(field.type)}
-            yield from self._alike(blocks, types | declared, jobs)
-
-    def _alike(self, blocks: Iterator[Block], types: dict[str, Any], jobs: int) -> Iterator[Piece]:
-        """Yield the other pieces, as far as they are like the first that had values."""
-
-        def read(block: Block) -> tuple[Block, Any, list[Ragged]]:
-            fitting, ragged = dict(types), list[Ragged]()
-            found = self._read(block, self._convert(fitting, None), ragged)
-            while isinstance(found, Exception) and (unreadable := UNREADABLE.search(str(found))):
-                name = self.columns[int(unreadable[1])]
-                if fitting[name] == pa.string():
-                    break
-                fitting[name], ragged = pa.string(), []
-                found = self._read(block, self._convert(fitting, None), ragged)
-            return block, found, ragged
-
-        for block, found, ragged in in_order(read, blocks, jobs):
-            if not isinstance(found, Exception) and _decided(found, types, wider):
-                _, found, ragged = read(block)
-            if isinstance(found, Exception):
-                raise self._explained(found, block)
-            yield self._piece(block, found, ragged)
-
-    def _piece(self, block: Block, table: pa.Table, ragged: list[Ragged]) -> Piece:
-        complaint = self._complaint(ragged[0], block) if ragged else ""
-        self._before += len(table) + len(ragged)
-        return Piece(table, [misfit.row for misfit in ragged], complaint, block.share, block.last)
-
-    def _blocks(self, size: int, first: int | None = None) -> Iterator[Block]:
+    def _blocks(self, first: int) -> Iterator[Block]:
         opened, header = self._opened, self._header
         cutter = Cutter(opened.name, self.delimiter, opened.share, 1 + header.count(b"\n"), opened.stopped)
-        return cutter.blocks(opened.pieces(len(header)), size, first)
+        return cutter.blocks(opened.pieces(len(header)), BLOCK, first)
 
-    def _read(self, block: Block, convert: Any, ragged: list[Ragged] | None = None) -> Any:
-        """Return a block as a table, or what Arrow has to say against it; rows of another width go to `ragged`."""
+    def _read(self, block: Block, names: list[str], known: Mapping[str, Any]) -> tuple[pa.Table, Ragged]:
+        """Return a block as a table, with columns as text that are not as known, and the rows of another width."""
+        types = dict(known)
+        size = max(len(block.text) + 1, 1 << 16) if types else None
+        reading = pacsv.ReadOptions(use_threads=False, column_names=self.columns, block_size=size)
+        while True:
+            ragged: Ragged = []
+            try:
+                parse, convert = self._parse(block.text, ragged), self._convert(types, names)
+                return pacsv.read_csv(pa.BufferReader(block.text), reading, parse, convert), ragged
+            except pa.ArrowException as error:
+                if "Empty CSV" in str(error):
+                    return pa.table({name: pa.nulls(0, types.get(name)) for name in names}), ragged
+                unreadable = UNREADABLE.search(str(error))
+                name = self.columns[int(unreadable[1])] if unreadable else None
+                if name is None or types.get(name) == pa.string():
+                    raise InputError(f"{self._opened.name}: cannot be read ({error})") from None
+                types[name] = pa.string()
 
-        def handle(row: Any) -> str:
-            assert ragged is not None
-            ragged.append(Ragged(int(row.number), row.actual_columns, row.expected_columns))
+    def _parse(self, text: bytes, ragged: Ragged) -> Any:
+        def skip(row: Any) -> str:
+            given = f"given {row.actual_columns} fields, expected {row.expected_columns} as in the header"
+            ragged.append((int(row.number), given))
             return "skip"
 
-        size = max(len(block.text) + 1, 1 << 16) if convert.column_types else None
-        reading = pacsv.ReadOptions(use_threads=False, column_names=self.columns, block_size=size)
-        try:
-            parse = self._parse(block.text, None if ragged is None else handle)
-            return pacsv.read_csv(pa.BufferReader(block.text), reading, parse, convert)
-        except pa.ArrowException as error:
-            if "Empty CSV" in str(error):
-                kinds, names = convert.column_types, convert.include_columns or self.columns
-                return pa.table({name: pa.nulls(0, kinds.get(name)) for name in names})
-            return error
+        return pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text, invalid_row_handler=skip)
 
-    def _complaint(self, misfit: Ragged, block: Block) -> str:
-        """Say where a row has another width than the header."""
-        given = f"given {misfit.given} fields, expected {misfit.expected} as in the header"
-        return f"{self._opened.name}: {self._place(misfit.row, block)}{given}"
-
-    def _parse(self, text: bytes, handle: Any = None) -> Any:
-        return pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=b'"' in text, invalid_row_handler=handle)
-
-    def _convert(self, types: Mapping[str, Any], columns: list[str] | None) -> Any:
+    def _convert(self, types: Mapping[str, Any], names: list[str]) -> Any:
         order = self._dialect.dates
         return pacsv.ConvertOptions(
-            column_types=dict(types),
-            include_columns=columns,
+            column_types=types,
+            include_columns=names,
             strings_can_be_null=True,
             decimal_point=self._dialect.decimal,
             timestamp_parsers=None if order == "iso" else [*formats(order), pacsv.ISO8601],
         )
 
-    def _guessed(self, kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
-        """Return types wide enough for what may follow the first rows."""
-        head, line = self._opened.head[len(self._header) :], 1 + self._header.count(b"\n")
-        cutter = Cutter(self._opened.name, self.delimiter, lambda: None, line, lambda: not self._opened.is_whole)
-        block = next(cutter.blocks([head], len(head)), Block(b"", line, None, last=False))
-        found = self._read(block, self._convert({}, list(kinds)), [])
-        if isinstance(found, Exception):
-            raise self._explained(found, block)
-        types: dict[str, Any] = {}
-        _decided(found, types, _widened)
-        return types
-
-    def _explained(self, error: Exception, block: Block) -> InputError:
-        name, text = self._opened.name, str(error)
-        if ragged := RAGGED.search(text):
-            place, expected, given = (int(found or 0) for found in ragged.groups())
-            return InputError(self._complaint(Ragged(place, given, expected), block))
-        if unreadable := UNREADABLE.search(text):
-            column, number, kind, value = unreadable.groups()
-            wanted = _KINDS.get(kind, ReadAs.any)
-            where = f"row {self._before + int(number)}: " if number else ""
-            return InputError(f"{where}column {self.columns[int(column)]!r}: {not_a(wanted, value)}")
-        return InputError(f"{name}: cannot be read ({text})")
-
-    def _place(self, row: int, block: Block) -> str:
-        scan = _scanned(io.BytesIO(block.text), self.delimiter, lambda seen: seen == row - 1)
-        line = "" if scan is None or not scan.closed else f" (line {block.line - 1 + scan.line})"
-        return f"row {self._before + row}{line}: "
+    def _complaint(self, row: int, given: str, block: Block, first: int) -> str:
+        line = _line_of(row, block.text, self.delimiter)
+        place = f"row {first - 1 + row}" + ("" if line is None else f" (line {block.line - 1 + line})")
+        return f"{self._opened.name}: {place}: {given}"
 
 
-class Scan(NamedTuple):
-    """The line on which the last row looked at begins, and whether it ended outside quotes."""
-
-    line: int
-    closed: bool
-
-
-def _scanned(stream: Any, delimiter: str, stop: Callable[[int], bool]) -> Scan | None:
-    text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-    reader, begins, seen = csv.reader(text, delimiter=delimiter, strict=True), 1, -1
+def _line_of(row: int, text: bytes, delimiter: str) -> int | None:
+    """Return the line on which a row begins; None if it cannot be told."""
+    lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", errors="replace", newline="")
+    reader, begins, seen = csv.reader(lines, delimiter=delimiter, strict=True), 1, 0
     try:
         for record in reader:
             seen += bool(record)
-            if stop(seen):
-                break
+            if seen == row:
+                return begins
             begins = reader.line_num + 1
-    except csv.Error as error:
-        return Scan(begins, False) if "unexpected end" in str(error) else None
-    return Scan(begins, True)
-
-
-_KINDS = {
-    "double": ReadAs.number,
-    "int64": ReadAs.number,
-    "bool": ReadAs.truth,
-    "timestamp": ReadAs.time,
-    "date32": ReadAs.time,
-}
+    except csv.Error:
+        pass
+    return None
 
 
 def detected(text: str, otherwise: str) -> str:
@@ -379,36 +311,3 @@ def _header(text: str, delimiter: str) -> tuple[list[str], bytes]:
         names = []
     begins = "".join(line for line, _ in zip(io.StringIO(text, newline=""), range(reader.line_num), strict=False))
     return names, begins.encode()
-
-
-def _decided(table: pa.Table, types: dict[str, Any], wide: Callable[[Any], Any]) -> bool:
-    """Note what columns without a type so far hold, if anything; tell whether the table has to be read anew for it."""
-    for field in table.schema:
-        if field.name not in types and not pa.types.is_null(field.type):
-            types[field.name] = wide(field.type)
-    return any(types.get(field.name, field.type) != field.type for field in table.schema)
-
-
-def widened(table: pa.Table) -> pa.Table:
-    """Return the columns as types wide enough for what may follow."""
-    for place, field in enumerate(table.schema):
-        if wider(field.type) != field.type:
-            table = table.set_column(place, field.name, table[place].cast(wider(field.type), safe=False))
-    return table
-
-
-def wider(kind: Any) -> Any:
-    """Return floats for whole numbers, and microseconds for days and seconds: what follows may be finer."""
-    if pa.types.is_integer(kind):
-        return pa.float64()
-    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
-        return pa.timestamp("us", getattr(kind, "tz", None))
-    return kind
-
-
-def _declared(kinds: Mapping[str, ReadAs]) -> dict[str, Any]:
-    return {name: TYPES[kind] for name, kind in kinds.items() if kind in TYPES}
-
-
-def _widened(kind: Any) -> Any:
-    return pa.string() if pa.types.is_boolean(kind) or pa.types.is_binary(kind) else wider(kind)

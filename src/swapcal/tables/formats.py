@@ -3,24 +3,32 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as papq
 
-from swapcal.arrays import Integers
-from swapcal.tables.delimited import Cutter, Delimited, Piece, widened
+from swapcal.tables.delimited import Cutter, Delimited, Piece
 from swapcal.tables.frame import UnknownColumnError
-from swapcal.tables.outcomes import COMMAS, ReadAs, is_text, settled
+from swapcal.tables.outcomes import COMMAS, ColumnTypes, ReadAs, is_text, not_a
 from swapcal.tables.sources import Dialect, InputError, Opened
 
-# JSON lines: one object per line, in batches or whole.
+
+class Format(Protocol):
+    """What every format has: the names of the columns, and the rows as Arrow tables, once."""
+
+    columns: list[str]
+
+    def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
+        """Yield the rows in order, the first of which has this number; several threads may read them."""
+
+
+# JSON lines: one object per line.
 
 JSON_ROWS = 1 << 16
 BLOCK = 1 << 22
@@ -45,21 +53,15 @@ class JsonLines:
         self._first = next(self._chunks, Chunk([], None, last=True))
         self.columns = _json_keys(self._first.rows)
 
-    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
-        """Yield tables of the named columns; a key that is absent is a missing value."""
+    def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
+        """Yield the rows over all keys seen so far; a key that is absent is a missing value."""
+        columns = self.columns
         for chunk in chain([self._first], self._chunks):
+            columns = list(dict.fromkeys([*columns, *_json_keys(chunk.rows)]))
             if chunk.rows:
-                yield self._table(chunk.rows, list(kinds)), chunk.share
-
-    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
-        """Yield tables over all keys seen so far."""
-        names: list[str] = []
-        for chunk in chain([self._first], self._chunks):
-            names = list(dict.fromkeys([*names, *_json_keys(chunk.rows)]))
-            table = self._table(chunk.rows, names)
-            if table.num_rows:
-                yield Piece(table if chunk.last and not self._opened.follows else widened(table), [], "",
-                            chunk.share, chunk.last)  # fmt: skip
+                table = pa.table({name: self._column(name, chunk.rows) for name in types.names(columns)})
+                yield Piece(table, first, chunk.share, chunk.last)
+            first += len(chunk.rows)
 
     def _some(self) -> Iterator["Chunk"]:
         """Yield rows, so many at a time; what grows is given out as it comes."""
@@ -79,21 +81,18 @@ class JsonLines:
 
     def _object(self, number: int, line: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(line.strip(), object_pairs_hook=_distinct)
+            value = json.loads(line.strip(), object_pairs_hook=_distinct)
         except InputError as error:
             raise InputError(f"{self._opened.name}: line {number}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{self._opened.name}: line {number}: given no JSON object ({error}), expected one per line"
             ) from None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise InputError(
-                f"{self._opened.name}: line {number}: given a JSON {type(found).__name__}, expected one object per line"
+                f"{self._opened.name}: line {number}: given a JSON {type(value).__name__}, expected one object per line"
             )
-        return found
-
-    def _table(self, rows: Rows, names: list[str]) -> pa.Table:
-        return pa.table({name: self._column(name, rows) for name in names})
+        return value
 
     def _column(self, name: str, rows: Rows) -> Any:
         values = [row.get(name) for _, row in rows]
@@ -113,12 +112,12 @@ def _json_keys(rows: Rows) -> list[str]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"given two values called {twice!r}, expected different names")
-    return found
+    return values
 
 
 def _floats(values: list[Any]) -> list[float | None]:
@@ -130,7 +129,7 @@ def _texts(values: list[Any]) -> list[str | None]:
     return [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
 
 
-# Parquet: columns as they are stored, in batches or whole.
+# Parquet: columns as they are stored.
 
 PARQUET_ROWS = 1 << 17
 BUFFER = 1 << 20
@@ -148,20 +147,17 @@ class Parquet:
             raise InputError(f"{opened.name}: given Parquet that cannot be read ({error}), expected it whole") from None
         self.columns = list(self._file.schema_arrow.names)
 
-    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
-        """Yield tables of the named columns."""
-        total, seen = max(1, self._file.metadata.num_rows), 0
+    def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
+        """Yield the rows; each column has the type it is stored as, which is that of all its rows."""
+        names, total, seen = types.names(self.columns), self._file.metadata.num_rows, 0
         try:
-            for batch in self._file.iter_batches(batch_size=PARQUET_ROWS, columns=list(kinds)):
+            for batch in self._file.iter_batches(batch_size=PARQUET_ROWS, columns=names):
+                table = pa.Table.from_batches([batch]).select(names)
+                types.learn(table, final=True)
+                yield Piece(table, first + seen, (seen + len(batch)) / total, seen + len(batch) == total)
                 seen += len(batch)
-                yield pa.Table.from_batches([batch]).select(list(kinds)), seen / total
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self._name}: given Parquet that cannot be read ({error}), expected it whole") from None
-
-    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
-        """Yield tables of all columns; each has the type it is stored as."""
-        for table, share in self.parts(dict.fromkeys(self.columns, ReadAs.any), jobs):
-            yield Piece(table, [], "", share, share == 1.0)
 
 
 # Folder: the files of one table, in order of their names; folders called key=value are a column.
@@ -169,43 +165,31 @@ class Parquet:
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson", ".parquet", ".pq")
 
-Open = Callable[[str, int], AbstractContextManager[Any]]
-"""Open one file, given how many rows came before it."""
-
 
 class Folder:
     """A data set: the columns of its first file and of its partitions, and its rows as Arrow tables."""
 
-    def __init__(self, path: str, open_one: Open) -> None:
-        self._path, self._open = path, open_one
+    def __init__(self, path: str, dialect: Dialect) -> None:
+        self._dialect = dialect
         self._files = files_of(Path(path))
         self._sizes = [file.stat().st_size for file in self._files]
         self._keys = _folder_keys(Path(path), self._files)
-        with open_one(str(self._files[0]), 0) as first:
-            self.columns = [*first.columns, *(key for key in self._keys if key not in first.columns)]
+        with Opened(str(self._files[0]), dialect.encoding) as opened:
+            columns = _format(opened, dialect).columns
+        self.columns = [*columns, *(key for key in self._keys if key not in columns)]
 
-    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[tuple[pa.Table, float | None]]:
-        """Yield tables of the named columns."""
-        own = {name: kind for name, kind in kinds.items() if name not in self._keys}
-        for k, found, share in self._each(lambda opened: opened.parts(own or _any_one(opened), jobs)):
-            yield self._completed(k, found[0], list(kinds)), share
-
-    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[Piece]:
-        """Yield all columns."""
-        own = {name: kind for name, kind in kinds.items() if name not in self._keys}
-        for k, found, share in self._each(lambda opened: opened.pieces(own, jobs)):
-            table = self._completed(k, found.table, self.columns)
-            yield found._replace(table=widened(table), share=share, last=share == 1.0 and found.last)
-
-    def _each(self, read: Callable[[Any], Iterator[Any]]) -> Iterator[tuple[int, Any, float | None]]:
-        rows, done, total = 0, 0, max(1, sum(self._sizes))
+    def pieces(self, types: ColumnTypes, jobs: int = 1, first: int = 1) -> Iterator[Piece]:
+        """Yield the rows of one file after the other."""
+        done, total, names = 0, sum(self._sizes), types.names(self.columns)
         for k, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
-            with self._open(str(file), rows) as opened:
-                self._check_like(file, opened.columns)
-                for found in read(opened):
-                    rows += len(found[0]) + (len(found.ragged) if isinstance(found, Piece) else 0)
-                    own = found.share if isinstance(found, Piece) else found[1]
-                    yield k, found, (done + size * (1.0 if own is None else own)) / total
+            with Opened(str(file), self._dialect.encoding) as opened:
+                rows = _format(opened, self._dialect)
+                self._check_like(file, rows.columns)
+                for piece in rows.pieces(types, jobs, first):
+                    share = (done + size * (1.0 if piece.share is None else piece.share)) / total
+                    yield piece._replace(table=self._completed(k, piece.table, names), share=share,
+                                         last=piece.last and k + 1 == len(self._files))  # fmt: skip
+                    first = piece.first + piece.total
             done += size
 
     def _check_like(self, file: Path, columns: list[str]) -> None:
@@ -215,48 +199,40 @@ class Folder:
             raise InputError(f"{file}: given no column {missing[0]!r}, expected those of {self._files[0]}")
 
     def _completed(self, k: int, table: pa.Table, names: list[str]) -> pa.Table:
-        values = {name: pa.array([each[k]] * len(table), _type(each)) for name, each in self._keys.items()}
+        values = {name: pa.repeat(each[k], len(table)) for name, each in self._keys.items()}
         return pa.table({name: values[name] if name in values else table[name] for name in names})
 
 
 def files_of(path: Path) -> list[Path]:
     """Return the files of a data set in order of their paths; names with _ or . in front are other programs' notes."""
-    found = []
+    files: list[Path] = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
-        plain = (name for name in names if not name.startswith(("_", ".")))
-        found += [Path(folder) / name for name in plain if name.lower().removesuffix(".gz").endswith(ENDINGS)]
-    kept = [file for file in sorted(found) if file.stat().st_size]
-    if not kept:
+        own = (name for name in names if not name.startswith(("_", ".")))
+        files += [Path(folder) / name for name in own if name.lower().removesuffix(".gz").endswith(ENDINGS)]
+    files = [file for file in sorted(files) if file.stat().st_size]
+    if not files:
         raise InputError(f"{path}: given a folder without tables, expected files that end in {', '.join(ENDINGS)}")
-    return kept
+    return files
 
 
-def _folder_keys(path: Path, files: list[Path]) -> dict[str, list[Any]]:
-    """Return the value of every partition's key in each file."""
-    found: dict[str, list[Any]] = {}
+def _folder_keys(path: Path, files: list[Path]) -> dict[str, Any]:
+    """Return the value of every partition's key in each file, as an Arrow array."""
+    keys: dict[str, list[Any]] = {}
     for file in files:
         pairs = [part.split("=", 1) for part in file.relative_to(path).parts[:-1] if "=" in part]
         for key, value in pairs:
-            found.setdefault(unquote(key), []).append(None if value == NOTHING else unquote(value))
-    for key, values in found.items():
+            keys.setdefault(unquote(key), []).append(None if value == NOTHING else unquote(value))
+    for key, values in keys.items():
         if len(values) != len(files):
             raise InputError(f"{path}: given {len(values)} of {len(files)} files below a folder {key}=…, expected all")
-    return {key: _numbers(values) for key, values in found.items()}
+    return {key: pa.array(_numbers(values)) for key, values in keys.items()}
 
 
 def _numbers(values: list[Any]) -> list[Any]:
     """Return whole numbers as such; what has leading zeros is a name."""
-    plain = all(value is None or (value.lstrip("-").isdecimal() and str(int(value)) == value) for value in values)
-    return [None if value is None else int(value) for value in values] if plain else values
-
-
-def _type(values: list[Any]) -> Any:
-    return pa.int64() if all(value is None or isinstance(value, int) for value in values) else pa.string()
-
-
-def _any_one(opened: Any) -> dict[str, ReadAs]:
-    return {opened.columns[0]: ReadAs.raw}
+    whole = all(value is None or (value.lstrip("-").isdecimal() and str(int(value)) == value) for value in values)
+    return [None if value is None else int(value) for value in values] if whole else values
 
 
 # Source: a file of any format, opened, its columns known, its rows waiting.
@@ -264,34 +240,14 @@ def _any_one(opened: Any) -> dict[str, ReadAs]:
 LOOKED_AT = 1000  # values of a text column examined for decimal commas
 
 
-class FilePart(NamedTuple):
-    """Some rows of a file in order: a table, the number of its first row (from 1), the share read so far if known."""
-
-    table: pa.Table
-    first: int
-    share: float | None
-
-
-class WholePart(NamedTuple):
-    """Some rows of a file, all columns, the number of each row (from 1), and what is wrong with those left out."""
-
-    table: pa.Table
-    rows: Integers
-    ragged: int
-    complaint: str
-    share: float | None
-    whole: bool
-    """whether this is all there is"""
-
-
 @dataclass(frozen=True)
 class Source:
-    """The columns of an open file; its rows can be read once, the named columns in parts or all in stretches."""
+    """The columns of an open file; its rows can be read once, piece by piece."""
 
     name: str
     columns: list[str]
     dialect: Dialect
-    _format: Any
+    _format: Format
     follows: bool = False
     """whether its rows go on for as long as it grows"""
 
@@ -303,61 +259,47 @@ class Source:
             if self.columns.count(name) > 1:
                 raise InputError(f"{self.name}: given two columns called {name!r}, expected different names")
 
-    def parts(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[FilePart]:
+    def pieces(self, kinds: Mapping[str, ReadAs], jobs: int = 1, *, others: ReadAs | None = None) -> Iterator[Piece]:
         """Yield the named columns, each as its kind, some rows at a time: the file may be larger than memory.
 
-        Where the cuts are does not depend on how many threads read.
+        A row that does not fit is refused. With `others`, the columns that are not named are read too, as that kind,
+        and rows that do not fit are left to the reader of the piece. Where the cuts are does not depend on `jobs`.
         """
-        self.require(list(kinds))
-        first, unseen = 1, [name for name, kind in kinds.items() if kind is ReadAs.any]
-        for table, share in self._format.parts(kinds, jobs):
-            if not len(table):
+        self.require([*kinds, *(self.columns if others else ())])
+        types = ColumnTypes(kinds, others, self.dialect, grows=self.follows or isinstance(self._format, Folder))
+        judged, rows = set[str](), 0
+        for piece in self._format.pieces(types, jobs):
+            if not piece.total:
                 continue
-            columns = {name: settled(table[name], name, kind, first) for name, kind in kinds.items()}
-            part = FilePart(pa.table(columns), first, share)
-            unseen = self._refuse_commas(part.table, unseen)
-            yield part
-            first += len(table)
-        if first == 1:
+            if others is None and piece.ragged:
+                raise InputError(piece.complaint)
+            types.learn(piece.table, final=piece.is_whole)
+            self._refuse_commas(piece.table, types, judged)
+            table, misfits = types.fit(piece.table)
+            for misfit in misfits if others is None else ():
+                row = int(misfit.wrong.argmax())
+                given = not_a(misfit.expected, misfit.column[row].as_py())
+                raise InputError(f"row {piece.first + row}: column {misfit.name!r}: {given}")
+            yield piece._replace(table=table, misfits=misfits)
+            rows += piece.total
+        if not rows and not self.follows:
             raise InputError(f"{self.name}: given no rows, expected some")
 
-    def stretches(self, kinds: Mapping[str, ReadAs], jobs: int = 1) -> Iterator[WholePart]:
-        """Yield all columns, some rows at a time; those named as their kind, the others as what they look like.
-
-        That is seen from the first stretch, 64 MiB of text; a later value that does not fit makes its column text
-        there, and the reader of the stretch has to say so.
-        """
-        self.require([*kinds, *self.columns])
-        before, judged = 0, set[str]()
-        for piece in self._format.pieces(kinds, jobs):
-            count = len(piece.table) + len(piece.ragged)
-            if not count:
+    def _refuse_commas(self, table: pa.Table, types: ColumnTypes, judged: set[str]) -> None:
+        """Refuse text that begins mostly with numbers with commas: as categories they would mean nothing."""
+        for name in table.column_names:
+            has_values, kind = table[name].null_count < len(table), types.kind(name)
+            if name in judged or not has_values or kind not in (ReadAs.any, ReadAs.feature, ReadAs.numeric):
                 continue
-            rows = before + np.delete(np.arange(1, 1 + count), np.array(piece.ragged, np.int64) - 1)
-            wanted = [name for name in piece.table.column_names if kinds.get(name, ReadAs.any) is ReadAs.any]
-            unseen = self._refuse_commas(piece.table, [name for name in wanted if name not in judged])
-            judged.update(name for name in wanted if name not in unseen)
-            whole = piece.last and not before
-            yield WholePart(piece.table, rows, len(piece.ragged), piece.complaint, piece.share, whole)
-            before += count
-        if not before and not self.follows:
-            raise InputError(f"{self.name}: given no rows, expected some")
-
-    def _refuse_commas(self, table: pa.Table, names: Sequence[str]) -> list[str]:
-        """Refuse text that begins mostly with numbers with commas: as categories they would mean nothing.
-
-        Return the columns that have no value to judge them by.
-        """
-        for name in names:
-            if is_text(table[name].type):
-                seen = [text for text in table[name].slice(0, LOOKED_AT).to_pylist() if text is not None]
-                like = [text for text in seen if COMMAS.fullmatch(text)]
-                if 2 * len(like) > len(seen):
-                    raise InputError(
-                        f"{self.name}: column {name!r}: given numbers with commas such as {like[0]!r}, expected a "
-                        f"point; --decimal , reads decimal commas, --categorical {name} takes them as text"
-                    )
-        return [name for name in names if table[name].null_count == len(table)]
+            judged.add(name)
+            values = table[name].slice(0, LOOKED_AT).to_pylist() if is_text(table[name].type) else []
+            texts = [text for text in values if text is not None]
+            like = [text for text in texts if COMMAS.fullmatch(text)]
+            if 2 * len(like) > len(texts):
+                raise InputError(
+                    f"{self.name}: column {name!r}: given numbers with commas such as {like[0]!r}, expected a "
+                    f"point; --decimal , reads decimal commas, --categorical {name} takes them as text"
+                )
 
 
 @contextmanager
@@ -373,23 +315,17 @@ def open_source(
     if file != "-" and os.path.isdir(file):
         if follow:
             raise InputError(f"{file}: given a folder with --follow, expected a file or -")
-        folder = Folder(file, lambda name, before: _opened(name, dialect, before))
+        folder = Folder(file, dialect)
         yield Source(file, folder.columns, dialect, folder)
         return
     if follow and dialect.encoding != "utf-8":
         raise InputError(f"--encoding: given {dialect.encoding} with --follow, expected utf-8")
     with Opened(file, dialect.encoding, until, follow=follow) as opened:
-        found = _format(opened, dialect)
-        yield Source(opened.name, found.columns, dialect, found, follow)
+        rows = _format(opened, dialect)
+        yield Source(opened.name, rows.columns, dialect, rows, follow)
 
 
-@contextmanager
-def _opened(file: str, dialect: Dialect, before: int) -> Iterator[Any]:
-    with Opened(file, dialect.encoding) as opened:
-        yield _format(opened, dialect, before)
-
-
-def _format(opened: Opened, dialect: Dialect, before: int = 0) -> Any:
+def _format(opened: Opened, dialect: Dialect) -> Format:
     if opened.is_parquet:
         return Parquet(opened)
     start = opened.head.lstrip()[:2]
@@ -397,4 +333,4 @@ def _format(opened: Opened, dialect: Dialect, before: int = 0) -> Any:
         return JsonLines(opened)
     if start in (b"[{", b"[\n", b"[\r", b"[ "):
         raise InputError(f"{opened.name}: given a JSON list, expected one object per line")
-    return Delimited(opened, dialect, before)
+    return Delimited(opened, dialect)

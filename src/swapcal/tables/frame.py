@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from swapcal.arrays import AnyArray, Array, Keys
+from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.kernels.draw import row_marks
 from swapcal.tables.values import (
     Categories,
@@ -43,8 +44,8 @@ def columns_of(records: Any, ignored: Set[str] = frozenset()) -> tuple[dict[str,
     if isinstance(records, Sequence) and not isinstance(records, str | bytes):
         return _stacked(records, ignored), len(records)
     try:
-        found = nw.from_native(records)
-        frame = found.collect() if isinstance(found, nw.LazyFrame) else found
+        wrapped = nw.from_native(records)
+        frame = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     except TypeError:
         raise TypeError(
             f"records: given {type(records).__name__}, expected a mapping, a list of mappings or a data frame"
@@ -94,11 +95,11 @@ def _listed(name: str, values: list[Any]) -> Values:
     floats = _floats(values)
     if None not in floats:
         return np.array(floats, dtype=np.float64)
-    found = factorise(name, values)
+    categories = factorise(name, values)
     if any(number is not None and not is_missing(value) for value, number in zip(values, floats, strict=True)):
         row = floats.index(None)
         raise TypeError(f"column {name!r}: given {values[row]!r} in row {row + 1} beside numbers, expected one type")
-    return found
+    return categories
 
 
 def _floats(values: Iterable[Any]) -> list[float | None]:
@@ -112,8 +113,8 @@ def _from_series(name: str, series: "nw.Series[Any]") -> Values:
         return numbers_of(name, series)
     if dtype == nw.Datetime or dtype == nw.Date:
         zoned = dtype == nw.Datetime and getattr(dtype, "time_zone", None) is not None  # pandas would not cast those
-        plain = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
-        micros = plain.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
+        naive = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else series
+        micros = naive.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64)
         return np.ascontiguousarray(micros.to_numpy(), dtype=np.float64) / 1e6
     if (dtype == nw.Object or dtype == nw.Unknown) and not _is_arrow(series):
         return _listed(name, series.to_list())
@@ -135,8 +136,8 @@ def is_numeric(column: Raw) -> bool:
         return bool(column.dtype.is_numeric()) or (column.dtype == nw.Object and is_numeric(column.to_numpy()))
     if column.dtype.kind != "O":
         return column.dtype.kind in "iuf"
-    plain = (isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in column if not is_missing(v))
-    return next(plain, False) and all(plain)
+    are_numbers = (isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in column if not is_missing(v))
+    return next(are_numbers, False) and all(are_numbers)
 
 
 def numbers_of(name: str, column: Raw) -> Array:
@@ -246,6 +247,18 @@ class Table:
             self._categories[name] = categories_of(name, self._column(name)).in_order()
         return self._categories[name]
 
+    def take(self, index: Integers) -> "Table":
+        """Return some of the rows.
+
+        Examples
+        --------
+        >>> Table({"age": [31, 44, 60]}).take(np.array([2, 0])).numbers("age")
+        array([60., 31.])
+        """
+        if isinstance(self._data, dict):
+            return Table({name: column[index] for name, column in self._data.items()})
+        return Table(self._data[index.tolist()].to_native())
+
     def marks(self, numeric: Sequence[str], texts: Sequence[str] = ()) -> Keys:
         """Return a 64-bit hash of every row's values in some columns, whatever library holds them.
 
@@ -262,9 +275,9 @@ class Table:
         for j, name in enumerate(numeric):
             numbers[:, j] = self.numbers(name)
         for j, name in enumerate(texts, start=len(numeric)):
-            found = self.categories(name)
-            keys = [0 if value is None else text_key(name, value) for value in found.values]
-            symbols[:, j] = np.array([*keys, 0], np.uint64)[found.codes]
+            column = self.categories(name)
+            keys = [0 if value is None else text_key(name, value) for value in column.values]
+            symbols[:, j] = np.array([*keys, 0], np.uint64)[column.codes]
         salts = np.array([text_key(name) for name in names], np.uint64)
         return row_marks(numbers, salts, symbols, np.zeros(len(names), np.uint64))
 
@@ -297,8 +310,8 @@ def categories(labels: Any) -> Categories:
 
     Examples
     --------
-    >>> found = categories(["b", "a", None])
-    >>> found.codes, found.names
+    >>> column = categories(["b", "a", None])
+    >>> column.codes, column.names
     (array([2, 1, 0], dtype=int32), ['(missing)', 'a', 'b'])
     """
     return categories_of("group", raw_column(labels)).in_order()
@@ -474,3 +487,48 @@ def batches_of(native: Any) -> Batches | None:
     if library == "pyarrow" and hasattr(native, "to_batches") and hasattr(native, "get_fragments"):
         return Batches(lambda: native.to_batches(batch_size=ROWS, batch_readahead=2, fragment_readahead=1), again=True)
     return None
+
+
+# Judged columns: which columns of a table hold forecasts, outcomes and what both are judged by.
+
+
+@dataclass(frozen=True)
+class JudgedColumns:
+    """Names of the columns.
+
+    From the public signatures on, this is how they go through audits, comparisons, Spark and the commands.
+    """
+
+    prob: str
+    target: str
+    features: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    weights: str | None = None
+    time: str | None = None
+    issued: tuple[str, str, str] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that is read, once."""
+        extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
+        return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The columns that two predictors of the same rows share, as arguments of `from_frame`.
+
+        Examples
+        --------
+        >>> JudgedColumns("p", "y", groups=("town",)).shared
+        {'target': 'y', 'features': (), 'groups': ('town',), 'weights': None, 'time': None}
+        """
+        names = (each.name for each in fields(JudgedColumns) if each.name not in ("prob", "issued"))
+        return {name: getattr(self, name) for name in names}
+
+    def check_roles(self) -> None:
+        """Refuse a column that would be predicted, or judged, by itself."""
+        for name in (self.prob, self.target):
+            if name in (*self.features, *self.groups):
+                raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
+        if self.prob == self.target:
+            raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")

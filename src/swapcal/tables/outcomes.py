@@ -1,8 +1,9 @@
-"""What a command wants a column to be: numbers, times, probabilities, and outcomes as 0 and 1."""
+"""What a column is: its type, decided once; as numbers, times, probabilities, and outcomes as 0 and 1."""
 
 import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from swapcal.arrays import Array, Flags, Index
 from swapcal.tables.clock import formats, seconds_of
-from swapcal.tables.sources import InputError
+from swapcal.tables.sources import Dialect, InputError
 from swapcal.tables.values import from_arrow
 
 # `Positive`: the value of a target that counts as 1, and whether any row had it.
@@ -71,44 +72,185 @@ def number(value: Any, decimal: str) -> float:
     return float(value.replace(decimal, ".") if isinstance(value, str) else value)
 
 
-# Kinds: what a command wants a column to be, and how a column of any type becomes that.
+# Types: what a command wants a column to be, and the type that follows from it and from the first values.
 
 COMMAS = re.compile(r"\s*[+-]?\d[\d.]*,[\d,]*\d*(\.\d+)?\s*")
+MOSTLY = 0.5  # a text column of which more than this share are numbers was meant to be numeric
 
 
 class ReadAs(StrEnum):
-    """What a column is read as; `raw`: as a text file spells or another stores it; `any`: as what it looks like."""
+    """What a column is read as.
+
+    `raw`: as a text file spells or another stores it. All after it: as its first values look; but `any` and `time`
+    leave truth values of a text file as text, `feature` makes text of which most are numbers numeric, and `numeric`
+    any text. A `value` that does not fit the first ones stays text.
+    """
 
     number = "number"
     text = "text"
     truth = "truth"
-    time = "time"
     raw = "raw"
     any = "any"
+    time = "time"
+    value = "value"
+    feature = "feature"
+    numeric = "numeric"
 
 
-def settled(column: Any, name: str, kind: ReadAs, first: int) -> Any:
-    """Return a column as the kind asked for, or name the first row (numbered from `first`) that cannot be."""
-    wanted = {ReadAs.number: pa.float64(), ReadAs.text: pa.string(), ReadAs.truth: pa.bool_()}.get(kind)
-    if wanted is None or column.type == wanted:
-        return column
-    if pa.types.is_dictionary(column.type):
-        column = pc.cast(column, column.type.value_type)
-    if is_text(column.type) and kind is ReadAs.number:
-        numbers, wrong = parsed(column)
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            raise InputError(f"row {first + row}: column {name!r}: {not_a(kind, column[row].as_py())}")
-        return pa.chunked_array([pa.array(numbers, from_pandas=True)])
+_WANTED = {ReadAs.number: pa.float64(), ReadAs.text: pa.string(), ReadAs.truth: pa.bool_()}
+
+
+class Misfit(NamedTuple):
+    """Values of a column that are not what the column is: the column as it stands in the file, and which rows."""
+
+    name: str
+    column: Any
+    wrong: Flags
+    expected: ReadAs
+
+
+class ColumnTypes:
+    """The type of each column of a file: as wanted, else decided by the first rows that have values.
+
+    Whole numbers then become floats, and days and seconds microseconds, because what follows may be finer; not where
+    all rows are known. `others` is what columns not in `kinds` are read as; None if they are not read.
+
+    Examples
+    --------
+    >>> types = ColumnTypes({"x": ReadAs.feature})
+    >>> types.learn(pa.table({"x": ["1", "2", "much"]}))
+    False
+    >>> table, (misfit,) = types.fit(pa.table({"x": ["1", "2", "much"]}))
+    >>> table["x"].to_pylist(), misfit.wrong
+    ([1.0, 2.0, None], array([False, False,  True]))
+    """
+
+    def __init__(
+        self,
+        kinds: Mapping[str, ReadAs],
+        others: ReadAs | None = None,
+        dialect: Dialect | None = None,
+        *,
+        grows: bool = False,
+    ) -> None:
+        self.others = others
+        self._kinds, self._dialect, self._grows = kinds, dialect or Dialect(), grows
+        self._known = {name: _WANTED[kind] for name, kind in kinds.items() if kind in _WANTED}
+
+    def kind(self, name: str) -> ReadAs | None:
+        """Return what a column is read as."""
+        return self._kinds.get(name, self.others)
+
+    def names(self, columns: Sequence[str]) -> list[str]:
+        """Return those of a file's columns that are to be read; one at least, which tells how many rows there are."""
+        if self.others is not None:
+            return list(columns)
+        return [name for name in self._kinds if name in columns] or list(columns[:1])
+
+    def of_text(self) -> dict[str, Any]:
+        """Return the types that are known so far as a text file is read."""
+        return self._known | {name: pa.string() for name, kind in self._kinds.items() if kind is ReadAs.raw}
+
+    def learn(self, table: pa.Table, *, final: bool = False, text: bool = False) -> bool:
+        """Decide the columns that have values for the first time; `final` if no rows follow, `text` if read from text.
+
+        Return whether a text was read as something else than what its columns now are, and has to be read anew.
+        """
+        for field in table.schema:
+            kind = self.kind(field.name)
+            undecided = field.name not in self._known and kind not in (None, ReadAs.raw)
+            if undecided and not pa.types.is_null(field.type):
+                self._known[field.name] = self._decided(table[field.name], kind, text, final and not self._grows)
+        return any(self._is_unlike(field) for field in table.schema)
+
+    def _decided(self, column: Any, kind: ReadAs | None, text: bool, final: bool) -> Any:
+        is_spelt = pa.types.is_boolean(column.type) or pa.types.is_binary(column.type)
+        if text and is_spelt and kind in (ReadAs.any, ReadAs.time):
+            return pa.string()
+        if is_text(column.type) and (kind is ReadAs.numeric or (kind is ReadAs.feature and self._is_numeric(column))):
+            return pa.float64()
+        return column.type if final else wider(column.type)
+
+    def _is_numeric(self, column: Any) -> bool:
+        """Tell whether most of a text, but not all of it, are numbers: all of it would have been read as such."""
+        wrong = parsed(column, self._dialect.decimal)[1].sum()
+        return bool(1 <= wrong < MOSTLY * (len(column) - column.null_count))
+
+    def _is_unlike(self, field: Any) -> bool:
+        known = self._known.get(field.name, field.type)
+        if is_text(field.type) or pa.types.is_null(field.type):  # text is what did not fit
+            return False
+        return known not in (field.type, wider(field.type))
+
+    def fit(self, table: pa.Table) -> tuple[pa.Table, tuple[Misfit, ...]]:
+        """Return the columns as what they are, and the values that cannot be that, which are then missing."""
+        misfits = []
+        for place, field in enumerate(table.schema):
+            known, kind = self._known.get(field.name), self.kind(field.name)
+            if known in (None, field.type) or (kind is ReadAs.value and wider(field.type) != known):
+                continue
+            expected = kind if kind in (ReadAs.number, ReadAs.truth, ReadAs.time) else _meaning(known)
+            try:
+                column, wrong = self._converted(table[place], known)
+            except pa.ArrowException:
+                given = f"column {field.name!r}: given {field.type}"
+                raise InputError(f"{given}, expected {_EXPECTED[expected]}") from None
+            if wrong.any():
+                misfits.append(Misfit(field.name, table[place], wrong, expected))
+            table = table.set_column(place, field.name, column)
+        return table, tuple(misfits)
+
+    def _converted(self, column: Any, known: Any) -> tuple[Any, Flags]:
+        if pa.types.is_dictionary(column.type):
+            column = pc.cast(column, column.type.value_type)
+        if not is_text(column.type) or is_text(known):
+            if pa.types.is_boolean(column.type) and pa.types.is_floating(known):
+                column = pc.cast(column, pa.int8())
+            return pc.cast(column, known, safe=False), np.zeros(len(column), bool)
+        if pa.types.is_floating(known):
+            numbers, wrong = parsed(column, self._dialect.decimal)
+            return pa.array(numbers, from_pandas=True).cast(known), wrong
+        texts, codes = distinct(column)
+        values = [_value(text, known, formats(self._dialect.dates)) for text in texts]
+        wrong = np.array([*(value is None for value in values), False])[codes]
+        return pa.array([*values, None], known).take(pa.array(codes)), wrong
+
+
+def wider(kind: Any) -> Any:
+    """Return floats for whole numbers, and microseconds for days and seconds: what follows may be finer."""
+    if pa.types.is_integer(kind):
+        return pa.float64()
+    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "s"):
+        return pa.timestamp("us", getattr(kind, "tz", None))
+    return kind
+
+
+def _value(text: str, kind: Any, patterns: Sequence[str]) -> Any:
+    """Return what a text means as a type, by the patterns if it is a time; None if it cannot be that."""
+    seconds = seconds_of(text.strip(), patterns) if patterns and pa.types.is_timestamp(kind) else np.inf
     try:
-        return pc.cast(pc.cast(column, pa.int8()) if pa.types.is_boolean(column.type) and wanted == pa.float64()
-                       else column, wanted, safe=False)  # fmt: skip
+        if np.isfinite(seconds):
+            return pa.scalar(round(seconds * 1e6), pa.timestamp("us")).cast(kind)
+        return pa.scalar(text).cast(kind)
     except pa.ArrowException:
-        raise InputError(f"column {name!r}: given {column.type}, expected {_EXPECTED[kind]}") from None
+        return None
+
+
+def _meaning(kind: Any) -> ReadAs:
+    if is_number(kind):
+        return ReadAs.number
+    if pa.types.is_boolean(kind):
+        return ReadAs.truth
+    return ReadAs.time if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else ReadAs.any
+
+
+def is_number(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_text(kind: Any) -> bool:
-    """Say whether an Arrow type is text."""
+    """Tell whether an Arrow type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -131,10 +273,10 @@ _EXPECTED = {
 
 def parsed(column: Any, decimal: str = ".") -> tuple[Array, Flags]:
     """Return (numbers, which values are no numbers) of a text column, parsing each distinct text once."""
-    values, indices = distinct(column)
-    found = [_float(text.replace(decimal, ".")) for text in values]
-    numbers = np.array([*(np.nan if number is None else number for number in found), np.nan])
-    failed = np.array([*(number is None for number in found), False])
+    texts, indices = distinct(column)
+    values = [_float(text.replace(decimal, ".")) for text in texts]
+    numbers = np.array([*(np.nan if value is None else value for value in values), np.nan])
+    failed = np.array([*(value is None for value in values), False])
     return numbers[indices], failed[indices]
 
 
@@ -158,9 +300,9 @@ def moments(column: Any, order: str = "iso") -> tuple[Array, Flags, bool]:
         return floats(column), np.zeros(len(column), bool), False
     values, indices = distinct(column)
     patterns = formats(order)
-    found = np.array([*(seconds_of(str(value).strip(), patterns) for value in values), np.nan])[indices]
-    wrong = np.isinf(found)
-    return np.where(wrong, np.nan, found), wrong, True
+    seconds = np.array([*(seconds_of(str(value).strip(), patterns) for value in values), np.nan])[indices]
+    wrong = np.isinf(seconds)
+    return np.where(wrong, np.nan, seconds), wrong, True
 
 
 def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
@@ -177,8 +319,8 @@ def timed(column: Any, name: str, first: int, order: str = "iso") -> Any:
 
 def distinct(column: Any) -> tuple[list[Any], Index]:
     """Return (the distinct values that are present, for each row its position among them, their number if missing)."""
-    found = from_arrow(column)
-    return found.values[:-1], found.codes
+    categories = from_arrow(column)
+    return categories.values[:-1], categories.codes
 
 
 def within(values: Array, name: str, first: int, expected: str, fits: Flags) -> Array:
@@ -210,7 +352,7 @@ def floats(column: Any) -> Array:
 
 def _float(text: str) -> float | None:
     try:
-        return float(text)
+        return None if "_" in text else float(text)  # 1_000 is Python's spelling alone
     except ValueError:
         return None
 

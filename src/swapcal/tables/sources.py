@@ -174,7 +174,7 @@ class Opened:
             first = next(raw, b"")
             self._refuse_strangers(first, encoding)
             raw = as_utf8(chain([first], raw), encoding, self.name)
-        self.head, self._rest = self._started(raw), raw
+        self.head, self._later = self._started(raw), raw
         if not self.head.strip():
             raise InputError(f"{self.name}: given an empty file, expected a header and rows")
 
@@ -226,7 +226,7 @@ class Opened:
         yield self.head[skip:]
         if self.follows and self.is_whole:
             yield b""
-        yield from self._rest
+        yield from self._later
 
     def stopped(self) -> bool:
         """Tell whether the reading was ended by `until` rather than by the end of the text."""
@@ -235,7 +235,7 @@ class Opened:
     def seekable(self) -> Any:
         """Return the file itself, or standard input in memory: what Parquet needs."""
         if self._handle is sys.stdin.buffer or not self._handle.seekable():
-            return io.BytesIO(self.head + b"".join(self._rest))
+            return io.BytesIO(self.head + b"".join(self._later))
         self._handle.seek(0)
         return self._handle
 

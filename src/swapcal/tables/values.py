@@ -132,9 +132,9 @@ def unmasked(values: Any) -> Any:
     """Return values with None where an array is masked; its data there mean nothing."""
     if not np.ma.isMaskedArray(values):
         return values
-    plain = np.array(np.ma.getdata(values), dtype=object)
-    plain[np.ma.getmaskarray(values)] = None
-    return plain
+    objects = np.array(np.ma.getdata(values), dtype=object)
+    objects[np.ma.getmaskarray(values)] = None
+    return objects
 
 
 # Categories: a column as its distinct values and, for every row, which of them it holds.
@@ -207,8 +207,8 @@ def _has_hash(value: Any) -> bool:
 def _by_text(name: str, values: Sequence[Any]) -> Categories:
     texts = [None if is_missing(value) else text_of(value) for value in values]
     first = {**dict(zip(texts[::-1], values[::-1], strict=True)), None: None}
-    found = factorise(name, texts)
-    return Categories(found.codes, [first[text] for text in found.values])
+    by_text = factorise(name, texts)
+    return Categories(by_text.codes, [first[text] for text in by_text.values])
 
 
 def from_array(array: AnyArray) -> Categories:

@@ -31,11 +31,12 @@ from swapcal.adapters.spark.parts import (
 from swapcal.archive import packed, unpacked
 from swapcal.arrays import Places
 from swapcal.audit import Audit
-from swapcal.audit.rows import AuditColumns, Encoder
+from swapcal.audit.audit import AuditOptions
+from swapcal.audit.rows import Encoder
 from swapcal.features.encoder import Scales
 from swapcal.monitor import Monitor
 from swapcal.monitor.state import FILE
-from swapcal.tables.frame import Table
+from swapcal.tables.frame import JudgedColumns, Table
 
 # Audit of a Spark data frame: the sums are made where the rows are, and added up.
 
@@ -70,46 +71,43 @@ def audit(
     features, groups, weights, time, issued, levels, title, seed, like : as in `Audit.from_frame`
     """
     parts.require_batch(df)
-    reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
-    reader.check_roles()
-    parts.require(df, reader.columns)
+    columns = JudgedColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
+    columns.check_roles()
+    parts.require(df, columns.columns)
     parts.require_numbers(df, [prob, target, *([weights] if weights else []), *(issued or ())])
-    rules = _rules(df, reader)
-    encoder = like.encoder if isinstance(like, Audit) else like or _encoder(df, reader, rules)
-    named: dict[str, Any] = {
-        "prob": prob, "target": target, "features": reader.features, "groups": reader.groups, "weights": weights,
-        "time": time, "issued": issued, "levels": levels, "title": title, "seed": seed, "like": encoder,
-    }  # fmt: skip
+    rules = _rules(df, columns)
+    encoder = like.encoder if isinstance(like, Audit) else like or _encoder(df, columns, rules)
+    given: AuditOptions = {"levels": levels, "title": title, "seed": seed}
 
     def work(part: Audit | None, table: pa.Table) -> Audit:
         if part is None:
-            return Audit.from_frame(table, **named)
+            return Audit.from_frame(table, prob=prob, issued=issued, like=encoder, **columns.shared, **given)
         part.add(table)
         return part
 
-    found: Audit = add_up(df, reader.columns, rules, work)
+    found: Audit = add_up(df, columns.columns, rules, work)
     return found
 
 
-def _encoder(df: DataFrame, reader: AuditColumns, rules: dict[str, ColumnRule]) -> Encoder:
+def _encoder(df: DataFrame, columns: JudgedColumns, rules: dict[str, ColumnRule]) -> Encoder:
     """Return the encoding of the features, from one pass over them; the other columns are checked on the way."""
-    if not reader.features:
+    if not columns.features:
         return Encoder(())
 
     def work(part: Scales | None, table: pa.Table) -> Scales:
-        found = Scales.of(Table(table), reader.features)
+        found = Scales.of(Table(table), columns.features)
         return found if part is None else part + found
 
-    checked = {name: rule for name, rule in rules.items() if name in reader.features}
-    found: Scales = add_up(df, reader.features, checked, work)
+    checked = {name: rule for name, rule in rules.items() if name in columns.features}
+    found: Scales = add_up(df, columns.features, checked, work)
     return Encoder.of(found)
 
 
-def _rules(df: DataFrame, reader: AuditColumns) -> dict[str, ColumnRule]:
-    rules = {name: NOT_INFINITE for name in reader.features if parts.is_numeric(df, name)}
-    rules |= dict.fromkeys((reader.prob, reader.target, *(reader.issued or ())), PROBABILITY)
-    rules |= {} if reader.weights is None else {reader.weights: WEIGHT}
-    return rules if reader.time is None else rules | {reader.time: TIME}
+def _rules(df: DataFrame, columns: JudgedColumns) -> dict[str, ColumnRule]:
+    rules = {name: NOT_INFINITE for name in columns.features if parts.is_numeric(df, name)}
+    rules |= dict.fromkeys((columns.prob, columns.target, *(columns.issued or ())), PROBABILITY)
+    rules |= {} if columns.weights is None else {columns.weights: WEIGHT}
+    return rules if columns.time is None else rules | {columns.time: TIME}
 
 
 # Monitor of a Spark data frame: one monitor for each stretch of time, where its rows are, then one after the other.

@@ -74,7 +74,11 @@ def is_own(scope: Scope, headers: Headers) -> bool:
     origin = headers.get(b"origin")
     if origin is None:
         return True  # no browser: nothing to be misled
-    return hmac.compare_digest(urlsplit(origin.decode("latin-1")).netloc.encode(), headers.get(b"host", b""))
+    try:
+        host = urlsplit(origin.decode("latin-1")).netloc
+    except ValueError:
+        return False  # an address that cannot be read is none of ours
+    return hmac.compare_digest(host.encode(), headers.get(b"host", b""))
 
 
 def is_token(text: str) -> bool:
@@ -96,9 +100,8 @@ def here(path: str) -> str:
     >>> here("/forecasters/shop?id=a"), here("//evil.example"), here("https://evil.example"), here("")
     ('/forecasters/shop?id=a', '/', '/', '/')
     """
-    parts = urlsplit(path)
-    plain = path.startswith("/") and path[1:2] not in ("/", "\\") and not parts.scheme and not parts.netloc
-    return path if plain and path.isprintable() and path.isascii() else "/"
+    plain = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable() and path.isascii()
+    return path if plain else "/"
 
 
 # `Page`: what every page goes through: admission by header or cookie, refusals as pages, strict headers.
@@ -184,6 +187,9 @@ def _asked(scope: Scope) -> str:
 
 # Signing in and out.
 
+FIELDS = 10
+"""Fields of a form."""
+
 
 async def ask(call: Call) -> Reply:
     """Show where a token can be given."""
@@ -216,7 +222,11 @@ async def _form(call: Call) -> dict[str, str]:
     if not is_own(call.scope, call.headers):
         raise ApiError("forbidden", "origin: given another site, expected a page of this service")
     body = await read_body(call.headers, call.receive, call.context.limits)
-    return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace"), max_num_fields=10).items()}
+    try:
+        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=FIELDS)
+    except ValueError:
+        raise ApiError("invalid", f"form: given too many fields, expected at most {FIELDS}") from None
+    return {name: values[-1] for name, values in given.items()}
 
 
 def _host(call: Call) -> dict[bytes, bytes]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
+from swapcal.report.findings import GroupRow, Level, Word
 from swapcal.report.groups import glyph, reach
 from swapcal.report.html import DASH, Html, count, figure, finite, percent, points, tag
-from swapcal.report.reliability import reliability as drawn
-from swapcal.report.schema import Findings, GroupEntry
+from swapcal.report.reliability import predicted_against_observed
 from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import Call
 from swapcal.version import __version__
@@ -76,17 +76,17 @@ WIDE, HIGH = 160, 14
 def reliability(curve: Sequence[Mapping[str, float]]) -> Html:
     """Draw observed rates against forecasts, with the band that chance allows."""
     levels = [
-        {
-            "v": row["forecast"],
-            "mean_p": row["forecast"],
-            "mean_y": row["observed"],
-            "n": row["labels"],
-            "band_low": row["low"],
-            "band_high": row["high"],
-        }
+        Level(
+            v=row["forecast"],
+            mean_p=row["forecast"],
+            mean_y=row["observed"],
+            n=row["labels"],
+            band_low=row["low"],
+            band_high=row["high"],
+        )
         for row in curve
     ]
-    return drawn(cast(Findings, {"identity": {"n": 1, "total_weight": 1}, "reliability": levels}))
+    return predicted_against_observed(levels, None, "Rows")
 
 
 def half_axis(groups: Sequence[Mapping[str, Any]], tolerance: float) -> float:
@@ -99,11 +99,12 @@ def interval(group: Mapping[str, Any], half: float, tolerance: float) -> Html:
     return glyph(_entry(group, tolerance), half)
 
 
-def _entry(group: Mapping[str, Any], tolerance: float) -> GroupEntry:
+def _entry(group: Mapping[str, Any], tolerance: float) -> GroupRow:
     sure = group["low"] > tolerance or group["high"] < -tolerance
     wide = group["high"] - group["low"] > 0.5
-    named = {name: group[name] for name in ("gap", "low", "high")}
-    return cast(GroupEntry, {**named, "verdict": "miscalibrated" if sure else "undecided", "small": wide})
+    verdict: Word = "miscalibrated" if sure else "undecided"
+    unknown = math.nan, math.nan, math.nan
+    return GroupRow("", *unknown, group["gap"], group["low"], group["high"], wide, None, None, verdict)
 
 
 def bar(share: float, style: str = "promised") -> Html:

@@ -1,4 +1,7 @@
-"""`swapcal demo-service`: flights over HTTP with their real delays, a kill −9 in the middle, and the proof."""
+"""Flights over HTTP with their real delays, a kill −9 in the middle, and the proof that nothing was lost.
+
+python examples/demo_service.py [--rows 20000] [--store flights.db] [--stay]
+"""
 
 import shutil
 import signal
@@ -116,7 +119,7 @@ def _demo(rows: int, store: Path, stay: bool, console: Console, run: Run) -> Non
             console.print(f"Dashboard: {service.url}/forecasters/{NAME} (Ctrl-C ends it)", highlight=False)
             _until_interrupted()
         else:
-            again = "swapcal demo-service --store flights.db --stay"
+            again = "python examples/demo_service.py --store flights.db --stay"
             console.print(f"The dashboard was at {service.url}/; to look at it: {again}", highlight=False)
     finally:
         code = service.stop()
@@ -201,3 +204,7 @@ def _until_interrupted() -> None:
         signal.pause()
     except KeyboardInterrupt:
         return
+
+
+if __name__ == "__main__":
+    typer.run(demo_service)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from swapcal.rates.plan import SYSTEMS
+from rates.plan import SYSTEMS
 
 Result = dict[str, Any]
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
+from rates.plan import QUANTITIES, SYSTEMS, VARIANTS
+from rates.results import Result, chosen, common_horizon, medians, present, systems
+from rates.slopes import Slope, fit
 from swapcal import bounds
-from swapcal.rates.plan import QUANTITIES, SYSTEMS, VARIANTS
-from swapcal.rates.results import Result, chosen, common_horizon, medians, present, systems
-from swapcal.rates.slopes import Slope, fit
 
 Table = list[list[str]]
 

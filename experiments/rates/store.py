@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as papq
 
-from swapcal.rates.measure import measure
-from swapcal.rates.plan import Task
-from swapcal.rates.results import Result
+from rates.measure import measure
+from rates.plan import Task
+from rates.results import Result
 
 KEY = ("kind", "system", "stream", "dim", "rounds", "seed")
 SAVE_EVERY = 5.0

@@ -1,30 +1,34 @@
-"""Findings: the plain mapping an audit hands to the report, writes as JSON, and checks before drawing."""
+"""Findings: an audit's answer as frozen records, and the same as plain data for JSON."""
 
+import json
+import math
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-# Findings: the plain mapping an audit hands to the report, and writes as its JSON twin.
+import numpy as np
+
+from swapcal._display import display, points, share
+
+# Findings: made once by an audit, read by the report, the card, the pictures and the commands, written as JSON.
 #
-# Everything here is an aggregate: counts, means, intervals and sentences, never a row of data. A `Findings`
-# holds only str, int, float, bool, None, lists and string-keyed dicts, so that
-# ``json.loads(json.dumps(f)) == f``. A figure that does not exist is None (JSON has no NaN); the renderer also
-# accepts NaN and infinities and shows them as a dash.
-#
-# Keys marked ``NotRequired`` may be absent, and so may every optional section: an absent, None or empty section
-# is left out of the page. Fields are only ever added, as ``NotRequired``; a change of meaning raises
-# `SCHEMA_VERSION`.
+# Everything here is an aggregate: counts, means, intervals and sentences, never a row of data. A figure that does not
+# exist is None or NaN, and null in JSON. A field whose default is None is left out of the JSON while it is None; all
+# others are always written, in the order of the fields. Fields are only ever added, with a default; a change of meaning
+# raises `SCHEMA_VERSION`.
 
 SCHEMA_VERSION = 2
 """Version of the layout below; stored in `Identity` and shown on the page."""
 
-Verdict = Literal["miscalibrated", "small", "no error found", "undecided"]
+Word = Literal["miscalibrated", "small", "no error found", "undecided"]
 """The answer: an error beyond chance, surely above the tolerance; one surely below it; none beyond chance; or the data
 do not decide. Nothing is ever called calibrated: not finding an error does not show that there is none."""
 
 
-class Identity(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
     """What was audited, by which program, on which data: enough to repeat the audit."""
 
     title: str
@@ -55,48 +59,50 @@ class Identity(TypedDict):
     """Name of the column (or argument) holding the predictions."""
     label: str
     """Name of the column (or argument) holding the outcomes."""
-    titles: NotRequired[dict[str, str]]
-    """What columns are called in words, where that differs from their names."""
-    settings: NotRequired[dict[str, str]]
+    settings: Mapping[str, str] = field(default_factory=dict)
     """The settings behind `settings_hash`, readable: name to value, both as text."""
-    features: NotRequired[list[str]]
+    features: tuple[str, ...] = ()
     """Names of the features the errors were searched over."""
-    n_levels: NotRequired[int]
+    n_levels: int | None = None
     """Number of levels the predictions fall on after levelling."""
-    levelling: NotRequired[str]
+    levelling: str = ""
     """One sentence: how predictions were put on levels."""
+    titles: Mapping[str, str] | None = None
+    """What columns are called in words, where that differs from their names."""
 
 
-class Headline(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Headline:
     """The answer, first thing on the page."""
 
-    verdict: Verdict
-    """One of the words of `Verdict`."""
+    verdict: Word
+    """One of the words of `Word`."""
     sentence: str
     """One sentence a reader without statistics understands, with the figure that decides it."""
-    detail: NotRequired[str]
+    detail: str = ""
     """A second sentence: how large the worst error is, or what would have been noticed."""
-    warnings: NotRequired[list[str]]
+    warnings: tuple[str, ...] = ()
     """What must be known before the figures are trusted, one sentence each; shown with the verdict."""
-    beyond_chance: NotRequired[bool]
+    beyond_chance: bool = True
     """Whether chance is refuted as the explanation of the errors, by one simultaneous test."""
-    p_value: NotRequired[float | None]
+    p_value: float | None = None
     """Simultaneous p-value of that test."""
-    alpha: NotRequired[float]
+    alpha: float | None = None
     """Level of the test behind the verdict, usually 0.05."""
-    low: NotRequired[float | None]
+    low: float | None = None
     """Lower end of the worst error's 95 % interval, as a difference of probabilities."""
-    high: NotRequired[float | None]
+    high: float | None = None
     """Upper end of the same interval."""
-    tolerance: NotRequired[float | None]
+    tolerance: float | None = None
     """Largest error called small."""
-    detectable: NotRequired[float | None]
+    detectable: float | None
     """Smallest error over all rows that would have been found with probability 80 %."""
-    groups_unresolved: NotRequired[int]
+    groups_unresolved: int | None = None
     """Groups too small for their error to be told from the tolerance."""
 
 
-class QuantityEntry(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuantityEntry:
     """One error of the theory, beside what chance alone would give on the same rows."""
 
     name: str
@@ -123,15 +129,32 @@ class QuantityEntry(TypedDict):
     """Theorem's a-priori bound where a forecaster supplied one."""
     certificate: float | None
     """Forecaster's computed, pathwise bound where it supplied one."""
-    upper_value: NotRequired[float | None]
-    """Upper end where only an interval is known; `value` is then the lower end (MCal_1)."""
-    citation: NotRequired[str]
+    citation: str | None = None
     """Theorem or section the quantity and its bound come from."""
+    upper_value: float | None = None
+    """Upper end where only an interval is known; `value` is then the lower end (MCal_1)."""
 
 
-class Scores(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scores:
     """Familiar scores, for orientation only; none of them enters the verdict."""
 
+    brier_low: float | None = None
+    """Lower end of the Brier score's 95 % interval, rows being independent."""
+    brier_high: float | None = None
+    """Upper end of the same interval."""
+    log_loss_low: float | None = None
+    """Lower end of the log loss's 95 % interval."""
+    log_loss_high: float | None = None
+    """Upper end of the same interval."""
+    auc_low: float | None = None
+    """Lower end of the AUC's 95 % interval (Hanley and McNeil 1982)."""
+    auc_high: float | None = None
+    """Upper end of the same interval."""
+    ece_low: float | None = None
+    """Lower end of the 95 % band of what chance alone gives for the ECE if the predictions are right."""
+    ece_high: float | None = None
+    """Upper end of the same band."""
     brier: float | None
     """Mean squared error of the predictions."""
     brier_calibration: float | None
@@ -146,29 +169,14 @@ class Scores(TypedDict):
     """Expected calibration error over the levels."""
     smooth_ece: float | None
     """Smooth expected calibration error."""
-    brier_low: NotRequired[float | None]
-    """Lower end of the Brier score's 95 % interval, rows being independent."""
-    brier_high: NotRequired[float | None]
-    """Upper end of the same interval."""
-    log_loss_low: NotRequired[float | None]
-    """Lower end of the log loss's 95 % interval."""
-    log_loss_high: NotRequired[float | None]
-    """Upper end of the same interval."""
-    auc_low: NotRequired[float | None]
-    """Lower end of the AUC's 95 % interval (Hanley and McNeil 1982)."""
-    auc_high: NotRequired[float | None]
-    """Upper end of the same interval."""
-    ece_low: NotRequired[float | None]
-    """Lower end of the 95 % band of what chance alone gives for the ECE if the predictions are right."""
-    ece_high: NotRequired[float | None]
-    """Upper end of the same band."""
-    mean_p: NotRequired[float | None]
+    mean_p: float | None = None
     """Mean prediction."""
-    mean_y: NotRequired[float | None]
+    mean_y: float | None = None
     """Base rate."""
 
 
-class Level(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Level:
     """One point of the reliability curve."""
 
     v: float
@@ -185,16 +193,18 @@ class Level(TypedDict):
     """Upper end of the same band."""
 
 
-class Density(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Density:
     """Histogram of the predictions on [0, 1]."""
 
-    edges: list[float]
+    edges: tuple[float, ...]
     """Bin edges, increasing, one more than `counts`."""
-    counts: list[float]
+    counts: tuple[float, ...]
     """Rows (or weight) in each bin."""
 
 
-class Period(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Period:
     """One stretch of time; the error is recomputed within it."""
 
     label: str
@@ -213,60 +223,79 @@ class Period(TypedDict):
     """Upper end of the error's 95 % band under the null."""
 
 
-class GroupEntry(TypedDict):
-    """One row of the group table."""
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group over all predictions.
+
+    `gap` is observed − predicted, with the ends of its simultaneous interval; `p_value` is simultaneous over everything
+    examined, None for a group too small to be tested; `detectable` is the smallest error that would have been found
+    with probability 80 %.
+    """
 
     name: str
     """Name of the group, for example ``league = NBA``."""
-    title: NotRequired[str]
-    """What the group is called in words, where that differs."""
     n: float
     """Rows (or weight) in it."""
-    mean_p: float | None
+    mean_p: float
     """Mean prediction in it."""
-    mean_y: float | None
+    mean_y: float
     """Observed frequency in it."""
-    gap: float | None
+    gap: float
     """`mean_y` − `mean_p`: positive when outcomes happen more often than predicted."""
-    low: float | None
+    low: float
     """Lower end of the gap's 95 % interval, simultaneous over all groups and ranges examined."""
-    high: float | None
+    high: float
     """Upper end of the same interval."""
     small: bool
     """True when the group is too small to be tested."""
     p_value: float | None
     """p-value of the group's gap, simultaneous over everything examined."""
-    detectable: NotRequired[float | None]
+    detectable: float | None
     """Smallest error of the group that would have been found with probability 80 %."""
-    verdict: Verdict
+    verdict: Word
     """Verdict for the group, from the same intervals as the headline's."""
+    title: str | None = None
+    """What the group is called in words, where that differs."""
+
+    def __repr__(self) -> str:
+        return f"GroupRow({self.name}: {self._size()})"
+
+    def _size(self) -> str:
+        ends = f"{points(self.low)} to {points(self.high)}"
+        return f"{self.verdict}, gap {points(self.gap)} points ({ends}), {self.n:,.0f} rows"
+
+    def _repr_html_(self) -> str:
+        return display(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
 
 
-class Coefficient(TypedDict):
-    """One coordinate of a witness's direction, in the user's own feature and unit."""
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One summand of a direction: coefficient per unit of the named feature, or of the indicator."""
 
     name: str
     """Feature name."""
-    title: NotRequired[str]
-    """What the feature is called in words, where that differs."""
     coefficient: float
     """Weight of the feature in the direction."""
     unit: str | None
-    """Unit the coefficient is per, for example ``per year``; None for indicators."""
+    """Unit the coefficient is per, for example ``per unit of age``; None for indicators."""
+    title: str | None = None
+    """What the feature is called in words, where that differs."""
 
 
-class Resemblance(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resemblance:
     """A group the witness's direction looks like."""
 
     group: str
     """Name of the group."""
-    title: NotRequired[str]
+    title: str | None = None
     """What the group is called in words, where that differs."""
     correlation: float
     """Weighted correlation of the direction's score with the group's indicator."""
 
 
-class CurvePoint(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurvePoint:
     """Predicted and observed rate in one bin of the direction's score."""
 
     score: float
@@ -277,20 +306,21 @@ class CurvePoint(TypedDict):
     """Observed frequency in the bin."""
     n: float
     """Rows (or weight) in the bin."""
-    band_low: NotRequired[float | None]
+    band_low: float | None = None
     """Lower end of where `mean_y` falls by chance if the predictions are right."""
-    band_high: NotRequired[float | None]
+    band_high: float | None = None
     """Upper end of the same band."""
 
 
-class WitnessEntry(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WitnessEntry:
     """Where an error sits: recomputing the error on this direction gives the reported supremum."""
 
     quantity: str
-    """Name of the quantity it attains, as in `Quantity.name`."""
-    levels: list[float]
+    """Name of the quantity it attains, as in `QuantityEntry.name`."""
+    levels: tuple[float, ...]
     """Level or levels it lives on; empty means all levels."""
-    direction: list[Coefficient]
+    direction: tuple[Term, ...]
     """The direction, largest coefficients first."""
     gap: float | None
     """Signed gap: mean of (outcome − prediction) along the direction on these rows; None for a trend."""
@@ -298,29 +328,30 @@ class WitnessEntry(TypedDict):
     """Rows (or weight) that carry it."""
     share: float | None
     """Share of the quantity's value contributed by this witness, in [0, 1]."""
-    resembles: list[Resemblance]
+    resembles: tuple[Resemblance, ...]
     """Groups the direction resembles, most similar first."""
     sentence: str
     """The finding in plain words."""
-    curve: list[CurvePoint]
+    curve: tuple[CurvePoint, ...]
     """Predicted against observed along the direction, in increasing score; empty when rows are not kept."""
-    axis: NotRequired[str]
-    """What the curve's score is; default "score along the direction"."""
-    group_title: NotRequired[str]
-    """What the group is called in words, where that differs from `group`."""
-    group: NotRequired[str | None]
+    group: str | None = None
     """Name of the group, when the witness is one; the direction then has one coefficient."""
-    p_value: NotRequired[float | None]
+    p_value: float | None = None
     """Simultaneous p-value of this witness, adjusted over all levels and groups searched."""
-    gap_low: NotRequired[float | None]
+    gap_low: float | None = None
     """Lower end of the 95 % interval of its gap (or trend), simultaneous in the same sense."""
-    gap_high: NotRequired[float | None]
+    gap_high: float | None = None
     """Upper end of the same interval."""
-    interval: NotRequired[list[float]]
+    interval: tuple[float, ...] | None = None
     """Range [low, high] of predictions it lives on, when it is a window of levels."""
+    axis: str | None = None
+    """What the curve's score is; default "score along the direction"."""
+    group_title: str | None = None
+    """What the group is called in words, where that differs from `group`."""
 
 
-class DecisionEntry(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionEntry:
     """What acting on the predictions costs under one loss."""
 
     loss: str
@@ -333,11 +364,12 @@ class DecisionEntry(TypedDict):
     """Guaranteed upper bound on the regret, where one exists."""
     alternative: str | None
     """The best alternative rule, in words."""
-    alternative_cost: NotRequired[float | None]
+    alternative_cost: float | None = None
     """Mean loss of that alternative."""
 
 
-class CertificatePiece(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CertificatePiece:
     """One summand of a forecaster's certificate."""
 
     name: str
@@ -346,7 +378,8 @@ class CertificatePiece(TypedDict):
     """Its amount; the pieces add up to `Forecaster.certificate`."""
 
 
-class ForecasterEntry(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForecasterEntry:
     """What a swapcal forecaster says about the predictions it issued."""
 
     levels: int
@@ -354,27 +387,28 @@ class ForecasterEntry(TypedDict):
     dims: int
     """Dimension of the contexts."""
     rounds: int
-    """Titles learned from."""
+    """Outcomes learned from."""
     certificate: float | None
     """Computed bound on the pseudo swap regret."""
-    pieces: list[CertificatePiece]
+    pieces: tuple[CertificatePiece, ...]
     """Summands of the certificate."""
-    observed: NotRequired[float | None]
+    observed: float | None
     """The observed quantity the certificate bounds."""
-    bound: NotRequired[float | None]
+    bound: float | None
     """The theorem's a-priori bound at these levels, dims and rounds."""
-    citation: NotRequired[str]
+    citation: str | None = None
     """Theorem behind the bound."""
 
 
-class ComparedPredictor(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedPredictor:
     """One of two predictors of the same rows."""
 
     name: str
     """Its column, or what it is called."""
-    title: NotRequired[str]
+    title: str | None = None
     """What it is called in words, where that differs."""
-    verdict: Verdict
+    verdict: Word
     """Its own verdict, from its own audit."""
     sentence: str
     """The verdict in one sentence."""
@@ -384,9 +418,9 @@ class ComparedPredictor(TypedDict):
     """Upper end of the same interval."""
     p_value: float | None
     """Simultaneous p-value of its audit."""
-    scores: NotRequired[Scores | None]
+    scores: Scores | None
     """Its familiar scores."""
-    reliability: NotRequired[list[Level] | None]
+    reliability: tuple[Level, ...] = ()
     """Its reliability curve."""
 
 
@@ -394,65 +428,68 @@ Change = Literal["better", "worse", "no difference found"]
 """What became of a figure from the first predictor to the second; no difference found means none beyond chance."""
 
 
-class ComparedScore(TypedDict):
-    """One score of both predictors, lower being better, and the difference tested on the same rows."""
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One score of two predictors, tested on the same rows: lower is better."""
 
     name: str
     """Name of the score."""
-    title: NotRequired[str]
-    """What it is called in words, where that differs."""
     meaning: str
     """What it measures, in plain words."""
-    before: float | None
+    before: float
     """Of the first predictor."""
-    after: float | None
+    after: float
     """Of the second."""
-    difference: float | None
+    difference: float
     """`after` − `before`."""
-    low: float | None
+    low: float
     """Lower end of the difference's 95 % interval."""
-    high: float | None
+    high: float
     """Upper end of the same interval."""
-    p_value: float | None
+    p_value: float
     """How often chance alone gives as large a difference to either side."""
     word: Change
     """What that means."""
-    sentence: str
-    """The same in words."""
+    title: str | None = None
+    """What the score is called in words, where that differs."""
+    sentence: str = ""
+    """The same in words, in findings."""
 
 
-class ComparedGroup(TypedDict):
-    """One group under both predictors; intervals and p-values allow for all groups."""
+@dataclass(frozen=True, slots=True)
+class GroupDifference:
+    """One group under two predictors; intervals and p-values allow for everything tested of all groups.
+
+    A group too small to be tested has no intervals and p-values.
+    """
 
     name: str
     """Name of the group."""
-    title: NotRequired[str]
-    """What the group is called in words, where that differs."""
     n: float
     """Rows (or weight) in it."""
-    mean_y: float | None
+    mean_y: float
     """Observed frequency in it."""
-    gap_before: float | None
+    gap_before: float
     """Observed − predicted by the first predictor."""
-    gap_after: float | None
+    gap_after: float
     """The same by the second."""
-    gap_change: float | None
+    gap_change: float
     """Difference of the sizes |gap|, after − before."""
     gap_low: float | None
-    """Lower end of its simultaneous 95 % interval; None for a group too small to be tested."""
+    """Lower end of its simultaneous 95 % interval."""
     gap_high: float | None
     """Upper end of the same interval."""
     gap_p: float | None
     """Its p-value, adjusted for all groups."""
-    ece_before: float | None
+    ece_before: float
     """Mean size of the gaps over ranges of forecasts, noise included, of the first predictor."""
-    ece_after: float | None
+    ece_after: float
     """The same of the second."""
-    loss_before: float | None
+    loss_before: float
     """Calibration loss of the first predictor in the group, noise removed: it can be below 0."""
-    loss_after: float | None
+    loss_after: float
     """The same of the second."""
-    loss_change: float | None
+    loss_change: float
     """`loss_after` − `loss_before`."""
     loss_low: float | None
     """Lower end of its simultaneous 95 % interval."""
@@ -464,28 +501,32 @@ class ComparedGroup(TypedDict):
     """True when the group is too small to be tested."""
     word: Change
     """What the two tests say together."""
+    title: str | None = None
+    """What the group is called in words, where that differs."""
 
 
-class ComparisonEntry(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparisonEntry:
     """Two predictors of the same rows; the rest of the findings is about the second."""
 
     sentence: str
     """Which is better, in words."""
-    predictors: list[ComparedPredictor]
+    predictors: tuple[ComparedPredictor, ...]
     """The first, before, and the second, after."""
-    scores: list[ComparedScore]
+    scores: tuple[Difference, ...]
     """Every score with its difference."""
-    groups: NotRequired[list[ComparedGroup]]
+    groups: tuple[GroupDifference, ...] = ()
     """Groups, the surest differences first."""
-    groups_sentence: NotRequired[str]
+    groups_sentence: str = ""
     """How many fare better or worse, in words."""
-    groups_examined: NotRequired[int]
+    groups_examined: int | None = None
     """How many there are, when `groups` holds only the first."""
     method: str
     """How the differences were tested."""
 
 
-class ContestMethod(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContestMethod:
     """One method of a contest; changes are against the first, lower is better."""
 
     name: str
@@ -498,7 +539,7 @@ class ContestMethod(TypedDict):
     """Group with the largest gap among those large enough to be tested."""
     worst_gap: float | None
     """Its gap, observed minus forecast."""
-    verdict: Verdict
+    verdict: Word
     """Of the method's own audit."""
     brier_change: float | None
     """Brier score less that of the first method; None for the first."""
@@ -516,143 +557,182 @@ class ContestMethod(TypedDict):
     """Upper end of the same interval."""
 
 
-class ContestEntry(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContestEntry:
     """Several methods on the same rows: what would be gained by each."""
 
     sentence: str
     """What there is to gain, in words."""
     how: str
     """How the forecasts were made."""
-    methods: list[ContestMethod]
+    methods: tuple[ContestMethod, ...]
     """The first is what the others are compared with."""
 
 
-class Findings(TypedDict):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Findings:
     """The whole audit. Only `identity` and `headline` are needed to render a page."""
 
     identity: Identity
     """What was audited."""
     headline: Headline
     """The answer."""
-    contest: NotRequired[ContestEntry | None]
-    """Several methods on the same rows, and what would be gained."""
-    comparison: NotRequired[ComparisonEntry | None]
-    """The predictor beside another one of the same rows."""
-    quantities: NotRequired[list[QuantityEntry] | None]
+    quantities: tuple[QuantityEntry, ...] = ()
     """Errors of the theory beside their noise floor; the most telling first."""
-    scores: NotRequired[Scores | None]
+    scores: Scores | None = None
     """Familiar scores."""
-    reliability: NotRequired[list[Level] | None]
+    reliability: tuple[Level, ...] = ()
     """Reliability curve, in increasing level."""
-    density: NotRequired[Density | None]
+    density: Density | None = None
     """Histogram of the predictions."""
-    timeline: NotRequired[list[Period] | None]
-    """Error over time, in order."""
-    timeline_error: NotRequired[str]
-    """What `Period.error` is, for example ``SMCal_2 per row``; default "error"."""
-    groups: NotRequired[list[GroupEntry] | None]
+    groups: tuple[GroupRow, ...] = ()
     """Group table, in the order to be shown."""
-    groups_examined: NotRequired[int]
+    groups_examined: int | None = None
     """How many groups were tested, when `groups` holds only the most doubtful."""
-    witnesses: NotRequired[list[WitnessEntry] | None]
+    witnesses: tuple[WitnessEntry, ...] = ()
     """Worst witnesses, worst first."""
-    decisions: NotRequired[list[DecisionEntry] | None]
-    """Costs of acting on the predictions."""
-    forecaster: NotRequired[ForecasterEntry | None]
-    """Certificate of the forecaster that issued the predictions."""
-    notes: NotRequired[list[str] | None]
+    notes: tuple[str, ...] = ()
     """Limitations and remarks, one sentence each."""
+    timeline: tuple[Period, ...] | None = None
+    """Error over time, in order."""
+    timeline_error: str | None = None
+    """What `Period.error` is, for example ``SMCal_2 per row``; default "error"."""
+    forecaster: ForecasterEntry | None = None
+    """Certificate of the forecaster that issued the predictions."""
+    decisions: tuple[DecisionEntry, ...] | None = None
+    """Costs of acting on the predictions."""
+    comparison: ComparisonEntry | None = None
+    """The predictor beside another one of the same rows."""
+    contest: ContestEntry | None = None
+    """Several methods on the same rows, and what would be gained."""
+
+    @classmethod
+    def of(cls, findings: "Findings | Mapping[str, Any]") -> "Findings":
+        """Return findings as they are, or made of plain data such as `to_dict` gives or a JSON file holds.
+
+        Examples
+        --------
+        >>> Findings.of({"headline": {}})
+        Traceback (most recent call last):
+        ValueError: findings.identity: given nothing, expected Identity
+        """
+        found = from_dict(cls, findings, "findings")
+        version = found.identity.schema_version
+        if version > SCHEMA_VERSION:
+            raise ValueError(f"findings.identity.schema_version: given {version}, expected at most {SCHEMA_VERSION}")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        found: dict[str, Any] = as_dict(self)
+        return found
+
+    def to_json(self) -> str:
+        """Return everything as JSON, the exact twin of the report."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
 
 
-# Validation: findings are checked against their schema once, before anything is drawn.
+# Records as plain data, and back: one function each way, by the fields and their annotations.
+
+Record = TypeVar("Record")
 
 
-def validate(findings: object) -> None:
-    """Check findings against `swapcal.report.schema.Findings`.
+def as_dict(record: Any) -> Any:
+    """Return records as plain data: dicts, lists, Python's own scalars, None for non-finite numbers, zero without sign.
+
+    Examples
+    --------
+    >>> as_dict(Resemblance(group="town = Rome", correlation=math.nan))
+    {'group': 'town = Rome', 'correlation': None}
+    """
+    if is_dataclass(record):
+        values = ((each, getattr(record, each.name)) for each in fields(record))
+        return {each.name: as_dict(value) for each, value in values if value is not None or each.default is not None}
+    if isinstance(record, Mapping):
+        return {str(key): as_dict(value) for key, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [as_dict(value) for value in record]
+    value = record.item() if isinstance(record, np.generic) else record
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None
+    return value
+
+
+def from_dict(kind: type[Record], value: object, path: str) -> Record:
+    """Return the record that plain data describe, checked against the annotations of its fields.
+
+    Keys without a field are ignored, so that findings written by a later swapcal of the same schema version still
+    render. What is missing or null has its field's default, is None where the field allows it, and else NaN.
 
     Raises
     ------
     ValueError
-        Naming the path, what was found there and what is expected. Keys the schema does not know are let
-        through, so that findings written by a later swapcal of the same schema version still render.
+        Naming the path, what was given there and what is expected.
 
     Examples
     --------
-    >>> validate({"headline": {}})
+    >>> from_dict(Density, {"edges": [0.0, 1.0], "counts": [3]}, "density")
+    Density(edges=(0.0, 1.0), counts=(3,))
+    >>> from_dict(Density, {"edges": [0.0, "one"]}, "density")
     Traceback (most recent call last):
-    ...
-    ValueError: findings.identity: given nothing, expected Identity
+    ValueError: density.edges[1]: given 'one' (str), expected float
     """
-    _check(findings, Findings, "findings")
-    version = findings["identity"]["schema_version"]  # type: ignore[index]
-    if version > SCHEMA_VERSION:
-        raise ValueError(f"findings.identity.schema_version: given {version}, expected at most {SCHEMA_VERSION}")
-
-
-def _check(value: object, expected: Any, path: str) -> None:
-    origin = get_origin(expected)
-    if is_typeddict(expected):
-        _check_fields(value, expected, path)
-    elif origin is list:
-        _check_items(value, get_args(expected)[0], path)
-    elif origin is dict:
-        _check_entries(value, get_args(expected)[1], path)
-    elif origin in (Union, UnionType):
-        _check_union(value, get_args(expected), path)
-    elif origin is Literal:
-        _require(value in get_args(expected), value, " or ".join(map(repr, get_args(expected))), path)
-    else:
-        _check_plain(value, expected, path)
-
-
-def _require(holds: bool, value: object, expected: str, path: str) -> None:
-    if not holds:
-        raise ValueError(f"{path}: given {value!r:.60} ({type(value).__name__}), expected {expected}")
-
-
-@cache
-def _fields(schema: Any) -> tuple[tuple[str, Any, bool], ...]:
-    hints = get_type_hints(schema, include_extras=True)
-    return tuple(
-        (key, get_args(hint)[0] if get_origin(hint) is NotRequired else hint, key in schema.__required_keys__)
-        for key, hint in hints.items()
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{path}: given a {type(value).__name__}, expected a mapping as in {kind.__name__}")
+    known: tuple[tuple[str, Any, Any], ...] = _fields(kind)  # type: ignore[arg-type]
+    return kind(
+        **{name: _field(value.get(name, MISSING), hint, default, f"{path}.{name}") for name, hint, default in known}
     )
 
 
-def _check_fields(value: object, schema: Any, path: str) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{path}: given a {type(value).__name__}, expected a mapping as in {schema.__name__}")
-    for key, hint, required in _fields(schema):
-        if key in value:
-            _check(value[key], hint, f"{path}.{key}")
-        elif required:
-            raise ValueError(f"{path}.{key}: given nothing, expected {_name(hint)}")
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, Any, Any], ...]:
+    """Return the name, type and default of every field."""
+    hints = get_type_hints(kind)
+    made = ((each, each.default_factory) for each in fields(kind))
+    return tuple((each.name, hints[each.name], each.default if make is MISSING else make()) for each, make in made)
 
 
-def _check_items(value: object, item: Any, path: str) -> None:
-    if not isinstance(value, list):
-        raise ValueError(f"{path}: given a {type(value).__name__}, expected a list of {_name(item)}")
-    for i, entry in enumerate(value):
-        _check(entry, item, f"{path}[{i}]")
+def _field(value: object, expected: Any, default: Any, path: str) -> Any:
+    if value is not MISSING and value is not None:
+        return _value(value, expected, path)
+    if default is not MISSING:
+        return default
+    if NoneType in get_args(expected):
+        return None
+    if value is MISSING:
+        raise ValueError(f"{path}: given nothing, expected {_name(expected)}")
+    return _value(value, expected, path)
 
 
-def _check_entries(value: object, item: Any, path: str) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{path}: given a {type(value).__name__}, expected a mapping to {_name(item)}")
-    for key, entry in value.items():
-        _check(entry, item, f"{path}[{key!r}]")
+def _value(value: object, expected: Any, path: str) -> Any:
+    origin, inside = get_origin(expected), get_args(expected)
+    if is_dataclass(expected):
+        return from_dict(expected, value, path)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{path}: given a {type(value).__name__}, expected a list of {_name(inside[0])}")
+        return tuple(_value(item, inside[0], f"{path}[{i}]") for i, item in enumerate(value))
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{path}: given a {type(value).__name__}, expected a mapping to {_name(inside[1])}")
+        return {key: _value(item, inside[1], f"{path}[{key!r}]") for key, item in value.items()}
+    if origin in (Union, UnionType):
+        return _value(value, next(option for option in inside if option is not NoneType), path)
+    if origin is Literal:
+        return _scalar(value, value in inside, " or ".join(map(repr, inside)), path)
+    if expected is float and value is None:
+        return math.nan
+    allowed = isinstance(value, (int, float) if expected is float else expected)
+    return _scalar(value, allowed and (expected is bool or not isinstance(value, bool)), _name(expected), path)
 
 
-def _check_union(value: object, options: tuple[Any, ...], path: str) -> None:
-    if value is None and NoneType in options:
-        return
-    _check(value, next(option for option in options if option is not NoneType), path)
-
-
-def _check_plain(value: object, expected: Any, path: str) -> None:
-    allowed = (int, float) if expected is float else expected
-    is_bool_as_number = isinstance(value, bool) and expected is not bool
-    _require(isinstance(value, allowed) and not is_bool_as_number, value, _name(expected), path)
+def _scalar(value: object, holds: bool, expected: str, path: str) -> object:
+    if not holds:
+        raise ValueError(f"{path}: given {value!r:.60} ({type(value).__name__}), expected {expected}")
+    return value
 
 
 def _name(hint: Any) -> str:

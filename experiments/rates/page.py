@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
-from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES
-from swapcal.rates.results import Result, certified, chosen, common_horizon, shown_dim
-from swapcal.rates.tables import all_slopes, dimension_table, markdown, slope_table, value_table
+from rates.plan import BATCH, ONLINE, QUANTITIES
+from rates.results import Result, certified, chosen, common_horizon, shown_dim
+from rates.tables import all_slopes, dimension_table, markdown, slope_table, value_table
 
 
 def summary(rows: list[Result], command: str) -> str:

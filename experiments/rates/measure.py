@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from rates.plan import BATCH, SYSTEMS, Task
+from rates.statistics import LevelSums
 from swapcal import _validate
 from swapcal.arrays import Array
 from swapcal.baselines.contextual import halves
@@ -13,8 +15,6 @@ from swapcal.datasets.synthetic import Tosses
 from swapcal.engine import state as memory
 from swapcal.engine.forecaster import Forecaster
 from swapcal.kernels.state import T_P
-from swapcal.rates.plan import BATCH, SYSTEMS, Task
-from swapcal.rates.statistics import LevelSums
 
 HELD_OUT = 200_000
 """Fresh contexts on which a fitted predictor is judged. Their chances are known, so only contexts are sampled."""

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from rates.figure import Panel, PlottedLine, figure
+from rates.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
+from rates.results import Result, chosen, common_horizon, label, medians, present, shown_dim, systems
 from swapcal import bounds
-from swapcal.rates.figure import Panel, PlottedLine, figure
-from swapcal.rates.plan import BATCH, ONLINE, QUANTITIES, VARIANTS
-from swapcal.rates.results import Result, chosen, common_horizon, label, medians, present, shown_dim, systems
 
 COLOURS = {
     "engine": "#0b62a4",

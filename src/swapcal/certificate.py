@@ -1,5 +1,0 @@
-"""Moved to `swapcal.engine.certificate`; imports from here keep working."""
-
-from swapcal.engine.certificate import Certificate
-
-__all__ = ["Certificate"]
