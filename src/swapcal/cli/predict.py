@@ -37,7 +37,7 @@ def predict(
     mode: Annotated[
         Mode,
         typer.Option(
-            help="mean: the best single number; hash: a level, the same for equal rows; sample: one drawn anew."
+            help="mean: the best single number; hash: a level, the same for equal rows; sample: a random level."
         ),
     ] = Mode.mean,
     keep: options.Keep = None,
@@ -89,7 +89,7 @@ def _predict_part(
 
 
 def _drawn(part: FilePart, seed: int) -> Keys:
-    """Return a random key per row, whatever the parts are and in whichever order they are answered."""
+    """Return a random key per row, which does not depend on the parts or their order."""
     rng = np.random.PCG64(seed).advance(part.first - 1)
     return np.random.Generator(rng).integers(0, 2**64, len(part.table), dtype=np.uint64)
 
