@@ -47,7 +47,7 @@ class Column:
         return self.kind in (PROBABILITY, LOGIT)
 
     def checked(self, values: Values) -> tuple[int, Values]:
-        """Return (kind, values converted to it) without changing anything. Raises ValueError if a value is invalid."""
+        """Return (kind, values converted to it) without changing anything; raises TypeError or ValueError."""
         if isinstance(values, Categories):
             present = next((v for v in values.values if v is not None), None)
             if present is None:

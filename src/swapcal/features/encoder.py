@@ -358,7 +358,7 @@ class Scale:
         return cls(missing=texts.pop(MISSING, 0), texts=texts)
 
     def merge(self, other: "Scale", name: str) -> None:
-        """Add the statistics of other rows. Raises ValueError for numbers and texts in one column."""
+        """Add the statistics of other rows. Raises TypeError for numbers and texts in one column."""
         if (self.count and other.texts) or (self.texts and other.count):
             raise TypeError(f"column {name!r}: given text and numbers, expected one type")
         self.numeric |= other.numeric
