@@ -33,7 +33,7 @@ REASONS = {
     NamelessError: "without an id",
 }
 NO_OUTCOME = "with something else than an outcome"
-WHOLE = re.compile(r"-?\d{1,76}")  # so many digits have few enough bits for an id
+WHOLE = re.compile(r"-?\d{1,76}")  # numbers of this length fit into an id
 
 
 @options.reads_text

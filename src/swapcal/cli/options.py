@@ -118,7 +118,7 @@ class DatedText(Text):
 
 
 def reads_text(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter `text`, the options that make one."""
+    """Replace a command's parameter `text` by the options of a text file."""
     own = dict(inspect.signature(command).parameters)
     text = own.pop("text").annotation
     spelling = inspect.signature(text).parameters

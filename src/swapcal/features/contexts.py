@@ -58,7 +58,7 @@ from swapcal.kernels.encode import (
 from swapcal.tables.frame import Values, columns_of
 from swapcal.tables.values import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES, letters
 
-FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
+FEW = 1024  # most records that are first looked up value by value, which fails if one has a new value
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
@@ -129,8 +129,8 @@ class Contexts(Writable):
         self._products: list[Product] = []
         self._spread = 0.0  # √(columns seen in the first record); 0 before it
         self._past = blank_past(0)
-        self._layout: Layout | None = None  # made anew whenever a column or coordinate is
-        self._plan: RecordPlan | None = None  # made anew whenever a column is, or changes its kind
+        self._layout: Layout | None = None  # rebuilt for every new column or coordinate
+        self._plan: RecordPlan | None = None  # rebuilt for every new column, or change of kind
         self._reader: RecordReader | None = None  # of the present layout, or of an earlier one
         self._ignored = frozenset(self.settings["drop"])
         self.reserved_weights = unit(self.settings) * np.array([*self.settings["reserved"].values()])

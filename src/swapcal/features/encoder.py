@@ -269,7 +269,7 @@ class FittedEncoder:
 
     @cached_property
     def _lookup(self) -> Lookup:
-        """What an array's columns need; they are numbers, so their categories are values or bins."""
+        """Parameters of an array's columns; they are numbers, so their categories are values or bins."""
         lists = [category.edges or category.numbers for category in self.categories]
         return Lookup(
             np.array([int(category.name) for category in self.categories], np.int64),

@@ -214,7 +214,7 @@ class Placement(NamedTuple):
     category: Integers
     """(columns, codes) the categories' places."""
     number_size: float
-    """What a standard score in [-3, 3] is multiplied with."""
+    """Factor of a standard score in [-3, 3]."""
     sizes: Array
     """(columns,) value of a category's coordinate."""
     score_sizes: Array

@@ -98,7 +98,7 @@ def learn_level(state: Memory, slot: int, x: Array, y: float, alpha: float, w: f
 # regularised loss they minimise is Σ γ^(T-t) α (⟨θ,x⟩ - y)² + Σ_j f_j (θ_j - θ_0j)², λ/e² < f_j ≤ λ (see
 # `swapcal.bounds.learners`).
 
-# After so many windows without a label nothing is left that double precision could tell from nothing.
+# After this many windows without a label, what is left is zero in double precision.
 FORGOTTEN = 36.0
 
 

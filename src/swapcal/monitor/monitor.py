@@ -229,7 +229,7 @@ class Monitor:
         return self._bets.group_index.wanted
 
     def groups(self) -> list[str]:
-        """Return the names of the groups met so far, in order of appearance."""
+        """Return the names of the groups so far, in order of appearance."""
         return [group.name for group in self._bets.group_index.groups]
 
     def _place(self, group: str | None) -> int:

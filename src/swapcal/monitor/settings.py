@@ -87,7 +87,7 @@ def read_ranges(level_ranges: "bool | Sequence[float]") -> Ranges:
     return Ranges(edges)
 
 
-# `GroupIndex`: the groups met so far, numbered in order of appearance, row by row.
+# `GroupIndex`: the groups so far, numbered in order of appearance, row by row.
 
 ALL = "all rows"
 """Name of the group that holds every row."""

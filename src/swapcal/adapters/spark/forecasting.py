@@ -162,7 +162,7 @@ def forecast(
         comes earlier is held until the key's first forecast at or after that time
     features : columns of the records; by default all others. Dates and times count as seconds
     remember : whether settled ids are kept, up to a million for each key and some 14 bytes each, so that a repeated
-        row is recognised; without them a repeated outcome is refused, and a repeated record is forecast anew
+        row is recognised; without them a repeated outcome is refused, and a repeated record is forecast again
     beside : keys that each Python worker keeps in memory beside the state store, some 10 MB each: a key that is there
         need not be read, and most of the time not be written as a whole. Best as many as a worker has keys
     settings : of `Live`, without models

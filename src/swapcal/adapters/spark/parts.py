@@ -60,7 +60,7 @@ def require_classic(df: DataFrame) -> None:
 
 
 def require_batch(df: DataFrame) -> None:
-    """Refuse a stream, and a data frame of Spark Connect."""
+    """Raise ValueError for a stream, TypeError for a data frame of Spark Connect."""
     require_classic(df)
     if df.isStreaming:
         raise ValueError("df: given a stream, expected a batch data frame, such as the stream's sink")
