@@ -17,7 +17,7 @@ from rich.console import Console
 
 from swapcal.cli import compile as compilation
 from swapcal.cli import demo as command
-from swapcal.cli.progress import Run, _said_when_compiling
+from swapcal.cli.progress import Run, _compilation_notice
 from swapcal.datasets import flights as source
 from tests.commands import runner
 from tests.fresh import python
@@ -114,7 +114,7 @@ def test_an_unknown_part_is_named() -> None:
 def test_a_terminal_is_told_once_that_numba_compiles() -> None:
     told, piped = (Run(Console(file=io.StringIO(), force_terminal=shown, width=200)) for shown in (True, False))
     for run in (told, piped):
-        with _said_when_compiling(run):
+        with _compilation_notice(run):
             for _ in range(2):
                 with event.trigger_event("numba:compile", data={}):
                     pass

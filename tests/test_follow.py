@@ -59,7 +59,7 @@ def test_a_growing_file_is_forecast_at_once_and_a_signal_keeps_the_place(tmp_pat
             process.send_signal(number)
             said = process.communicate(timeout=60)[1].decode()
             assert process.returncode == 0, said
-    assert "going on after row 35" in said
+    assert "after row 35" in said
     assert Live.load(state).status().forecasts == 60
     assert run(file, *ROLES, "--out", whole).exit_code == 0
     assert out.read_text() == whole.read_text()

@@ -82,7 +82,7 @@ def test_mixture_refuses_what_it_cannot_represent():
     with pytest.raises(LossError, match="strictly increasing"):
         v_mixture(squared(), [0.5, 0.5])
     wrong = Loss("wrong", lambda a, y: (a - y) ** 2, response=lambda p: 1.0 - p)
-    with pytest.raises(LossError, match=r"response of wrong: given one dearer by .* at p = 0\.0"):
+    with pytest.raises(LossError, match=r"response of wrong: given"):
         v_mixture(wrong, [0.0, 1.0])
     assert v_mixture(log(), np.linspace(0.01, 0.99, 9))(0.5, 1) == pytest.approx(np.log(2.0))
 

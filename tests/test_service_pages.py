@@ -176,7 +176,7 @@ def test_a_forecaster_that_cannot_be_asked_and_a_fault_have_pages(
         assert (page.status, "It is being rebuilt." in page.body) == (200, True)
         monkeypatch.setattr(feed, "see", broken)
         page = caller.get("/forecasters/shop")
-        assert (page.status, "A fault of the service" in page.body, "KeyError" in page.body) == (500, True, False)
+        assert (page.status, "Internal Server Error" in page.body, "KeyError" in page.body) == (500, True, False)
 
 
 def test_downloads_are_files(service: Caller) -> None:

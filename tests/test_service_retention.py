@@ -46,7 +46,7 @@ def test_what_is_lost_is_said_first_and_needs_a_yes(path):
     assert result.exit_code == NOT_CONFIRMED, result.output
     assert "a: 10 events of 5 forecasts" in result.stderr
     assert "1 that wait for an outcome stay" in result.stderr
-    assert "can then no longer be looked up" in result.stderr
+    assert "no longer be looked up" in result.stderr
     assert "b: nothing to remove." in result.stderr
     store = open_store(path)
     assert len([*store.events("a")]) == 40
@@ -63,7 +63,7 @@ def test_what_is_lost_is_said_first_and_needs_a_yes(path):
 
 def test_two_snapshots_stay_usable(path):
     result = run(prune, "--store", path, "--keep", "1", "--yes")
-    assert "No more than that: there is no other snapshot after event 20" in result.stderr
+    assert "snapshot after event 20" in result.stderr
     store = open_store(path)
     assert [kept.seq for kept in store.snapshots("a")] == [30, 20]
     assert [event.seq for event in store.events("a", after=19)] == [*range(20, 41)]

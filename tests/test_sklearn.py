@@ -18,6 +18,8 @@ from sklearn.svm import LinearSVC  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from swapcal import SwapClassifier, SwapRegressor  # noqa: E402
+from swapcal.batch import settings as settings_module  # noqa: E402
+from swapcal.batch.model import Model  # noqa: E402
 
 EXPLAINED = {
     f"check_sample_weight_equivalence_on_{kind}_data": (
@@ -211,3 +213,18 @@ def test_sparse_input_gives_what_the_dense_one_gives(kind: str) -> None:
     dense, sparse = SwapClassifier(**settings).fit(X, y), SwapClassifier(**settings).fit(thin, y)
     np.testing.assert_array_equal(sparse.predict_proba(thin), dense.predict_proba(X))
     np.testing.assert_array_equal(sparse.predict(thin), dense.predict(X))
+
+
+def test_what_auto_meant_is_in_the_repr_and_in_the_file(monkeypatch, tmp_path):
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 2))
+    y = (rng.random(600) < X[:, 0]).astype(int)
+    for present, used in ((True, "trees"), (False, "linear")):
+        monkeypatch.setattr(settings_module, "installed", lambda present=present: present)
+        fitted = SwapClassifier().fit(X, y)
+        assert fitted.correction_ == used
+        assert repr(fitted).endswith(f"fitted with correction '{used}'")
+        fitted.model_.save(tmp_path / "model")
+        assert Model.load(tmp_path / "model").settings.correction == used
+    assert repr(SwapClassifier()) == "SwapClassifier()"

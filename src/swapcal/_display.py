@@ -1,11 +1,11 @@
-"""Faces: how the public nouns look in a console and in a notebook; small, escaped, the same on light and dark."""
+"""Representations of public classes in a console and in a notebook: small, escaped, for light and dark themes."""
 
 import html
 from collections.abc import Iterable, Mapping
 from math import floor, log10
 
 MOST_NAMES = 4
-"""Names listed before the rest is counted."""
+"""Number of names listed; further ones are counted."""
 LONGEST = 600
 """Characters of a value that are shown."""
 
@@ -51,7 +51,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def named(names: Iterable[object], most: int = MOST_NAMES) -> str:
-    """List a few names and count the rest.
+    """List a few names and count the others.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def named(names: Iterable[object], most: int = MOST_NAMES) -> str:
 
 
 def share(value: float) -> str:
-    """Write a rate as a percentage whose digits also tell rare events apart.
+    """Write a rate as a percentage with three significant digits.
 
     Examples
     --------

@@ -35,14 +35,14 @@ def locked(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
     return held
 
 
-# `Writable`: what keeps arrays for kernels to write to, also after it was copied or unpickled.
+# `Writable`: an object whose arrays stay writeable after copying or unpickling.
 
 
 class Writable:
-    """Has arrays of its own that are C-ordered and writeable, as an `Entry` takes for granted.
+    """Owns C-ordered, writeable arrays, as a `DirectCall` assumes.
 
-    Who unpickles may bring the memory: joblib maps a file read-only, others hand on what is shared by many. A kernel
-    would write there all the same, or fall on it.
+    Unpickling may use foreign memory: joblib maps a file read-only, other libraries share buffers. A kernel would write
+    to that memory, or crash.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Writable:
 
 
 def writable(value: Any) -> Any:
-    """Return an array, or a tuple of them, as memory of our own; all else as it is."""
+    """Return an array, or a tuple of them, as a private copy; other objects unchanged."""
     if isinstance(value, np.ndarray):
         plain = type(value) is np.ndarray and value.flags.carray
         return value if plain else np.array(value, order="C")

@@ -1,4 +1,4 @@
-"""Validation at the boundary: what was given, what is expected, where."""
+"""Validation of arguments; messages read "name: given …, expected …"."""
 
 import hashlib
 import math
@@ -16,10 +16,10 @@ NO_LABEL = np.full(1, np.nan)
 
 
 def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = True) -> Array:
-    """Return C-ordered contexts, shape (n, dim), or say which row is not in X.
+    """Return C-ordered contexts, shape (n, dim). Raises ValueError with the first row that is not in X.
 
     Contexts have x_1 = ½ and ‖x‖ ≤ 1. With `single`, one context of shape (dim,) becomes one row. With `copy` the
-    result is private, so that a ticket keeps what it was issued for.
+    result is a private copy, so that a ticket keeps its context.
     """
     rows = _floats("context", X, copy=copy)
     if rows.ndim != (1 if single else 2):
@@ -37,7 +37,7 @@ def context_rows(X: ArrayLike, dim: int, *, single: bool = False, copy: bool = T
 
 
 def _frozen(rows: Array) -> Array:
-    """Return the rows as read-only: a kernel that only reads is then compiled once, whatever it is given."""
+    """Return a read-only view of the rows: a kernel that only reads is then compiled once."""
     seen = rows.view()
     seen.flags.writeable = False
     return seen
@@ -58,7 +58,7 @@ def _floats(name: str, values: ArrayLike, *, copy: bool) -> Array:
 
 
 def refuse_masked(name: str, values: object) -> None:
-    """Refuse masked entries: as plain arrays they would be read as if nothing were missing."""
+    """Raise ValueError for masked entries: numpy would read the values under the mask."""
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):  # others may have an attribute _mask
         raise ValueError(f"{name}: given a masked array with entries missing, expected every entry")
 
@@ -85,12 +85,12 @@ def weights(theta: ArrayLike, dim: int, radius: float | None = None) -> Array:
 
 
 def in_row(row: int, error: Exception) -> Exception:
-    """Return the same error with the row, which counts from 0 here, named in its message."""
+    """Return the same error with the row, which counts from 0 here, in its message."""
     return type(error)(f"row {row + 1}: {error}")
 
 
 def after_rows(done: int, error: Exception) -> Exception:
-    """Return the same error, saying how many rows came before those that its message counts."""
+    """Return the same error with the number of rows before those that its message counts."""
     return type(error)(f"after {done:,} rows: {error}") if done else error
 
 
@@ -119,7 +119,7 @@ def label_rows(y: ArrayLike, rows: int) -> Array:
 
 
 def rates(name: str, values: ArrayLike) -> Array:
-    """Return numbers in [0, 1], one per row, or name the first row that holds something else.
+    """Return numbers in [0, 1], one per row. Raises ValueError with the first row outside.
 
     Examples
     --------
@@ -148,13 +148,13 @@ def event_key(event: object) -> int:
 
 
 def _letters(event: Any) -> str:
-    """Return an id as text; of an Enum what it is, not its name."""
+    """Return an id as text; for an Enum its value, not its name."""
     return str.__str__(event) if isinstance(event, str) else str(int(event))
 
 
 @dataclass(frozen=True)
 class EventKeys:
-    """Keys of events, made already: one per row, none of them 0."""
+    """Precomputed keys of events: one per row, all nonzero."""
 
     values: Keys
 

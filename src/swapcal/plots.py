@@ -2,7 +2,7 @@
 
 `Audit.plot`, `Live.plot`, `Monitor.plot` and `Certificate.plot` call these. matplotlib is the extra ``plot`` and is
 imported when something is drawn. Every function draws on `ax`, or on axes of a new figure, and returns them. The
-colours are Okabe and Ito's, which the colour-blind tell apart; no colour is the only sign of anything.
+colours are Okabe and Ito's, which colour-blind readers can distinguish; no information is in colour alone.
 """
 
 import math
@@ -24,17 +24,17 @@ __all__ = [
     "score",
 ]
 
-# Canvas: axes to draw on, and what every picture has in common.
+# Canvas: axes to draw on, and the common style of all pictures.
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 GREY = "#888888"
 LINES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-"), (SKY, "--"))
-"""Colour and dashes of the first, second, … line: either alone tells them apart."""
+"""Colour and dashes of the first, second, … line; either alone distinguishes them."""
 LONGEST_NAME = 40
 
 
 def axes(ax: Any, width: float = 6.4, height: float = 4.2) -> Any:
-    """Return the axes given, or those of a new figure; say what to install where matplotlib is missing."""
+    """Return `ax`, or new axes. Raises ModuleNotFoundError with the command that installs matplotlib."""
     if ax is not None:
         return ax
     try:
@@ -93,7 +93,7 @@ PARTS = (
     ("prior", "distance from the start", GREY),
 )
 FAR = 4.0
-"""A promise of more than this many times the bound is written, not drawn: it would flatten everything else."""
+"""A theorem's value above this many times the bound is written, not drawn: it would flatten all other bars."""
 
 
 def certificate(found: Mapping[str, Any], weight: float, *, ax: Any = None) -> Any:
@@ -137,10 +137,10 @@ def certificate(found: Mapping[str, Any], weight: float, *, ax: Any = None) -> A
     return ax
 
 
-# Evidence: what a monitor holds against each group, over time, beside the line where an alarm is raised.
+# Evidence: a monitor's evidence against each group over time, and the line where an alarm is raised.
 
 LEAST = -1.0
-"""Evidence below a tenth is drawn as a tenth: there is none."""
+"""Evidence below a tenth is drawn as a tenth: it is negligible."""
 
 
 def evidence(history: Sequence[Mapping[str, Any]], run_length: float, *, ax: Any = None) -> Any:
@@ -173,7 +173,7 @@ def evidence(history: Sequence[Mapping[str, Any]], run_length: float, *, ax: Any
 
 
 def _label_time(ax: Any, entry: Mapping[str, Any]) -> str:
-    """Write times below the axis where they are more than row numbers; return what the axis shows."""
+    """Label the axis with times unless they are row numbers; return the axis title."""
     times = entry["times"]
     if all(time.startswith("row ") for time in times):
         in_thousands(ax.xaxis)
@@ -241,7 +241,7 @@ def _narrow(shown: Sequence[GroupRow]) -> list[GroupRow]:
     return [entry for entry in shown if not entry.small] or list(shown)
 
 
-# Reliability: observed against forecast rates, level by level, with what chance allows.
+# Reliability: observed against forecast rates by level, with the chance band.
 
 LEAST_SHARE = 0.001
 """Levels with fewer of the rows do not decide which part of the axes is drawn."""

@@ -50,7 +50,7 @@ class House:
     def check(self, load: Load) -> None:
         """Assert that the log has all that was acknowledged, once, and that it explains every forecast."""
         load.check_log(self.store)
-        assert "all the same" in run("replay", "--store", self.store)
+        assert "no difference" in run("replay", "--store", self.store)
 
 
 @pytest.fixture

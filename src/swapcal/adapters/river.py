@@ -18,18 +18,18 @@ from swapcal.live import Live
 class LiveClassifier(base.MiniBatchClassifier):
     """Multicalibrated online probabilities as a river classifier; `live` is the `swapcal.live.Live` behind it.
 
-    `predict_proba_one` changes nothing; `learn_one` forecasts the record anew and learns its label, so records are
-    encoded, and statistics of features learned, when the label comes. With immediate labels that is exactly
+    `predict_proba_one` changes nothing; `learn_one` forecasts the record again and learns its label, so records are
+    encoded, and statistics of features learned, when the label arrives. With immediate labels this is exactly
     predict-then-learn. With delayed labels, as in ``progressive_val_score(delay=...)``, no ticket is kept: the label
-    teaches the levels that would be issued now, not those that were, and the certificate speaks of the former. For
-    labels that are to count for the forecasts that were really issued, keep the ticket:
+    trains the levels that would be issued now, not those that were issued, and the certificate is about the former. To
+    learn labels for the issued forecasts, keep the ticket:
     ``model.live.forecast(x, id)`` and later ``model.live.label(id, y)``.
 
     Parameters
     ----------
-    scores : names of features that are somebody's probabilities
+    scores : names of features that are probabilities of another model
     groups : names of features to be calibrated by category
-    issued : answer with the issued level p, which the guarantees are about, instead of the mean forecast
+    issued : return the issued level p, for which the guarantees hold, instead of the mean forecast
     seed : of the draws
 
     Examples
@@ -82,5 +82,5 @@ class LiveClassifier(base.MiniBatchClassifier):
 
 
 def _sorted(x: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the record with its features in order of name, so that their given order cannot matter."""
+    """Return the record with its features sorted by name, so that their order does not matter."""
     return {str(name): x[name] for name in sorted(x, key=str)}

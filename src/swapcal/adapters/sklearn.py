@@ -59,8 +59,9 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     correction : of the score, before the engine. "linear": a logistic regression on the score, groups, their
         intersections and features. "trees": boosted trees on the same columns, between two such regressions (LightGBM,
         extra ``trees``), as many as lower the out-of-fold loss, none if none do. "auto": trees where LightGBM is
-        installed and there are 500 rows. "none": the score as given, or ½, and no rates of texts, so that no context
-        depends on a label; scales and categories are learned from a tenth of the rows, which are not streamed.
+        installed and there are 500 rows, else "linear"; `correction_` and the repr of a fitted one name the choice.
+        "none": the score as given, or ½, and no rates of texts, so that no context depends on a label; scales and
+        categories are learned from a tenth of the rows, which are not streamed.
     cv : folds for the estimator: an integer, a splitter, or "prefit".
     ridge : of the engine's learners. "auto" starts with 256, 16 and 1 side by side and goes on with the one whose
         forecasts, each made before its label was used, had the least squared error: how soon to leave the corrected

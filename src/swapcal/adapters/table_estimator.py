@@ -147,6 +147,16 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         return found
 
     @property
+    def correction_(self) -> str:
+        """How the score was corrected: "linear", "trees" or "none"; what "auto" means depends on what is installed."""
+        check_is_fitted(self)
+        return str(self.models_[0].settings.correction)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text = str(super().__repr__(N_CHAR_MAX))
+        return f"{text} fitted with correction {self.correction_!r}" if hasattr(self, "models_") else text
+
+    @property
     def certificate_(self) -> Certificate:
         """Exact pseudo errors on the rows streamed, with their data-dependent and worst-case bounds."""
         check_is_fitted(self)

@@ -22,10 +22,10 @@ RIDGE = 1.0
 class GargIto(OnlineBaseline):
     """Contextual swap regret of order T^{3/4} (Garg, Jung, Reingold, Roth 2024, with the reduction of Ito 2020).
 
-    N + 1 levels i/N, each with an online linear regression of y on x. A level i asks its regression for a wish w_i
+    N + 1 levels i/N, each with an online linear regression of y on x. A level i evaluates its regression, the wish w_i,
     and moves to the level nearest to it: a map of levels into themselves. One of its cycles is taken (the one reached
-    from the level played last), a level j of the cycle is drawn uniformly, its answer, again uniform on the cycle, is
-    issued, and the label is given with weight 1 to the regression j that was asked.
+    from the level played last), a level j of the cycle is drawn uniformly, its image, again uniform on the cycle, is
+    issued, and regression j, the one asked, learns the label with weight 1.
 
     Guarantee, reconstructed: asked and issued level have the same distribution P_t, so in expectation comparing the
     issued level with f_issued equals comparing it with f_asked, and

@@ -1,4 +1,4 @@
-"""What all online baselines share: validated inputs, tickets, the compiled loop, durable state."""
+"""Common parts of all online baselines: validated inputs, tickets, the compiled loop, saved state."""
 
 import os
 import secrets
@@ -41,7 +41,7 @@ from swapcal.kernels.loop import advance
 from swapcal.kernels.state import RunOptions
 
 NO_ENGINE: Any = None
-"""Where a baseline plays, the loop has no use for the engine's state."""
+"""With a baseline, the loop does not use the engine's state."""
 
 
 def file_of(name: str, system: int) -> archive.Kind:
@@ -75,7 +75,7 @@ def file_of(name: str, system: int) -> archive.Kind:
 class OnlineBaseline(Player):
     """A forecaster with the engine's interface and another system's rule.
 
-    Subclasses set `SYSTEM` and `MIXES`, and say how many levels the system's own theorem asks for.
+    Subclasses set `SYSTEM` and `MIXES`, and return the number of levels of the system's own theorem.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class OnlineBaseline(Player):
         self._room = _room(self._cells)
 
     def _ideal_levels(self) -> int:
-        """Return N for the horizon: the cube root, unless the system's theorem says otherwise."""
+        """Return N for the horizon: the cube root, unless the system's theorem has another."""
         return root(self._horizon, 3)
 
     def _allocate(self, n: int) -> BaselineState:

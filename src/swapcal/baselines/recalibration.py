@@ -1,4 +1,4 @@
-"""The two recalibrations everybody knows: a monotone step function, and a sigmoid; of the score alone."""
+"""The two standard recalibrations of the score alone: isotonic regression and a sigmoid."""
 
 from typing import Self
 
@@ -12,7 +12,7 @@ from swapcal.arrays import Array
 from swapcal.kernels.tally import FLOOR
 
 STEPS = 50
-"""Newton steps at most; a handful are taken."""
+"""Largest number of Newton steps; a few are enough."""
 
 
 class Isotonic:

@@ -122,7 +122,8 @@ class Model:
         apart = _folds(len(y), count, np.random.default_rng([settings.seed, 1]))
         features, offsets = FittedEncoder.learn(source, groups, columns).rate(source, y, known, weight, apart)
         rows = features.encode(source, offsets)
-        grow, scorer = settings.grows(len(y)), None
+        settings = settings.resolved(len(y))
+        grow, scorer = settings.correction == "trees", None
         if scores is None:
             folds = _folds(len(y), count, rng)
             scorer, without = Scorer.fit(features, rows, y, weight, folds)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -174,14 +174,19 @@ class FitSettings:
                 "'none' and one pass: no theorem covers contexts that were fitted to the labels streamed"
             )
 
-    def grows(self, rows: int) -> bool:
-        """Tell whether trees are to be tried on this many rows."""
+    def resolved(self, rows: int) -> "FitSettings":
+        """Return the settings of a fit on this many rows: instead of "auto", "trees" or "linear".
+
+        A fitted model and its file hold these, so that they tell which of the two it was.
+        """
         if self.correction == "trees" and not installed():
             raise ModuleNotFoundError(
                 'correction "trees" needs LightGBM: pip install "swapcal[trees]"; "linear" does without',
                 name="lightgbm",
             )
-        return self.correction == "trees" or (self.correction == "auto" and rows >= FEWEST_FOR_TREES and installed())
+        if self.correction != "auto":
+            return self
+        return replace(self, correction="trees" if rows >= FEWEST_FOR_TREES and installed() else "linear")
 
     @property
     def ridges(self) -> tuple[float, ...]:

@@ -10,16 +10,16 @@ import swapcal
 
 PANELS = {
     "Start here": ("demo", "compile"),
-    "Forecasts as records come": ("forecast", "label"),
-    "Models from tables": ("fit", "predict"),
-    "Judge forecasts, act on them": ("audit", "compare", "monitor", "decide"),
+    "Forecast a stream": ("forecast", "label"),
+    "Fit a table": ("fit", "predict"),
+    "Evaluate forecasts, act on them": ("audit", "compare", "monitor", "decide"),
     "Forecasts over HTTP": ("serve", "token", "export", "replay", "prune", "backup"),
     "Research": ("cite",),
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 TERMS = (
-    "Words: a forecast is the probability issued, p; its mean is the number before it is rounded to one of a few dozen "
-    "levels; the outcome is what happened, 0 or 1; a gap is observed minus forecast, in percentage points."
+    "Terms: a forecast is the issued probability p, one of a few dozen levels; its mean is the number before rounding; "
+    "the outcome is 0 or 1; a gap is observed minus forecast, in percentage points."
 )
 
 EXTRAS = {
@@ -32,11 +32,11 @@ EXTRAS = {
 """Packages that come with an extra."""
 
 BAD_INPUT, STOPPED, PIPE_CLOSED = 2, 130, 141
-"""Exit codes: bad input; Ctrl-C; the reader of standard output went away (128 + SIGPIPE, as from any Unix tool)."""
+"""Exit codes: bad input; Ctrl-C; standard output was closed by its reader (128 + SIGPIPE, as from any Unix tool)."""
 
 
 def main() -> None:
-    """Run the command line; without an extra that it needs, say what to install."""
+    """Run the command line; if an extra is missing, print how to install it."""
     if sys.argv[1:] == ["--version"]:
         print(f"swapcal {swapcal.__version__}")
         return
@@ -68,7 +68,7 @@ def _app() -> Any:
 
 
 def _add(app: Any, name: str) -> None:
-    """Add a command, or one that has commands of its own; in a list of all, one that lacks an extra says which."""
+    """Add a command, or a group of commands; in the list of all, a command without its extra names the extra."""
     try:
         command = _command(name)
     except ModuleNotFoundError as error:
@@ -101,7 +101,7 @@ def _die_of_closed_pipes() -> None:
 
 
 def advice(error: ModuleNotFoundError) -> str:
-    """Return the line that installs what is missing; what no extra brings is a fault of ours."""
+    """Return the line that installs the missing package. Raises `error` if the package belongs to no extra."""
     if error.name is None:
         return str(error)
     package = error.name.split(".")[0]
@@ -122,7 +122,7 @@ def _leave(code: Any) -> None:
 
 
 def _wanted(arguments: list[str]) -> tuple[str, ...]:
-    """Return only the command that was named, if one was: the others' imports would cost a second."""
+    """Return only the command given, if any: importing the others would take a second."""
     named = tuple(name for name in arguments[1:2] if name in COMMANDS)
     return named or COMMANDS
 

@@ -185,7 +185,7 @@ def audit(
     issued: Annotated[
         str | None, typer.Option(help="Columns low,high,weight between which forecasts were drawn.")
     ] = None,
-    levels: Annotated[int | None, typer.Option(help="Judge forecasts in so many equal ranges.")] = None,
+    levels: Annotated[int | None, typer.Option(help="Audit forecasts in this many equal ranges.")] = None,
     out: options.Report = None,
     json: options.Json = None,
     card: Annotated[
@@ -212,24 +212,24 @@ def audit(
     ] = False,
     fail_above: Annotated[
         float | None,
-        typer.Option(help="Use this tolerance, and exit with 1 if miscalibrated: surely wrong by more than this."),
+        typer.Option(help="Use this tolerance, and exit with 1 if the error is significantly larger."),
     ] = None,
     details: Annotated[
         bool,
         typer.Option("--details", help="Print every error by its name in the theory, with what chance would give."),
     ] = False,
     title: options.Title = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
     jobs: options.Jobs = None,
     positive: options.Positive = None,
 ) -> None:
-    """Audit forecasts against what happened: where they are wrong, by how much, and whether chance explains it.
+    """Audit forecasts against outcomes: where they are wrong, by how much, and whether the error is significant.
 
     The file is read in batches, so it may be larger than memory, and twice if there are features: once for their
-    scales, once for the sums. Standard input can be read once only: its first batch tells the scales. Rows without an
+    scales, once for the sums. Standard input is read only once: its first batch sets the scales. Rows without an
     outcome are left out and counted. Rows in messages count from 1, without the header.
-    The verdict is "miscalibrated" if the worst error is beyond chance and surely above the tolerance, "small" if it is
-    beyond chance and surely within it, "no error found" if nothing is beyond chance, and else "undecided".
+    The verdict is "miscalibrated" if the worst error is significant and its interval above the tolerance, "small" if it
+    is significant and its interval within the tolerance, "no error found" if nothing is significant, else "undecided".
     Exit code 0: no gate given, or no error found, or small; 1: miscalibrated, under --strict or --fail-above;
     2: could not run; 3: undecided, under --strict.
     With two --prob, before and after, the differences are tested, and the report and exit code are about the second.

@@ -14,10 +14,10 @@ def backup(
     store: options.Store,
     out: Annotated[str, typer.Option("--out", "-o", help="A new file.", metavar="PATH")],
 ) -> None:
-    """Copy a service's SQLite file as it is at this moment, while the service goes on.
+    """Copy the SQLite store of a service while it is running.
 
     The copy is checked, compacted and on disk when the command ends; to restore it, stop the service and start it with
-    the copy. Copying the file by other means misses what is in the write-ahead log. For PostgreSQL use pg_dump.
+    the copy. Copying the file by other means misses the write-ahead log. For PostgreSQL use pg_dump.
     """
     with running("backup") as run, closing(open_store(store)) as opened:
         opened.backup(out)

@@ -1,4 +1,4 @@
-"""`swapcal cite`: BibTeX for what was used."""
+"""`swapcal cite`: BibTeX for the methods used."""
 
 import re
 from functools import cache
@@ -32,10 +32,10 @@ USES: dict[str, tuple[str, ...]] = {
 
 def cite(
     used: Annotated[
-        list[str] | None, typer.Argument(help=f"What was used ({', '.join(USES)}), or all; the engine by default.")
+        list[str] | None, typer.Argument(help=f"Methods used ({', '.join(USES)}), or all; default: engine.")
     ] = None,
 ) -> None:
-    """Print BibTeX entries for what was used."""
+    """Print BibTeX entries for the methods used."""
     names = used or ["engine"]
     unknown = [name for name in names if name not in USES and name != "all"]
     if unknown:

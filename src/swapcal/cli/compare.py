@@ -1,4 +1,4 @@
-"""`swapcal compare`: what would I gain? A file with a score of yours in, one table and one report out."""
+"""`swapcal compare`: a file with your score in, one table and one report of the gain out."""
 
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from swapcal.tables.outcomes import is_text
 from swapcal.tables.output import protect
 
 MOST_CATEGORIES = 30
-"""Text columns with at most so many values are groups where none are named."""
+"""Without --groups, text columns with at most this many values are groups."""
 MOST_COLUMNS = 20
 """Column names listed."""
 
@@ -37,7 +37,7 @@ def compare(
         str | None, typer.Option(help="Column of times, in order: compare as a stream; without it, cross-validated.")
     ] = None,
     label_time: Annotated[
-        str | None, typer.Option(help="Column with the times at which outcomes are known; default: at their row's.")
+        str | None, typer.Option(help="Column with the times at which outcomes are known; default: the row's time.")
     ] = None,
     drop: options.Drop = None,
     numeric: options.Numeric = None,
@@ -48,17 +48,17 @@ def compare(
     tolerance: options.Tolerance = TOLERANCE,
     title: options.Title = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of folds, draws and the simulated chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of folds, draws and simulations.")] = 0,
     positive: options.Positive = None,
 ) -> None:
-    """Say what you would gain: your score against isotonic, sigmoid and swapcal, on the same rows.
+    """Compare your score with isotonic regression, a sigmoid and swapcal on the same rows.
 
     With --time every row is forecast before its outcome is known, and learned from afterwards; outcomes of rows at the
-    same time are not known to each other. Isotonic and sigmoid are fitted anew at 200, 240, 288, … outcomes. Without
-    --time all methods are fitted on the same folds and judged on the rows left out.
+    same time are not known to each other. Isotonic and sigmoid are refitted at 200, 240, 288, … outcomes. Without
+    --time all methods are fitted on the same folds and scored on the held-out rows.
 
-    Isotonic and sigmoid see the score alone. swapcal also reads the other columns, which are listed: leave out with
-    --drop what is known only after the outcome, or it looks better than it is.
+    Isotonic and sigmoid use the score alone. swapcal also uses the other columns, which are listed: --drop those that
+    are known only after the outcome, or the gain is overstated.
 
     Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
     """
@@ -141,7 +141,7 @@ def _left_out(
 
 
 def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
-    """Return the columns whose categories are judged: those named, or the texts of few values."""
+    """Return the group columns: those named, or the text columns with few values."""
     if roles.groups:
         return {name: table[name].to_pylist() for name in roles.groups}
     texts = [name for name in table.column_names if is_text(table[name].type)]
@@ -164,6 +164,6 @@ def _show(contest: Benchmark, console: Output) -> None:
 def _beside(one: Method) -> str:
     if one.squared is None:
         return ""
-    told = one.squared.word.removesuffix(" found")
+    result = one.squared.word.removesuffix(" found")
     difference, low, high = changes(one.squared.difference, one.squared.low, one.squared.high)
-    return f"{difference} {told}\n{low} to {high}"
+    return f"{difference} {result}\n{low} to {high}"

@@ -1,4 +1,4 @@
-"""`swapcal compile`: the machine code for this processor, made once, on every core, before anybody waits for it."""
+"""`swapcal compile`: compile all kernels for this processor once, on every core."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from swapcal.kernels.packing import pack_rows
 from swapcal.kernels.tally import scan_maxima
 
 ROWS = 64
-LOOK = 0.2  # seconds between two looks at what is done
+LOOK = 0.2  # seconds between two updates of the progress
 
 
 def compile_engine() -> None:
@@ -34,7 +34,7 @@ def compile_engine() -> None:
 
 
 def compile_experts() -> None:
-    """Encode records, from a frame and one by one, and let the experts see them."""
+    """Encode records, from a frame and one by one, and run the experts on them."""
     import pyarrow as pa
 
     from swapcal.features import Contexts
@@ -43,12 +43,12 @@ def compile_experts() -> None:
     table = pa.table({"shop": ["a", "b"] * (ROWS // 2), "price": np.arange(float(ROWS))})
     for records in (table, table.to_pylist(), table.to_pylist()[0]):
         seen = Contexts(groups=["shop"]).encode(records)
-        memory, said = Experts().forecast(seen.keys, seen.values)
-        Experts().learn(seen.keys, seen.values, memory, np.ones(len(said)))
+        memory, forecasts = Experts().forecast(seen.keys, seen.values)
+        Experts().learn(seen.keys, seen.values, memory, np.ones(len(forecasts)))
 
 
 def compile_open_rows() -> None:
-    """Put a record away until its label comes, and take it out again."""
+    """Store a record until its label arrives, and read it again."""
     from swapcal.features import Contexts
     from swapcal.live.learner import Learner
     from swapcal.live.open_rows import OpenRows
@@ -93,7 +93,7 @@ PARTS: dict[str, tuple[Callable[[], None], tuple[Any, ...]]] = {
     "audit": (compile_audit, (scan_maxima,)),
     "monitor": (compile_monitor, (wealth.advance,)),
 }
-"""What can be compiled apart, the longest first, with kernels that tell whether it has been."""
+"""Parts that are compiled separately, the longest first, each with the kernels that show whether it is compiled."""
 
 
 def compile(  # the command's name
@@ -101,10 +101,10 @@ def compile(  # the command's name
         list[str] | None, typer.Argument(help=f"Which parts: {', '.join(PARTS)}; all by default.", show_default=False)
     ] = None,
 ) -> None:
-    """Compile for this processor now, on every core, so that no first forecast waits for it.
+    """Compile for this processor now, on every core, so that the first forecast does not wait.
 
-    Needed once per machine, user and version; else the first command or call compiles what it uses, for up to a minute.
-    NUMBA_CACHE_DIR says where the machine code is kept; by default beside the package.
+    Needed once per machine, user and version; otherwise the first use of each part compiles it, for up to a minute.
+    NUMBA_CACHE_DIR is the folder of the machine code; by default beside the package.
     """
     with running("compile"):
         wanted = list(PARTS) if parts is None else parts
@@ -126,16 +126,16 @@ def compile(  # the command's name
 
 
 def is_ready(part: str) -> bool:
-    """Tell whether a part's machine code is there."""
+    """Return whether a part is compiled."""
     return all(map(is_compiled, PARTS[part][1]))
 
 
 @contextmanager
 def compiling(console: Console, parts: Sequence[str]) -> Iterator[None]:
-    """Compile parts in processes of their own while the caller does something else; in the end wait for them.
+    """Compile parts in separate processes while the caller continues; wait for them at the end.
 
-    A process of its own, because compiling holds the interpreter's lock. One that fails leaves its part to be compiled
-    when it is used.
+    Separate processes, because compiling holds the interpreter's lock. If one fails, its part is compiled at its
+    first use.
     """
     wanted = [part for part in parts if not is_ready(part)]
     if not wanted:

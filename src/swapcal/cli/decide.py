@@ -40,10 +40,10 @@ def decide(
     label: Annotated[str | None, typer.Option(hidden=True)] = None,
     output: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Choose the cheapest action for each row, given its probability and what being wrong costs (losses).
+    """Choose the action of least expected cost for each row, from its probability and the costs of errors (losses).
 
-    For each loss the output has its action and expected cost; a summary goes to standard error. @NAME in a loss takes
-    that column's value row by row. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
+    For each loss the output has its action and expected cost; a summary goes to standard error. @NAME in a loss is
+    the row's value of that column. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
     input.
     """
     with running("decide") as run, text.open(file) as source:
@@ -75,7 +75,7 @@ class DecisionColumns:
     decimal: str = "."
 
     def kinds(self, specifications: list[Specification]) -> dict[str, ReadAs]:
-        """Return what each column is read as."""
+        """Return the type of each column."""
         referred = [name for specification in specifications for name in specification.columns]
         raw = dict.fromkeys([*self.keep, *([self.target] if self.target else [])], ReadAs.raw)
         return {**raw, **dict.fromkeys([*referred, self.prob], ReadAs.number)}

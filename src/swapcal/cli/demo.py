@@ -35,13 +35,13 @@ BINS = 20
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the HTML report.")] = Path("swapcal-demo.html"),
-    rows: Annotated[int, typer.Option(help="Only so many flights; 0 for the whole year.", min=0)] = 0,
+    rows: Annotated[int, typer.Option(help="Number of flights; 0 for the whole year.", min=0)] = 0,
 ) -> None:
     """Forecast whether each flight of 2013 from New York will be late, and write a report: before and after.
 
     Late means 15 minutes or more, cancelled or diverted. Each flight is forecast before its outcome is learned, in
-    order of departure. "Before" is a plain online logistic regression on the same records; "after" is swapcal wrapped
-    around it and its siblings. Nothing is tuned.
+    order of departure. "Before" is an online logistic regression on the same records; "after" is swapcal, which
+    combines several such models. Nothing is tuned.
     """
     with running("demo") as run:
         protect([], {"--out": out})
@@ -75,7 +75,7 @@ def _demo(out: Path, rows: int, console: Console, run: Run) -> None:
     _show(findings, certificate, console)
     console.print(
         f"Report, both side by side: {out.resolve()}\n"
-        "Next, on a file of yours: swapcal forecast FILE --target COLUMN --report report.html",
+        "Next, with your own file: swapcal forecast FILE --target COLUMN --report report.html",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     run.kept = f"{out} is written"
@@ -149,7 +149,7 @@ def _by_group(groups: dict[str, list[str]], y: Array, before: Array, after: Arra
 def _report(
     out: Path, certificate: Certificate, table: Any, groups: dict[str, list[str]], y: Array, p: tuple[Array, Array]
 ) -> Findings:
-    """Write the report and return what it shows."""
+    """Write the report and return its findings."""
     compared = Comparison(
         *p, y, features=table.select(list(AUDITED)), groups=groups, time=table["t"].to_numpy(), names=NAMES,
         title="New York flights 2013: late, cancelled or diverted",

@@ -16,16 +16,16 @@ from swapcal.tables.output import protect, table_writer
 def export(
     store: options.Store,
     out: options.Rows = "-",
-    forecaster: Annotated[str | None, typer.Option(help="Which; needed if there are several.")] = None,
+    forecaster: Annotated[str | None, typer.Option(help="Name of the forecaster; required if several.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only forecasts accepted then or later: 2026-05-01, 2026-05-01T12:00Z.")
+        str | None, typer.Option(help="Only forecasts accepted at this time or later: 2026-05-01, 2026-05-01T12:00Z.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Only forecasts accepted before then.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only forecasts accepted before this time.")] = None,
 ) -> None:
     """Write every forecast of a service's log with its outcome as a table, for audits.
 
-    A row for each forecast: id, time, p, mean, low, high, weight, outcome, corrected, y (the outcome as corrected,
-    empty where none came), and the record's own columns; one that is named as ours becomes record.name. The service
+    One row per forecast: id, time, p, mean, low, high, weight, outcome, corrected, y (the corrected outcome, empty if
+    unknown), and the record's own columns; a column with one of these names becomes record.name. The service
     may be running. Then: swapcal audit FILE --prob mean --target y.
     """
     with running("export") as run, closing(open_store(store)) as opened:

@@ -18,7 +18,7 @@ from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
 
 ROOM, FEWEST = 3_500_000, 50_000
-"""Values of a file that are fitted in about a gigabyte; and rows that are fitted however many columns there are."""
+"""Values that are fitted in about a gigabyte; and rows that are always fitted, for any number of columns."""
 
 
 @options.reads_text
@@ -28,7 +28,7 @@ def fit(
     target: options.Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     score: Annotated[
-        str | None, typer.Option(help="Column with a model's probabilities (name:logit for logits) on new rows.")
+        str | None, typer.Option(help="Column with a model's out-of-sample probabilities (name:logit for logits).")
     ] = None,
     groups: options.Groups = None,
     drop: options.Drop = None,
@@ -38,7 +38,7 @@ def fit(
         str, typer.Option(help="adaptive; or, for research, a theorem's: multicalibration, omniprediction, agnostic.")
     ] = "adaptive",
     epsilon: Annotated[
-        float | None, typer.Option(help="Refuse fewer rows than the theorem needs to promise this error.")
+        float | None, typer.Option(help="Refuse fewer rows than the theorem needs to guarantee this error.")
     ] = None,
     correction: Annotated[
         str,
@@ -50,7 +50,7 @@ def fit(
     ] = False,
     passes: Annotated[int, typer.Option(help="Times the rows are streamed; the theorems cover one.")] = 1,
     rows: Annotated[
-        int | None, typer.Option(min=2, help="Rows to fit; of a longer file, a sample; default: what a gigabyte holds.")
+        int | None, typer.Option(min=2, help="Most rows to fit, else a sample; default: about a gigabyte.")
     ] = None,
     jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
@@ -61,7 +61,7 @@ def fit(
 
     The model file holds arrays and names, no code and no rows. Rows without an outcome are left out and counted. Rows
     in messages count from 1, without the header. The file is read in pieces; of one with more rows than --rows, those
-    are fitted whose numbers have the smallest hashes: a random sample, the same for ever. What a column holds is seen
+    are fitted whose numbers have the smallest hashes: a random sample, always the same. Column types are detected
     from the first 64 MiB. Exit code 0 on success, 2 on bad input.
     """
     with running("fit") as run, text.open(file) as source:
@@ -99,7 +99,7 @@ def fit(
 
 
 def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable:
-    """Return all rows of a file, or so many of them, and then say so."""
+    """Return all rows of a file, or a sample of them, which is reported."""
     sampled = HashSample(most, seed)
     with bar(run.console, "reading") as shown:
         for read in reader:

@@ -1,4 +1,4 @@
-"""Forecasts of a growing file as its lines come, and a state that never loses its place."""
+"""Forecasts of a growing file as its lines arrive; the state is saved with its position in the file."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from swapcal.live import ConflictingLabelError, ExpiredIdError, Live
 from swapcal.tables.output import Appending
 from swapcal.tables.sources import InputError
 
-# Place: how far a followed file was forecast by a saved state, so that no row is forecast twice or lost.
+# Place: the position of a saved state in a followed file, so that no row is forecast twice or lost.
 
 try:
     import fcntl
@@ -33,7 +33,7 @@ except ModuleNotFoundError:  # not on this system, where two commands on one sta
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Rows of a file that a state with so many forecasts has gone through, and how long its output then was."""
+    """Position in a file, and length of the output, of a state with a given number of forecasts."""
 
     forecasts: int
     labels: int
@@ -46,11 +46,11 @@ class StreamOffset:
     out: str | None = None
     bytes: int = 0
     begins: str = ""
-    """what the file begins with, hashed; empty if not known"""
+    """hash of the first bytes of the file; empty if unknown"""
 
 
 BEGINNING = 1 << 12
-"""Bytes by which a file is known again."""
+"""Number of bytes that identify a file."""
 
 
 def beginning(file: str, size: int) -> str:
@@ -60,23 +60,23 @@ def beginning(file: str, size: int) -> str:
 
 
 def offset_file(state: Path) -> Path:
-    """Return where the place of a state is kept."""
+    """Return the path of a state's place."""
     return state.with_name(f"{state.name}.place")
 
 
 def keep_offset(state: Path, place: StreamOffset) -> None:
-    """Write a place before its state is saved, beside the place of the state that it will replace.
+    """Write a place before its state is saved, beside the place of the previous state.
 
-    Whichever of the two states a crash leaves behind, its place is there.
+    So after a crash, either state has its place.
     """
     before = [each for each in _places(state) if each != place][-1:]
     put_text(offset_file(state), json.dumps([asdict(each) for each in (*before, place)]))
 
 
 def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out: str | None) -> StreamOffset:
-    """Return where to go on: the place kept with the state, if it is about this file; else the file's beginning.
+    """Return the place saved with the state if it belongs to this file; otherwise the beginning of the file.
 
-    What a state that goes on has written before is kept: its output then grows at the end.
+    The output of a continued state is appended to.
     """
     name, target = _spelt(file), None if out is None else _spelt(out)
     end = _size(target) if forecasts else 0
@@ -89,8 +89,8 @@ def find_offset(state: Path | None, forecasts: int, labels: int, file: str, out:
     if place is None:
         given = " or ".join(f"{each.forecasts:,}" for each in places)
         raise ArchiveError(
-            f"{offset_file(state)}: given places after {given} forecasts, expected one after {forecasts:,}, as the "
-            "state has made; delete it to begin with the first row"
+            f"{offset_file(state)}: given places after {given} forecasts, expected one after {forecasts:,}, the "
+            "forecasts of the state; delete it to begin with the first row"
         )
     if place.file != name or file == "-":
         return fresh
@@ -114,9 +114,7 @@ def _places(state: Path) -> list[StreamOffset]:
     try:
         return [StreamOffset(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError) as error:
-        raise ArchiveError(
-            f"{path}: given what is not a readable place ({error}), expected one that --follow saved"
-        ) from None
+        raise ArchiveError(f"{path}: given an unreadable place ({error}), expected one that --follow saved") from None
 
 
 def _size(out: str | None) -> int:
@@ -129,7 +127,7 @@ def _spelt(file: str) -> str:
 
 @contextmanager
 def holding(state: Path | None, doing: str) -> Iterator[None]:
-    """Hold a state while it is followed or labelled: another command would overwrite what this one learns."""
+    """Lock a state while it is followed or labelled: another command would overwrite what this one learns."""
     if state is None or fcntl is None:
         yield
         return
@@ -152,13 +150,13 @@ def _lock(held: Any, state: Path, doing: str) -> None:
         ) from None
 
 
-# Follow: forecasts of a stream as its lines come, labels among them, and a state that never loses its place.
+# Follow: forecasts of a stream as its lines arrive, labels among them, and a state with its position.
 
 UNLEARNED = {ExpiredIdError: "a label whose forecast has expired", ConflictingLabelError: "a label unlike that before"}
 
 
 class Use(Enum):
-    """What a row is for."""
+    """Role of a row."""
 
     forecast = auto()
     label = auto()
@@ -166,9 +164,9 @@ class Use(Enum):
 
 
 class Follower:
-    """A forecaster at the end of a growing file, or of a pipe.
+    """A forecaster of a growing file, or of a pipe.
 
-    Each row is forecast, written and flushed as it comes. A row that repeats the id of an open forecast and has an
+    Each row is forecast, written and flushed as it arrives. A row that repeats the id of an open forecast and has an
     outcome is its label. The state is saved every minute and at the end, with its place in the file.
     """
 
@@ -196,9 +194,9 @@ class Follower:
         self._look()
 
     def run(self, ticks: list[Callable[[], object]]) -> RunningScores:
-        """Forecast until the stream ends; `ticks` are called whenever it has nothing to say."""
+        """Forecast until the stream ends; `ticks` are called while it is idle."""
         if self._row:
-            self._run.say(f"going on after row {self._row:,} of {self._file}")
+            self._run.say(f"continuing after row {self._row:,} of {self._file}")
         ticks.append(self._save_when_due)
         start = clock.perf_counter()
         try:
@@ -229,7 +227,7 @@ class Follower:
             self._save_when_due()
 
     def _runs(self, stream: StreamTable) -> Iterator[tuple[StreamTable, Use]]:
-        """Cut rows where forecasts give way to labels of earlier ones, or the other way round."""
+        """Split rows into runs of forecasts and runs of labels."""
         if stream.ids is None:
             yield stream, Use.forecast
             return
@@ -240,7 +238,7 @@ class Follower:
             start = stop
 
     def _uses(self, stream: StreamTable) -> Iterator[Use]:
-        """Tell of each row whether it is the label of an earlier forecast; what is neither is refused, or left out."""
+        """Return the role of each row: forecast or label of an earlier one; other rows are refused, or left out."""
         assert stream.ids is not None
         new: set[Any] = set()
         for row, (id, y) in enumerate(zip(stream.ids, stream.y.tolist(), strict=True)):
@@ -255,7 +253,7 @@ class Follower:
             yield Use.label if again else Use.forecast
 
     def _leave_out(self, row: int, complaint: str, reason: str) -> None:
-        """Stop at a row, or count it among those left out."""
+        """Stop at a bad row, or skip and count it."""
         if not self._reader.skip:
             raise InputError(f"row {row}: {complaint}")
         self._reader.skipped[reason] += 1
@@ -282,7 +280,7 @@ class Follower:
                 self._leave_out(int(stream.rows[k]), complaint, reason)
 
     def _look(self) -> None:
-        """Remember the size and the beginning of the file, as long as it is the one that is followed."""
+        """Record the size and the first bytes of the file, while it is the followed one."""
         try:
             stat = os.stat(self._file) if self._file != "-" else None
             if stat is None or self._inode not in (0, stat.st_ino) or stat.st_size < max(1, self._size):
@@ -297,7 +295,7 @@ class Follower:
             self._save()
 
     def _save(self) -> None:
-        """Save the state if it is another than before: its place first, so that each state has one."""
+        """Save the state if it changed: its place first, so that each state has one."""
         status, self._since = self._live.status(), clock.monotonic()
         if self._state is None or (status == self._saved and self._state.exists()):
             return

@@ -1,4 +1,4 @@
-"""`swapcal forecast`: a file of records in, a calibrated forecast per row out, learned as it goes."""
+"""`swapcal forecast`: a file of records in, a calibrated forecast per row out, learning row by row."""
 
 import math
 from collections.abc import Callable
@@ -26,13 +26,13 @@ def forecast(
     file: options.File,
     text: options.DatedText,
     target: options.Target,
-    time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not go back.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column with the time of each forecast; must not decrease.")] = None,
     id: Annotated[
-        str | None, typer.Option(help="Column that names each row, for outcomes that come later (swapcal label).")
+        str | None, typer.Option(help="Column with the id of each row, for outcomes that come later (swapcal label).")
     ] = None,
     label_time: Annotated[str | None, typer.Option(help="Column with the time each outcome became known.")] = None,
     matures: Annotated[
-        str | None, typer.Option(help="Column with the time by which each outcome would be known whatever it is.")
+        str | None, typer.Option(help="Column with the time by which each outcome is known whatever its value.")
     ] = None,
     groups: options.Groups = None,
     score: Annotated[
@@ -48,10 +48,10 @@ def forecast(
     report: Annotated[Path | None, typer.Option(help="HTML report of the forecasts' calibration.")] = None,
     state: Annotated[Path | None, typer.Option(help="Continue from this file if it exists; save to it.")] = None,
     trees: Annotated[
-        bool, typer.Option("--trees", help="Boosted trees among the experts, fitted anew as outcomes come; slower.")
+        bool, typer.Option("--trees", help="Add boosted trees to the experts, refitted as outcomes come; slower.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on as the file, or standard input, grows, until Ctrl-C or SIGTERM.")
+        bool, typer.Option("--follow", help="Continue as the file, or standard input, grows, until Ctrl-C or SIGTERM.")
     ] = False,
     jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
@@ -61,14 +61,14 @@ def forecast(
     """Forecast each row, then learn its outcome, in the order of the file.
 
     Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
-    --time and --label-time a label is learned only once it is known; with --matures, where some labels are known
-    earlier than others could be, not before that time either. Ctrl-C keeps the forecasts made so far and a state to go
-    on from; the state is also saved every minute. Labels that come later are learned by `swapcal label`.
+    --time and --label-time a label is learned only once it is known; with --matures, not before it matures either.
+    Ctrl-C keeps the forecasts made so far and a state to continue
+    from; the state is also saved every minute. Labels that come later are learned by `swapcal label`.
 
-    The file is read in pieces and may be larger than memory; what a column holds is seen from the first 64 MiB.
-    --follow writes each forecast as its line comes, in CSV, TSV or JSONL; with --id, a row that repeats the id of a
-    forecast still without a label, and has an outcome, is that label. Started again with the same --state and file, it
-    goes on after the last row. --on-bad-row skip also leaves out, and counts, rows that repeat an id otherwise. Rows in
+    The file is read in pieces and may be larger than memory; column types are detected from the first 64 MiB.
+    --follow writes each forecast as its line arrives, in CSV, TSV or JSONL; with --id, a row with an outcome that
+    repeats the id of an open forecast is its label. Restarted with the same --state and file, it
+    continues after the last row. --on-bad-row skip also skips, and counts, other rows that repeat an id. Rows in
     messages count from 1, without the header. Exit code 0 on success, 2 on bad input.
     """
     ticks: list[Callable[[], object]] = []
@@ -127,7 +127,7 @@ def forecast(
 
 
 def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Path | None) -> str:
-    """Say what an interrupted run leaves behind, and how to go on."""
+    """Print what an interrupted run has written, and how to continue."""
     more = "" if reader.total is None or reader.total <= tally.last else f" of {reader.total:,}"
     text = f"swapcal forecast: stopped after row {tally.last:,}{more}"
     kept = [f"{out} has the forecasts so far"] if out else []
@@ -136,7 +136,7 @@ def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Pa
 
 
 def show_summary(run: Run, status: Status, before: Status, tally: RunningScores) -> None:
-    """Print what was done, and how good it was."""
+    """Print the number of rows and the scores."""
     if not tally.rows:
         run.say(labels_in_words(status))
         return
@@ -160,7 +160,7 @@ def show_summary(run: Run, status: Status, before: Status, tally: RunningScores)
 
 
 def labels_in_words(status: Status) -> str:
-    """Return how many outcomes came, and how late."""
+    """Return the number of outcomes and their mean delay, as text."""
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
     late = f"{status.mean_delay:,.1f} forecasts late on average{wait}" if status.labels else "none yet"
     held = f", {status.held:,} of them held until they mature" if status.held else ""

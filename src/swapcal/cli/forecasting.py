@@ -27,7 +27,7 @@ from swapcal.tables.outcomes import floats
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import InputError
 
-# The state of `swapcal forecast`: made or continued, saved now and then, its trees in a file beside it.
+# The state of `swapcal forecast`: new or continued, saved at intervals, its trees in a file beside it.
 
 CHECKPOINT = 60.0  # seconds after which a state is saved again
 TREES = "trees"
@@ -61,7 +61,7 @@ def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = Fals
 
 
 def load_live(state: Path) -> Live:
-    """Return what `save_live` saved; trees that know more labels than the state would know the future."""
+    """Return what `save_live` saved. Trees with more labels than the state are refused: they would know the future."""
     kept = beside(state)
     models = {TREES: Refit.load(kept, boosted_trees())} if kept.exists() else None
     live = Live.load(state, models)
@@ -72,10 +72,10 @@ def load_live(state: Path) -> Live:
 
 
 def save_live(live: Live, state: Path) -> None:
-    """Save a state and beside it what its trees were fitted on.
+    """Save a state, and beside it the rows of its trees.
 
-    The first time the trees go first, because a state with trees cannot be read without them; later the state does:
-    after a crash between the two the trees lack a few rows, and never know more than the state.
+    The first time the trees are saved first, because a state with trees cannot be read without them; later the state:
+    after a crash between the two the trees lack a few rows, but never have more than the state.
     """
     if live.models and not beside(state).exists():
         live.models[TREES].save(beside(state))
@@ -85,7 +85,7 @@ def save_live(live: Live, state: Path) -> None:
 
 
 def beside(state: Path) -> Path:
-    """Return where the trees of a state are."""
+    """Return the path of a state's trees."""
     return state.with_name(f"{state.name}.trees")
 
 
@@ -97,7 +97,7 @@ def boosted_trees() -> Any:
 
 
 class Checkpoint:
-    """A state that is saved now and then, so that a crash loses a minute; a run that fails leaves the old one."""
+    """A state that is saved every minute, which bounds the loss in a crash; a failed run leaves the old one."""
 
     def __init__(self, state: Path | None) -> None:
         self._state = state
@@ -108,7 +108,7 @@ class Checkpoint:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        """Let the old files take their places again if something went wrong; else they are not needed any more."""
+        """Restore the old files after an error; otherwise delete them."""
         for path, old in self._old:
             if kind is not None and old is not None:
                 os.replace(old, path)
@@ -118,11 +118,11 @@ class Checkpoint:
                 old.unlink(missing_ok=True)
 
     def is_due(self) -> bool:
-        """Tell whether it is time to save."""
+        """Return whether the state is due to be saved."""
         return self._state is not None and clock.monotonic() - self._since >= CHECKPOINT
 
     def save(self, live: Live) -> None:
-        """Save the state; the next time counts from now."""
+        """Save the state and restart the interval."""
         assert self._state is not None, "only then is it ever due"
         if not self._old:
             self._old = [(path, _copied(path)) for path in (self._state, beside(self._state))]
@@ -136,15 +136,15 @@ def _copied(path: Path) -> Path | None:
     return Path(shutil.copy2(path, path.with_name(f".{path.name}.before")))
 
 
-# The report of `swapcal forecast`: the issued forecasts audited as they are made, whatever their number.
+# The report of `swapcal forecast`: an audit of the issued forecasts, in bounded memory.
 
 GROUPS_SHOWN = 40  # a column with more categories is no natural grouping
 
 
 class ForecastReport:
-    """An audit of the issued forecasts over every coordinate and group; coordinates may appear as the stream goes.
+    """An audit of the issued forecasts over every coordinate and group; coordinates may appear at any time.
 
-    Groups are those declared, or else the categorical columns that have few categories in the rows first read.
+    Groups are those declared, or else the categorical columns with few categories in the first rows.
     """
 
     def __init__(self, path: Path, live: Live, roles: Roles, file: str) -> None:
@@ -153,7 +153,7 @@ class ForecastReport:
         self._audit: Any = None
 
     def add(self, stream: StreamTable, trace: Trace, first: StreamTable) -> None:
-        """Add forecasts of some rows, which were read together with those of `first`."""
+        """Add forecasts of some rows, which were read together with `first`."""
         from swapcal.audit import Audit  # half the time of importing this command, and only reports need it
 
         if self._groups is None:
@@ -186,7 +186,7 @@ class ForecastReport:
         return len(pc.unique(column)) <= GROUPS_SHOWN
 
     def _times(self, stream: StreamTable, known: Flags) -> Any:
-        """Return the times as they were given: numbers as numbers, dates as dates rather than seconds since 1970."""
+        """Return the times as given: dates stay dates instead of seconds since 1970."""
         if stream.time is None or self._roles.time is None:
             return None
         times, given = stream.time[known], stream.shown[self._roles.time].type
@@ -198,16 +198,16 @@ def _labels(column: Any, known: Flags) -> Any:
     return column.filter(pa.array(known)).cast(pa.string()).to_pylist()
 
 
-# Forecasting: a stream of rows forecast and learned piece by piece, its forecasts written and its scores kept.
+# Forecasting: a stream of rows is forecast and learned piece by piece, with its output and its scores.
 
 PIECE = 16_384
 MADE = ("p", "mean", "low", "high", "weight")
-"""Columns that are written for each row, beside its number and what is copied."""
+"""Columns that are written for each row, beside its number and the copied columns."""
 
 
 @dataclass
 class RunningScores:
-    """Sums over the labelled rows so far, and what a report needs."""
+    """Sums over the labelled rows so far."""
 
     scores: Mapping[str, str]
     """the user's own scores, and whether they are probabilities or logits"""
@@ -224,7 +224,7 @@ class RunningScores:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is scored, in order."""
+        """Names of the scored forecasts, in order."""
         given = (f"{name}, as given" for name in self.scores)
         return ("issued p", "mean", *given, *(f"best single expert ({name})" for name in self.experts))
 
@@ -266,9 +266,9 @@ def run_stream(
     report: ForecastReport | None = None,
     state: Path | None = None,
 ) -> RunningScores:
-    """Forecast and learn piece by piece, writing as it goes and saving the state every minute, until the end or Ctrl-C.
+    """Forecast, learn and write piece by piece until the end or Ctrl-C; save the state every minute.
 
-    A run that continues a state goes on counting rows. What goes wrong leaves neither output nor another state.
+    A run that continues a state continues its row numbers. After an error the output is absent and the state unchanged.
     """
     tally, start = RunningScores(reader.roles.scores, live.experts), clock.perf_counter()
     earlier, pieces = live.status().forecasts, Pieces(reader, stopping)
@@ -292,7 +292,7 @@ def run_stream(
 
 
 def traced(live: Live, stream: StreamTable, encoded: Any = None) -> Trace:
-    """Forecast and learn rows, encoded before or not; what is refused is named by its row in the file."""
+    """Forecast and learn rows, encoded or not; errors give the row in the file."""
     try:
         return live.trace(
             stream.features if encoded is None else encoded, stream.y, ids=stream.ids,
@@ -312,14 +312,14 @@ def _located(error: Exception, rows: Integers) -> Exception:
 
 @dataclass(frozen=True)
 class StreamPiece:
-    """Rows to forecast at once, and all rows that were read together with them."""
+    """Rows to forecast together, and all rows that were read with them."""
 
     stream: StreamTable
     read: StreamTable
 
 
 class Pieces:
-    """The rows of a reader, so many at a time, until a stop is asked for."""
+    """The rows of a reader in batches, until a stop is requested."""
 
     def __init__(self, reader: StreamReader, stopping: Callable[[], bool]) -> None:
         self.stopped = False
@@ -340,10 +340,10 @@ class Pieces:
 
 
 def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Iterator[tuple[StreamPiece, Any, bool]]:
-    """Encode each piece while the one before it is being learned: encoding needs no labels, and kernels no lock.
+    """Encode each piece while the previous one is learned: encoding needs no labels, and kernels hold no lock.
 
-    Encoding learns the scales of features, so a piece once encoded is always forecast: else a state saved after a stop
-    would know rows it never forecast. Where a state is to be saved, as the third value says, nothing is encoded ahead.
+    Encoding learns the scales of features, so an encoded piece is always forecast: otherwise a state saved after a stop
+    would include rows it never forecast. If the third value requests a save, nothing is encoded ahead.
     """
     piece = pieces.next()
     if live.models:  # which see the records themselves
@@ -372,14 +372,14 @@ def _encoded_ahead(live: Live, pieces: Pieces, due: Callable[[], bool]) -> Itera
 
 
 def refuse_made(names: Sequence[str]) -> None:
-    """Refuse to copy columns to the output under names of its own."""
+    """Raise InputError if a copied column has the name of an output column."""
     for name in names:
         if name in MADE:
             raise InputError(f"--out: given a column {name!r} to copy, expected none called {', '.join(MADE)}")
 
 
 def output_rows(stream: StreamTable, trace: Trace, earlier: int) -> pa.Table:
-    """Return what is written for some rows."""
+    """Return the output columns of some rows."""
     made = {name: getattr(trace.forecast, name) for name in MADE}
     numbers = {"row": earlier + stream.rows}
     return pa.table({**numbers, **stream.shown, **{name: np.ascontiguousarray(v) for name, v in made.items()}})

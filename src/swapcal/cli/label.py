@@ -1,4 +1,4 @@
-"""`swapcal label`: outcomes of forecasts made before, by id, learned by a saved state."""
+"""`swapcal label`: teach a saved state the outcomes of earlier forecasts, by id."""
 
 import math
 import re
@@ -33,7 +33,7 @@ REASONS = {
     NamelessError: "without an id",
 }
 NO_OUTCOME = "with something else than an outcome"
-WHOLE = re.compile(r"-?\d{1,76}")  # so many digits have few enough bits for an id
+WHOLE = re.compile(r"-?\d{1,76}")  # numbers of this length fit into an id
 
 
 @options.reads_text
@@ -44,15 +44,15 @@ def label(
     file: options.File,
     text: options.DatedText,
     target: options.Target,
-    id: Annotated[str, typer.Option(help="Column with the ids that the forecasts were given.")],
-    time: Annotated[str | None, typer.Option(help="Column with the time each outcome came.")] = None,
+    id: Annotated[str, typer.Option(help="Column with the ids of the forecasts.")],
+    time: Annotated[str | None, typer.Option(help="Column with the time at which each outcome became known.")] = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     positive: options.Positive = None,
 ) -> None:
-    """Learn outcomes of earlier forecasts, by id, any time later; the state file is replaced when all are learned.
+    """Learn outcomes of earlier forecasts, by id, at any later time; the state file is replaced when all are learned.
 
-    Rows without an outcome are left open. An outcome that came before is ignored, so the same file may be given again.
-    Exit code 0 on success, 2 on bad input, and then the state is as it was.
+    Rows without an outcome stay open. Repeated outcomes are ignored, so the same file may be given again.
+    Exit code 0 on success, 2 on bad input, with the state unchanged.
     """
     with running("label") as run, text.open(file) as source:
         if not state.exists():
@@ -105,7 +105,7 @@ def _learn(
 
 
 def _named(live: Live, given: Any) -> Id:
-    """Return an id as the forecast knows it: what looks like a number may have been one, or text."""
+    """Return an id as the forecast has it: "17" in a file may be the number or the text."""
     if given is None:
         raise NamelessError("id: given nothing, expected the id of a forecast")
     for name in (given, str(given), *([int(given)] if WHOLE.fullmatch(str(given).strip()) else [])):

@@ -1,4 +1,4 @@
-"""`swapcal monitor`: predictions and outcomes in order of time in, alarms in words and an exit code out."""
+"""`swapcal monitor`: predictions and outcomes in order of time in, alarms and an exit code out."""
 
 import json as codec
 from collections.abc import Iterator
@@ -38,25 +38,25 @@ def monitor(
     product: Annotated[list[str] | None, typer.Option(help="Two columns a,b watched together; repeatable.")] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Column of times by which outcomes were bound to be known; rows are sorted by it."),
+        typer.Option(help="Column of times by which outcomes are known whatever their value; rows are sorted by it."),
     ] = None,
     tolerance: Annotated[float, typer.Option(help="Gaps up to this size, as a rate, raise no alarm.")] = 0.01,
-    run_length: Annotated[float, typer.Option(help="Mean rows between false change alarms, at least.")] = 1_000_000,
-    alpha: Annotated[float, typer.Option(help="Probability of any false lifetime alarm ever, at most.")] = 0.05,
+    run_length: Annotated[float, typer.Option(help="Least mean number of rows between false alarms.")] = 1_000_000,
+    alpha: Annotated[float, typer.Option(help="Largest probability of any false lifetime alarm.")] = 0.05,
     level_ranges: Annotated[bool, typer.Option(help="Watch ranges of forecasts too.")] = True,
     state: Annotated[
-        Path | None, typer.Option(help="Go on from this state if it exists, and write the new state to it.")
+        Path | None, typer.Option(help="Continue from this state if it exists, and write the new state to it.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the summary here, as JSON; - for standard output.")] = None,
     out: options.Report = None,
     title: options.Title = None,
     positive: options.Positive = None,
 ) -> None:
-    """Watch forecasts over time, for everybody and each group, with alarms that stay valid however often one looks.
+    """Monitor forecasts over time, overall and per group, with alarms that stay valid however often you look.
 
-    Rows are entered in order of --time, or as they stand. That order must not depend on the outcomes: give the time by
-    which an outcome was bound to be known, not the time at which it happened to arrive. Without --time the file may be
-    larger than memory; sorting keeps the columns that are needed. Rows without an outcome are left out and counted.
+    Rows are entered in order of --time, or of the file. That order must not depend on the outcomes: give the time by
+    which an outcome is known whatever its value, not the time at which it arrived. Without --time the file may be
+    larger than memory; sorting keeps the required columns in memory. Rows without an outcome are left out and counted.
     Rows in messages count from 1, without the header.
     Exit code 0: no alarm; 1: alarm; 2: could not run.
     """
@@ -88,7 +88,7 @@ def monitor(
 
 
 def _opened(state: Path | None, fresh: Monitor) -> Monitor:
-    """Return the monitor to go on with: the saved one, which must have the same settings, or a fresh one."""
+    """Return the saved monitor, which must have the same settings, or a fresh one."""
     if state is None or not state.exists():
         return fresh
     saved = Monitor.load(state)

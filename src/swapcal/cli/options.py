@@ -1,4 +1,4 @@
-"""Options: those that mean the same in every command, once."""
+"""Options shared by several commands."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ class Order(StrEnum):
 
 
 class OnBadRow(StrEnum):
-    """What to do with a row that cannot be used."""
+    """What to do with an unusable row."""
 
     stop = "stop"
     skip = "skip"
@@ -48,7 +48,7 @@ Probs = Annotated[
     list[str],
     typer.Option(help="Column of predicted probabilities; given twice, the second is compared with the first."),
 ]
-Groups = Annotated[list[str] | None, typer.Option(help="Columns whose categories matter, comma-separated; repeatable.")]
+Groups = Annotated[list[str] | None, typer.Option(help="Columns that define groups, comma-separated; repeatable.")]
 Keep = Annotated[list[str] | None, typer.Option(help="Columns to copy to the output, comma-separated; repeatable.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Columns to ignore, comma-separated; repeatable.")]
 Numeric = Annotated[list[str] | None, typer.Option(help="Columns to read as numbers, comma-separated; repeatable.")]
@@ -60,13 +60,13 @@ Jobs = Annotated[
 ]
 BadRow = Annotated[OnBadRow, typer.Option(help="Stop at an unusable row, or skip it.")]
 Rows = Annotated[
-    str, typer.Option("--out", "-o", help="CSV, TSV, JSONL (also .gz) or Parquet, by its name; - writes CSV.")
+    str, typer.Option("--out", "-o", help="CSV, TSV, JSONL (also .gz) or Parquet, by extension; - writes CSV.")
 ]
 Store = Annotated[
     str,
     typer.Option(
         envvar="SWAPCAL_STORE",
-        help="Where the service keeps its log: a SQLite file, or postgresql://… as libpq reads it.",
+        help="Store of the service: a SQLite file, or postgresql://… as libpq reads it.",
         metavar="PATH|URL",
     ),
 ]
@@ -76,15 +76,15 @@ Forecaster = Annotated[
 Positive = Annotated[
     str | None,
     typer.Option(
-        help="Value of the target that counts as 1, all others as 0. If no row has it: refused by audit, compare and "
-        "fit; said at the end by the others.",
+        help="Value of the target that counts as 1, all others as 0. If no row has it, audit, compare and fit stop; "
+        "the others warn at the end.",
         rich_help_panel=READING,
     ),
 ]
 Report = Annotated[
     Path | None, typer.Option("--out", "-o", "--report", help="Write the report here, as one HTML file.")
 ]
-Json = Annotated[Path | None, typer.Option(help="Write the report's JSON twin here.")]
+Json = Annotated[Path | None, typer.Option(help="Write the report's figures here, as JSON.")]
 Title = Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")]
 Tolerance = Annotated[
     float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
@@ -93,32 +93,32 @@ Tolerance = Annotated[
 
 @dataclass(frozen=True)
 class Text:
-    """How a text file is spelt: options of every command that reads one."""
+    """Format of a text file: options of every command that reads one."""
 
     delimiter: Annotated[
-        str | None, typer.Option(help="Between fields: a character, or tab; default: found.", rich_help_panel=READING)
+        str | None, typer.Option(help="Delimiter: a character, or tab; default: detected.", rich_help_panel=READING)
     ] = None
     decimal: Annotated[str, typer.Option(help="Decimal point: . or ,", rich_help_panel=READING)] = "."
     encoding: Annotated[
-        str, typer.Option(help="Of text files, such as latin-1 or cp1252.", rich_help_panel=READING)
+        str, typer.Option(help="Encoding of text files, such as latin-1 or cp1252.", rich_help_panel=READING)
     ] = "utf-8"
 
     def open(
         self, file: str, until: Callable[[], bool] | None = None, *, follow: bool = False
     ) -> AbstractContextManager[Source]:
-        """Open a file that is spelt so."""
+        """Open a file of this format."""
         return open_source(file, Dialect(**vars(self)), until, follow=follow)
 
 
 @dataclass(frozen=True)
 class DatedText(Text):
-    """The same where dates are read."""
+    """`Text` for commands that read dates."""
 
     dates: Annotated[Order, typer.Option(help="Order of dates that are not ISO.", rich_help_panel=READING)] = Order.iso
 
 
 def reads_text(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter `text`, the options that make one."""
+    """Replace a command's parameter `text` by the options of a text file."""
     own = dict(inspect.signature(command).parameters)
     text = own.pop("text").annotation
     spelling = inspect.signature(text).parameters
@@ -140,12 +140,12 @@ def positive_in(column: str | None, value: str | None, source: Source) -> outcom
 
 
 def heading(title: str | None, file: str) -> str:
-    """Return what a report is headed: what was asked for, or the file's name."""
+    """Return the heading of a report: `title`, or the file's name."""
     return title or ("standard input" if file == "-" else Path(file).name)
 
 
 def threads(jobs: int | None) -> int:
-    """Return how many threads to use: as many as asked for, or as there are processors that this process may use."""
+    """Return the number of threads: `jobs`, or the number of processors that this process may use."""
     if jobs is not None:
         return jobs
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -166,7 +166,7 @@ def listed(values: Sequence[str] | None, columns: Sequence[str] = ()) -> list[st
 
 
 def chosen(values: Sequence[str] | None, known: Iterable[str]) -> list[str]:
-    """Return the forecasters that were named, or all; refuse one that is unknown.
+    """Return the forecasters in `values`, or all. Raises ValueError if one is unknown.
 
     Examples
     --------
@@ -176,9 +176,7 @@ def chosen(values: Sequence[str] | None, known: Iterable[str]) -> list[str]:
     known = list(known)
     for name in listed(values):
         if name not in known:
-            raise ValueError(
-                f"--forecaster: given {name!r}, expected one of {', '.join(known) or 'none: there are none'}"
-            )
+            raise ValueError(f"--forecaster: given {name!r}, expected one of {', '.join(known) or 'no forecasters'}")
     return listed(values) or known
 
 

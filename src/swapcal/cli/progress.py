@@ -1,4 +1,4 @@
-"""Progress, and what every command does about errors, interrupts and closed pipes."""
+"""Progress, errors, interrupts and closed pipes of every command."""
 
 import errno
 import signal
@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 from swapcal.tables.outcomes import Positive
 
-# The progress bar: what is done, how fast, how long it will take.
+# The progress bar: work done, speed, remaining time.
 
 
 class Bar:
@@ -29,7 +29,7 @@ class Bar:
         self._start = time.perf_counter()
 
     def to(self, count: int, share: float | None, news: str = "") -> None:
-        """Move to so many units and that share of the whole, if it is known."""
+        """Set the number of units done, and their share of the whole, if known."""
         speed = count / max(time.perf_counter() - self._start, 1e-9)
         text = ", ".join(filter(None, [f"{count:,} {self._unit}", f"{speed:,.0f} {self._unit}/s", news]))
         total = None if share is None else 1.0
@@ -45,22 +45,22 @@ def bar(console: Console, doing: str, unit: str = "rows") -> Iterator[Bar]:
         yield Bar(shown, shown.add_task("", total=None, text=""), unit)
 
 
-# Running: what every command does about errors, interrupts and closed pipes.
+# Running: errors, interrupts and closed pipes of every command.
 
 FAULTS = (ValueError, TypeError, KeyError, OSError, MemoryError, pa.ArrowException)
 
 
 class Output(Console):
-    """Standard output of a command; a closed pipe is left to the command."""
+    """Standard output of a command, which raises BrokenPipeError if its reader closes it."""
 
     def on_broken_pipe(self) -> None:
-        """Raise what rich would turn into its own exit."""
+        """Raise BrokenPipeError instead of exiting as rich does."""
         raise BrokenPipeError(errno.EPIPE, "closed")
 
 
 @dataclass
 class Run:
-    """A command at work: where it speaks, and what an interrupt would leave behind."""
+    """A running command: its console, and the output that an interrupt would leave."""
 
     console: Console = field(default_factory=lambda: Console(stderr=True))
     kept: str = "nothing was written"
@@ -70,23 +70,23 @@ class Run:
         self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def say_unlabelled(self, rows: int, used: int) -> None:
-        """Say how many rows were left out because they have no outcome, if any were."""
+        """Print how many rows were left out because they have no outcome, if any."""
         if used < rows:
             lost = rows - used
             self.say(f"left out {lost:,} of {rows:,} rows ({lost / rows:.1%}) without an outcome", "yellow")
 
     def say_unmatched(self, positive: Positive | None) -> None:
-        """Say that no row so far had the value that counts as 1, if that is so."""
+        """Print a warning if no row so far had the value that counts as 1."""
         if positive is not None and (complaint := positive.complaint()) is not None:
             self.say(f"{complaint}: all outcomes so far are 0", "yellow")
 
 
 @contextmanager
 def running(command: str) -> Iterator[Run]:
-    """Turn what goes wrong into one line on standard error and an exit code."""
+    """Turn errors into one line on standard error and an exit code."""
     run = Run()
     try:
-        with _said_when_compiling(run):
+        with _compilation_notice(run):
             yield run
     except KeyboardInterrupt:
         run.say(f"swapcal {command}: stopped; {run.kept}", "yellow")
@@ -102,20 +102,20 @@ def running(command: str) -> Iterator[Run]:
 
 
 @contextmanager
-def _said_when_compiling(run: Run) -> Iterator[None]:
-    """Say on a terminal why nothing seems to happen: numba compiles, which it does once per machine."""
+def _compilation_notice(run: Run) -> Iterator[None]:
+    """Print a notice on a terminal when numba compiles, which it does once per machine."""
     if not run.console.is_terminal or "numba" not in sys.modules:
         yield
         return
     from numba.core import event
 
     class Compiling(event.Listener):  # type: ignore[misc]
-        said = False
+        printed = False
 
         def on_start(self, happened: Any) -> None:
-            if not self.said:
+            if not self.printed:
                 run.say("Compiling for this processor, once: up to a minute (swapcal compile does it on every core) …")
-            self.said = True
+            self.printed = True
 
         def on_end(self, happened: Any) -> None:
             pass
@@ -132,23 +132,23 @@ def _text(error: Any) -> str:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let a first Ctrl-C or SIGTERM ask for a stop after the pieces in hand: what is kept is whole.
+    """Let the first Ctrl-C or SIGTERM request a stop after the current pieces, so that outputs are complete.
 
     A second one stops at once.
     """
-    asked = threading.Event()
+    stop = threading.Event()
 
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set():
+    def request(number: int, frame: Any) -> None:
+        if stop.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        stop.set()
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield stop.is_set
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield stop.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

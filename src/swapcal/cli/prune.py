@@ -1,4 +1,4 @@
-"""`swapcal prune`: keep a log from growing for ever."""
+"""`swapcal prune`: delete old events of a log."""
 
 import time
 from contextlib import closing
@@ -15,8 +15,8 @@ from swapcal.service.store import Store, open_store
 
 NOT_CONFIRMED = 1
 LOST = (
-    "Those forecasts can then no longer be looked up, exported, audited, corrected or replayed, and an id among them "
-    "would count as new. What was learned from them stays learned."
+    "Deleted forecasts can no longer be looked up, exported, audited, corrected or replayed; an id that comes again "
+    "counts as new. The learned state does not change."
 )
 
 
@@ -24,18 +24,19 @@ def prune(
     store: options.Store,
     forecaster: options.Forecaster = None,
     older_than: Annotated[
-        str | None, typer.Option(help="Remove what was settled before that: 36h, 90d, 52w.", metavar="AGE")
+        str | None, typer.Option(help="Delete forecasts settled longer ago than this: 36h, 90d, 52w.", metavar="AGE")
     ] = None,
-    keep: Annotated[int | None, typer.Option(help="Remove what was settled before the last so many events.")] = None,
+    keep: Annotated[int | None, typer.Option(help="Delete forecasts settled before the last N events.")] = None,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Remove forecasts without an outcome too; one that comes is not learned.")
+        bool,
+        typer.Option("--waiting", help="Also delete forecasts without an outcome; later ones are not learned."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be lost.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only list what would be deleted.")] = False,
 ) -> None:
-    """Remove old events from a service's log, after saying what is lost.
+    """Delete old events from a service's log, after listing them.
 
-    Only what a snapshot makes up for can go: the newest two always stay usable. A forecast goes with its outcome and
-    corrections, once all of them are old; one that waits for its outcome stays. The service may be running.
+    Only events covered by a snapshot are deleted; the newest two snapshots stay usable. A forecast is deleted with its
+    outcome and corrections, once all of them are old; one that waits for its outcome stays. The service may be running.
     Exit code 0: done, or nothing to do; 1: not confirmed; 2: could not run.
     """
     with running("prune") as run, closing(open_store(store)) as opened:
@@ -46,17 +47,17 @@ def prune(
             for name in options.chosen(forecaster, opened.forecasters())
         ]
         for one in plans:
-            run.say(_said(one))
+            run.say(_summary(one))
         planned = [one for one in plans if one.loss.events]
         if not planned:
             run.say("Nothing to remove.")
             return
         run.say(LOST)
         if not yes:
-            run.say("Nothing was removed. Say --yes to remove it.")
+            run.say("Nothing was removed. Use --yes to remove it.")
             raise typer.Exit(NOT_CONFIRMED)
         removed = sum(_pruned(opened, one, waiting, run) for one in planned)
-        run.say("Giving the space back…")
+        run.say("Freeing the space…")
         opened.shrink()
         run.say(f"{removed:,} events were removed.")
 
@@ -67,9 +68,9 @@ def _boundary(store: Store, name: str, older_than: str | None, keep: int | None)
     return all_but(store, name, keep or 0)
 
 
-def _said(plan: Pruning) -> str:
+def _summary(plan: Pruning) -> str:
     loss, name = plan.loss, plan.forecaster
-    limit = f" No more than that: there is no other snapshot after event {plan.before}." if plan.limited else ""
+    limit = f" More would need another snapshot after event {plan.before}." if plan.limited else ""
     if loss.oldest is None or loss.newest is None:
         return f"{name}: nothing to remove.{limit}"
     span = f"{_day(loss.oldest)} to {_day(loss.newest)}"
@@ -89,7 +90,7 @@ def _pruned(store: Store, plan: Pruning, waiting: bool, run: Run) -> int:
             removed += count
             shown.to(removed, removed / plan.loss.events)
             run.kept = f"{removed:,} events of {plan.forecaster} were removed"
-            # As long a pause as the step took: a service on the same store goes on at no less than half its speed.
+            # A pause as long as the step: a service on the same store keeps at least half its speed.
             time.sleep(min(time.monotonic() - started, 1.0))
             started = time.monotonic()
     return removed

@@ -1,4 +1,4 @@
-"""`swapcal replay`: prove that a log explains every forecast."""
+"""`swapcal replay`: recompute every forecast from the log and compare."""
 
 import time
 from contextlib import closing
@@ -18,12 +18,12 @@ MOST_SHOWN = 5
 
 
 def replay(store: options.Store, forecaster: options.Forecaster = None) -> None:
-    """Compute every forecast again from a service's log, and compare it with what was issued, bit for bit.
+    """Recompute every forecast from a service's log, and compare it bit for bit with the issued one.
 
-    Begins at the first event or, where the log was pruned, at the oldest snapshot; snapshots on the way are compared
-    with the state computed. The service may be running. Bits agree on the machine that issued the forecasts; another
+    Starts at the first event or, if the log was pruned, at the oldest snapshot; later snapshots are compared
+    with the recomputed state. The service may be running. Bits agree on the machine that issued the forecasts; another
     processor may round differently.
-    Exit code 0: all the same; 1: something differs; 2: could not run.
+    Exit code 0: no difference; 1: a difference; 2: could not run.
     """
     with running("replay") as run, closing(open_store(store)) as opened:
         run.kept = "no difference was found until then"
@@ -35,7 +35,7 @@ def replay(store: options.Store, forecaster: options.Forecaster = None) -> None:
 
 
 def _replayed(store: Store, name: str, run: Run) -> int:
-    """Replay one forecaster, say how it went, and return the number of differences."""
+    """Replay one forecaster, print a summary, and return the number of differences."""
     from swapcal.service.replay import first_replayed, replay
 
     began, first, last = time.perf_counter(), first_replayed(store, name), store.last(name)
@@ -50,17 +50,17 @@ def _replayed(store: Store, name: str, run: Run) -> int:
     seconds = time.perf_counter() - began
     where = f" after the snapshot at event {first:,}" if first else ""
     run.say(
-        f"{name}: {last - first:,} events{where}, {forecasts:,} forecasts and {snapshots:,} snapshots computed again "
-        f"in {seconds:.1f} s: {f'{count:,} differ' if count else 'all the same'}.",
+        f"{name}: {last - first:,} events{where}, {forecasts:,} forecasts and {snapshots:,} snapshots recomputed "
+        f"in {seconds:.1f} s: {f'{count:,} differ' if count else 'no difference'}.",
         "red" if count else None,
     )
     for each in found:
-        run.say(f"  {_said(each)}")
+        run.say(f"  {_text(each)}")
     return count
 
 
-def _said(difference: "Mismatch") -> str:
+def _text(difference: "Mismatch") -> str:
     if difference.issued is None or difference.computed is None:
-        return f"event {difference.seq}: the snapshot is not the state computed"
+        return f"event {difference.seq}: the snapshot differs from the recomputed state"
     issued, computed = difference.issued, difference.computed
     return f"event {difference.seq}, id {difference.id!r}: issued {issued}, computed {computed}"

@@ -1,4 +1,4 @@
-"""`swapcal serve`: live forecasts over HTTP, from a file or a database that loses nothing."""
+"""`swapcal serve`: live forecasts over HTTP, with a durable log in a file or a database."""
 
 import tomllib
 from contextlib import nullcontext
@@ -22,40 +22,40 @@ from swapcal.service.webhook import Webhook, check_url
 from swapcal.service.worker import Worker
 
 WAIT = 600.0
-"""Seconds to wait for forecasters of the file to be made: the log may have to be replayed first."""
+"""Seconds to wait until the forecasters of the file are created: the log may have to be replayed first."""
 
 
 def serve(
     store: options.Store,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; tokens are needed unless it is loopback.")
+        str, typer.Option(help="Address to listen on; tokens are required unless it is loopback.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 selects a free one.", min=0, max=65535)] = 8000,
     forecasters: Annotated[
-        Path | None, typer.Option(help="TOML file with tables of forecasters to be made, and perhaps of limits.")
+        Path | None, typer.Option(help="TOML file with forecasters to create, and optional limits.")
     ] = None,
     tokens: Annotated[
         bool | None,
-        typer.Option("--tokens/--no-tokens", help="Need tokens also on loopback (behind a proxy); or not there."),
+        typer.Option("--tokens/--no-tokens", help="Require tokens on loopback too, for instance behind a proxy."),
     ] = None,
-    snapshot_events: Annotated[int, typer.Option(help="Take a snapshot after so many events.", min=1)] = 20_000,
+    snapshot_events: Annotated[int, typer.Option(help="Take a snapshot after this many events.", min=1)] = 20_000,
     snapshot_seconds: Annotated[
-        float, typer.Option(help="Or after so many seconds, if anything came.", min=0.1)
+        float, typer.Option(help="Take a snapshot after this many seconds with new events.", min=0.1)
     ] = 300.0,
     limit: Annotated[
         list[str] | None, typer.Option(help="name=value; body, rows, columns, open, queue, …; repeatable.")
     ] = None,
     webhook: Annotated[
-        str | None, typer.Option(help="http(s) address that is told, as JSON, when an alarm appears or ends.")
+        str | None, typer.Option(help="http(s) address that receives JSON when an alarm appears or ends.")
     ] = None,
     log: Annotated[str, typer.Option(help="JSON lines on standard error: all, notable or none.")] = "notable",
 ) -> None:
-    """Serve forecasts over HTTP; outcomes whenever they come.
+    """Serve forecasts over HTTP, and learn outcomes at any time.
 
-    A 2xx is sent after the event is on disk; a store that is not there is made. The first start on a machine compiles
-    (see `swapcal compile`). Ready when /readyz answers 200; the
-    addresses are in /openapi.json. The first line on standard output is where it listens. SIGTERM or Ctrl-C: requests
-    in hand are finished, snapshots taken, exit code 0. Exit code 2: could not start.
+    A 2xx is sent after the event is on disk; the store is created if it does not exist. The first start on a machine
+    compiles (see `swapcal compile`). The service is ready when /readyz answers 200; all endpoints are in /openapi.json.
+    The first line on standard output is the address. On SIGTERM or Ctrl-C current requests
+    are finished and snapshots taken; exit code 0. Exit code 2: could not start.
     """
     with running("serve") as run:
         run.kept = "everything that was acknowledged is in the store"
@@ -64,7 +64,7 @@ def serve(
             check_url(webhook)
         tell = JsonLog(log)
         with compiling(Console(stderr=True, quiet=not run.console.is_terminal), tuple(PARTS)):
-            pass  # or the first requests would be told to come back later
+            pass  # otherwise the first requests would get 503
         worker = Worker(
             open_store(store, learner=True, create=True),
             limits=limits,
@@ -83,7 +83,7 @@ def serve(
 
 
 def _make(worker: Worker, made: list[Settings], run: Run) -> None:
-    """Make the forecasters of the file; one with other settings stops the service before it begins."""
+    """Create the forecasters of the file. Raises ValueError if one exists with other settings."""
     for settings in made:
         try:
             worker.call(lambda promise, own=settings: Make(promise, own), WAIT)  # type: ignore[misc]
@@ -92,7 +92,7 @@ def _make(worker: Worker, made: list[Settings], run: Run) -> None:
 
 
 def store_name(url: str) -> str:
-    """Return a store's address without what may be secret.
+    """Return a store's address without secrets.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _configured(path: Path | None, limit: list[str]) -> tuple[list[Settings], Li
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: given what is no TOML ({error}), expected TOML") from None
+            raise ValueError(f"{path}: given invalid TOML ({error}), expected TOML") from None
         if extra := content.keys() - {"forecaster", "limits"}:
             raise ValueError(f"{path}: given {', '.join(sorted(extra))}, expected [[forecaster]] and [limits]")
     tables = content.get("forecaster", [])

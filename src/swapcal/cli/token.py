@@ -1,4 +1,4 @@
-"""`swapcal token`: who may call the service."""
+"""`swapcal token`: access tokens of a service."""
 
 from contextlib import closing
 from datetime import UTC, datetime
@@ -20,13 +20,13 @@ token = typer.Typer(no_args_is_help=True, help="Create, list and revoke the toke
 @token.command()
 def create(
     store: options.Store,
-    scope: Annotated[list[str], typer.Option(help=f"What it is for, comma-separated: {', '.join(SCOPES)}.")],
-    name: Annotated[str | None, typer.Option(help="What to call it; default: made up.")] = None,
+    scope: Annotated[list[str], typer.Option(help=f"Scopes, comma-separated: {', '.join(SCOPES)}.")],
+    name: Annotated[str | None, typer.Option(help="Name of the token; default: generated.")] = None,
 ) -> None:
-    """Create a token and print it, once: the store keeps only its digest. A store that is not there is made.
+    """Create a token and print it once: the store keeps only its digest. Creates the store if it does not exist.
 
-    Scopes: forecast issues forecasts, outcome delivers outcomes, read sees everything, admin makes forecasters and
-    corrects outcomes. A running service knows of a new token, and of a revoked one, within seconds.
+    Scopes: forecast issues forecasts, outcome delivers outcomes, read reads everything, admin creates forecasters and
+    corrects outcomes. New and revoked tokens take effect in a running service within seconds.
     """
     with running("token create") as run, closing(open_store(store, create=True)) as opened:
         called, secret = create_token(opened, listed(scope), name)
@@ -36,7 +36,7 @@ def create(
 
 @token.command("list")
 def list_(store: options.Store) -> None:
-    """List the tokens: their names, scopes, when they were created and when revoked; never the tokens themselves."""
+    """List the tokens by name, with their scopes and the times of creation and revocation."""
     with running("token list"), closing(open_store(store)) as opened:
         rows = opened.tokens()
         Output().print(_table(rows) if rows else "No tokens.")
@@ -46,7 +46,7 @@ def list_(store: options.Store) -> None:
 def revoke(
     name: Annotated[str, typer.Argument(help="Name of the token, as listed.", metavar="NAME")], store: options.Store
 ) -> None:
-    """Revoke a token for ever."""
+    """Revoke a token permanently."""
     with running("token revoke") as run, closing(open_store(store)) as opened:
         revoke_token(opened, name)
         run.say(f"Token {name} is revoked.")

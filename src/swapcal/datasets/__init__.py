@@ -1,4 +1,4 @@
-"""Streams to measure forecasters on, and the referee that plays them."""
+"""Streams to measure forecasters on, and the loop that runs them."""
 
 from swapcal.datasets.synthetic import KINDS, Part, Stream, play, played, prediction_groups
 

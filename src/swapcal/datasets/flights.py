@@ -49,7 +49,7 @@ def flights(*, arrivals: bool = False) -> Any:
 
 
 def names_of(codes: Any) -> list[str]:
-    """Return airlines and airports as people call them.
+    """Return the names of airlines and airports.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _scheduled(table: Any) -> Any:
 
 
 def _arrivals(table: Any, departure: Any, delay: Any) -> dict[str, Any]:
-    """Return when each outcome is known whatever it is, and when it was."""
+    """Return the time by which each outcome is known whatever its value, and the time at which it was known."""
     matures = departure + _duration(table, departure) + _minutes(LATE)
     cancelled = np.isnan(table["dep_time"].to_numpy())
     early = np.where(delay < LATE, LATE - delay, 0.0)

@@ -15,7 +15,7 @@ from swapcal.kernels.state import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE, Opponent,
 # Every stream has contexts x = (½, 0.6 s, 0.6 u): a signal s uniform on [−1, 1] and, from d = 3 on, a point u uniform
 # on
 # the unit sphere of the other coordinates, so that chances spread alike in every dimension. Rows depend only on (name,
-# dim, seed, position) and the horizon T, never on how they are asked for.
+# dim, seed, position) and the horizon T, not on the parts in which they are generated.
 #
 # - linear: a coin of chance ½ + 0.35 s.
 # - nonlinear: a coin of chance ½ + 0.4 sin(πs)·cos(2s); no linear function of x is right.
@@ -27,11 +27,10 @@ from swapcal.kernels.state import ADAPTIVE, COIN, LEAVE_AHEAD, OPPOSE, Opponent,
 #   a similar forecast.
 # - leave-ahead, hard for ℓ1 calibration: about T^{1/3} rates; each is tossed until the forecasts are T^{1/3} behind or
 #   T^{2/3} rounds have passed, and then left, so that what was lost is hard to win back.
-# - revealed: x takes about T^{1/3} values and tells the chance; judged by groups that look at the forecast.
+# - revealed: x takes about T^{1/3} values and reveals the chance; audited by groups that depend on the forecast.
 #
-# The last is the setting in which groups may depend on the prediction (`prediction_groups`): whoever plays the
-# revealed
-# chance pays for sampling noise on every level, whoever deviates is caught by a group.
+# The last is the setting in which groups may depend on the prediction (`prediction_groups`): a forecaster that plays
+# the revealed chance pays for sampling noise on every level, and a deviation from it is detected by a group.
 
 Chance = Callable[[Array, Array], Array]
 
@@ -88,7 +87,7 @@ def signal(X: Array) -> Array:
 
 
 class LabelRule(NamedTuple):
-    """How a stream's labels come about: a rule of `swapcal.kernels.state` and the chances it starts from."""
+    """Label rule of a stream: a rule of `swapcal.kernels.state` and its initial chances."""
 
     rule: int
     chance: Chance
@@ -149,7 +148,7 @@ class Stream:
 
     @property
     def reads_forecasts(self) -> bool:
-        """Whether labels depend on what is forecast."""
+        """Whether labels depend on the forecasts."""
         return self.rule != COIN
 
     @property
@@ -240,7 +239,7 @@ class Part(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """What is known of forecasts whose ticket is anyone's."""
+    """Forecasts of a forecaster with its own kind of ticket."""
 
     p: Array
     mean: Array

@@ -37,7 +37,7 @@ TRIVIAL = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedErrors:
     """Errors of the levels p as they were drawn and issued: exact sums over labels, nothing is averaged over the draw.
 
     Attributes
@@ -99,7 +99,7 @@ class Certificate:
     dim: int
     window: float | None = None
     tight: float | None = None
-    issued: Issued | None = None
+    issued: IssuedErrors | None = None
 
     @property
     def weight(self) -> float:
@@ -167,7 +167,7 @@ def _sentences(found: Certificate) -> list[str]:
     return said if found.issued is None else [*said, _drawn(found.issued, found.rounds)]
 
 
-def _drawn(issued: Issued, rounds: int) -> str:
+def _drawn(issued: IssuedErrors, rounds: int) -> str:
     """Say how far off the issued levels are; per forecast, rounded up."""
     if not issued.labels:
         return "Of the issued levels nothing is known: the saved state was of a release that did not keep them."
@@ -208,7 +208,7 @@ def _details(found: Certificate) -> list[str]:
     ]
 
 
-def _drawn_details(issued: Issued) -> str:
+def _drawn_details(issued: IssuedErrors) -> str:
     return (
         f"  issued levels, as drawn, over {issued.labels:,} labels: swap multicalibration l2 {issued.smcal_2:,.4g}, "
         f"l1 {issued.smcal_1:,.4g}, swap omniprediction {issued.somni:,.4g}, calibration {issued.cal:,.4g} (exact)"
@@ -334,12 +334,12 @@ def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: 
     )
 
 
-def _issued(state: Memory, dim: int, drawn_from: int) -> Issued:
+def _issued(state: Memory, dim: int, drawn_from: int) -> IssuedErrors:
     """Return the errors of the levels drawn; Σ 1[p = v] (y - v) is 2ĝ_1, because x_1 = ½."""
     slots = memory.slots_in_order(state)
     n, g = state.drawn_mass[slots], state.drawn_residual[np.ix_(slots, memory.places(dim, float(state.knobs[WINDOW])))]
     A = 2.0 * g[:, 0]
-    return Issued(
+    return IssuedErrors(
         smcal_1=errors.smcal_linear(n, g, 1),
         smcal_2=errors.smcal_linear(n, g, 2),
         somni=float(errors.somni_levels(state.z[slots], A, g, "all").sum()),

@@ -1,4 +1,4 @@
-"""Raw records to contexts: what the user has, in the coordinates the engine needs."""
+"""Raw records to contexts: the coordinates that the engine needs."""
 
 from swapcal.features.column import Encoded
 from swapcal.features.contexts import Contexts

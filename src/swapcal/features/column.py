@@ -1,4 +1,4 @@
-"""One column of the records, products of two, and where columns go in x."""
+"""One column of the records, products of two, and the coordinates of columns in x."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from swapcal.kernels.encode import CATEGORICAL, LOGIT, NUMERIC, PROBABILITY
 from swapcal.tables.frame import Values
 from swapcal.tables.values import FEATURE_CATEGORIES, Categories, from_array, text_key, text_of
 
-# One column of the records: what kind it is, which values it has shown, where they live in x.
+# One column of the records: its kind, its values so far, their coordinates in x.
 
 MISSING, SHARED = 0, 1  # codes: a missing value; a number's own value, or the bucket of all other categories
 NOWHERE, UNSEEN = -1, -2
@@ -31,7 +31,7 @@ class Column:
     name: str
     kind: int = UNDECIDED
     own: int = FEATURE_CATEGORIES
-    """Categories that get a coordinate of their own; the rest share one."""
+    """Categories that get their own coordinate; the others share one."""
     codes: dict[str, int] = field(default_factory=dict)
     keys: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=lambda: [UNSEEN, UNSEEN])
@@ -43,11 +43,11 @@ class Column:
 
     @property
     def is_score(self) -> bool:
-        """Whether the column is somebody's forecast."""
+        """Whether the column is a score: a forecast of another model."""
         return self.kind in (PROBABILITY, LOGIT)
 
     def checked(self, values: Values) -> tuple[int, Values]:
-        """Return (kind, values as that kind needs them) without changing anything, or refuse them."""
+        """Return (kind, values converted to it) without changing anything; raises TypeError or ValueError."""
         if isinstance(values, Categories):
             present = next((v for v in values.values if v is not None), None)
             if present is None:
@@ -74,7 +74,7 @@ class Column:
                 raise ValueError(f"score {self.name!r}: {given}, expected a probability in [0, 1]")
 
     def codes_of(self, values: Values, learn: bool) -> tuple[Integers, list[int]]:
-        """Return (each row's code, the codes present), learning new categories in order of appearance."""
+        """Return (each row's code, the codes present), adding new categories in order of appearance."""
         if isinstance(values, Categories):
             return self._category_codes(values, learn)
         missing = np.isnan(values)
@@ -96,7 +96,7 @@ class Column:
         return table[values.codes], sorted(set(table[present].tolist()))
 
     def code_of(self, value: Any, learn: bool = True) -> int:
-        """Return a category's code; a new category is remembered while there is room."""
+        """Return a category's code; a new category gets one while the vocabulary has room."""
         if value is None:
             return MISSING
         text = text_of(value)
@@ -110,7 +110,7 @@ class Column:
         return code
 
     def locate(self, code: int, allocate: Callable[[str], int]) -> None:
-        """Give a code its coordinate, asking for a new one if it is entitled to it."""
+        """Assign a coordinate to a code: a new one if one is left for the column, else the shared one."""
         if self.kind == CATEGORICAL and code > self.own + 1:
             if self.at[SHARED] == UNSEEN:
                 self.locate(SHARED, allocate)
@@ -122,7 +122,7 @@ class Column:
         self.at[code] = place
 
     def label(self, code: int) -> str:
-        """Return the code in the user's words."""
+        """Return the name of a code."""
         if code == MISSING:
             return f"{self.name} is missing"
         if self.kind != CATEGORICAL:
@@ -167,7 +167,7 @@ class Product:
 
     @classmethod
     def of(cls, left: Column, right: Column, own: int) -> "Product":
-        """Declare the product; its kind is settled when both factors' kinds are."""
+        """Declare the product; its kind is known when both factors' kinds are."""
         return cls(left, right, Column(f"{left.name} × {right.name}", UNDECIDED, own))
 
     def codes_of(self, left: Integers, right: Integers, learn: bool) -> tuple[Integers, list[int]]:
@@ -200,7 +200,7 @@ class Product:
         return " & ".join(side.label(code) for side, code in sides if side.kind == CATEGORICAL)
 
 
-# Where columns go in x and with which weight: the shares of the room beside x_1 = ½.
+# Coordinates and weights of columns in x: the shares of the squared norm beside x_1 = ½.
 
 ROOM = 0.75  # squared norm left beside x_1 = ½
 FEATURE_WEIGHT = 0.4  # of all raw features together, relative to a score of weight 1
@@ -209,7 +209,7 @@ WAVES_PER_COLUMN = 8
 
 
 class Layout(NamedTuple):
-    """What the kernels need to know of the columns, as arrays."""
+    """The columns as arrays for the kernels."""
 
     kinds: Integers
     salts: Keys
@@ -237,7 +237,7 @@ def score_weight(settings: Mapping[str, Any]) -> float:
 
 
 def unit(settings: Mapping[str, Any]) -> float:
-    """Return what a score of weight 1 is multiplied with, so that scores and features fill the room at most."""
+    """Return the factor of a score of weight 1, with which scores and features have squared norm at most ¾."""
     squares = sum(weight**2 for weight in settings["reserved"].values())
     squares += len(settings["scores"]) * score_weight(settings) ** 2
     return math.sqrt(ROOM / (squares + feature_squares(settings)))
@@ -249,7 +249,7 @@ def feature_squares(settings: Mapping[str, Any]) -> float:
 
 
 def features_norm(settings: Mapping[str, Any]) -> float:
-    """Return the most that all raw features of a context have together."""
+    """Return the largest norm of all raw features of a context together."""
     return unit(settings) * math.sqrt(feature_squares(settings))
 
 
@@ -294,19 +294,19 @@ def frequencies(settings: Mapping[str, Any], columns: list[Column]) -> Array:
     return found
 
 
-# `Encoded`: records as the experts and the engine see them.
+# `Encoded`: records as input of the experts and the engine.
 
 
 @dataclass(eq=False)
 class Encoded:
-    """n encoded rows. `dims` says how many coordinates existed at each row; later ones are 0 there."""
+    """n encoded rows. `dims` is the number of coordinates at each row; later ones are 0 there."""
 
     x: Array
     dims: Integers
     keys: Keys
     values: Array
     scores: Array
-    """(n, number of declared scores) the users' own forecasts as probabilities, NaN where missing."""
+    """(n, number of declared scores) the scores as probabilities, NaN where missing."""
     marks: Keys
     """(n,) a hash of each record's values as given; see `swapcal.kernels.draw.row_marks`"""
 

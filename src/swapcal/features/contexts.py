@@ -1,4 +1,4 @@
-"""`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned as the stream goes, or frozen."""
+"""`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned from the stream, or frozen."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -62,12 +62,12 @@ from swapcal.kernels.encode import (
 from swapcal.tables.frame import Values, columns_of
 from swapcal.tables.values import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES, letters
 
-FEW = 1024  # records that are looked up value by value first: with one that holds something new that is in vain
+FEW = 1024  # most records that are first looked up value by value, which fails if one has a new value
 ORDERED = ("reserved", "scores")  # settings whose order is the order of coordinates; a JSON object may lose it
 
 
 class Contexts(Writable):
-    """Encode records as contexts x in X = {x : x_1 = ½, ‖x‖ ≤ 1}, using only what came before each record.
+    """Encode records as contexts x in X = {x : x_1 = ½, ‖x‖ ≤ 1}, using only earlier records.
 
     A number becomes its standard score (mean and spread of the past, winsorised, clipped at 3) divided by 3; a
     category one coordinate of its own, or a shared one once `categories` of them are taken; a missing value a
@@ -80,12 +80,12 @@ class Contexts(Writable):
     groups : columns to treat as categories, whatever their type, with up to 64 coordinates each.
     scores : columns that are forecasts: names of probabilities, or {name: "probability" | "logit"}.
     products : pairs of column names; each pair adds the coordinates of its product.
-    numeric, categorical : columns whose type is not to be guessed from their first value.
+    numeric, categorical : columns of this type; the type of others follows from their first value.
     drop : columns to ignore.
-    categories : coordinates of its own per categorical column.
-    max_dim : coordinates in all; what comes later shares or has none.
+    categories : coordinates per categorical column.
+    max_dim : largest number of coordinates; later values share one or have none.
     fourier : number of random Fourier features of the numeric columns.
-    reserved : {name: weight} of coordinates that somebody else fills in with scores in [-1, 1].
+    reserved : {name: weight} of coordinates that the caller fills with scores in [-1, 1].
     seed : of the Fourier features.
 
     Examples
@@ -133,8 +133,8 @@ class Contexts(Writable):
         self._products: list[Product] = []
         self._spread = 0.0  # √(columns seen in the first record); 0 before it
         self._past = blank_past(0)
-        self._layout: Layout | None = None  # made anew whenever a column or coordinate is
-        self._plan: RecordPlan | None = None  # made anew whenever a column is, or changes its kind
+        self._layout: Layout | None = None  # rebuilt for every new column or coordinate
+        self._plan: RecordPlan | None = None  # rebuilt for every new column, or change of kind
         self._reader: RecordReader | None = None  # of the present layout, or of an earlier one
         self._ignored = frozenset(self.settings["drop"])
         self.reserved_weights = unit(self.settings) * np.array([*self.settings["reserved"].values()])
@@ -161,7 +161,7 @@ class Contexts(Writable):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Each coordinate in the user's words."""
+        """Names of the coordinates."""
         return tuple(self._names)
 
     @property
@@ -198,8 +198,8 @@ class Contexts(Writable):
     def encode(self, records: Any, *, learn: bool = True) -> Encoded:
         """Encode a mapping, a list of mappings or a data frame; see `Encoded`.
 
-        All values are checked before anything is learned, so a refused record leaves everything as it was. Threads
-        take turns.
+        All values are checked before anything is learned, so a refused record changes nothing. Calls of several
+        threads run one after the other.
         """
         learn = learn and not self.frozen
         plain = self._encode_plain(records) if learn else None
@@ -212,9 +212,9 @@ class Contexts(Writable):
 
     @locked
     def encode_alone(self, record: Mapping[str, Any]) -> Encoded | None:
-        """Encode one record with nothing unusual about it, and learn from it: as `encode`, faster, and without a mark.
+        """Encode one ordinary record and learn from it: as `encode`, faster, and without a mark.
 
-        The row is valid until the next one is asked for. None, and nothing is learned, if the record needs `encode`.
+        The row is valid until the next call. Returns None, and learns nothing, if the record needs `encode`.
         """
         if type(record) is not dict or self.frozen or self._products or not self._columns or self._layout is None:
             return None
@@ -230,7 +230,7 @@ class Contexts(Writable):
         self._checked(*columns_of(records, self._ignored), not self.frozen, self._declared())
 
     def _encode_plain(self, records: Any) -> Encoded | None:
-        """Encode a few records that hold nothing new; None if they need the long way."""
+        """Encode a few records without new values; None if they need the general path."""
         few = records if isinstance(records, list) else [records]
         n = len(few)
         if self._products or not 1 <= n <= FEW:
@@ -281,7 +281,7 @@ class Contexts(Writable):
         return new, checked
 
     def _admit(self, new: list[Column], checked: dict[str, Any]) -> None:
-        """Take in new columns and the kinds their values show."""
+        """Add new columns and the kinds of their values."""
         if new or any(self._columns[name].kind != kind for name, (kind, _) in checked.items()):
             self._layout = self._plan = None
         for column in new:
@@ -312,7 +312,7 @@ class Contexts(Writable):
         return self._assemble(numbers, symbols, codes, dims, learn)
 
     def _grow(self, wanted: list[tuple[int, int, int]], n: int) -> Integers:
-        """Give new values their coordinates in the order one record at a time would; return each row's dim."""
+        """Assign coordinates to new values in the order of single records; return each row's dim."""
         self._layout = None if wanted else self._layout
         added = np.zeros(n, dtype=np.int64)
         before = start = self.dim
@@ -401,7 +401,7 @@ class Contexts(Writable):
                     raise ValueError(f"column {name!r}: given as both {clash} and {role}, expected one role")
 
     def _declared(self) -> list[str]:
-        """Return the columns that a first record must have: without one, a typo is likelier than a late arrival."""
+        """Return the declared columns, which the first record must have: a missing one is probably a typo."""
         names = [name for role in ("scores", "groups", "numeric", "categorical") for name in self.settings[role]]
         return names + [name for pair in self.settings["products"] for name in pair]
 
@@ -486,7 +486,7 @@ def _pair(pair: Sequence[str]) -> list[str]:
     return [letters(pair[0]), letters(pair[1])]
 
 
-# What the saved state of `Contexts` holds, and what keeps its coordinates inside x.
+# The saved state of `Contexts`, and the checks that keep its coordinates inside x.
 
 PAIRS = listed(Rule("a pair of names", lambda v: TEXTS.holds(v) and len(v) == 2))
 WEIGHT = real(0, above=True)

@@ -1,4 +1,4 @@
-"""A table as standard scores and category codes, learned once, part by part if need be, then fixed."""
+"""A table as standard scores and category codes, learned once, possibly in parts, then fixed."""
 
 import datetime
 import math
@@ -35,12 +35,12 @@ from swapcal.kernels.encode import Lookup, look_up, standardise
 from swapcal.tables.frame import Table
 from swapcal.tables.values import FEATURE_CATEGORIES, FITTED_GROUP_CATEGORIES, MISSING, group_name, text_of
 
-# `TargetEncoding`: a column of more texts than can have codes, as one number: their outcomes beyond a score.
+# `TargetEncoding`: a column with too many texts for codes, as one number: each text's effect beyond the score.
 
 CROWDED = 100
 """Texts up to which codes for the most frequent ones are enough."""
 OFTEN = 5
-"""Rows a text must have: rarer ones are 0, like texts never seen, so that a column of names says nothing of anybody."""
+"""Rows a text must have: rarer ones are 0, like unseen texts, so that a column of names identifies no person."""
 PRECISION = 4.0
 """Of the prior of an offset, which has standard deviation ½ in log-odds."""
 
@@ -63,7 +63,7 @@ class TargetEncoding:
 def learn_target_encoding(
     source: Table, name: Name, y: Array, p: Array, weight: Array, folds: Integers
 ) -> tuple[TargetEncoding, Array] | None:
-    """Return the offsets, and each row's by the rows outside its fold; None if texts are few, or all of them rare.
+    """Return the offsets, and each row's out-of-fold offset; None if texts are few, or all of them rare.
 
     One Newton step from p towards the random intercepts of a logistic regression, Σ w(y - p) / (Σ w p(1 - p) + 1/τ²).
     """
@@ -90,7 +90,7 @@ def _offsets(surplus: Array, curvature: Array, often: Flags) -> Array:
     return np.where(often, surplus / (curvature + PRECISION), 0.0)
 
 
-# `FittedEncoder`: a table as standard scores and category codes, learned once and then the same for ever.
+# `FittedEncoder`: a table as standard scores and category codes, learned once and then fixed.
 
 
 class EncodedTable(NamedTuple):
@@ -99,7 +99,7 @@ class EncodedTable(NamedTuple):
     Z: Array
     codes: Integers
     raw: Array
-    """The numbers as given, NaN where missing; without offsets, whose labels trees would find in other folds."""
+    """The numbers as given, NaN where missing; without offsets, through which trees would see labels of other folds."""
 
     def take(self, index: "Integers | slice") -> "EncodedTable":
         """Return some of the rows."""
@@ -108,7 +108,7 @@ class EncodedTable(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedEncoder:
-    """Turn rows of a table into numbers and codes the same way for ever.
+    """Encode rows of a table as numbers and codes by fixed rules.
 
     Examples
     --------
@@ -134,8 +134,7 @@ class FittedEncoder:
     ) -> "FittedEncoder":
         """Learn scales and categories of the groups and of the other columns (all, by default).
 
-        A column keeps its most frequent categories, so many of a feature and of a group; the others, and those seen
-        less than `rare` times, share one code.
+        A column keeps its most frequent categories; the others, and those with fewer than `rare` rows, share one code.
         """
         for name in [*groups, *(columns or ())]:
             require(source, name)
@@ -150,9 +149,9 @@ class FittedEncoder:
         return cls((*first, *others, *binned))
 
     def rate(self, source: Source, y: Array, p: Array, weight: Array, folds: Integers) -> "tuple[FittedEncoder, Array]":
-        """Return the encoder with an offset for each column of texts that had too many, and the rows' by other folds.
+        """Return the encoder with an offset for each column with too many texts, and the rows' out-of-fold offsets.
 
-        The rows that taught the offsets must be encoded by those without their own fold: see `encode`.
+        The training rows must be encoded with their out-of-fold offsets: see `encode`.
         """
         if not isinstance(source, Table):
             return self, np.empty((len(y), 0))
@@ -186,7 +185,7 @@ class FittedEncoder:
 
     @cached_property
     def _flag(self) -> Integers:
-        """Where in Z each number's flag of missing values is, -1 for nowhere."""
+        """Column of Z with each number's flag of missing values, -1 if it has none."""
         missing = np.array([*(number.missing for number in self.numbers), *(False for _ in self.rated)], bool)
         return np.where(missing, len(missing) + np.cumsum(missing) - 1, -1).astype(np.int64)
 
@@ -227,7 +226,7 @@ class FittedEncoder:
         return EncodedTable(Z, codes, raw)
 
     def encode_record(self, record: Mapping[str, Any]) -> EncodedTable | None:
-        """Return one encoded row of a table, or None if a value is not plainly a number, a text or missing."""
+        """Return one encoded row of a table, or None if a value is not a number, a text or missing."""
         numbers = [_plain_number(record[str(number.name)]) for number in self.numbers]
         for rated in self.rated:
             text = _plain_text(record[str(rated.name)])
@@ -262,14 +261,14 @@ class FittedEncoder:
             look_up(lookup, source, codes)
 
     def _check_width(self, columns: int) -> None:
-        """Refuse an array that ends before a column that was learned; the kernels do not look."""
+        """Raise ValueError if an array has too few columns; the kernels do not check."""
         needed = 1 + max([int(column.name) for column in self.columns], default=-1)
         if columns < needed:
             raise ValueError(f"array: given {columns} columns, expected at least {needed}, as when the model was made")
 
     @cached_property
     def _lookup(self) -> Lookup:
-        """What an array's columns need; they are numbers, so their categories are values or bins."""
+        """Parameters of an array's columns; they are numbers, so their categories are values or bins."""
         lists = [category.edges or category.numbers for category in self.categories]
         return Lookup(
             np.array([int(category.name) for category in self.categories], np.int64),
@@ -305,7 +304,7 @@ class FittedEncoder:
 
 
 def _plain_number(value: Any) -> float | None:
-    """Return a number, NaN if it is missing; None if it would take a closer look."""
+    """Return a number, NaN if it is missing; None if the general path must decide."""
     kind = type(value)
     if kind is float or kind is int or isinstance(value, np.floating | np.integer):
         return float(value)
@@ -313,7 +312,7 @@ def _plain_number(value: Any) -> float | None:
 
 
 def _plain_text(value: Any) -> str | None:
-    """Return what a text, truth value, date, time or missing value is called; None if it would take a closer look."""
+    """Return a text, truth value, date, time or missing value as text; None if the general path must decide."""
     if type(value) is str:
         return group_name(value)
     if value is None or (isinstance(value, float | datetime.date) and value != value):
@@ -326,15 +325,15 @@ def _plain(names: Sequence[Name]) -> list[Name]:
     return list(dict.fromkeys(name if isinstance(name, str) else int(name) for name in names))
 
 
-# Scales: means, spreads and categories of columns, learned part by part; parts add up.
+# Scales: means, spreads and categories of columns, learned in parts that can be added.
 
 MOST_TEXTS = 1 << 20
-"""Distinct texts counted at most; beyond, the rarer half is forgotten, and a late favourite may be undercounted."""
+"""Most distinct texts counted; beyond, the rarer half is dropped, so a text frequent only later may be undercounted."""
 
 
 @dataclass
 class Scale:
-    """What was seen of one column: how many numbers, their mean and standard deviation; how often each text."""
+    """Statistics of one column: the count, mean and standard deviation of its numbers; the count of each text."""
 
     count: int = 0
     centre: float = 0.0
@@ -358,7 +357,7 @@ class Scale:
         return cls(missing=texts.pop(MISSING, 0), texts=texts)
 
     def merge(self, other: "Scale", name: str) -> None:
-        """Add what was seen elsewhere; numbers and texts do not mix."""
+        """Add the statistics of other rows. Raises TypeError for numbers and texts in one column."""
         if (self.count and other.texts) or (self.texts and other.count):
             raise TypeError(f"column {name!r}: given text and numbers, expected one type")
         self.numeric |= other.numeric
@@ -395,12 +394,12 @@ class Scales:
         return cls({name: Scale.of(table, name) for name in names})
 
     def merge(self, other: "Scales") -> None:
-        """Add what another table holds."""
+        """Add the scales of another table."""
         for name, scale in self._scales.items():
             scale.merge(other._scales[name], name)
 
     def __add__(self, other: "Scales") -> "Scales":
-        """Return what both tables hold together."""
+        """Return the scales of both tables together."""
         made = deepcopy(self)
         made.merge(other)
         return made

@@ -1,4 +1,4 @@
-"""Records one at a time, into the same arrays again and again."""
+"""Records one at a time, in reused arrays."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -14,7 +14,7 @@ from swapcal.kernels.encode import CATEGORICAL, ENTRIES, PROBABILITY, Past, enco
 from swapcal.kernels.jit import DirectCall
 from swapcal.tables.values import has_bytes
 
-# Plain records without detours: most records hold nothing new, and then a few look-ups are enough.
+# Fast path for ordinary records: most have no new value, so a few look-ups are enough.
 
 PLAIN = (float, int)
 NAN = math.nan
@@ -22,11 +22,11 @@ STRANGE = -1
 
 Parts = tuple[Array, Keys, Integers]
 Look = tuple[str, int, dict[str, int], list[int], list[int]]
-"""A column's name, kind, codes, keys and places: taken apart once, because every value is looked up in them."""
+"""A column's name, kind, codes, keys and places as a tuple, because every value is looked up in them."""
 
 
 class RecordPlan(NamedTuple):
-    """How plain records are read, as long as no column is new and none changes its kind."""
+    """How ordinary records are read, while no column is new and no column changes its kind."""
 
     columns: list[Look]
     names: Set[str]
@@ -34,7 +34,7 @@ class RecordPlan(NamedTuple):
 
 
 def plan_for(columns: Mapping[str, Column], ignored: Set[str]) -> RecordPlan:
-    """Return how to read records of these columns."""
+    """Return the reader of records with these columns."""
     looks = [(name, column.kind, column.codes, column.keys, column.at) for name, column in columns.items()]
     return RecordPlan(looks, frozenset(columns) | ignored)
 
@@ -78,16 +78,16 @@ def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
     )
 
 
-# `RecordReader`: records one at a time, into the same arrays again and again.
+# `RecordReader`: records one at a time, in reused arrays.
 
 PLAIN_TYPES = {float, int}
 encode_row, place_row = DirectCall(encode_rows), DirectCall(place_rows)
 
 
 class RecordReader:
-    """Encodes a record that holds nothing new, or new categories only, by looking its values up.
+    """Encodes a record with known values or new categories, by look-up.
 
-    Good for as long as the layout is. A copy is None, for there are views here.
+    Valid as long as the layout is. A copy is None, because it holds views.
     """
 
     def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout, dim: int) -> None:
@@ -125,7 +125,7 @@ class RecordReader:
         self._widen(dim)
 
     def _widen(self, dim: int) -> None:
-        """Have room for so many coordinates."""
+        """Allocate this many coordinates."""
         row = self._row
         x, dims = np.zeros((1, dim)), np.array([dim], np.int64)
         self._row = Encoded(x, dims, row.keys, row.values, row.scores, row.marks)
@@ -135,7 +135,7 @@ class RecordReader:
         return type(None), ()
 
     def encode(self, record: Mapping[str, Any], past: Past, allocate: Callable[[str], int]) -> Encoded | None:
-        """Return a record's row, valid until the next, having learned from it; None if it holds anything unusual."""
+        """Learn from a record and return its row, valid until the next call; None if the record is not ordinary."""
         self._new.clear()
         if not record.keys() <= self._names or not self._read(record):
             return None
@@ -148,7 +148,7 @@ class RecordReader:
         return self._row
 
     def _admit(self, allocate: Callable[[str], int]) -> None:
-        """Take in what is new, giving it coordinates."""
+        """Assign coordinates to new values."""
         dim = self._row.x.shape[1]
         for j, value in self._new:
             column = self._columns[j]
@@ -202,7 +202,7 @@ class RecordReader:
         return [record.get(name) for name in self._numbers]
 
     def _with_gaps(self, values: Sequence[Any]) -> list[float] | None:
-        """Return numbers, NaN where there is none; None if any is not plain."""
+        """Return numbers, NaN where missing; None if any is not a float or int."""
         self._gaps, found = True, []
         for value, (j, at) in zip(values, self._number_at, strict=True):
             if value is not None and type(value) not in PLAIN_TYPES:
@@ -216,9 +216,9 @@ class RecordReader:
 
 
 def _all_present(values: Sequence[Any]) -> bool:
-    """Tell whether values are numbers, none of them missing or too large.
+    """Return whether all values are finite numbers within the limit.
 
-    The smallest and the largest overlook a NaN unless it comes first; the sum does not.
+    min and max miss a NaN unless it comes first; the sum does not.
     """
     if not {*map(type, values)} <= PLAIN_TYPES or not (min(values) >= -LARGEST and max(values) <= LARGEST):
         return False

@@ -12,10 +12,10 @@ from swapcal.kernels.draw import row_marks
 from swapcal.tables.frame import Table, is_table
 from swapcal.tables.values import group_name, letters, text_key
 
-# Sparse: an array of which only the values that are not 0 are kept; columns are made dense one by one.
+# Sparse: an array that stores only nonzero values; columns are made dense one by one.
 
 WIDEST = 128
-"""Columns looked at unless they are named: those with the most values that are not 0."""
+"""Number of columns used by default: those with the most nonzero values."""
 
 
 class Sparse:
@@ -50,19 +50,19 @@ class Sparse:
         return Sparse(self._columns.tocsr()[index])
 
     def fullest(self) -> list[int]:
-        """Return the numbers of the `WIDEST` columns with most values that are not 0, all if there are not as many."""
+        """Return the numbers of the `WIDEST` columns with the most nonzero values; all if there are fewer columns."""
         filled = np.diff(self._columns.indptr)
         return sorted(np.argsort(-filled, kind="stable")[:WIDEST].tolist())
 
 
-# Source: a table with named columns, or an array, dense or sparse, whose columns are known by number.
+# Source: a table with named columns, or an array, dense or sparse, with numbered columns.
 
 Name = str | int
 Source = Table | Array | Sparse
 
 
 def opened(given: Any) -> Source:
-    """Return what a caller has, a data frame, a mapping of columns, a sparse matrix or an array, as a source.
+    """Return a data frame, a mapping of columns, a sparse matrix or an array as a source.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def opened(given: Any) -> Source:
 
 
 def columns_of(source: Source) -> list[Name]:
-    """Return the names, or numbers, of the columns to look at unless some are named."""
+    """Return the names, or numbers, of the columns used by default."""
     if isinstance(source, Sparse):
         return list(source.fullest())
     return [*map(letters, source.columns)] if isinstance(source, Table) else list(range(source.shape[1]))
@@ -91,7 +91,7 @@ def named(role: str, names: Any) -> list[Name]:
 
 
 def require(source: Source, name: Name) -> None:
-    """Refuse a column that is not there."""
+    """Raise ValueError or `UnknownColumnError` if a column does not exist."""
     if isinstance(source, Table):
         source.require([str(name)])
     elif isinstance(name, bool) or not isinstance(name, (int, np.integer)) or not 0 <= name < source.shape[1]:
@@ -126,7 +126,7 @@ def number_marks(source: "Array | Sparse", names: Sequence[Name]) -> Keys:
 
 
 def is_numeric(source: Source, name: Name) -> bool:
-    """Say whether a column holds numbers."""
+    """Return whether a column holds numbers."""
     return source.is_numeric(str(name)) if isinstance(source, Table) else True
 
 
@@ -155,12 +155,12 @@ BINS = 8
 """Parts of equal mass into which a numeric group with many values is cut."""
 MANY_VALUES = 16
 FEW_ROWS = 256
-"""Up to so many, looking texts up one by one is faster than finding the distinct ones first."""
+"""Up to this many rows, single look-ups are faster than finding the distinct texts first."""
 
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories: known texts, known numbers, or edges of bins; `other` is the code of all the rest."""
+    """A column of categories: known texts, known numbers, or edges of bins; `other` is the code of all other values."""
 
     name: Name
     is_group: bool
@@ -204,7 +204,7 @@ class Category:
         return code_of
 
     def labels(self, other: str = "is something else") -> list[str]:
-        """Return each code in the user's words."""
+        """Return the name of each code."""
         if self.edges:
             parts = [f"≤ {edge:.6g}" for edge in self.edges] + [f"> {self.edges[-1]:.6g}"]
         else:
@@ -213,7 +213,7 @@ class Category:
 
 
 def learn_group(source: Source, name: Name, most: int, rare: int) -> Category:
-    """Learn a column over whose values calibration matters: texts, few numbers, or many numbers in bins."""
+    """Learn a group column: texts, few numbers, or many numbers in bins."""
     if not is_numeric(source, name):
         return learn_texts(source, name, most, rare, is_group=True)
     values = numbers_of(source, name)
@@ -226,7 +226,7 @@ def learn_group(source: Source, name: Name, most: int, rare: int) -> Category:
 
 
 def learn_texts(source: Source, name: Name, most: int, rare: int, is_group: bool = False) -> Category:
-    """Learn the most frequent texts, at least one; those seen less than `rare` times are not worth a code."""
+    """Learn the most frequent texts, at least one; texts with fewer than `rare` rows get no code."""
     assert isinstance(source, Table)
     found = source.categories(str(name))
     counts = np.bincount(found.codes, minlength=len(found.names))
@@ -259,7 +259,7 @@ class Number(NamedTuple):
 
 
 def learn_number(source: Source, name: Name) -> Number:
-    """Learn the scale of a column; infinite values have none."""
+    """Learn the scale of a column, without its infinite values."""
     values = np.ascontiguousarray(numbers_of(source, name))
     refuse_infinite(name, values)
     present = values[~np.isnan(values)]
@@ -281,7 +281,7 @@ def refuse_infinite(name: Name, values: Array) -> None:
 
 
 def location(values: Array) -> tuple[float, float]:
-    """Return mean and standard deviation, (0, 0) of nothing; squares must not overflow, nor vanish.
+    """Return mean and standard deviation, (0, 0) if empty, without overflow or underflow of squares.
 
     Examples
     --------

@@ -175,7 +175,7 @@ def list_row(design: Design, logit: float, Z: Array, spots: Spots, row: int, siz
 
 @inlined
 def list_spot(place: np.uint64, value: float, size: int, sizes: Array, listing: Listing) -> int:
-    """Write one regressor, unless it is none; return how many there are now."""
+    """Write one regressor, unless its place is the one for none; return the number so far."""
     if place == np.uint64(len(sizes) - 1):
         return size
     listing.places[size], listing.values[size] = place, sizes[place] * value
@@ -214,7 +214,7 @@ class Placement(NamedTuple):
     category: Integers
     """(columns, codes) the categories' places."""
     number_size: float
-    """What a standard score in [-3, 3] is multiplied with."""
+    """Factor of a standard score in [-3, 3]."""
     sizes: Array
     """(columns,) value of a category's coordinate."""
     score_sizes: Array

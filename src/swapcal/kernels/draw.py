@@ -1,7 +1,7 @@
 """Counter-based randomness: the draw is a pure function of seed and event.
 
-An event that nobody named is known by a count and by the values given: never by numbers computed from them, whose last
-bit is another one on another machine.
+An event without an id is identified by a count and by the given values, not by numbers computed from them, whose last
+bit differs between machines.
 """
 
 import numpy as np

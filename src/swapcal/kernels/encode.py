@@ -29,7 +29,7 @@ HALF_TURN = 4.0 / np.pi
 
 
 class Past(NamedTuple):
-    """What is remembered of the numbers of each of K columns."""
+    """Statistics of the numbers of each of K columns."""
 
     seen: Integers
     """(K,) how many"""
@@ -171,7 +171,7 @@ def describe_symbol(symbol: np.uint64, j: int, past: Past, keys: Keys, values: A
 
 @inlined
 def meet(symbol: np.uint64, j: int, past: Past) -> None:
-    """Take a category or a gap in, as far as one needs to know whether the column shows more than one."""
+    """Record a category or a missing value: only whether the column has had more than one."""
     if past.seen[j] > 0:
         return
     if past.distinct[j] == 0:

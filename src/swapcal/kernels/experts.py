@@ -11,7 +11,7 @@ from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit, shared
 from swapcal.kernels.newton import KEEP, NEWTON, Newton, learn_newton, list_context, newton_margin, newton_variance
 
-# A curve with a short memory: how forecasts turned out of late, as a function of the forecast alone.
+# A recalibration curve with a short memory: the recent mean error as a function of the forecast alone.
 #
 # A forecast p becomes p + p(1 - p)(w_1 + w_2 (2p - 1)): one weight moves the middle, the other spreads forecasts or
 # draws
@@ -28,13 +28,13 @@ STEEPEST = 0.7  # a forecast near an end is multiplied by no more than 1 ± this
 
 @inlined
 def term(p: float, i: int) -> float:
-    """Return what a weight of the curve is multiplied by."""
+    """Return the factor of a weight of the curve."""
     return p * (1.0 - p) * (2.0 * p - 1.0 if i else 1.0)
 
 
 @shared
 def bent(weights: Array, p: float) -> float:
-    """Return what the curve makes of a probability."""
+    """Return the curve's value at a probability."""
     pull = weights[0] + weights[1] * (2.0 * p - 1.0)
     return float(p + p * (1.0 - p) * min(STEEPEST, max(-STEEPEST, pull)))
 
@@ -107,7 +107,7 @@ STACK_ODDS, BASE_ODDS = 1000.0, 0.03  # prior odds against one expert, of labels
 FALLING = np.array([LINEAR_SGD <= e < LINEAR or e >= LINEAR + PAIR_SGD for e in range(HASHED)])  # AdaGrad's steps
 ADA_PACE = 0.15  # how fast AdaGrad moves at first, relative to SGD of the same rate
 FASTEST, STEP = 1.0, np.sqrt(2.0)  # the merits' rate is STEP over the root of all surprise, at most FASTEST
-LEAST_MERIT = -15.0  # what merit may take from anybody's weight, as a logarithm
+LEAST_MERIT = -15.0  # lower limit of merit's effect on a weight, as a logarithm
 RECENT = 1e3  # labels that the last second-order expert remembers; over as many, experts are held against the base rate
 DOUBT = 0.2  # part of a row's leverage that is doubt in what the experts say of it, when labels come late
 SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would do in a world that stands still
@@ -152,7 +152,7 @@ class Bank(NamedTuple):
     counts: Array
     """[labels known, their sum, lag, tension, its peak]"""
     curve: Array
-    """(CURVE,) weights of the curve that says how the blend's forecasts turned out of late"""
+    """(CURVE,) weights of the recalibration curve of the blend's recent forecasts"""
     spread: Array
     """(CURVE, CURVE) their covariance"""
 
@@ -167,7 +167,7 @@ class View(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Working room for one row: its features, and what the experts say of it."""
+    """Working room for one row: its features, and the experts' forecasts."""
 
     slots: Integers
     amounts: Single
@@ -534,7 +534,7 @@ def learn_bank(bank: Bank, work: Workspace, y: float) -> None:
 def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, work: Workspace) -> None:
     """One extended Kalman step of logistic regression with slowly forgotten labels, this one counting `share`.
 
-    Forgetting stops while the covariance is large: directions that nobody excites must not inflate for ever.
+    Forgetting stops while the covariance is large: in directions without data it must not grow without bound.
     """
     weights, covariance, gain = bank.weights[stack], bank.covariance[stack], work.gain
     n = weights.shape[0]
@@ -620,10 +620,10 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
 
 @inlined
 def learn_blend(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
-    """Let stack and merits learn from what was said at the time, in so far as it was informed.
+    """Train stack and merits on the forecasts issued at the time, weighted by how informed they were.
 
-    A row issued before any label holds experts that say ½: learning the base rate from it as a correction of the
-    experts would count it a second time once they know it themselves. A label therefore counts by the share of today's
+    In a row issued before any label the experts forecast ½: learning the base rate from it as a correction of the
+    experts would count it a second time once they have learned it. A label therefore counts by the share of today's
     labels that were known when its row was issued: 1 when nothing came between, 0 when the row was uninformed.
     """
     known, then = bank.counts[KNOWN], memory[bank.weights.shape[1] + SAID_KNOWN]

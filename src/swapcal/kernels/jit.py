@@ -75,7 +75,7 @@ def shared(function: F) -> F:
 
 
 def is_compiled(function: Callable[..., object]) -> bool:
-    """Tell whether the cache has machine code of a kernel as it is now, for this processor and some arguments."""
+    """Return whether the cache has current machine code of a kernel, for this processor and some arguments."""
     if config.DISABLE_JIT:
         return True
     kernel: Any = function
@@ -128,7 +128,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._cache_file._version = f"{self._cache_file._version} {STAMP}"
 
 
-# `DirectCall`: the way into a kernel that is called again and again with arguments of the same types.
+# `DirectCall`: fast calls of a kernel with arguments of the same types.
 
 
 class DirectCall:

@@ -1,4 +1,4 @@
-"""What one level's learner does with a labelled context, and the search among all levels."""
+"""The update of one level's learner with a labelled context, and the search among all levels."""
 
 from typing import NamedTuple
 
@@ -94,12 +94,11 @@ def learn_level(state: Memory, slot: int, x: Array, y: float, alpha: float, w: f
 # Learners with a short memory: ridge regressions whose past fades by e^(-1/window) with every label.
 #
 # What fades must not take the penalty with it, or directions that the data no longer visit would swing freely.
-# Coordinates get their λ back in turn, all of them once in a window, as if told once more where the learner started:
-# the
+# Coordinates get their λ back in turn, all of them once in a window, as if the learner's start were observed again: the
 # regularised loss they minimise is Σ γ^(T-t) α (⟨θ,x⟩ - y)² + Σ_j f_j (θ_j - θ_0j)², λ/e² < f_j ≤ λ (see
 # `swapcal.bounds.learners`).
 
-# After so many windows without a label nothing is left that double precision could tell from nothing.
+# After this many windows without a label, what is left is zero in double precision.
 FORGOTTEN = 36.0
 
 

@@ -184,16 +184,16 @@ def refine(state: Memory, low: int, high: int, charge: float) -> None:
 
 @inlined
 def differs(state: Memory, slot: int, x: Array, alpha: float, w: float) -> bool:
-    """Say whether a level that was issued with weight α and wish w would now wish something else."""
+    """Return whether the wish of a level that was issued with weight α and wish w has changed."""
     return alpha > 0.0 and abs(wish(ladder_of(state), slot, x, alpha) - w) > SAME_WISH
 
 
 @inlined
 def outdated(state: Memory, x: Array, ticket: Array, mix: Array) -> bool:
-    """Say whether labels were learned since the ticket was issued, here or by the copy that issued it.
+    """Return whether labels were learned since the ticket was issued, here or by the copy that issued it.
 
     The worst-case bounds are about learners whose wish is the one that was issued, on levels that are still neighbours.
-    A count of labels cannot tell two copies of one forecaster apart that have learned equally many; their wishes can.
+    A count of labels does not distinguish two copies of one forecaster with equally many labels; their wishes do.
     """
     if ticket[T_ISSUED] != state.counts[UPDATES]:
         return True

@@ -130,7 +130,7 @@ ROUNDING = 1e-9
 
 @lean
 def first_bad_context(X: Array) -> int:
-    """Return the first row with x_1 ≠ ½, ‖x‖ > 1 or a value that is not finite; -1 if there is none."""
+    """Return the first row with x_1 ≠ ½, ‖x‖ > 1 or a value that is not finite; -1 if all are valid."""
     for row in range(X.shape[0]):
         square = 0.0
         for i in range(X.shape[1]):
@@ -143,7 +143,7 @@ def first_bad_context(X: Array) -> int:
 
 @lean
 def all_known(tickets: Array, z: Array, levels: int) -> bool:
-    """Say whether every ticket's two levels are where the memory keeps them, in slots below `levels`."""
+    """Return whether every ticket's two levels match the memory, in slots below `levels`."""
     for row in range(tickets.shape[0]):
         low, high = int(tickets[row, T_SLOT_LOW]), int(tickets[row, T_SLOT_HIGH])
         if low >= levels or high >= levels:
@@ -165,7 +165,7 @@ EPOCH, AGE, LEAD, LONGEST = 0, 1, 2, 3
 
 
 class Opponent(NamedTuple):
-    """Who chooses the labels of rounds, each after the distribution and before the draw; see `choose_label`."""
+    """Chooses the labels of rounds, each after the distribution and before the draw; see `choose_label`."""
 
     rule: int
     chance: Array
@@ -173,7 +173,7 @@ class Opponent(NamedTuple):
     coins: Array
     """(n,)"""
     notes: Array
-    """What it remembers, from `blank_notes`."""
+    """Its memory, from `blank_notes`."""
     labels: Array
     """(n,) written; empty for no opponent."""
 
@@ -182,7 +182,7 @@ NOBODY = Opponent(COIN, np.empty(0), np.empty(0), np.empty((0, 0)), np.empty(0))
 
 
 def blank_notes(dim: int, longest: float) -> Array:
-    """Return what an opponent remembers before the first round; `longest` is LEAVE_AHEAD's longest epoch."""
+    """Return an opponent's memory before the first round; `longest` is LEAVE_AHEAD's longest epoch."""
     notes = np.zeros((BUCKETS + 1, padded(dim)))
     notes[BUCKETS, LONGEST] = longest
     return notes
@@ -250,7 +250,7 @@ def answer(opponent: Opponent, row: int, mean: float, x: Array) -> float:
     return y
 
 
-# What may come with the rounds of a loop: weights, a log, an opponent. Empty arrays stand for nothing.
+# Optional inputs of the rounds of a loop: weights, a log, an opponent. Empty arrays stand for none.
 
 # Changes one round can make while hedging: two learners, one new level.
 CHANGES = 3
@@ -270,17 +270,17 @@ class Log(NamedTuple):
 
 
 def blank_log(rows: int, dim: int) -> Log:
-    """Return room for all changes that so many rows can make."""
+    """Return a log with room for all changes of this many rows."""
     slot, row = np.empty((2, CHANGES * rows), np.int64)
     return Log(slot, row, np.empty((CHANGES * rows, dim)), np.zeros(1, np.int64))
 
 
 class RunOptions(NamedTuple):
-    """What comes with rounds besides contexts and labels."""
+    """Optional inputs of rounds besides contexts and labels."""
 
     weights: Array = np.empty(0)
     """(n,) how often each round counts; empty for once."""
     log: Log = blank_log(0, 0)
-    """Where to write down what changes; empty for nowhere."""
+    """Log of the changes; empty for none."""
     opponent: Opponent = NOBODY
-    """Who chooses the labels; `NOBODY` if they are given."""
+    """Opponent that chooses the labels; `NOBODY` if they are given."""

@@ -10,7 +10,7 @@ from swapcal.kernels.jit import inlined, pure
 # Sums of decision trees over encoded rows: log-odds, standard scores and category codes.
 
 BLOCK_ROWS = 64
-"""Rows that walk down one tree together: the tree stays in the cache, and no row waits for another's comparison."""
+"""Rows that descend one tree together: the tree stays in the cache, and no row waits for another's comparison."""
 LAST_BIT = 63
 """Never set in a set of codes: where numbers, and the code -1, are looked up in sets."""
 MISSING = -1e300
@@ -20,7 +20,7 @@ MISSING = -1e300
 class Forest(NamedTuple):
     """Trees as arrays: nodes after their parents; a leaf is its own child on both sides.
 
-    Places are unsigned, because a signed one is looked at for counting from the end each time it is used.
+    Places are unsigned, because a signed index is tested for wrap-around at each use.
     """
 
     root: Keys
@@ -81,7 +81,7 @@ def add_trees(forest: Forest, given: Array, raw: Array, codes: Integers, room: R
                 out[start + b] += forest.value[room.place[b]]
 
 
-# Trees asked by 64 rows at once, a bit of a word for each row.
+# Trees evaluated for 64 rows at once, a bit of a word for each row.
 #
 # The nodes of many trees ask few different questions. Each is answered once for a block of rows, and a tree sends
 # whole
@@ -98,9 +98,9 @@ SPREAD = np.array([sum((byte >> j & 1) << 8 * j for j in range(8)) for byte in r
 
 
 class Slices(NamedTuple):
-    """What the trees of a forest ask: each question once, then the nodes that ask, tree by tree.
+    """The tests of a forest's trees: each distinct test once, then the inner nodes, tree by tree.
 
-    Within a tree such nodes are counted from 0, parents before children.
+    Within a tree inner nodes are counted from 0, parents before children.
     """
 
     numbers: int
@@ -164,14 +164,14 @@ def read_rows(given: Array, raw: Array, codes: Integers, start: int, size: int, 
 @inlined
 def answer_all(slices: Slices, scratch: TreeScratch) -> None:
     """Answer every question for all rows of the block."""
-    nobody, one = np.uint64(0), np.uint64(1)
+    no_rows, one = np.uint64(0), np.uint64(1)
     for q in range(slices.numbers):
-        column, threshold, rows = slices.column[q], slices.threshold[q], nobody
+        column, threshold, rows = slices.column[q], slices.threshold[q], no_rows
         for b in range(BLOCK_ROWS):
-            rows |= ROW_BIT[b] if scratch.inputs[column, b] <= threshold else nobody
+            rows |= ROW_BIT[b] if scratch.inputs[column, b] <= threshold else no_rows
         scratch.answer[q] = rows
     for q in range(slices.numbers, len(slices.column)):
-        column, threshold, codes, rows = slices.column[q], slices.threshold[q], slices.codes[q], nobody
+        column, threshold, codes, rows = slices.column[q], slices.threshold[q], slices.codes[q], no_rows
         for b in range(BLOCK_ROWS):
             below = np.uint64(scratch.inputs[column, b] <= threshold)
             rows |= (below | ((codes >> scratch.bits[column, b]) & one)) << np.uint64(b)

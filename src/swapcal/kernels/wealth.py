@@ -63,7 +63,7 @@ FOLD = 64
 
 
 class BetState(NamedTuple):
-    """Everything the bets remember."""
+    """The state of all bets."""
 
     bets: Array
     """(cells, FIELDS, LANES)"""
@@ -72,10 +72,10 @@ class BetState(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What is fixed before the first row."""
+    """Settings, fixed before the first row."""
 
     stakes: Array
-    """(LANES,) the k of every bet, 0 where there is none"""
+    """(LANES,) the k of every bet, 0 where there is no bet"""
     shares: Array
     """(LANES,) 1 / number of stakes, 0 where there is no bet"""
     edges: Array

@@ -1,4 +1,4 @@
-"""Decisions: what an action costs, which action a probability calls for, and what could have been saved.
+"""Decisions: the cost of an action, the best action for a probability, and the regret.
 
 `Loss` and the catalogue describe decision problems; `decide` turns forecasts into actions; `regret`,
 `swap_omniprediction` and `omniprediction` certify after the fact how much any loss could have gained by

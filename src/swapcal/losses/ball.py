@@ -11,7 +11,7 @@ import numpy as np
 from swapcal.arrays import Array
 from swapcal.losses.loss import Loss, mix
 
-# `LossShape`: what kind of function a loss is: convex or not, how steep, between which values.
+# `LossShape`: convexity, Lipschitz constant and range of a loss.
 
 # Values held at once while per-row parameters are measured.
 BLOCK = 4_000_000
@@ -103,7 +103,7 @@ def _finite_shape(loss: Loss) -> LossShape:
     return LossShape(True, spread, float(costs.min()), float(costs.max()), measured=False)
 
 
-# A loss along a comparator's score, in the form the ball solver wants: value, slope, curvature and a line below.
+# A loss along a comparator's score, in the form that the ball solver needs: value, slope, curvature and a line below.
 
 CELLS = (16, 128, 1024, 8192)
 

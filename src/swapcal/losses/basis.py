@@ -276,5 +276,5 @@ def _check_proper(loss: Loss, points: Array, zero: Array, one: Array) -> None:
     excess = (zero + points * slope)[:-1] - (zero[1:] + points[:-1] * slope[1:])
     worst = int(np.argmax(excess))
     if excess[worst] > 1e-6 * max(1.0, float(np.abs(zero).max())):
-        given = f"one dearer by {excess[worst]:g} at p = {points[worst]} than that for p = {points[worst + 1]}"
+        given = f"one more expensive by {excess[worst]:g} at p = {points[worst]} than that for p = {points[worst + 1]}"
         raise LossError.of(f"response of {loss.name}", given, "the best response")

@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-# `LossError`: what makes no decision problem.
+# `LossError`: an invalid decision problem.
 
 
 class LossError(ValueError):
-    """A loss, an action or a probability that makes no decision problem; says which point offends."""
+    """An invalid loss, action or probability; the message names the point."""
 
     row: int | None = None
-    """The row to blame, counted from 1, if there is one."""
+    """The invalid row, counted from 1, or None."""
     _parts: tuple[str, object, str]
 
     @classmethod
     def of(cls, name: str, given: object, expected: str, row: int | None = None) -> LossError:
-        """Return the error that says what was given, where, and what was expected.
+        """Return the error "name: given …, expected …", with the row if there is one.
 
         >>> str(LossError.of("weight", -1.0, "a number at least 0", row=3))
         'weight: given -1.0 in row 3, expected a number at least 0'
@@ -34,18 +34,18 @@ class LossError(ValueError):
         return error
 
     def after(self, rows: int) -> LossError:
-        """Return the same error for one who had counted so many rows before these."""
+        """Return the same error with `rows` added to its row number."""
         return self if self.row is None else LossError.of(*self._parts, row=self.row + rows)
 
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 BUILDERS: dict[str, Callable[..., Any]] = {}
-"""What makes each kind of loss: the catalogue names itself here, as every `Loss` can be read from text."""
+"""Constructor of each kind of loss; the catalogue registers itself here."""
 
 
 def kind(name: str) -> Callable[[Builder], Builder]:
-    """Let text name the losses that a function makes."""
+    """Register a function as the constructor of a kind of loss."""
 
     def entered(builder: Builder) -> Builder:
         BUILDERS[name] = builder

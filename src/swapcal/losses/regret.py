@@ -21,7 +21,7 @@ from swapcal.losses.parse import LossError
 
 @dataclass(frozen=True)
 class LevelRows:
-    """Rows in order of their level v = p; `order` leads back to the caller's rows.
+    """Rows in order of their level v = p; `order` gives the caller's rows.
 
     Every distinct forecast is a level: round continuous forecasts first if levels should hold more than a
     row.
@@ -136,7 +136,7 @@ class Regret:
     best: Comparator
     """One comparator for all rows."""
     bound: float | None
-    """What calibration sums alone promise: Lipschitz(ℓ)·SOmni for a convex loss; None if the loss has per-row
+    """Bound from calibration sums alone: Lipschitz(ℓ)·SOmni for a convex loss; None if the loss has per-row
     parameters or infinite slope, which the theorem does not cover."""
 
     def __repr__(self) -> str:
@@ -292,7 +292,7 @@ class DecisionRow(TypedDict):
     certificate: float | None
     """Proven upper bound on that regret: Lipschitz(ℓ)·SOmni, or the solver's own bound if that is lower."""
     alternative: str | None
-    """The best alternative, in words."""
+    """The best alternative, as text."""
     alternative_cost: float | None
     """Its mean cost."""
 

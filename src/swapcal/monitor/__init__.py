@@ -1,4 +1,4 @@
-"""Calibration alarms that stay valid however often one looks."""
+"""Calibration alarms that stay valid however often you look."""
 
 from swapcal.monitor.alarms import Alarm, Lifetime
 from swapcal.monitor.monitor import Monitor

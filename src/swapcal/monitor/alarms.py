@@ -1,4 +1,4 @@
-"""`Alarm`: which group is off, in which range and direction, since when, by how much; times and sizes."""
+"""`Alarm`: the group that is miscalibrated, the range and direction, the start and the size; times and sizes."""
 
 from collections.abc import Sequence
 from datetime import UTC
@@ -11,7 +11,7 @@ from swapcal.arrays import AnyArray, Array
 from swapcal.bounds import deviation_radius, start_share
 from swapcal.kernels.wealth import CUSUM, FIRST, RESIDUAL, ROWS, SQUARE, START, TOTAL, TOTAL_SQUARE, VISITS
 
-# Clock: what tells rows apart in time, as floats: row numbers, numbers, or seconds since 1970.
+# Clock: the times of rows, as floats: row numbers, numbers, or seconds since 1970.
 
 ROW_NUMBERS, NUMBERS, DATES = "rows", "numbers", "dates"
 """Kinds of clock."""
@@ -37,7 +37,7 @@ def read_clock(time: Any, rows: int) -> tuple[Array, str]:
         first = back[0]
         raise ValueError(
             f"time: given {raw[first + 1]} in row {first + 2} after {raw[first]}, expected rows in order of time "
-            "(by which their labels were bound to be known)"
+            "(the time by which a label is known whatever its value)"
         )
     return clock, kind
 
@@ -61,7 +61,7 @@ def _without_zones(raw: AnyArray) -> AnyArray:
 
 
 def show(clock: float, kind: str) -> str:
-    """Write a time as people do.
+    """Return a time as text.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def show(clock: float, kind: str) -> str:
     return text.removesuffix(".000000").removesuffix("T00:00:00").replace("T", " ")
 
 
-# Alarm: who is off, where, which way, since when, by how much, and how sure that is.
+# Alarm: the group, range, direction, start, size and confidence.
 
 CHANGE, LIFETIME = "change", "lifetime"
 """Kinds: raised by the change detector, or by the wealth since the first row."""
@@ -85,35 +85,35 @@ LOW, HIGH = "too low", "too high"
 
 
 class Alarm(NamedTuple):
-    """One group that is off beyond the tolerance.
+    """One group whose error exceeds the tolerance.
 
     A gap is observed minus forecast, as a rate. All intervals of all groups at all times hold together with
-    probability 1 − alpha, whatever made one look.
+    probability 1 − alpha, however often you look.
     """
 
     group: str
     kind: str
     direction: str
     forecasts: tuple[float, float]
-    """Range of forecasts in which it shows most."""
+    """Range of forecasts with the strongest evidence."""
     raised: float
     """When it was raised, on the monitor's clock: row number, number, or seconds since 1970."""
     since: float
-    """Estimate of when it began; the start of the rows that `gap` and its interval speak about."""
+    """Estimated start: `gap` and its interval are over the rows from here."""
     rows: int
     gap: float
     low: float
     high: float
     evidence: float
-    """Change: honest forecasts would raise such an alarm once in at least this many rows. Lifetime: the logarithm to
-    base 10 of 1 / p, p being the probability that they ever would."""
+    """Change: calibrated forecasts raise such an alarm at most once in this many rows. Lifetime: −log10 of the
+    probability that they ever do."""
     clock: str
 
     @property
     def sentence(self) -> str:
-        """The alarm in words."""
+        """The alarm as one sentence."""
         since = f"since {show(self.since, self.clock)} ({self.rows:,} rows)"
-        return f"{self._where()}: {self._size()} {since}. {self._sure()}"
+        return f"{self._where()}: {self._size()} {since}. {self._confidence()}"
 
     def __repr__(self) -> str:
         since = show(self.since, self.clock)
@@ -138,20 +138,26 @@ class Alarm(NamedTuple):
         interval = f"between {100 * self.low:+.1f} and {100 * self.high:+.1f}"
         return f"forecasts are {self.direction} by {points} ({interval})"
 
-    def _sure(self) -> str:
+    def _confidence(self) -> str:
         raised = f"Raised at {show(self.raised, self.clock)}"
         if self.kind == CHANGE:
-            return f"{raised}; honest forecasts would raise it at most once in {_many(self.evidence)} rows."
-        return f"{raised}; honest forecasts would ever do so with probability below {10.0**-self.evidence:.1g}."
+            rate = f"at most 1 in {_rounded(self.evidence)} rows" if self.evidence < NEGLIGIBLE else "negligible"
+            return f"{raised}; false-alarm rate: {rate}."
+        below = f"below {10.0**-self.evidence:.1g}" if self.evidence < np.log10(NEGLIGIBLE) else "negligible"
+        return f"{raised}; false-alarm probability: {below}."
 
 
-def _many(count: float) -> str:
-    """Write a count with two digits that mean something."""
-    return f"{float(f'{count:.2g}'):,.0f}" if count < 1e9 else f"{count:.0e}".replace("e+", "e")
+NEGLIGIBLE = 1e9
+"""A false alarm in this many rows, or with one over this probability, is called negligible."""
+
+
+def _rounded(count: float) -> str:
+    """Return a count with two significant digits."""
+    return f"{float(f'{count:.2g}'):,.0f}"
 
 
 def sentence(alarms: Sequence[Alarm], rejected: bool, tolerance: float, groups: int, rows: int) -> str:
-    """Say in one sentence how it stands; `rejected` is the lifetime test over all groups together."""
+    """Return the state of a monitor as one sentence; `rejected` is the lifetime test over all groups together."""
     points = f"{100 * tolerance:g}"
     allowed = f"{points} point" if points == "1" else f"{points} points"
     watched = f"{groups:,} groups over {rows:,} rows"
@@ -161,11 +167,11 @@ def sentence(alarms: Sequence[Alarm], rejected: bool, tolerance: float, groups: 
         kinds = "" if any(alarm.kind == CHANGE for alarm in alarms) else " by the lifetime test"
         return f"Forecasts are off by more than {allowed} for {len(alarms):,} of {watched}{kinds}."
     if rejected:
-        return f"Forecasts have been off by more than {allowed} for somebody, but not clearly for one of {watched}."
+        return f"Forecasts have been off by more than {allowed}, but not significantly in any one of {watched}."
     return f"No sign that forecasts are off by more than {allowed} for any of {watched}."
 
 
-# Size: how far off a cell has been since its change began, with an interval that holds whenever one looks.
+# Size: the mean error of a cell since its change began, with an interval that is valid at all times.
 
 
 class Size(NamedTuple):
@@ -179,10 +185,10 @@ class Size(NamedTuple):
 
 
 def since_change(bets: Array, note: Array, shares: Array, side: int, alpha: float) -> Size:
-    """Return the size since the start that the best of the direction's bets would choose with hindsight.
+    """Return the size since the start that the best of the direction's bets would choose in hindsight.
 
-    `alpha` is the whole cell's budget; every possible start has a part of it that was fixed beforehand, so choosing
-    the start after looking is allowed.
+    `alpha` is the whole cell's budget; every possible start has a fixed part of it, so the start may be chosen from
+    the data.
     """
     lanes = [lane for lane in range(side, len(shares), 2) if shares[lane] > 0]
     best = max(lanes, key=lambda lane: float(bets[CUSUM, lane]))
@@ -207,21 +213,21 @@ def _size(since: float, rows: float, total: float, squares: float, tail: float) 
 
 
 class Lifetime(NamedTuple):
-    """Verdict on "nobody has ever been off by more than the tolerance", valid at every time at once."""
+    """Test of "no group has ever been off by more than the tolerance", valid at all times at once."""
 
     log10_wealth: float
     """Logarithm of the pooled wealth now; it started at 0."""
     log10_peak: float
-    """The largest it was seen."""
+    """Its largest recorded value."""
     p_value: float
-    """At most this is the probability that honest forecasts would ever have looked so bad."""
+    """Bound on the probability that calibrated forecasts ever reach this wealth."""
     rejected: bool
 
     def __repr__(self) -> str:
         return f"Lifetime({self._about()})"
 
     def _about(self) -> str:
-        verdict = "somebody has been off by more than the tolerance" if self.rejected else "nobody surely off so far"
+        verdict = "a group has been off by more than the tolerance" if self.rejected else "no significant error so far"
         return f"{verdict}, p = {self.p_value:.2g}"
 
     def _repr_html_(self) -> str:

@@ -98,7 +98,7 @@ def _admit_after(joined: GroupIndex, first: GroupIndex, later: GroupIndex) -> No
 
 
 def _admit_beside(joined: GroupIndex, one: GroupIndex, other: GroupIndex) -> None:
-    """Admit the groups of both, each with the smaller of its shares: whichever met it first set that much aside."""
+    """Admit the groups of both, each with the smaller of its shares, which both have reserved."""
     for group in [*one.groups, *other.groups]:
         position = joined.columns.index(group.column)
         if group.category not in joined.seen[position]:
@@ -108,7 +108,7 @@ def _admit_beside(joined: GroupIndex, one: GroupIndex, other: GroupIndex) -> Non
 
 
 def _aligned(joined: Bets, source: Bets, shift: float) -> BetState:
-    """Return a book with the joined monitor's cells, holding what the source's know, its clock moved by `shift`."""
+    """Return the source's bets in the joined monitor's cells, with its clock moved by `shift`."""
     nodes, room = joined.settings.ranges.nodes, len(joined.life_limits)
     seen, columns = joined.group_index.seen, joined.group_index.columns
     places = [seen[columns.index(group.column)][group.category] for group in source.group_index.groups]
@@ -124,7 +124,7 @@ def _aligned(joined: Bets, source: Bets, shift: float) -> BetState:
 
 
 def _notice(joined: Bets) -> None:
-    """Latch alarms that only the joined book raises."""
+    """Latch alarms that only the joined bets raise."""
     bet_state = joined.live_bet_state()
     for at, values, limit in (
         (CHANGE_AT, state.sums(bet_state, joined.terms), float(joined.terms.limits[1])),

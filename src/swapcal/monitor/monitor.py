@@ -1,4 +1,4 @@
-"""Monitor: wealth per group, alarms that stay valid however often one looks."""
+"""Monitor: wealth per group, alarms that stay valid however often you look."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -34,19 +34,19 @@ MOST_SHOWN = 5  # alarms in a notebook
 
 
 class Monitor:
-    """Watch forecasts as their outcomes come in, and say for whom they are off: valid at every look.
+    """Test forecasts as their outcomes arrive, and report miscalibrated groups; valid however often you look.
 
-    Every group, in every range of forecasts and in both directions, is bet against: a bet wins when outcomes stray
-    from the forecasts by more than `tolerance`, and cannot be expected to win against forecasts that do not.
+    There is a bet against every group, in every range of forecasts and in both directions: it wins when outcomes differ
+    from the forecasts by more than `tolerance`; otherwise its expected gain is at most zero.
 
     - The change detector lists a group when its Shiryaev–Roberts sum reaches `run_length` (over the group's weight).
       The mean number of rows until *any* sound group is listed is at least `run_length`, whatever the others do.
     - The lifetime test lists a group when its wealth since its first row reaches 1/alpha (over the group's weight).
       The probability that *any* sound group is *ever* listed is at most `alpha`.
 
-    "Sound" means |E[y − p | past, record, p]| ≤ tolerance on the group's rows. Three things are asked of the rows: they
-    come in an order that does not depend on their labels (that of maturity: the time by which a label was bound to be
-    known, not when it happened to arrive); p is the mean forecast, not a level drawn from it; p was issued before y
+    "Sound" means |E[y − p | past, record, p]| ≤ tolerance on the group's rows. The rows must satisfy three conditions:
+    their order does not depend on their labels (use the order of maturity, the time by which a label is known whatever
+    its value, not the order of arrival); p is the mean forecast, not a level drawn from it; p was issued before y
     was known. Rows have no weights: a bet is one row. Proofs are in `swapcal.bounds.monitoring`.
 
     Parameters
@@ -54,13 +54,13 @@ class Monitor:
     groups : columns of the records whose categories are watched; all rows together always are. Missing values are a
         category, and categories may appear at any time
     products : pairs of columns whose combined categories are watched too
-    tolerance : ε, in probability: gaps up to this size are nobody's business
-    run_length : mean number of rows between false alarms of the change detector, at least
-    alpha : probability of any false lifetime alarm, ever, at most; and that any interval is ever wrong
+    tolerance : ε, in probability: the largest acceptable gap
+    run_length : least mean number of rows between false alarms of the change detector
+    alpha : largest probability of any false lifetime alarm, and of any wrong interval, at any time
     level_ranges : True watches ranges of forecasts by halves, down to eight; False only all forecasts together; or
         edges from 0 to 1 of a power of two of ranges
     stakes : factors by which the bets raise the odds, less one; up to six, averaged
-    most : categories per column; what appears later is one category, "(other)"
+    most : categories per column; later ones share one category, "(other)"
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Monitor:
 
     @property
     def settings(self) -> MonitorSettings:
-        """What is promised, fixed before the first row."""
+        """Settings, fixed before the first row."""
         return self._bets.settings
 
     @property
@@ -109,18 +109,18 @@ class Monitor:
     def add(
         self, records: Any, p: "ArrayLike | float", y: "ArrayLike | float", time: Any = None, weights: None = None
     ) -> "Monitor":
-        """Enter rows in order of maturity; refused input leaves everything as it was.
+        """Enter rows in order of maturity; refused input changes nothing.
 
         Parameters
         ----------
         records : mapping of columns, a pandas, polars or arrow table, or a list of mappings of values; for one row, one
             such mapping
         p, y : mean forecasts and outcomes in [0, 1], as arrays, or as numbers for one row
-        time : of every row, numbers or dates that never decrease; rows are counted if it is never given
-        weights : not supported: a bet is one row, and a row entered twice would be bet on with its outcome known
+        time : of every row, numbers or dates that never decrease; row numbers if it is never given
+        weights : not supported: a bet is one row, and the second bet on a row would know its outcome
         """
         if weights is not None:
-            raise ValueError("weights: given, expected none: a bet is one row, whatever it stands for")
+            raise ValueError("weights: given, expected none: a bet is one row")
         if isinstance(p, (int, float)) or np.ndim(p) == 0:
             if np.ndim(y) != 0:
                 raise TypeError(f"y: given {y!r}, expected one number in [0, 1]")
@@ -141,13 +141,13 @@ class Monitor:
 
     @property
     def clock_kind(self) -> str | None:
-        """What tells rows apart in time: "rows", "numbers" or "dates"; None before the first row."""
+        """Kind of the clock: "rows", "numbers" or "dates"; None before the first row."""
         return self._bets.clock_kind
 
     # ------------------------------------------------------------------ answers
 
     def alarms(self) -> list[Alarm]:
-        """Return the groups listed by change since the last restart, or by lifetime, each where it shows most."""
+        """Return the alarms: change alarms since the last restart and lifetime alarms, one per group."""
         by_group = (-1, self.settings.ranges.nodes, 2)
         notes = self._bets.live_bet_state().notes
         raised, peaks = notes[:, CHANGE_AT : CHANGE_AT + 2], notes[:, CHANGE_PEAK : CHANGE_PEAK + 2]
@@ -229,7 +229,7 @@ class Monitor:
         return self._bets.group_index.wanted
 
     def groups(self) -> list[str]:
-        """Return the names of the groups met so far, in order of appearance."""
+        """Return the names of the groups so far, in order of appearance."""
         return [group.name for group in self._bets.group_index.groups]
 
     def _place(self, group: str | None) -> int:
@@ -239,7 +239,7 @@ class Monitor:
         return names.index(group)
 
     def summary(self, title: str = "Monitor") -> dict[str, Any]:
-        """Return everything there is to say as plain data, ready for JSON."""
+        """Return all results as data for JSON."""
         kind = self._bets.clock_kind or ROW_NUMBERS
         alarms, test = self.alarms(), self.test()
         listed = [alarm.group for alarm in alarms] or self.groups()[:1]
@@ -290,7 +290,7 @@ class Monitor:
 
         Parameters
         ----------
-        groups : names as alarms give them; by default those listed by an alarm, the surest first, then those nearest
+        groups : names as in alarms; by default those with an alarm, the strongest evidence first, then those nearest
             to one
         most : groups drawn, unless they are named
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
@@ -312,9 +312,9 @@ class Monitor:
     # ------------------------------------------------------------------ life of a monitor
 
     def restart(self, group: str | None = None) -> "Monitor":
-        """Start the change detector anew, for one group or for all, say after the forecasts were mended.
+        """Restart the change detector, for one group or for all, for instance after the forecasts were corrected.
 
-        The mean run length holds from here on. The lifetime test goes on: it is about everything since the first row.
+        The mean run length holds from here on. The lifetime test continues: it covers all rows since the first.
         """
         nodes = self.settings.ranges.nodes
         first = 0 if group is None else self._place(group) * nodes
@@ -337,8 +337,8 @@ class Monitor:
         """Return one monitor for rows seen side by side: shards of one stream, or streams of one system.
 
         Lifetime wealth multiplies. The change detectors add, and the run length counts the rows of both. A group has
-        the smaller of its two budgets, divided by the number of shards, so that whichever shard met it first had set
-        aside at least that. History starts anew.
+        the smaller of its two budgets, divided by the number of shards: the shard in which it appeared first reserved
+        at least that. The history starts empty.
         """
         if not isinstance(other, Monitor):
             return NotImplemented
@@ -378,9 +378,9 @@ class Monitor:
 
     def _repr_html_(self) -> str:
         alarms = self.alarms()
-        said = {f"alarm {k}": alarm.sentence for k, alarm in enumerate(alarms[:MOST_SHOWN], 1)}
-        rest = {"and": f"{len(alarms) - MOST_SHOWN} more"} if len(alarms) > MOST_SHOWN else {}
-        return display("Monitor", self._sentence(alarms, self.test().rejected), said | rest)
+        shown = {f"alarm {k}": alarm.sentence for k, alarm in enumerate(alarms[:MOST_SHOWN], 1)}
+        more = {"and": f"{len(alarms) - MOST_SHOWN} more"} if len(alarms) > MOST_SHOWN else {}
+        return display("Monitor", self._sentence(alarms, self.test().rejected), shown | more)
 
 
 def _one_record(records: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What a monitor promises, fixed before the first row: groups, ranges of forecasts, stakes, limits."""
+"""Settings of a monitor, fixed before the first row: groups, ranges of forecasts, stakes, limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,7 +87,7 @@ def read_ranges(level_ranges: "bool | Sequence[float]") -> Ranges:
     return Ranges(edges)
 
 
-# `GroupIndex`: the groups met so far, numbered in order of appearance, row by row.
+# `GroupIndex`: the groups so far, numbered in order of appearance, row by row.
 
 ALL = "all rows"
 """Name of the group that holds every row."""
@@ -105,7 +105,7 @@ class Group(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As shown to people."""
+        """Name in alarms and reports."""
         if not self.column:
             return ALL
         if self.category == (OTHER,):
@@ -117,7 +117,7 @@ Newcomer = tuple[int, tuple[str, ...]]
 
 
 class Placed(NamedTuple):
-    """Rows by group, and the groups among them that are not on the roster yet, numbered as if they were."""
+    """Rows by group, and the new groups among them, with the numbers they will get."""
 
     members: Integers
     newcomers: list[Newcomer]
@@ -125,7 +125,7 @@ class Placed(NamedTuple):
 
 @dataclass
 class GroupIndex:
-    """Columns and their categories; `most` categories per column, then all further ones are one."""
+    """Columns and their categories; after `most` categories of a column, all further ones share one group."""
 
     columns: tuple[Column, ...]
     most: int
@@ -143,7 +143,7 @@ class GroupIndex:
         return list(dict.fromkeys(name for column in self.columns for name in column))
 
     def admit(self, newcomers: Sequence[Newcomer], share: "float | None" = None) -> None:
-        """Put groups on the roster; the share of one that is not given follows its order of appearance."""
+        """Add groups; without `share`, a group's share follows from its order of appearance."""
         for position, category in newcomers:
             order = len(self.seen[position]) + 1
             self.seen[position][category] = len(self.groups)
@@ -172,7 +172,7 @@ class GroupIndex:
         return self.place({name: [record.get(name) for record in records] for name in self.wanted}, rows)
 
     def _seen(self, record: Mapping[str, Any]) -> list[int] | None:
-        """Return a record's groups if all of them are on the roster."""
+        """Return a record's groups if all of them are known."""
         names = {name: self._spell(name, record) for name in self.wanted}
         members = [
             self.seen[position].get(tuple(names[name] for name in column), -1)
@@ -204,7 +204,7 @@ class GroupIndex:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None
 
     def _numbered(self, found: "list[tuple[Integers, list[tuple[str, ...]]]]", rows: int) -> Placed:
-        """Give every category its number: known ones as on the roster, new ones by row, then by column."""
+        """Return every category's number: known ones keep theirs, new ones follow by row, then by column."""
         members = np.empty((rows, len(self.columns)), dtype=np.int64)
         fresh: list[tuple[int, int, int]] = []
         numbers = []
@@ -260,7 +260,7 @@ def _crossed(parts: Sequence[Categories], rows: int) -> "tuple[Integers, list[tu
     return codes, names
 
 
-# Settings: what is promised, fixed before the first row.
+# Settings: fixed before the first row.
 
 DEFAULT_STAKES = (0.02, 0.05, 0.13, 0.33, 0.8, 2.0)
 """Stakes, about 2.5 times apart: small ones find small gaps, large ones large gaps and rare events."""
@@ -268,7 +268,7 @@ DEFAULT_STAKES = (0.02, 0.05, 0.13, 0.33, 0.8, 2.0)
 
 @dataclass(frozen=True)
 class MonitorSettings:
-    """Checked settings of a monitor and what follows from them."""
+    """Checked settings of a monitor and the limits that follow from them."""
 
     columns: tuple[Column, ...]
     tolerance: float
@@ -284,7 +284,7 @@ class MonitorSettings:
         return 1.0 / (len(self.columns) * self.ranges.depths * 2)
 
     def change_limit(self) -> float:
-        """Return what a cell's mean sum of one direction must reach for an alarm."""
+        """Return the limit of a cell's mean sum of one direction."""
         return float(false_alarm_spacing(self.run_length)) / self.change_weight
 
     def log_budget(self) -> Any:
@@ -292,7 +292,7 @@ class MonitorSettings:
         return np.log(self.ranges.shares() / (2 * len(self.columns)))
 
     def log_limit(self) -> float:
-        """Logarithm of what a weighted wealth must reach for a lifetime alarm."""
+        """Logarithm of the limit of a weighted wealth in the lifetime test."""
         return float(np.log(float(ville(self.alpha))))
 
     def terms(self) -> Terms:
@@ -338,7 +338,7 @@ def read_settings(
     stakes: Sequence[float],
     most: int,
 ) -> MonitorSettings:
-    """Return checked settings, or say which one is wrong."""
+    """Return checked settings. Raises ValueError or TypeError if one is invalid."""
     if not 0 <= _number("tolerance", tolerance) < 1:
         raise ValueError(f"tolerance: given {tolerance!r}, expected a number of at least 0 and below 1, such as 0.01")
     if not 0 < _number("alpha", alpha) < 1:

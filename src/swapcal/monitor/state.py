@@ -46,7 +46,7 @@ from swapcal.kernels.wealth import (
 from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
 from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed
 
-# Evidence: what the bets of every cell say now, read without touching them.
+# Evidence: the wealth and sums of every cell now, read without changing them.
 
 
 def lane_log_wealth(bet_state: BetState) -> Array:
@@ -66,9 +66,9 @@ def sums(bet_state: BetState, terms: Terms) -> Array:
 
 def survey(bet_state: BetState, terms: Terms) -> tuple[Array, Array]:
     """Return the sums and the logarithms of wealth of both directions, each (cells, 2)."""
-    found = np.zeros((len(bet_state.notes), 2)), np.zeros((len(bet_state.notes), 2))
-    kernel.survey(bet_state, terms.shares, *found)
-    return found
+    sums_and_logs = np.zeros((len(bet_state.notes), 2)), np.zeros((len(bet_state.notes), 2))
+    kernel.survey(bet_state, terms.shares, *sums_and_logs)
+    return sums_and_logs
 
 
 def log_mean(logs: Array, shares: Array) -> Array:
@@ -86,7 +86,7 @@ def log_mean(logs: Array, shares: Array) -> Array:
     return found
 
 
-# History: evidence over time in bounded memory; when full, every other entry goes and the pace halves.
+# History: evidence over time in bounded memory; when full, every other entry is dropped and the stride doubles.
 
 ENTRIES = 64
 FIRST_STRIDE = 512
@@ -126,7 +126,7 @@ class EvidenceHistory:
         return found
 
 
-# Bets: all that rows add to: the bets of every cell, the groups met so far, the clock and the history.
+# Bets: the state that rows change: the bets of every cell, the groups so far, the clock and the history.
 
 LN10 = float(np.log(10.0))
 
@@ -162,7 +162,7 @@ class Bets(Writable):
         return clock, kind
 
     def enter(self, placed: Placed, p: Array, y: Array, clock: Array, kind: str) -> None:
-        """Play all rows, pausing where the history takes an entry: nothing depends on how rows are batched."""
+        """Enter all rows, in parts that end where the history gets an entry: results do not depend on the batches."""
         known = len(self.group_index.groups)
         if placed.newcomers:
             self.group_index.admit(placed.newcomers)
@@ -184,7 +184,7 @@ class Bets(Writable):
             start = stop
 
     def make_room(self) -> None:
-        """Give every group on the roster its cells and its lifetime limits."""
+        """Allocate the cells and lifetime limits of every group."""
         have, need = len(self.life_limits), len(self.group_index.groups)
         if have < need:
             room, nodes = max(need, 2 * have), self.settings.ranges.nodes
@@ -194,12 +194,12 @@ class Bets(Writable):
         self.life_limits[:need] = self.settings.log_limit() - self.log_weights()
 
     def live_bet_state(self, groups: int | None = None) -> BetState:
-        """Return the cells of the first groups, of all unless told."""
+        """Return the cells of the first `groups` groups; by default of all."""
         cells = (len(self.group_index.groups) if groups is None else groups) * self.settings.ranges.nodes
         return BetState(self.bet_state.bets[:cells], self.bet_state.notes[:cells])
 
     def limits(self) -> Array:
-        """Return (cells, 1): logarithm of what a cell's lifetime wealth must reach for an alarm."""
+        """Return (cells, 1): logarithm of the limit of a cell's lifetime wealth."""
         return self.life_limits[: len(self.group_index.groups)].reshape(-1, 1)
 
     def log_wealth(self) -> Array:
@@ -218,9 +218,9 @@ class Bets(Writable):
         return np.asarray(weights, dtype=np.float64)
 
     def pooled(self, log_wealth: Array) -> float:
-        """Return the logarithm of the weighted wealth of the first groups' cells, all that are yet to come having 1.
+        """Return the logarithm of the weighted wealth of the first groups' cells; future groups have wealth 1.
 
-        After a sum of monitors, what a group's smaller budget leaves over may depend on labels: it counts for nothing.
+        After a sum of monitors, the unused part of a group's smaller budget may depend on labels: it does not count.
         """
         if not len(log_wealth):
             return 0.0
@@ -240,13 +240,13 @@ class Bets(Writable):
         return np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1), logs
 
     def _record(self, groups: int) -> None:
-        """Enter what the first `groups` groups know now into the history."""
+        """Append the evidence of the first `groups` groups to the history."""
         figures, logs = self.known(groups)
         self.history.append(self.rows, self.last_clock, figures)
         self.pooled_peak = max(self.pooled_peak, self.pooled(logs))
 
 
-# What the file of a monitor holds, and the way there and back.
+# The file of a monitor: its contents, saving and loading.
 
 MONITOR = {
     "columns": listed(TEXTS, 1),

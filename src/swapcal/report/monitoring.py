@@ -33,16 +33,16 @@ MOST_SIZES = 200
 """Rows of the table of sizes at most, the largest groups first."""
 
 READING = (
-    "Every group is bet against. A bet wins when outcomes stray from the forecasts by more than the tolerance; against "
-    "forecasts that do not, no betting can be expected to win.",
-    "The change detector adds up the bets of every possible beginning of a change. It lists a group when the evidence "
-    "reaches the run length: honest forecasts get there once in that many rows on average, at most.",
-    "The lifetime test is about everything since the first row; honest forecasts are ever listed with a probability of "
-    "at most α.",
-    "Intervals hold for all groups, all beginnings and all times together: they are wide, and stay valid however often "
-    "one looks.",
-    "All of this asks that rows were entered in an order that does not depend on their labels, with the mean forecast, "
-    "and that outcomes which were open at the same time do not depend on each other given the records.",
+    "The monitor bets against the forecasts of every group. A bet gains when outcomes differ from the forecasts by "
+    "more than the tolerance; against forecasts within the tolerance no bet has a positive expected gain.",
+    "The change detector sums the bets over every possible start of a change. It raises an alarm for a group when the "
+    "evidence reaches the run length: for forecasts within the tolerance that happens at most once in that many rows, "
+    "on average.",
+    "The lifetime test covers all rows since the first. Its false-alarm probability, over all time, is at most α.",
+    "Intervals hold for all groups, all starts and all times simultaneously: they are wide, and stay valid however "
+    "often they are read.",
+    "Assumptions: rows were entered in an order that does not depend on their outcomes, with the mean forecast, and "
+    "outcomes that were open at the same time are independent given the records.",
 )
 
 

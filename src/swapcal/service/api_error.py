@@ -1,36 +1,36 @@
-"""`ApiError`: why a request is not done, in a form that HTTP, logs and tests all understand."""
+"""`ApiError`: why a request was rejected, in a form that HTTP, logs and tests share."""
 
 from typing import Any, NamedTuple
 
 
 class ApiErrorKind(NamedTuple):
-    """One kind of refusal: its status code and its title."""
+    """One kind of error: its HTTP status code and the standard title of that status."""
 
     status: int
     title: str
 
 
 KINDS = {
-    "malformed": ApiErrorKind(400, "The request cannot be read"),
-    "unauthorized": ApiErrorKind(401, "A token is needed"),
-    "forbidden": ApiErrorKind(403, "The token does not allow this"),
-    "unknown": ApiErrorKind(404, "There is no such thing"),
-    "method": ApiErrorKind(405, "This cannot be done here"),
-    "slow": ApiErrorKind(408, "The request took too long to arrive"),
-    "conflict": ApiErrorKind(409, "Something else is known already"),
-    "expired": ApiErrorKind(410, "The forecast has expired"),
-    "large": ApiErrorKind(413, "The request is too large"),
-    "media": ApiErrorKind(415, "The request is in another format"),
-    "host": ApiErrorKind(421, "The request is for another host"),
-    "invalid": ApiErrorKind(422, "The request does not make sense"),
-    "many": ApiErrorKind(429, "Too many wait already"),
-    "internal": ApiErrorKind(500, "A fault of the service"),
-    "unavailable": ApiErrorKind(503, "Not now"),
+    "malformed": ApiErrorKind(400, "Bad Request"),
+    "unauthorized": ApiErrorKind(401, "Unauthorized"),
+    "forbidden": ApiErrorKind(403, "Forbidden"),
+    "unknown": ApiErrorKind(404, "Not Found"),
+    "method": ApiErrorKind(405, "Method Not Allowed"),
+    "slow": ApiErrorKind(408, "Request Timeout"),
+    "conflict": ApiErrorKind(409, "Conflict"),
+    "expired": ApiErrorKind(410, "Gone"),
+    "large": ApiErrorKind(413, "Content Too Large"),
+    "media": ApiErrorKind(415, "Unsupported Media Type"),
+    "host": ApiErrorKind(421, "Misdirected Request"),
+    "invalid": ApiErrorKind(422, "Unprocessable Content"),
+    "many": ApiErrorKind(429, "Too Many Requests"),
+    "internal": ApiErrorKind(500, "Internal Server Error"),
+    "unavailable": ApiErrorKind(503, "Service Unavailable"),
 }
 
 
 class ApiError(Exception):
-    """A request that was refused; nothing has changed.
+    """A request that was rejected; the state has not changed.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ class ApiError(Exception):
     detail : str
         What was given and what was expected.
     retry : float, optional
-        Seconds after which to try again, where that helps.
+        Seconds after which to retry, if a retry can succeed.
     more
         Further facts, such as both values of a conflict.
 
     Examples
     --------
-    >>> refusal = ApiError("conflict", "y: given 0, expected 1 as before", given=0, known=1)
-    >>> refusal.status, refusal.more
+    >>> error = ApiError("conflict", "y: given 0, expected 1 as before", given=0, known=1)
+    >>> error.status, error.more
     (409, {'given': 0, 'known': 1})
     """
 
@@ -64,7 +64,7 @@ class ApiError(Exception):
 
     @property
     def title(self) -> str:
-        """What kind of refusal it is, in words."""
+        """The standard title of the status."""
         return KINDS[self.kind].title
 
     def problem(self) -> dict[str, Any]:
@@ -74,5 +74,5 @@ class ApiError(Exception):
 
 
 def unavailable(why: str, retry: float = 1.0) -> ApiError:
-    """Return the refusal of what may work later."""
+    """Return the error of a request that may succeed later."""
     return ApiError("unavailable", why, retry=retry)

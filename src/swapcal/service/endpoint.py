@@ -172,7 +172,7 @@ async def answered(
     except StoreError as error:
         return refused(call, "store unavailable", unavailable("The store cannot be reached."), str(error))
     except Exception as error:
-        return refused(call, "fault", ApiError("internal", "A fault of the service; it is in the log."), repr(error))
+        return refused(call, "fault", ApiError("internal", "Internal error; see the log."), repr(error))
 
 
 class RequestHandler:

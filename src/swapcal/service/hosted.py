@@ -65,7 +65,7 @@ class Figures:
 
     @property
     def labels(self) -> int:
-        """Titles learned."""
+        """Outcomes learned."""
         return int(self.totals[LABELS])
 
     def learn(self, learned: Learned, now: float) -> None:

@@ -169,7 +169,7 @@ class Worker:
             return unavailable(f"The store cannot be reached: {error}")
         except Exception as error:
             self.log("fault", error=repr(error))
-            return ApiError("internal", "A fault of the service; it is in the log. Nothing has changed.")
+            return ApiError("internal", "Internal error; see the log. Nothing has changed.")
 
     def _asked(self, job: Ask) -> Any:
         hosted = self._hosted(job.forecaster)
@@ -225,7 +225,7 @@ class Worker:
         except Exception as error:
             self.log("fault", error=repr(error))
             self._lose([*dict.fromkeys(job.forecaster for job in jobs)], intact=False)
-            refusal = unavailable("A fault of the service; nothing is acknowledged, and the forecaster is rebuilt.")
+            refusal = unavailable("Internal error; nothing was acknowledged, and the forecaster is rebuilt.")
             return [(job.promise, refusal) for job in jobs]
 
     def _write(self, jobs: Sequence[Write]) -> list[Answer]:
@@ -280,7 +280,7 @@ class Worker:
         self.metrics.failures += 1
         self.log("commit failed", forecasters=[*names], error=str(error))
         self._lost_touch(names, unknown=not isinstance(error, Conflict))
-        refusal = unavailable("The store could not write; nothing is acknowledged, and the forecaster is rebuilt.")
+        refusal = unavailable("The store could not write; nothing was acknowledged, and the forecaster is rebuilt.")
         return [(job.promise, refusal) for job in jobs]
 
     def _isolated(self, jobs: Sequence[Write], names: Sequence[str], error: Exception) -> list[Answer]:
@@ -289,7 +289,7 @@ class Worker:
         self._lost_touch(names, unknown=False)
         if len(jobs) > 1:
             return [answer for job in jobs for answer in self._write([job])]
-        fault = ApiError("internal", "A fault of the service; it is in the log. Nothing has changed.")
+        fault = ApiError("internal", "Internal error; see the log. Nothing has changed.")
         return [(job.promise, fault) for job in jobs]
 
     # ------------------------------------------------------------------ gaining and losing forecasters

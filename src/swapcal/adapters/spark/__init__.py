@@ -1,4 +1,4 @@
-"""Apache Spark: audits, monitors and scores of tables that live on a cluster, and one `Live` per key of a stream."""
+"""Apache Spark: audits, monitors and scores of distributed tables, and one `Live` per key of a stream."""
 
 try:
     import pyspark  # noqa: F401

@@ -18,18 +18,18 @@ from swapcal.archive import packed, unpacked
 from swapcal.live import Live
 from swapcal.live.state import FILE
 
-# `Kept`: what is kept of a key between micro-batches, in Spark's state store and in the memory of a worker.
+# `Kept`: the state of a key between micro-batches, in Spark's state store and in the memory of a worker.
 
 ROWS = 2_000
-"""Rows after which a new archive is written: about as many as are played in the time that reading one takes."""
+"""Rows after which a new archive is written: replaying them takes about as long as reading an archive."""
 
 BESIDE: dict[bytes, Keyed] = {}
-"""Keys in the memory of this process, each under the stamp of all that it has seen: whoever finds it under the stamp in
-the store has what the store would give, whichever query, attempt or key put it there."""
+"""Keys in the memory of this process, each under a checksum (stamp) of all its rows: an entry with the stamp of the
+store equals the state in the store, for any query, attempt or key."""
 
 
 class Found(NamedTuple):
-    """A key as its last micro-batch left it."""
+    """The state of a key after its last micro-batch."""
 
     keyed: Keyed
     stamp: bytes
@@ -40,11 +40,11 @@ class Found(NamedTuple):
 
 
 class Kept:
-    """Keeps a `Live` as an archive and the rows since, which played again lead to the same bits.
+    """Keeps a `Live` as an archive and the rows since, whose replay gives the same bits.
 
     Parameters
     ----------
-    handle : Spark's access to the state of the key at hand
+    handle : Spark's access to the state of the current key
     settings : of a new `Live`
     remember : whether settled ids are kept
     beside : keys to keep in the memory of this process
@@ -57,7 +57,7 @@ class Kept:
         self._rows = handle.getListState("since", "rows binary")
 
     def play(self, rows: Columns) -> Answers:
-        """Let the key at hand answer a micro-batch, and keep what it then is."""
+        """Process a micro-batch of the current key, and keep its new state."""
         found, manner = self._found(), self._manner
         answers = _played(found.keyed, rows, manner)
         since = found.since + len(rows[manner.roles.id])
@@ -91,7 +91,7 @@ class Kept:
         return keyed
 
     def _put(self, stamp: bytes, keyed: Keyed) -> None:
-        """Keep a key in memory; another one, any, makes room: keys come in turns, so the oldest is wanted next."""
+        """Keep a key in memory and evict another, any one: keys come in turns, so the oldest is needed next."""
         while self._beside <= len(BESIDE) > 0:
             del BESIDE[random.choice([*BESIDE])]
         if self._beside:
@@ -132,37 +132,37 @@ def forecast(
 ) -> DataFrame:
     """Return the forecasts of a stream of records and outcomes, by one `Live` for each key.
 
-    Records and outcomes come in one stream, told apart by the target: a row without an outcome asks for a forecast; a
+    Records and outcomes come in one stream and differ in the target: a row without an outcome is forecast; a
     row with one is the label of its id, however late; if its id was never forecast and it has features, it is forecast
     first. Answers are rows (key, id, time, p, mean, y, event, note):
 
     - event "forecast": p and mean as issued; y only if the outcome came with the record and was learned at once;
     - event "learned": p, mean and y of a forecast whose outcome was learned now, later than it was issued; time is that
       of the outcome, null if it had been held until its maturity;
-    - event "refused": the row changed nothing, and the note says why: the stream goes on.
+    - event "refused": the row changed nothing, and the note gives the reason; the stream continues.
 
-    So `audit(answers.where("y is not null"), prob="p", target="y")` judges what the sink holds. Outcomes said twice are
+    So `audit(answers.where("y is not null"), prob="p", target="y")` audits the sink. Repeated outcomes are
     ignored.
 
-    Within a micro-batch the rows of a key go in order of time, at one time forecasts before outcomes, then by id; a row
-    that comes late, after a later one of an earlier micro-batch, counts as of then. State is kept with the
-    checkpoint as swapcal's archive: a query that is killed and started again goes on bit for bit, and with a sink that
-    writes each micro-batch once (files, Delta, `foreachBatch` by batch id) every answer is there once.
+    Within a micro-batch the rows of a key are sorted by time, at equal times forecasts before outcomes, then by id; a
+    late row, after a later one of an earlier micro-batch, gets the time of that one. State is kept with the
+    checkpoint as swapcal's archive: a query that is killed and restarted continues bit for bit, and with a sink that
+    writes each micro-batch once (files, Delta, `foreachBatch` by batch id) every answer appears once.
 
-    The guarantees of `Live` hold for each key by itself.
+    The guarantees of `Live` hold for each key separately.
 
     Parameters
     ----------
     stream : a streaming data frame; a batch one works too, as one micro-batch
-    key : column, or columns, whose values have a `Live` each
-    id : column of integers or texts that name the events of a key
-    target : column of outcomes in [0, 1], null where not known
+    key : column, or columns; each value has its own `Live`
+    id : column of integers or texts that identify the events of a key
+    target : column of outcomes in [0, 1], null where unknown
     time : column of event times: numbers, dates or timestamps
-    matures : column of when the outcome would be known whatever it is; see `Live.forecast`. An outcome that comes
-        earlier is held until the key's first forecast at or after that time
+    matures : column of times by which the outcome is known whatever its value; see `Live.forecast`. An outcome that
+        comes earlier is held until the key's first forecast at or after that time
     features : columns of the records; by default all others. Dates and times count as seconds
     remember : whether settled ids are kept, up to a million for each key and some 14 bytes each, so that a repeated
-        row is recognised; without them a repeated outcome is refused, and a repeated record is forecast anew
+        row is recognised; without them a repeated outcome is refused, and a repeated record is forecast again
     beside : keys that each Python worker keeps in memory beside the state store, some 10 MB each: a key that is there
         need not be read, and most of the time not be written as a whole. Best as many as a worker has keys
     settings : of `Live`, without models
@@ -186,7 +186,7 @@ def forecast(
 
 
 class _Forecasts(StatefulProcessor):  # type: ignore[misc]
-    """Hands the rows of each key to what is kept of it."""
+    """Passes the rows of each key to its kept state."""
 
     def __init__(self, keys: list[str], names: list[str], roles: EventRoles, *how: Any) -> None:
         self._keys, self._names, self._roles, self._how = keys, names, roles, how
@@ -236,7 +236,7 @@ def _roles(
 
 
 def _read(stream: DataFrame, keys: list[str], roles: EventRoles, time: str, matures: str | None) -> list[Column]:
-    """Return what the rows are read from; times as floats, which mean the same in every time zone."""
+    """Return the columns to read; times as floats, which do not depend on the time zone."""
     cast = {roles.id: "string", roles.target: "double"}
     found = [parts.column(name).cast(kind).alias(name) for name, kind in cast.items()]
     found += [parts.seconds(stream, time).alias(TIME)]

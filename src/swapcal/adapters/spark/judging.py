@@ -1,4 +1,4 @@
-"""Audit and monitor of a Spark data frame: computed where the rows are, and added up."""
+"""Audit and monitor of a Spark data frame: computed on the executors, and added up."""
 
 import pickle
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from swapcal.monitor import Monitor
 from swapcal.monitor.state import FILE
 from swapcal.tables.frame import JudgedColumns, Table
 
-# Audit of a Spark data frame: the sums are made where the rows are, and added up.
+# Audit of a Spark data frame: sums are computed on the executors, and added up.
 
 
 def audit(
@@ -58,10 +58,10 @@ def audit(
 ) -> Audit:
     """Audit the named columns of a Spark data frame: `Audit.from_frame` of all rows, up to rounding.
 
-    However the rows are partitioned, the sums agree to 10⁻⁹ of their size; the row sample and the fingerprint,
-    which go by hashes of the values, are the same. What comes to the driver is one audit: sums, and the sample of at
+    For any partitioning, the sums agree to 10⁻⁹ of their size; the row sample and the fingerprint,
+    which depend on hashes of the values, are the same. The driver receives one audit: sums, and the sample of at
     most 65,536 distinct encoded rows. With features the data frame is read twice, once for their scales and categories
-    (`persist` it where reading is dear); with `like`, which shares another audit's encoding and makes the two
+    (`persist` it if reading is slow); with `like`, which shares another audit's encoding and makes the two
     addable, only once.
 
     Parameters
@@ -110,7 +110,7 @@ def _rules(df: DataFrame, columns: JudgedColumns) -> dict[str, ColumnRule]:
     return rules if columns.time is None else rules | {columns.time: TIME}
 
 
-# Monitor of a Spark data frame: one monitor for each stretch of time, where its rows are, then one after the other.
+# Monitor of a Spark data frame: one monitor for each window of time, joined in order.
 
 WINDOW, CLOCK = "__window", "__clock"
 
@@ -126,23 +126,24 @@ def monitor(
     seed: int = 0,
     **settings: Any,
 ) -> Monitor:
-    """Return the monitor of all rows in order of time, made by stretches of time side by side.
+    """Return the monitor of all rows in order of time, computed in parallel over windows of time.
 
-    A monitor bets row after row, so it cannot be made of arbitrary parts; but one that starts fresh in every window is
-    made where the window's rows are, and `Monitor.then` puts them one after the other. Wealth, counts, gaps and
-    intervals are those of one pass over all rows, up to rounding, and both promises hold: looking at the joined
-    evidence at the ends of windows is looking less often. What differs from one pass: an alarm to which earlier
-    windows contributed is seen only if it lasts to the end of its window, and `wealth` has no history but of the first.
+    A monitor bets row after row, so arbitrary parts cannot be added; but every window gets a fresh monitor,
+    and `Monitor.then` joins them in order. Wealth, counts, gaps and
+    intervals are those of one pass over all rows, up to rounding, and both guarantees hold: checking the joined
+    evidence at the ends of windows is checking less often. Two things differ from one pass: an alarm to which earlier
+    windows contributed is raised only if it lasts to the end of its window, and `wealth` has only the first window's
+    history.
 
-    Rows of one time are put in an order drawn by `seed`: an order must not depend on outcomes, and that of the
-    partitions is nobody's. So the result does not depend on the partitioning.
+    Rows with equal times are put in an order drawn by `seed`: the order must not depend on outcomes, and that of the
+    partitions is arbitrary. So the result does not depend on the partitioning.
 
     Parameters
     ----------
     df : a batch data frame
     prob, target : columns of mean forecasts and outcomes in [0, 1]
-    time : column by which the label of a row was bound to be known: numbers, dates or timestamps
-    window : length of a stretch, in the unit of the times, seconds for dates; the rows of one must fit into a worker's
+    time : column of times by which a label is known whatever its value: numbers, dates or timestamps
+    window : length of a window, in the unit of the times, seconds for dates; the rows of one must fit into a worker's
         memory
     groups, settings : as in `Monitor`
     """
@@ -174,10 +175,10 @@ def monitor(
 
 
 def _order(rows: Table, prob: str, target: str, seed: int) -> Places:
-    """Return the rows in order of time; those of one time as the seed draws, whatever order they came in.
+    """Return the rows in order of time; rows with equal times in an order drawn by the seed.
 
-    They are first sorted by all they hold, which forgets that order; the draw then forgets the sorting, so that
-    outcomes, which took part in it, decide nothing.
+    They are first sorted by all their values, which removes the given order; the draw then removes the effect of the
+    sorting, which depends on outcomes.
     """
     others = [name for name in rows.columns if name not in (prob, target, CLOCK, WINDOW)]
     clock = rows.numbers(CLOCK)

@@ -13,31 +13,31 @@ from swapcal.arrays import Array, Flags
 from swapcal.live import Live
 from swapcal.live.scheduler import Learned
 
-# `Events`: the rows of one key in one micro-batch, in the order in which they are played.
+# `Events`: the rows of one key in one micro-batch, in the order of processing.
 
 TIME, MATURES = "__time", "__matures"
-"""Columns: when a row happens, and when its label would be known whatever it is."""
+"""Columns: the time of a row, and the time by which its label is known whatever its value."""
 
 
 class EventRoles(NamedTuple):
-    """Which column holds what."""
+    """Roles of the columns."""
 
     id: str
     target: str
     features: tuple[str, ...]
     matures: bool
     numbered: bool
-    """whether ids are integers; they come as texts, because pandas would make floats of integers beside nothing"""
+    """whether ids are integers; they come as texts, because pandas turns integers with missing values into floats"""
 
 
 MANNER = b"swapcal"
-"""Name in Arrow's metadata under which it is said how rows are played."""
+"""Key in Arrow's metadata of the rules by which rows are processed."""
 
 MANY = 1024
-"""Rows that are sooner read as a table than one by one."""
+"""From this many rows on, reading a table is faster than reading single records."""
 
 Columns = dict[str, list[Any]]
-"""The rows of a micro-batch as they are read: floats with NaN for nothing, other values with None for nothing."""
+"""The rows of a micro-batch: floats with NaN if missing, other values with None if missing."""
 
 
 def columns_of(rows: pd.DataFrame, names: list[str]) -> Columns:
@@ -46,7 +46,7 @@ def columns_of(rows: pd.DataFrame, names: list[str]) -> Columns:
 
 
 class Manner(NamedTuple):
-    """How rows are played: a query that is started again may have other columns, but must not play old rows by them."""
+    """How rows are processed: a restarted query may have other columns, but must replay old rows by the old rules."""
 
     roles: EventRoles
     remember: bool
@@ -54,7 +54,7 @@ class Manner(NamedTuple):
 
 
 def packed(columns: Columns, manner: Manner) -> bytes:
-    """Return columns, and how they are played, as bytes, which `unpacked` makes the same of."""
+    """Return columns, and the rules of their processing, as bytes; the inverse of `unpacked`."""
     arrays = [*map(pa.array, columns.values())]
     batch = pa.RecordBatch.from_arrays(arrays, names=[*columns], metadata={MANNER: json.dumps(manner)})
     out = pa.BufferOutputStream()
@@ -72,14 +72,14 @@ def unpacked(content: bytes) -> tuple[Columns, Manner]:
 
 
 class Events:
-    """The rows in order of time, at one time those without an outcome first, then by id."""
+    """The rows in order of time, at equal times those without an outcome first, then by id."""
 
     def __init__(self, columns: Columns, roles: EventRoles) -> None:
         times, y = columns[TIME], columns[roles.target]
         ids = [id if id is None or not roles.numbered else int(id) for id in columns[roles.id]]
         named = [*zip(times, (label == label for label in y), ids, range(len(ids)), strict=True)]
         self.lost = [(id, time) for time, _, id, _ in named if id is None or time != time]
-        """(id or nothing, time or NaN) of rows that lack either, and take no part in the rest"""
+        """(id or None, time or NaN) of rows that lack either, and are not processed further"""
         kept = sorted(event for event in named if event[2] is not None and event[0] == event[0])
         order = [k for *_, k in kept]
         self.ids: list[Any] = [id for *_, id, _ in kept]
@@ -106,11 +106,11 @@ class Events:
         return pa.table(self._records).take(self._order[rows])
 
     def is_bare(self, row: int) -> bool:
-        """Say whether a row has no feature."""
+        """Return whether a row has no feature."""
         return all(value is None or value != value for value in self.mappings[row].values())
 
     def matures(self, rows: slice, clock: Array) -> Array | None:
-        """Return when the outcomes of some rows would be known, which is not before they are played."""
+        """Return the maturity of some rows, which is not before their time."""
         return None if self._matures is None else np.maximum(self._matures[rows], clock)
 
 
@@ -162,16 +162,16 @@ class Answers:
 
 
 class Keyed:
-    """Feeds a `Live`: in each batch rows go in order of time, at one time forecasts before outcomes, then by id.
+    """Feeds a `Live`: each batch is sorted by time, at equal times forecasts before outcomes, then by id.
 
-    A row without an outcome asks for a forecast. A row with one is the label of its id, if that was forecast; else, if
-    it has any feature, it is forecast and then labelled. A row that is refused changes nothing, and says why.
+    A row without an outcome is forecast. A row with one is the label of its id, if that was forecast; otherwise, if
+    it has any feature, it is forecast and then labelled. A refused row changes nothing; its note gives the reason.
     """
 
     def __init__(self, live: Live, clock: float, roles: EventRoles) -> None:
         self.live, self.clock, self.roles = live, clock, roles
-        self._told: list[Learned] = []
-        live.watch(self._told.append)
+        self._learned: list[Learned] = []
+        live.watch(self._learned.append)
 
     def play(self, rows: Columns) -> Answers:
         """Return the answers to a batch."""
@@ -183,7 +183,7 @@ class Keyed:
         return answers
 
     def _answer(self, answers: Answers, events: Events, a: int, b: int) -> None:
-        """Play rows at once or, if one of them is refused, in halves, which comes to the same."""
+        """Process rows together or, if one of them is refused, in halves, with the same result."""
         try:
             self._play(answers, events, slice(a, b))
         except (TypeError, ValueError) as error:
@@ -198,7 +198,7 @@ class Keyed:
     def _play(self, answers: Answers, events: Events, rows: slice) -> None:
         asked = self._asked(events, rows)
         clock = np.maximum(np.maximum.accumulate(events.times[rows]), self.clock)  # a late row counts as of now
-        self._told.clear()
+        self._learned.clear()
         if len({*asked}) == 1:
             getattr(self, asked[0])(answers, events, rows, clock)
         else:
@@ -206,7 +206,7 @@ class Keyed:
         self.clock = float(clock[-1])
 
     def _asked(self, events: Events, rows: slice) -> list[str]:
-        """Say what each row asks for, if those before it are granted what they ask for."""
+        """Return what each row requests, assuming that the requests before it succeed."""
         asked, forecast, knows = list[str](), set[Any](), self.live.knows
         for k, (id, labelled) in enumerate(zip(events.ids[rows], events.labelled[rows], strict=True), rows.start):
             if labelled and (id in forecast or knows(id) or events.is_bare(k)):
@@ -250,13 +250,13 @@ class Keyed:
         answers.add(FORECAST, names, times[asks].tolist(), found.p, found.mean, self._at_once(names, y[asks]))
 
     def _at_once(self, ids: list[Any], y: Array) -> Array:
-        """Return the outcomes that came with their records, but for those that are held."""
+        """Return the outcomes that came with their records, except held ones."""
         held = [self.live.is_open(id) for id in ids] if self.live.status().open else False
         return np.where(held, np.nan, y)
 
     def _tell(self, answers: Answers, own: Mapping[Any, float], silent: Collection[Any] = ()) -> None:
-        """Answer what was learned: labels that came now, at their times, or ones that had been held until now."""
-        for told in self._told:
-            new = [k for k, id in enumerate(told.ids) if id not in silent]
-            names = [told.ids[k] for k in new]
-            answers.add(LEARNED, names, [own.get(id, np.nan) for id in names], told.p[new], told.mean[new], told.y[new])
+        """Append what was learned: labels of this batch, at their times, or ones that were held until now."""
+        for learned in self._learned:
+            new = [k for k, id in enumerate(learned.ids) if id not in silent]
+            names, p, mean, y = [learned.ids[k] for k in new], learned.p[new], learned.mean[new], learned.y[new]
+            answers.add(LEARNED, names, [own.get(id, np.nan) for id in names], p, mean, y)

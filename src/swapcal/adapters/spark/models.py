@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def score(df: DataFrame, model: Any, *, features: Sequence[str] | None = None, prefix: str = "") -> DataFrame:
-    """Return the data frame with the model's probabilities beside its columns; a stream stays a stream.
+    """Return the data frame with the model's probabilities as new columns; a stream stays a stream.
 
-    Of a `SwapClassifier` of two classes the new column is `p`, the probability of the second, by the model's `mode`; of
-    more classes there is one column for each, `p_` and its name; of a `SwapRegressor` it is `prediction`. A `Live` is
-    taken as it is now and learns nothing: the new columns are `p`, the level it would issue, and `mean`. A row's
-    probabilities hang on its values alone, not on the partitioning (but for mode "sample", which draws afresh).
+    For a `SwapClassifier` of two classes the new column is `p`, the probability of the second, by the model's `mode`;
+    for more classes there is one column for each, `p_` and its name; for a `SwapRegressor` it is `prediction`. A `Live`
+    does not learn here: the new columns are `p`, the level it would issue, and `mean`. A row's probabilities depend on
+    its values alone, not on the partitioning (except in mode "sample", which draws at every call).
 
     The model is broadcast: every executor fetches it once, every Python worker unpacks it once.
 
@@ -129,11 +129,11 @@ def _live_scorer(live: Live, df: DataFrame, features: Sequence[str] | None) -> L
     return LiveScorer(packed(FILE, live.to_state()), df.columns if features is None else features)
 
 
-# Fit on a hashed sample of a Spark data frame, and a measurement of what more rows would buy.
+# Fit on a hashed sample of a Spark data frame, with the error as a function of the number of rows.
 
 ROWS, HELD_OUT = 1_000_000, 100_000
 FACTOR = 4
-"""Each sample of the curve has so many times the rows of the one before."""
+"""Ratio of the rows of successive samples of the curve."""
 FEWEST = 500
 MOST_APART = 0.2
 PLACES = 1 << 40
@@ -141,20 +141,20 @@ PLACE = "__place"
 
 
 class Point(NamedTuple):
-    """Mean errors on the rows kept apart, of a model fitted on `rows` rows."""
+    """Mean errors on the held-out rows, of a model fitted on `rows` rows."""
 
     rows: int
     log_loss: float
     brier: float
     gain: float | None
-    """fall of the log loss since the point before; None at the first"""
+    """decrease of the log loss since the previous point; None at the first"""
     gain_error: float | None
-    """standard error of the gain, over the rows kept apart"""
+    """standard error of the gain, over the held-out rows"""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model and how its error fell with the rows it was fitted on."""
+    """A model, and its error as a function of the number of training rows."""
 
     model: "SwapClassifier"
     curve: tuple[Point, ...]
@@ -185,9 +185,9 @@ def fit(
 ) -> Fitted:
     """Fit a `SwapClassifier` on the driver, on a sample chosen by hash; `score` then applies it everywhere.
 
-    The sample is the same however the rows are partitioned. Other rows, also chosen by hash, are kept apart, and models
-    are fitted on a sixteenth and a quarter of the sample too: nested samples whose errors on the rows kept apart show
-    what more rows bought, and let one judge what more would buy.
+    The sample is the same for any partitioning. Other rows, also chosen by hash, are held out, and models
+    are also fitted on a sixteenth and a quarter of the sample: the errors of these nested samples on the held-out rows
+    show the gain from more rows.
 
     The sample is collected: it must fit into the driver's memory several times, and within
     ``spark.driver.maxResultSize``.
@@ -195,12 +195,12 @@ def fit(
     Parameters
     ----------
     df : a batch data frame
-    id : column that names a row, by whose hash rows are chosen. (By a hash of everything in it, rows that hold the same
-        would be chosen together, which is no fair sample.)
+    id : column that identifies a row, by whose hash rows are chosen. (A hash of all values would choose equal rows
+        together, which is not a random sample.)
     target : column of outcomes, 0 and 1 (or false and true)
-    features : columns to look at, by default all others
-    groups : columns over whose categories calibration matters most; see `SwapClassifier`
-    rows, held_out : to fit on, and to keep apart, at most; about that many are taken, and at most a fifth kept apart
+    features : columns to use, by default all others
+    groups : columns whose categories must be calibrated; see `SwapClassifier`
+    rows, held_out : largest numbers of rows to fit and to hold out; at most a fifth is held out
     seed : of the hash, and of the fit
     settings : of `SwapClassifier`
     """
@@ -227,7 +227,7 @@ def fit(
 
 
 class _Curve:
-    """Fits models on more and more rows, and measures each on the rows kept apart."""
+    """Fits models on more and more rows, and scores each on the held-out rows."""
 
     def __init__(self, apart: pa.Table, target: str, names: list[str]) -> None:
         self._target, self._names = target, names
@@ -277,7 +277,7 @@ def _counted(df: DataFrame, target: str) -> int:
 
 
 def _place(id: str, seed: int) -> Column:
-    """Return a number in [0, 1) that a row's name determines."""
+    """Return a number in [0, 1) determined by a row's id."""
     hashed = sql.xxhash64(sql.lit(seed), parts.column(id))
     return sql.pmod(hashed, sql.lit(PLACES)) / float(PLACES)
 

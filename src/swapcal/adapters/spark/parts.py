@@ -1,4 +1,4 @@
-"""Columns and Arrow batches of a Spark data frame; additive parts computed where the rows are; faults counted there."""
+"""Columns and Arrow batches of a Spark data frame; executors compute additive parts and count invalid values."""
 
 import pickle
 import warnings
@@ -25,16 +25,16 @@ Batches = Iterator[pa.RecordBatch]
 
 @contextmanager
 def any_pandas() -> Iterator[None]:
-    """Silence Spark's remark on pandas 3: what is done here is tested with it."""
+    """Silence Spark's warning about pandas 3, with which this module is tested."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         yield
 
 
 def map_in_arrow(df: DataFrame, run: Callable[[Batches], Batches], schema: Any) -> DataFrame:
-    """Return what a function makes of the batches of every partition, whatever characters the columns' names have.
+    """Apply a function to the batches of every partition, for any characters in column names.
 
-    Spark looks names up unquoted there, and takes a dot for a field of a structure.
+    Spark does not quote names there, and reads a dot as a field of a structure.
     """
     names = df.columns
 
@@ -49,21 +49,21 @@ def map_in_arrow(df: DataFrame, run: Callable[[Batches], Batches], schema: Any) 
 
 
 def column(name: str) -> Column:
-    """Return a column by its whole name, whatever characters that has."""
+    """Return a column by its whole name, which may have any characters."""
     return sql.col("`" + name.replace("`", "``") + "`")
 
 
 def require_classic(df: DataFrame) -> None:
-    """Refuse a data frame of Spark Connect, whose session has neither broadcasts nor what streams of keys need."""
+    """Raise TypeError for Spark Connect, whose session lacks broadcasts and the state that keyed streams need."""
     if type(df).__module__.startswith("pyspark.sql.connect"):
         raise TypeError("df: given a data frame of Spark Connect, expected one of a classic session")
 
 
 def require_batch(df: DataFrame) -> None:
-    """Refuse a stream, and a data frame of Spark Connect."""
+    """Raise ValueError for a stream, TypeError for a data frame of Spark Connect."""
     require_classic(df)
     if df.isStreaming:
-        raise ValueError("df: given a stream, expected a batch data frame, such as what the stream's sink holds")
+        raise ValueError("df: given a stream, expected a batch data frame, such as the stream's sink")
 
 
 def require(df: DataFrame, names: Iterable[str]) -> None:
@@ -83,7 +83,7 @@ def require_numbers(df: DataFrame, names: Iterable[str]) -> None:
 
 
 def is_numeric(df: DataFrame, name: str) -> bool:
-    """Say whether a column holds numbers."""
+    """Return whether a column holds numbers."""
     return isinstance(df.schema[name].dataType, types.NumericType)
 
 
@@ -104,7 +104,7 @@ def seconds(df: DataFrame, name: str) -> Column:
 
 
 def from_seconds(df: DataFrame, name: str, values: Column) -> Column:
-    """Return what `seconds` made of a column as it was."""
+    """Return the inverse of `seconds` of a column."""
     kind, micros = df.schema[name].dataType, sql.round(values * 1e6).cast("bigint")
     if isinstance(kind, types.TimestampType):
         return sql.timestamp_micros(micros)
@@ -120,11 +120,11 @@ def some_columns(df: DataFrame, names: Sequence[str]) -> DataFrame:
     return df.select(*map(column, names))
 
 
-# Faults: what is wrong with the columns of a distributed table, counted where the rows are.
+# Faults: invalid values in the columns of a distributed table, counted on the executors.
 
 
 class ColumnRule(NamedTuple):
-    """What every value of a column must be, and a way to read the column as numbers."""
+    """Condition on every value of a column, and the column as numbers."""
 
     expected: str
     holds: Callable[[Array], Flags]
@@ -158,7 +158,7 @@ NOT_INFINITE = ColumnRule("a finite number, or nothing", _is_not_infinite)
 
 
 class Fault(NamedTuple):
-    """How many rows of a column break its rule, and the smallest value that does."""
+    """Number of rows of a column that violate its rule, and the smallest such value."""
 
     rows: int
     given: float
@@ -171,7 +171,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Faults:
-    """Rows seen and the faults in them, by column; those of parts add up."""
+    """Number of rows and their faults by column; parts can be added."""
 
     rows: int = 0
     columns: dict[str, Fault] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class Faults:
         return bool(self.columns or self.refusals)
 
     def look(self, table: Table, rules: Mapping[str, ColumnRule]) -> None:
-        """Count the rows of a table that break the rules."""
+        """Count the rows of a table that violate the rules."""
         self.rows += len(table)
         for name, rule in rules.items():
             values = rule.numbers(table, name)
@@ -193,7 +193,7 @@ class Faults:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Note what is raised instead of raising it among the rows, where it would drown in traces."""
+        """Record an exception instead of raising it on the executor, where Spark's traces would hide it."""
         try:
             yield
         except (TypeError, ValueError) as error:
@@ -216,13 +216,13 @@ class Faults:
             raise ValueError(min(self.refusals))
 
 
-# Parts: something additive computed where the rows are, one part for each partition, and added up.
+# Parts: an additive result is computed for each partition on the executors, and added up.
 
 LOT = 1 << 17
-"""Rows handed on at once; Spark's batches of 10,000 are too few to amortise what is done once for each."""
+"""Rows per call; Spark's batches of 10,000 are too few to amortise the cost of a call."""
 
 ENOUGH = 1 << 28
-"""Bytes of parts that the driver adds up by itself; more of them are first added up among the executors."""
+"""Bytes of parts that the driver adds up itself; beyond, the executors add them first."""
 
 PART = "part"
 Part = TypeVar("Part")
@@ -236,13 +236,13 @@ def add_up(
     rules: Mapping[str, ColumnRule],
     work: "Callable[[Part | None, pa.Table], Part]",
 ) -> Any:
-    """Return the sum over all rows of what `work` makes of tables of them.
+    """Return the sum of `work` over tables of all rows.
 
     Parameters
     ----------
-    columns : what `work` needs of a row; nothing else leaves the Java process
-    rules : what the columns must fulfil; faults are counted over all rows, and raised here
-    work : called with None, or what it returned for the lot before, and with the next lot of rows
+    columns : columns that `work` needs; no others leave the Java process
+    rules : conditions on the columns; faults are counted over all rows, and raised here
+    work : called with its previous result, or None, and the next table of rows
     """
 
     def run(batches: Batches) -> Batches:
@@ -264,7 +264,7 @@ def add_up(
 
 
 def settled(found: Found) -> Any:
-    """Return what was added up, or raise what was met on the way."""
+    """Return the sum. Raises the recorded exception or fault, if any."""
     faults, part = found
     faults.raise_any()
     if part is None:
@@ -287,13 +287,13 @@ def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def unpickled(row: Any) -> Found:
-    """Return what a worker found."""
+    """Return the result of a worker."""
     found: Found = pickle.loads(row[PART])
     return found
 
 
 def added(one: Found, other: Found) -> Found:
-    """Return what two workers found together."""
+    """Return the sum of the results of two workers."""
     faults = one[0] + other[0]
     parts = [] if faults else [part for _, part in (one, other) if part is not None]
     return faults, sum(parts[1:], parts[0]) if parts else None

@@ -67,7 +67,7 @@ def cookie(token: str, scheme: str) -> str:
 
 
 def is_own(scope: Scope, headers: Headers) -> bool:
-    """Tell whether a form was sent from a page of this service: others could sign a browser in as somebody else."""
+    """Return whether a form came from a page of this service: others could sign a browser in with their token."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site in (b"same-origin", b"none")
@@ -143,7 +143,7 @@ class Page:
     needed : str, optional
         The scope a token must have, in a header or in the cookie.
     signs_in : bool
-        Whether somebody without a token is led to the page where one can be given.
+        Whether a request without a token is redirected to the sign-in page.
     """
 
     def __init__(self, handler: Handler, needed: str | None, *, signs_in: bool = True) -> None:
