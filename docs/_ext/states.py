@@ -2,7 +2,8 @@
 
 from swapcal.archive import Kind
 from swapcal.audit.state import FILE as AUDIT
-from swapcal.baselines.online import FILE as BASELINE
+from swapcal.baselines import FosterHart
+from swapcal.baselines.online import file_of
 from swapcal.batch.state import FILE as MODEL
 from swapcal.engine.forecaster import FILE as FORECASTER
 from swapcal.live.state import FILE as LIVE
@@ -14,7 +15,7 @@ WRITTEN: tuple[tuple[Kind, str, str], ...] = (
     (MODEL, "`SwapClassifier.model_.save`, `swapcal fit --out`", "`swapcal.batch.model.Model.load`, `swapcal predict`"),
     (AUDIT, "`Audit.save`, `swapcal audit --state`", "`Audit.load`, `swapcal audit --like`"),
     (MONITOR, "`Monitor.save`, `swapcal monitor --state`", "`Monitor.load`, `swapcal monitor --state`"),
-    (BASELINE, "`save` of a baseline", "`load` of its class"),
+    (file_of(FosterHart.__name__, FosterHart.SYSTEM), "`save` of a baseline", "`load` of its class"),
 )
 
 
