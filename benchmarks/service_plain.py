@@ -18,9 +18,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from swapcal.service.events import Event
+from swapcal.service.queue import LONGEST, MANY, SHARE
 from swapcal.service.server import TURNS, _bound
 from swapcal.service.store import open_store
-from swapcal.service.worker import LONGEST, MANY, SHARE
 
 NAME, BATCH = "plain", 4096
 
@@ -50,7 +50,7 @@ def keep(path: str, loop: asyncio.AbstractEventLoop) -> None:
     seq, recent, took = 1, 0, 0.0
     while True:
         jobs = [waiting.get()]
-        if recent >= MANY:  # as our own desk: those who were answered together come back together
+        if recent >= MANY:  # as our own worker: those who were answered together come back together
             time.sleep(min(LONGEST, SHARE * took))
         while len(jobs) < BATCH and not waiting.empty():
             jobs.append(waiting.get())

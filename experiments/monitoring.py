@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 import monitoring_peers as peers
 import monitoring_streams as streams
+from rates.figure import Panel, PlottedLine, figure
 from swapcal import Monitor
-from swapcal.cli.rating.figure import Line, Panel, figure
 from swapcal.kernels.wealth import CHANGE_AT, LIFE_AT
 from swapcal.monitor import state
 
@@ -191,7 +191,9 @@ def delay_picture(curves: dict[str, dict[str, list[tuple[float, float]]]]) -> st
     """Draw the median delay by gap, one panel per size of the group."""
     colours = dict(zip(METHODS + SLOW_PEERS, COLOURS, strict=True))
     panels = [
-        Panel(f"rows of the group to the alarm, {title}", [Line(n, colours[n], p) for n, p in lines.items() if p])
+        Panel(
+            f"rows of the group to the alarm, {title}", [PlottedLine(n, colours[n], p) for n, p in lines.items() if p]
+        )
         for title, lines in curves.items()
     ]
     return figure(panels, 2, "gap")

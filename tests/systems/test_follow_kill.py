@@ -14,8 +14,8 @@ pytestmark = pytest.mark.systems
 
 IMPATIENT = """
 import sys
-from swapcal.cli import forecasting, live_state, main
-live_state.CHECKPOINT, forecasting.PIECE = 0.05, 20
+from swapcal.cli import forecasting, main
+forecasting.CHECKPOINT, forecasting.PIECE = 0.05, 20
 main()
 """
 ROLES = ["--target", "y", "--id", "id"]
