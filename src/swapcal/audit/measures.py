@@ -254,7 +254,7 @@ QUANTITIES: dict[tuple[str, int, str], Quantity] = {
         True,
         "SOmni",
         CLASSES["affine"],
-        "Most that any decision maker with a convex loss could have saved by a separate rule for every level.",
+        "Most that any convex loss could have saved by a separate rule of the class F_res^aff for every level.",
         "definition of swap omniprediction",
     ),
     **_pooled(2),
