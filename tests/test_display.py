@@ -84,8 +84,6 @@ FACES = list(nouns())
 
 def learners() -> Iterator[tuple[str, Any]]:
     linear = pytest.importorskip("sklearn.linear_model")
-    from swapcal.live import Refit
-
     X = RNG.normal(size=(200, 2))
     for cls, inner in (("SwapClassifier", linear.LogisticRegression()), ("SwapRegressor", linear.LinearRegression())):
         noun = getattr(swapcal, cls)
@@ -94,7 +92,6 @@ def learners() -> Iterator[tuple[str, Any]]:
             (cls, noun(inner)),
             (cls, noun(inner, groups=[0], random_state=0).fit(X, X[:, 1] > 0)),
         )
-    yield "Refit", Refit(linear.LogisticRegression())
 
 
 def test_no_public_noun_is_left_out():
@@ -115,9 +112,10 @@ def test_a_noun_says_what_it_is_and_not_where_it_lies(noun):
         ElementTree.fromstring(page)  # closed tags, escaped text
 
 
-def test_nothing_but_the_plain_interval_lacks_a_face_for_notebooks():
-    without = {type(noun).__name__ for _, noun in FACES if not hasattr(noun, "_repr_html_")}
+def test_public_nouns_and_what_they_return_have_notebook_faces_and_baselines_have_none():
+    without = {type(noun).__name__ for name, noun in FACES if name != "baseline" and not hasattr(noun, "_repr_html_")}
     assert without == {"OmnipredictionInterval", "Trace"}
+    assert not [noun for name, noun in FACES if name == "baseline" and "_repr_html_" in vars(type(noun))]
 
 
 def test_scikit_learn_draws_the_learners_and_names_what_is_inside():

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal._display import counted, display
+from swapcal._display import counted
 from swapcal.arrays import Array, Places
 
 # What every batch baseline checks before it starts.
@@ -85,10 +85,6 @@ class HKRR:
 
     def __repr__(self) -> str:
         return f"HKRR(alpha={self.alpha:g}, buckets={self.buckets}; {len(self.patches):,} patches)"
-
-    def _repr_html_(self) -> str:
-        facts = {"largest gap tolerated": f"{self.alpha:g}", "buckets": self.buckets}
-        return display("HKRR", f"a baseline with {len(self.patches):,} patches", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the patches.
@@ -233,10 +229,6 @@ class LSBoost:
     def __repr__(self) -> str:
         return f"LSBoost({self.learner!r}, levels={self.levels}; {counted(len(self.rounds), 'round')})"
 
-    def _repr_html_(self) -> str:
-        facts = {"weak learner": self.learner, "levels": self.levels}
-        return display("LSBoost", f"a baseline with {counted(len(self.rounds), 'round')}", facts)
-
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the rounds from predictions p (n,), rows X (n, d) and labels y (n,)."""
         p, rows, labels = checked(p, X, y)
@@ -324,10 +316,6 @@ class SwapAgnostic:
 
     def __repr__(self) -> str:
         return f"SwapAgnostic(alpha={self.alpha:g}, levels={self.levels}; {counted(len(self.steps), 'step')})"
-
-    def _repr_html_(self) -> str:
-        facts = {"largest correlation tolerated": f"{self.alpha:g}", "levels": self.levels}
-        return display("SwapAgnostic", f"a baseline with {counted(len(self.steps), 'step')}", facts)
 
     def fit(self, p: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the steps from predictions p (n,), rows X (n, d) and labels y (n,)."""

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from swapcal import _validate, archive
-from swapcal._display import display
 from swapcal._locking import CopyableLock
 from swapcal.archive import (
     MOST_COUNT,
@@ -152,10 +151,6 @@ class OnlineBaseline(Player):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(dim={self._dim}, levels={len(self._cells.z) - 1}, rounds={self.rounds})"
-
-    def _repr_html_(self) -> str:
-        facts = {"coordinates": self._dim, "levels": len(self._cells.z), "tuned for": f"{self._horizon:,} rounds"}
-        return display(type(self).__name__, f"a baseline, after {self.rounds:,} labels", facts)
 
 
 def root(horizon: float, power: int) -> int:

@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
-from swapcal._display import display
 from swapcal.arrays import Array
 from swapcal.kernels.tally import FLOOR
 
@@ -42,9 +41,6 @@ class Isotonic:
 
     def __repr__(self) -> str:
         return f"Isotonic({len(self._at):,} scores)"
-
-    def _repr_html_(self) -> str:
-        return display("Isotonic", f"a recalibration with {len(self._at):,} scores")
 
 
 class Sigmoid:
@@ -86,9 +82,6 @@ class Sigmoid:
 
     def __repr__(self) -> str:
         return f"Sigmoid(log-odds {self._b[0]:+.3g} {self._b[1]:+.3g} × those of the score)"
-
-    def _repr_html_(self) -> str:
-        return display("Sigmoid", repr(self)[8:-1])
 
 
 def _design(p: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from swapcal import _validate, archive
-from swapcal._display import counted, display
+from swapcal._display import counted
 from swapcal.archive import (
     LIST,
     TEXTS,
@@ -235,10 +235,6 @@ class Refit:
             f", the latest on {counted(rows, 'label')}" if fits else f", the first at {counted(self.first, 'label')}"
         )
         return f"{counted(self.labels, 'label')}, {counted(fits, 'fit')}{latest}"
-
-    def _repr_html_(self) -> str:
-        facts = {"classifier": type(self.estimator).__name__, "seconds of fitting": f"{self.status().seconds:.1f}"}
-        return display("Refit", self._about(), facts)
 
     def announce(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Say which records will be forecast next, in order, so that many can be forecast by one call."""
