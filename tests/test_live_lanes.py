@@ -97,7 +97,8 @@ def stream_of(seed: int) -> Stream:
     time, matures, due = times_of(rng, n)
     ids: list[int | str] = [k if rng.random() < 0.5 else f"id {k}" for k in range(n)]
     monitored, modelled = rng.random() < 0.15, rng.random() < 0.1
-    stream = Stream(settings_of(rng), monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y)
+    settings = settings_of(rng) | (silence_of(rng) if time is not None else {})
+    stream = Stream(settings, monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y)
     stream.events = [*events_of(rng, stream)]
     return stream
 
@@ -117,6 +118,12 @@ def settings_of(rng: np.random.Generator) -> dict[str, Any]:
     for share, choice in choices:
         settings |= choice if rng.random() < share else {}
     return settings
+
+
+def silence_of(rng: np.random.Generator) -> dict[str, Any]:
+    """Return, for some streams, a window of all forecasts and what silence means at its end."""
+    settings: dict[str, Any] = {"matures": float(rng.choice([0.0, 0.5, 1.0, 3.0]))} if rng.random() < 0.3 else {}
+    return settings | ({"silence": int(rng.integers(0, 2))} if rng.random() < 0.5 else {})
 
 
 def record_of(rng: np.random.Generator, k: int, n: int) -> dict[str, Any]:
@@ -223,6 +230,7 @@ class Player:
         return self.expected is not None and self.expected.answers.get(number, "") in NAMES
 
 
+ANSWERS = {"repeated": "False", "corrected": "corrected"}  # what `label` returns
 NAMES = [error.__name__ for error in ERRORS]
 
 
@@ -260,7 +268,7 @@ def many(player: Player, a: int, b: int) -> int:
         if numbers else ((), (), ())  # fmt: skip
     given = {} if np.isnan(times).all() else {"time": times}
     for number, answer in zip(numbers, player.live.label_many(names, y, **given), strict=True):
-        player.answers[number] = str(answer != "repeated")
+        player.answers[number] = ANSWERS.get(answer, "True")
     return b
 
 
@@ -284,7 +292,7 @@ def mixed(player: Player, a: int, b: int) -> int:
     if asking:
         player.keep(asking, forecasts)
     labels = [k for k in kept if not events[k].asks]
-    player.answers |= {k: str(answer != "repeated") for k, answer in zip(labels, answers, strict=True)}
+    player.answers |= {k: ANSWERS.get(answer, "True") for k, answer in zip(labels, answers, strict=True)}
     player.answers |= dict.fromkeys(at_once.values(), "True")
     return b
 

@@ -3,8 +3,9 @@
 import copy
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,14 +24,22 @@ from swapcal.live.experts import EXPERT_WEIGHT, Rows, as_model, expert_names, ex
 from swapcal.live.explain import Explanation, explain_row
 from swapcal.live.learner import BANK, Learner
 from swapcal.live.monitor_feed import MonitorFeed, Values
-from swapcal.live.open_forecasts import ConflictingLabelError, OpenForecasts, Status, UnknownIdError, taken
-from swapcal.live.scheduler import HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
+from swapcal.live.open_forecasts import (
+    CORRECTION,
+    ConflictingLabelError,
+    OpenForecasts,
+    Status,
+    UnknownIdError,
+    taken,
+)
+from swapcal.live.scheduler import CORRECTED, HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
 from swapcal.live.times import NO_TIMES, EventTimes, read_arrivals, read_event_times, read_mixed
 from swapcal.live.validation import (
     ORDERS,
     REMEMBERED,
     Id,
+    Maturity,
     alone,
     as_mappings,
     checked_id,
@@ -40,7 +49,9 @@ from swapcal.live.validation import (
     label_column,
     listed_ids,
     of_fresh,
+    read_count,
     read_limits,
+    read_maturity,
     read_patience,
     record_of,
 )
@@ -48,7 +59,7 @@ from swapcal.monitor import Monitor
 from swapcal.tables.frame import batches_of
 from swapcal.tables.values import FEATURE_CATEGORIES
 
-__all__ = ["HELD", "LEARNED", "REPEATED", "Live", "Trace"]
+__all__ = ["CORRECTED", "HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
 REPEATED, REFUSED = "repeated", "refused"
 
@@ -69,6 +80,10 @@ class Live:
         its own.
     window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
+    matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
+        is given: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned then, not before.
+    silence : 0 or 1, what a mature forecast is learned as for which no label has come, where only one outcome is ever
+        reported; counted in `status().silent`. By default such a forecast goes on waiting.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
         in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
         takes some 600 bytes, its id included.
@@ -116,6 +131,8 @@ class Live:
         kappa: float = 0.05,
         window: float | None = None,
         seed: int = 0,
+        matures: Any = None,
+        silence: int | None = None,
         max_open: int = REMEMBERED,
         expires: int | None = None,
         lifetime: float | None = None,
@@ -144,7 +161,8 @@ class Live:
             "window": None if window is None else _validate.window(window),
         }
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
-        self._open_forecasts = OpenForecasts(read_limits(max_open, expires, lifetime), read_patience(order, patience))
+        limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence)
+        self._open_forecasts = OpenForecasts(limits, read_patience(order, patience), maturity)
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
         self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(monitor)
         self._lock = CopyableLock()
@@ -152,7 +170,7 @@ class Live:
     @property
     def settings(self) -> dict[str, Any]:
         """What distinguishes this object from one with other arguments; JSON-able."""
-        limits = self._open_forecasts.limits._asdict()
+        limits = self._open_forecasts.limits._asdict() | self._open_forecasts.maturity._asdict()
         turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
         return {**self.contexts.settings, **self._engine, "models": list(self._learner.models), **limits, **turn}
 
@@ -395,27 +413,63 @@ class Live:
         return explain_row(self._learner, self._scheduler.row(slot), 0)
 
     @locked
-    def label(self, id: Id, y: float, time: Any = None) -> bool:
+    def label(self, id: Id, y: float, time: Any = None) -> "bool | Literal['corrected']":
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
 
-        A label that comes before its forecast's maturity is held until then. An id that was never forecast raises
+        A label that comes before its forecast's maturity is held until then. One that comes after its forecast was
+        learned as silence, and differs, is counted in `status().corrections`; then "corrected" is returned. Nothing is
+        unlearned: experts, levels, certificate and monitor keep the silence. An id that was never forecast raises
         `UnknownIdError`, a label that contradicts an earlier one `ConflictingLabelError`; an id whose forecast has
         expired raises `ExpiredIdError`, which is an `UnknownIdError`.
         """
         value = _validate.label(y)
         when = read_arrivals(self._open_forecasts, time, 1)[0]
-        slot = self._open_forecasts.find(checked_id(id), value, when)
+        name = checked_id(id)
+        slot = self._open_forecasts.find(name, value, when)
         if slot is None:
             return False
+        if slot == CORRECTION:
+            self._scheduler.correct(name, value, when)
+            self._scheduler.flush()
+            return "corrected"
         self._scheduler.learn_one(slot, value, when)
         return True
+
+    @locked
+    def settle(self, time: Any, most: int | None = None) -> int:
+        """Learn what falls due before a time, without a forecast; return how many labels, silence included.
+
+        A forecast made at that time would learn them first. Where many windows end together, a caller may let them be
+        learned in pieces.
+
+        Parameters
+        ----------
+        time : the present; later forecasts must not be made earlier
+        most : the largest number of labels to learn now; by default all
+
+        Examples
+        --------
+        >>> live = Live(matures="1h", silence=0)
+        >>> forecast = live.forecast({"price": 3.0}, id="offer 1", time="2024-05-01T09:00")
+        >>> live.settle("2024-05-01T10:00"), live.settle("2024-05-01T10:01")
+        (0, 1)
+        >>> live.label("offer 1", 1, time="2024-05-01T12:00")  # its window has ended
+        'corrected'
+        """
+        event_times = read_event_times(self._open_forecasts, alone(time), None, alone(time), 1)
+        if event_times.time is None:
+            raise ValueError("time: given none, expected the present")
+        limit = sys.maxsize if most is None else read_count("most", most)
+        self._open_forecasts.keep_calendar(event_times.dated)
+        self._open_forecasts.clock = float(event_times.time[0])
+        return self._scheduler.settle(float(event_times.time[0]), limit)
 
     @locked
     def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None) -> list[str]:
         """Learn many labels, in order: the same as `label` one by one, bit for bit, and faster.
 
-        Returns what became of each when it came: "learned", "held" until its maturity or its turn, or "repeated". If
-        any is refused, the error names its row and nothing is learned.
+        Returns what became of each when it came: "learned", "held" until its maturity or its turn, "repeated", or
+        "corrected", as in `label`. If any is refused, the error names its row and nothing is learned.
 
         Parameters
         ----------
@@ -427,9 +481,8 @@ class Live:
         n = len(names)
         labels = each_label(y, n)
         events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
-        outcomes = []
-        for slot, (_, label, when) in zip(self._open_forecasts.find_all(events), events, strict=True):
-            outcomes.append(REPEATED if slot is None else self._scheduler.deliver(slot, label, when))
+        slots = self._open_forecasts.find_all(events)
+        outcomes = [self._deliver(slot, *event) for slot, event in zip(slots, events, strict=True)]
         self._scheduler.flush()
         return outcomes
 
@@ -463,7 +516,7 @@ class Live:
         asking = mixed.asking.tolist()
         event_times = self._event_times_of(asking, len(mixed.names), time, matures)
         names = self._new_ids([mixed.names[row] for row in asking], len(asking), asking)
-        mixed.check(self._open_forecasts)
+        mixed.check(self._open_forecasts, event_times.matures)
         marks = [*map(fingerprint, as_mappings(records))]
         watched = self._watched(records)
         rows = self._learner.rows(self.contexts.encode(records), names, 0)
@@ -481,10 +534,17 @@ class Live:
     def _delivered(self, name: Id, y: float, time: float) -> str:
         """Let a label arrive whose forecast may have expired since it was checked."""
         try:
-            slot = self._open_forecasts.find(name, y, time)
+            return self._deliver(self._open_forecasts.find(name, y, time), name, y, time)
         except UnknownIdError:
             return REFUSED
-        return REPEATED if slot is None else self._scheduler.deliver(slot, y, time)
+
+    def _deliver(self, slot: int | None, name: Id, y: float, time: float) -> str:
+        """Let a label arrive for which `find` returned a slot, or what else it is."""
+        if slot is None:
+            return REPEATED
+        if slot == CORRECTION:
+            return self._scheduler.correct(name, y, time)
+        return self._scheduler.deliver(slot, y, time)
 
     def run(
         self,
@@ -643,6 +703,7 @@ class Live:
             "engine": self._engine,
             "models": list(self._learner.models),
             "limits": self._open_forecasts.limits._asdict(),
+            "maturity": self._open_forecasts.maturity._asdict(),
             "patience": self._open_forecasts.patience,
             "ledger": open_forecasts.manifest,
         }
@@ -670,7 +731,9 @@ class Live:
         live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered)
         live._learner.restore(state)
         own = State(state.arrays, manifest["ledger"])
-        live._open_forecasts = OpenForecasts.from_state(own, live._open_forecasts.limits, manifest["patience"])
+        maturity = Maturity(**manifest.get("maturity", {}))
+        limits = live._open_forecasts.limits
+        live._open_forecasts = OpenForecasts.from_state(own, limits, manifest["patience"], maturity)
         live._scheduler = Scheduler(live._learner, live._open_forecasts)
         live._scheduler.restore(part(state, "open"))
         if manifest.get("watched"):

@@ -12,7 +12,17 @@ import numpy as np
 from swapcal._display import counted, display, share
 from swapcal._validate import in_row
 from swapcal.archive import ArchiveError, State
-from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, OpenLimits, is_id, packed, unpacked
+from swapcal.live.validation import (
+    NO_LIMITS,
+    NO_MATURITY,
+    REMEMBERED,
+    Id,
+    Maturity,
+    OpenLimits,
+    is_id,
+    packed,
+    unpacked,
+)
 
 # `Status`: label coverage and delay.
 
@@ -36,6 +46,10 @@ class Status(NamedTuple):
     """forecasts given up unlabelled: forecasts = labels + open + expired"""
     held: int = 0
     """open forecasts whose label has come, and waits for its maturity or for its turn"""
+    silent: int = 0
+    """labels that were no reports: forecasts learned as `silence` because none had come at their maturity"""
+    corrections: int = 0
+    """reports that came later and contradict it; what was learned stays"""
 
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
@@ -97,6 +111,10 @@ SAVED = {"arrived": np.int64}  # types in files, where they differ
 REAL = ("time", "matures", "due", "y")
 COLUMNS = (*WHOLE, *REAL)
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
+SILENCE_COUNTS = ("silences", "corrections")
+ARRIVED, SILENT = 1, 2
+SILENCES = 2**62  # added to the numbers of forecasts in a heap: at one moment silence comes after all labels
+CORRECTION = -2
 
 
 class UnknownIdError(ValueError):
@@ -121,14 +139,19 @@ class OpenForecasts:
 
     A label *arrives*; it is *due to be learned* at once, or at its forecast's maturity if that is later, or, where no
     maturity is known and `patience` is a number, once every earlier forecast has its label, has expired, or is more
-    than `patience` forecasts behind. Methods that yield slots yield those to be learned now, in order; the caller
-    closes each before asking for the next.
+    than `patience` forecasts behind. Where silence has a meaning, a forecast without a label is learned as that once
+    its maturity is past. Methods that yield slots yield those to be learned now, in order; the caller closes each
+    before asking for the next.
     """
 
-    def __init__(self, limits: OpenLimits = NO_LIMITS, patience: int | None = None) -> None:
+    def __init__(
+        self, limits: OpenLimits = NO_LIMITS, patience: int | None = None, maturity: Maturity = NO_MATURITY
+    ) -> None:
         self.limits = limits
         self.patience = patience
+        self.maturity = maturity
         self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
+        self.silences, self.corrections = 0, 0
         self.delay, self.wait, self.waits = 0.0, 0.0, 0
         self.clock = -math.inf
         """the latest forecast time"""
@@ -138,6 +161,10 @@ class OpenForecasts:
         """slots of open forecasts"""
         self.labelled: OrderedDict[Id, float] = OrderedDict()
         self.expired: OrderedDict[Id, None] = OrderedDict()
+        self.silent: set[Id] = set()
+        """those of `labelled` that were learned as silence, and no report has come since"""
+        self.reports: dict[Id, tuple[float, int, float]] = {}
+        """(time, number of the forecast, label) of reports that are to come and contradict what was learned"""
         self.ids: list[Id] = []
         self.issued, self.since, self.arrived, self.fingerprint = (array(code) for code in WHOLE.values())
         self.time, self.matures, self.due, self.y = (array("d", ()) for _ in REAL)
@@ -145,7 +172,9 @@ class OpenForecasts:
         self._vacated: list[int] = []
         # (…, issued, slot); the forecast may have been closed meanwhile
         self._ahead: list[tuple[float, int, int]] = []
-        """when labels arrive or mature, a heap"""
+        """when labels arrive or mature, and when forecasts without one are learned as silence, a heap"""
+        self._reports_ahead: list[tuple[float, int, Id]] = []
+        """when `reports` come, a heap"""
         self._ready: list[tuple[int, int]] = []
         """arrived labels that wait for earlier ones, a heap"""
         self._issue_queue = IssueQueue()
@@ -220,8 +249,12 @@ class OpenForecasts:
             self._front()
         if due == due:
             heapq.heappush(self._ahead, (due, issued, slot))
+        if matures == matures and self.maturity.silence is not None:
+            heapq.heappush(self._ahead, (matures, SILENCES + issued, slot))
         if time == time:
             self.clock = time
+            if self._reports_ahead:
+                self._take_reports((time, FREE))
         if self._ripening:
             self._ripen()
         if matures > time:
@@ -295,7 +328,7 @@ class OpenForecasts:
 
     def _settled(self, entry: tuple[float, int, int]) -> bool:
         _, issued, slot = entry
-        return self.issued[slot] != issued or self.arrived[slot] == 1
+        return self.issued[slot] != issued or self.arrived[slot] != 0
 
     def _drop(self, entry: tuple[float, int, int]) -> None:
         if not self._settled(entry):
@@ -310,7 +343,7 @@ class OpenForecasts:
 
     def _vacate(self, slot: int) -> None:
         del self.opened[self.ids[slot]]
-        self.held -= self.arrived[slot]
+        self.held -= self.arrived[slot] == ARRIVED
         self.issued[slot] = FREE
         self._vacated.append(slot)
 
@@ -323,9 +356,12 @@ class OpenForecasts:
     def find(self, id: Id, y: float, time: float, passed: tuple[float, int] = (-math.inf, FREE)) -> int | None:
         """Return the slot a label is for; None for a repeated label; raise for one that cannot be right.
 
-        Labels that are to arrive before `passed`, or before this one, count as arrived.
+        Labels that are to arrive before `passed`, or before this one, count as arrived. CORRECTION for one that comes
+        after its forecast is learned as silence, and contradicts that.
         """
         slot = self.opened.get(id)
+        if id in self.silent or (slot is not None and self._falls_silent(slot, time, passed)):
+            return self._after_silence(id, y, self._report(id, slot), time, passed)
         if slot is not None and (self.arrived[slot] or self._is_planned(slot, time, passed)):
             self.compare(id, y, self.y[slot])
             return None
@@ -339,6 +375,52 @@ class OpenForecasts:
             raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")
         self.compare(id, y, self.labelled[id])
         return None
+
+    def _falls_silent(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
+        """Tell whether an open forecast is learned as silence before a time or before `passed`."""
+        matures, due = self.matures[slot], self.due[slot]
+        past = not self.arrived[slot] and self.is_past(matures, self.issued[slot], time, passed)
+        return past and not (due <= matures and not self._is_late(slot, due))
+
+    def is_past(self, matures: float, issued: int, time: float, passed: tuple[float, int]) -> bool:
+        """Tell whether silence is an outcome, and a maturity lies before a time or before `passed`."""
+        return self.maturity.silence is not None and (matures < time or (matures, SILENCES + issued) < passed)
+
+    def _report(self, id: Id, slot: int | None) -> tuple[float, int, float] | None:
+        """Return the time, number and label of a report that is planned for after the maturity, if there is one."""
+        if slot is None or self.due[slot] != self.due[slot]:
+            return self.reports.get(id)
+        return self.due[slot], self.issued[slot], self.y[slot]
+
+    def _after_silence(
+        self, id: Id, y: float, report: tuple[float, int, float] | None, time: float, passed: tuple[float, int]
+    ) -> int | None:
+        """Return CORRECTION for a label that is neither silence nor what a report has said since, else None."""
+        silence = self.maturity.silence
+        if report is not None and report[2] != silence and (report[0] < time or report[:2] < passed):
+            self.compare(id, y, report[2])
+            return None
+        return None if y == silence else CORRECTION
+
+    def correct(self, id: Id, y: float, time: float) -> Iterator[int]:
+        """Take a report of a forecast that is learned as silence; yield what is to be learned before it."""
+        if id in self.opened:
+            yield from self._until((time, FREE))
+        self._record_correction(id, y)
+
+    def _record_correction(self, id: Id, y: float) -> None:
+        if id in self.silent:
+            self.silent.remove(id)
+            self.labelled[id] = y
+        self.reports.pop(id, None)
+        self.corrections += 1
+
+    def _take_reports(self, limit: tuple[float, int]) -> None:
+        """Let reports come that were known beforehand."""
+        while self._reports_ahead and self._reports_ahead[0][:2] < limit:
+            when, issued, id = heapq.heappop(self._reports_ahead)
+            if id in self.reports and self.reports[id][:2] == (when, issued):
+                self._record_correction(id, self.reports[id][2])
 
     def _is_planned(self, slot: int, time: float, passed: tuple[float, int]) -> bool:
         """Tell whether a label is to arrive before a time or before `passed`, and not too late to be learned."""
@@ -358,12 +440,18 @@ class OpenForecasts:
                     continue
                 slot = self.find(id, y, time, passed)
                 slots.append(slot)
-                known[id] = y
-                if slot is not None and time == time:
-                    passed = max(passed, (time, self.issued[slot]))
+                if slot is not None:
+                    known[id] = y
+                    passed = max(passed, self.passed_by(id, slot, time)) if time == time else passed
         except ValueError as error:
             raise in_row(len(slots), error) from None
         return slots
+
+    def passed_by(self, id: Id, slot: int, time: float) -> tuple[float, int]:
+        """Return until when labels have arrived once a label is delivered to what `find` returned."""
+        if slot == CORRECTION:
+            return time if id in self.opened else -math.inf, FREE
+        return time, self.issued[slot]
 
     def compare(self, id: Id, y: float, known: float) -> None:
         """Refuse a label that contradicts an earlier one."""
@@ -408,18 +496,22 @@ class OpenForecasts:
         yield from self._released()
 
     def _until(self, limit: tuple[float, int]) -> Iterator[int]:
+        if self._reports_ahead:
+            self._take_reports(limit)
         while self._ahead and self._ahead[0][:2] < limit:
             held = self.held
             slot = self._handed_on(heapq.heappop(self._ahead))
-            arrived = self.held > held
+            settled = self.held > held or slot != FREE
             if slot != FREE:
                 yield slot
-            if arrived and self._ready:
+            if settled and self._ready:
                 yield from self._released()
 
     def _handed_on(self, entry: tuple[float, int, int]) -> int:
         """Let a label arrive or mature whose moment has come; return its slot if it is to be learned now."""
         when, issued, slot = entry
+        if issued >= SILENCES:
+            return slot if self._fell_silent(slot, issued - SILENCES) else FREE
         if self.issued[slot] != issued:
             return FREE
         if self.arrived[slot]:
@@ -430,6 +522,22 @@ class OpenForecasts:
             self.due[slot] = self.y[slot] = math.nan
             return FREE
         return slot if self._arrives(slot) else FREE
+
+    def _fell_silent(self, slot: int, issued: int) -> bool:
+        """Take silence for the label of a forecast whose maturity is past, unless it has one or is closed."""
+        if self.issued[slot] != issued or self.arrived[slot]:
+            return False
+        silence, y, due = self.maturity.silence, self.y[slot], self.due[slot]
+        assert silence is not None, "only then is silence due"
+        if due == due and y != silence:
+            self.reports[self.ids[slot]] = due, issued, y
+            heapq.heappush(self._reports_ahead, (due, issued, self.ids[slot]))
+        self.y[slot], self.due[slot], self.arrived[slot] = silence, self.matures[slot], SILENT
+        return True
+
+    def is_silence(self, slot: int) -> bool:
+        """Tell whether what was learned in a slot is silence; until the slot is used again."""
+        return self.arrived[slot] == SILENT
 
     def _arrives(self, slot: int) -> bool:
         """Let a label arrive; tell whether it is to be learned now."""
@@ -471,6 +579,9 @@ class OpenForecasts:
             self.wait += max(due, self._age_from(slot)) - time
             self.waits += 1
         self.labelled[self.ids[slot]] = y
+        if self.arrived[slot] == SILENT:
+            self.silences += 1
+            self.silent.add(self.ids[slot])
         if len(self.labelled) > REMEMBERED:
             self._forget()
         self._vacate(slot)
@@ -479,13 +590,17 @@ class OpenForecasts:
     def _forget(self) -> None:
         """Labels are kept to recognise duplicates; the oldest are forgotten first."""
         while len(self.labelled) > REMEMBERED:
-            self.labelled.popitem(last=False)
+            self._forget_report(self.labelled.popitem(last=False)[0])
+
+    def _forget_report(self, id: Id) -> None:
+        self.silent.discard(id)
+        self.reports.pop(id, None)
 
     def release(self) -> list[Id]:
         """Forget which ids are labelled or have expired; return the latter, in order."""
         expired = [*self.expired]
-        self.labelled.clear()
-        self.expired.clear()
+        for known in (self.labelled, self.expired, self.silent, self.reports, self._reports_ahead):
+            known.clear()
         return expired
 
     def status(self) -> Status:
@@ -501,6 +616,8 @@ class OpenForecasts:
             float(self.forecasts - oldest),
             self.expiries,
             self.held,
+            self.silences,
+            self.corrections,
         )
 
     def in_order(self) -> list[int]:
@@ -516,15 +633,20 @@ class OpenForecasts:
         arrays["labelled.ids"] = packed(self.labelled)
         arrays["labelled.y"] = np.array([*self.labelled.values()], np.float64)
         arrays["expired.ids"] = packed(self.expired)
-        counts = {name: getattr(self, name) for name in COUNTS}
+        counts = {name: getattr(self, name) for name in (*COUNTS, *SILENCE_COUNTS)}
+        arrays["silent.ids"] = packed(id for id in self.labelled if id in self.silent)
+        arrays["reports.ids"] = packed(self.reports)
+        arrays["reports.of"] = np.array([*self.reports.values()], np.float64).reshape(-1, 3)
         return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
 
     @classmethod
-    def from_state(cls, state: State, limits: OpenLimits, patience: int | None) -> "OpenForecasts":
+    def from_state(
+        cls, state: State, limits: OpenLimits, patience: int | None, maturity: Maturity = NO_MATURITY
+    ) -> "OpenForecasts":
         """Rebuild from `to_state`; open forecasts take the first slots, in order of issue."""
-        open_forecasts, (arrays, manifest) = cls(limits, patience), state
-        for name in COUNTS:
-            setattr(open_forecasts, name, manifest[name])
+        open_forecasts, (arrays, manifest) = cls(limits, patience, maturity), state
+        for name in (*COUNTS, *SILENCE_COUNTS):
+            setattr(open_forecasts, name, manifest.get(name, 0))
         open_forecasts.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
         open_forecasts.dated = manifest["dated"]
         for name in COLUMNS:
@@ -542,10 +664,21 @@ class OpenForecasts:
             or len(open_forecasts.ids) != len(arrays["open.y"])
         ):
             raise ArchiveError("ids: given what is no id, one twice, or too few, expected one for each forecast")
+        if "silences" in manifest:
+            open_forecasts._restore_silence(arrays)
         open_forecasts._reschedule()
         if open_forecasts._ready and patience is None:
             raise ArchiveError("open.matures: given none for a label that is held, expected when it matures")
         return open_forecasts
+
+    def _restore_silence(self, arrays: Any) -> None:
+        """Take over which labels were silence, and which reports are to come."""
+        self.silent = {*unpacked(arrays["silent.ids"])}
+        ids, of = unpacked(arrays["reports.ids"]), arrays["reports.of"].tolist()
+        if len(ids) != len(of) or not self.silent <= self.labelled.keys() or not {*ids} <= self.silent:
+            raise ArchiveError("silent.ids: given ids without a label, expected some of those labelled")
+        self.reports = {id: (when, int(issued), y) for id, (when, issued, y) in zip(ids, of, strict=True)}
+        self._reports_ahead = sorted((when, issued, id) for id, (when, issued, _) in self.reports.items())
 
     def _reschedule(self) -> None:
         """Rebuild every queue from the open forecasts."""
@@ -565,6 +698,8 @@ class OpenForecasts:
                 self.due[slot] = math.nan  # some files say when a label comes that is not there
             elif self.due[slot] == self.due[slot]:
                 heapq.heappush(self._ahead, (self.due[slot], issued, slot))
+            if matures == matures and not self.arrived[slot] and self.maturity.silence is not None:
+                heapq.heappush(self._ahead, (matures, SILENCES + issued, slot))
             if self.since[slot] == FREE:
                 heapq.heappush(self._ripening, (matures, issued, slot))
         for slot in sorted((slot for _, slot in in_order if self.since[slot] != FREE), key=self._age):

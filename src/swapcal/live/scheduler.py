@@ -11,7 +11,7 @@ from swapcal._display import counted
 from swapcal._locking import Writable
 from swapcal._validate import NO_LABEL
 from swapcal.archive import State
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Flags, Integers
 from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import T_MEAN, T_P
 from swapcal.live.experts import Rows
@@ -34,6 +34,8 @@ class Learned(NamedTuple):
     mean: Array
     experts: Array
     """(n, number of experts) each expert's probability, in the order of `Live.experts`"""
+    silent: Flags | None = None
+    """(n,) which were learned as silence, without a report; None if none was"""
 
 
 # `Trace`: everything about a run.
@@ -199,7 +201,7 @@ class ScoreHistory:
 
 KEPT = ("x", "dims", "keys", "values", "memory", "judged", "ticket")
 SAVED = {"dims": "widths"}  # names in files, where they differ
-LEARNED, HELD = "learned", "held"
+LEARNED, HELD, CORRECTED = "learned", "held", "corrected"
 WINDOW = 1024  # events stepped through at once: enough to amortise calls, few enough to stay in cache
 PIECE = 4096  # the same of rows that are learned at once
 
@@ -373,6 +375,22 @@ class Scheduler(Writable):
             self._learn(due)
         return outcome
 
+    def correct(self, id: Id, y: float, time: float) -> str:
+        """Take a report that comes after its forecast is learned as silence: it is counted, and teaches nothing."""
+        for due in self.open_forecasts.correct(id, y, time):
+            self._learn(due)
+        return CORRECTED
+
+    def settle(self, before: float, most: int) -> int:
+        """Learn what falls due before a time, at most so many labels; return how many."""
+        labels = self.open_forecasts.labels
+        for due in self.open_forecasts.fall_due(before):
+            self._learn(due)
+            if self.open_forecasts.labels - labels >= most:
+                break
+        self.flush()
+        return self.open_forecasts.labels - labels
+
     def _learn_due(self, before: float) -> None:
         if self.open_forecasts.patience is None:
             while (slot := self.open_forecasts.next_due(before)) != FREE:
@@ -468,7 +486,8 @@ class Scheduler(Writable):
         if self.watcher is None:
             return None
         ids = [self.open_forecasts.ids[slot] for slot in slots]
-        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own])
+        silent = np.array([self.open_forecasts.is_silence(slot) for slot in slots])
+        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], silent if silent.any() else None)
 
     def _row_numbers(self) -> Integers:
         """Return which of the rows at hand each event is about."""

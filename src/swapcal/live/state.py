@@ -39,6 +39,7 @@ from swapcal.live.experts import expert_weights
 COUNT = whole(0, MOST_COUNT)
 ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
 LIMITS = {"max_open": whole(1), "expires": optional(whole(1)), "lifetime": optional(real(0, above=True))}
+MATURITY = {"matures": optional(real(0)), "silence": optional(whole(0, 1))}
 LEDGER = {
     "forecasts": COUNT,
     "labels": COUNT,
@@ -48,12 +49,15 @@ LEDGER = {
     "waits": COUNT,
     "clock": optional(real()),
     "dated": optional(TRUTH),
+    "silences": addition(COUNT),
+    "corrections": addition(COUNT),
 }
 FORECASTER = forecaster.RULES | {"learner": one_of("ridge"), "mixing": one_of("hedge")}
 RULES = {
     "engine": parted(ENGINE),
     "models": TEXTS,
     "limits": parted(LIMITS),
+    "maturity": addition(parted(MATURITY)),
     "patience": optional(whole(1)),
     "ledger": parted(LEDGER),
     "contexts": OBJECT,
@@ -71,6 +75,12 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     parts |= below("experts", experts.file_fields(scores, inside("experts", shapes)))
     if engine is not None:
         parts |= below("forecaster", forecaster.fields(engine, inside("forecaster", shapes)))
+    if "silences" in settings["ledger"]:
+        parts |= {
+            "silent.ids": octets("silent names"),
+            "reports.ids": octets("report names"),
+            "reports.of": floats("reports", 3),
+        }
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
     judged = len(encoded["settings"]["reserved"])

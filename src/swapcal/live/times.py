@@ -1,6 +1,7 @@
 """When forecasts are made and outcomes known, and events of both kinds in the order in which they come."""
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,13 +38,14 @@ NO_TIMES = EventTimes()
 
 def read_event_times(open_forecasts: OpenForecasts, time: Any, label_time: Any, matures: Any, n: int) -> EventTimes:
     """Return the moments of n rows, or say which cannot be; they must go on from the ledger's clock."""
-    if time is None and label_time is None and matures is None:
+    window = open_forecasts.maturity.matures
+    if time is None and label_time is None and matures is None and window is None:
         return NO_TIMES
     dated = None
     for name, given in (("time", time), ("label_time", label_time), ("matures", matures)):
         dated = _calendar(open_forecasts, name, given, dated)
     times, due = check_times(time, label_time, n, open_forecasts.clock)
-    return EventTimes(times, due, check_maturity(matures, times, n), dated)
+    return EventTimes(times, due, check_maturity(matures, times, n, window), dated)
 
 
 def read_arrivals(open_forecasts: OpenForecasts, time: Any, n: int) -> list[float]:
@@ -88,35 +90,63 @@ class Mixed(NamedTuple):
         b = asking[k] if k < len(asking) else len(self.names)
         return [(self.names[row], float(self.y[row]), self.arrivals[row]) for row in range(a, b)]
 
-    def check(self, open_forecasts: OpenForecasts) -> None:
-        """Raise what is wrong with labels that come by themselves, among forecasts that are new."""
-        issued: dict[Id, tuple[float, int]] = {}
-        labelled: dict[Id, float] = {}
-        passed = (-math.inf, FREE)  # until when labels have arrived whose time was known beforehand
-        for row, (name, y, when, asks) in enumerate(zip(self.names, self.y.tolist(), *self[2:], strict=True)):
-            learned = None  # the forecast whose label comes now
+    def check(self, open_forecasts: OpenForecasts, matures: Array | None) -> None:
+        """Raise what is wrong with labels that come by themselves, among forecasts that are new and mature then."""
+        progress = _Progress(open_forecasts, iter(() if matures is None else matures.tolist()))
+        for row, event in enumerate(zip(self.names, self.y.tolist(), *self[2:], strict=True)):
             try:
-                if asks:
-                    passed = max(passed, (when, FREE)) if when == when else passed
-                    issued[name] = when, open_forecasts.forecasts + len(issued)
-                    learned = issued[name][1] if y == y else None
-                elif y != y:
-                    raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
-                elif name in labelled:
-                    open_forecasts.compare(name, y, labelled[name])
-                elif name not in issued:
-                    slot = open_forecasts.find(name, y, when, passed)
-                    learned = None if slot is None else open_forecasts.issued[slot]
-                elif when < issued[name][0]:
-                    raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name][0]:.12g}")
-                else:
-                    learned = issued[name][1]
+                progress.enter(*event)
             except ValueError as error:
                 raise _validate.in_row(row, error) from None
+
+
+class _Progress:
+    """How far events of both kinds have come, without anything having happened."""
+
+    def __init__(self, open_forecasts: OpenForecasts, matures: "Iterator[float]") -> None:
+        self.open_forecasts, self.matures = open_forecasts, matures
+        self.issued: dict[Id, tuple[float, int, float]] = {}
+        """when forecasts are made, their numbers, and when they mature"""
+        self.labelled: dict[Id, float] = {}
+        self.passed = (-math.inf, FREE)
+        """until when labels have arrived whose time was known beforehand"""
+
+    def enter(self, name: Id, y: float, when: float, asks: bool) -> None:
+        """Let one more event come. Raises ValueError if it cannot be right."""
+        if asks:
+            self._pass(when, FREE)
+            number = self.open_forecasts.forecasts + len(self.issued)
+            self.issued[name] = when, number, next(self.matures, math.nan)
             if y == y:
-                labelled[name] = y
-            if learned is not None and when == when:
-                passed = max(passed, (when, learned))
+                self._take(name, y, when, number)
+        elif y != y:
+            raise ValueError(f"y: given nothing for id {name!r}, expected a label in [0, 1]")
+        elif name in self.labelled:
+            self.open_forecasts.compare(name, y, self.labelled[name])
+        elif name not in self.issued:
+            slot = self.open_forecasts.find(name, y, when, self.passed)
+            if slot is not None:
+                self._take(name, y, *self.open_forecasts.passed_by(name, slot, when))
+        else:
+            self._label_new(name, y, when)
+
+    def _label_new(self, name: Id, y: float, when: float) -> None:
+        """Enter the label of a forecast that is among the events."""
+        made, number, matures = self.issued[name]
+        if when < made:
+            raise ValueError(f"label time: given {when:.12g}, before the forecast at {made:.12g}")
+        if self.open_forecasts.is_past(matures, number, when, self.passed):
+            if y != self.open_forecasts.maturity.silence:
+                self._take(name, y, when, FREE)
+        else:
+            self._take(name, y, when, number)
+
+    def _take(self, name: Id, y: float, when: float, number: int) -> None:
+        self.labelled[name] = y
+        self._pass(when, number)
+
+    def _pass(self, when: float, number: int) -> None:
+        self.passed = max(self.passed, (when, number)) if when == when else self.passed
 
 
 def read_mixed(

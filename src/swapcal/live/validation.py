@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from swapcal import _validate
 from swapcal.arrays import AnyArray, Array, Bytes
+from swapcal.tables.clock import duration
 from swapcal.tables.frame import columns_of
 from swapcal.tables.values import has_bytes, letters, unmasked
 
@@ -76,10 +77,31 @@ class OpenLimits(NamedTuple):
 NO_LIMITS = OpenLimits()
 
 
+class Maturity(NamedTuple):
+    """When labels mature for which no time is given, and what a forecast without a label is learned as then."""
+
+    matures: float | None = None
+    """length of time from a forecast to the maturity of its label; None if only single forecasts have one"""
+    silence: float | None = None
+    """the label of a mature forecast without one; None if it goes on waiting"""
+
+
+NO_MATURITY = Maturity()
+
+
+def read_maturity(matures: Any, silence: Any) -> Maturity:
+    """Return the window of all forecasts and the meaning of silence. Raises ValueError if either is none."""
+    if silence is not None and (isinstance(silence, str) or silence not in (0, 1)):
+        raise ValueError(f"silence: given {silence!r}, expected 0 or 1")
+    window = None if matures is None else duration("matures", matures)
+    return Maturity(window, None if silence is None else float(silence))
+
+
 def read_limits(max_open: Any, expires: Any, lifetime: Any) -> OpenLimits:
     """Return the limits, or say which is none."""
     age = None if lifetime is None else _validate.positive("lifetime", lifetime)
-    return OpenLimits(_count("max_open", max_open), None if expires is None else _count("expires", expires), age)
+    later = None if expires is None else read_count("expires", expires)
+    return OpenLimits(read_count("max_open", max_open), later, age)
 
 
 def read_patience(order: Any, patience: Any) -> int | None:
@@ -89,10 +111,11 @@ def read_patience(order: Any, patience: Any) -> int | None:
     if (order == "issue") != (patience is not None):
         expected = "an integer of at least 1" if order == "issue" else 'none: it belongs to order "issue"'
         raise ValueError(f"patience: given {patience!r} with order {order!r}, expected {expected}")
-    return None if patience is None else _count("patience", patience)
+    return None if patience is None else read_count("patience", patience)
 
 
-def _count(name: str, value: Any) -> int:
+def read_count(name: str, value: Any) -> int:
+    """Return an integer of at least 1. Raises ValueError if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
         raise ValueError(f"{name}: given {value!r}, expected an integer of at least 1")
     return int(value)

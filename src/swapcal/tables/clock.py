@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,6 +17,8 @@ from swapcal.tables.values import as_number, is_missing, unmasked
 _DAYS = {"mdy": ("%m{0}%d{0}%y", "%m{0}%d{0}%Y"), "dmy": ("%d{0}%m{0}%y", "%d{0}%m{0}%Y")}
 _SHORT = re.compile(r"\d{4}(-\d\d)?")
 NUMBERS = (int, float, Decimal, Fraction, np.integer, np.floating)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
 
 
@@ -52,6 +54,29 @@ def seconds_of(text: str, patterns: Sequence[str] = ()) -> float:
     except ValueError:
         return math.inf
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def duration(name: str, value: Any) -> float:
+    """Return a length of time: a number as it is; text such as "24h" and a timedelta in seconds.
+
+    Examples
+    --------
+    >>> duration("matures", "24h"), duration("matures", timedelta(minutes=1)), duration("matures", 3)
+    (86400.0, 60.0, 3.0)
+    """
+    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if isinstance(value, timedelta):
+        length: float | None = value.total_seconds()
+    elif isinstance(value, np.timedelta64):
+        length = float(value / np.timedelta64(1, "us")) / 1e6
+    elif isinstance(value, NUMBERS) and not isinstance(value, bool):
+        length = float(value)
+    else:
+        length = None if found is None else float(found[1]) * _UNITS[found[2]]
+    if length is None or not 0.0 <= length < math.inf:
+        expected = "a number of at least 0, a timedelta, or text such as 90s, 30m, 24h, 7d or 2w"
+        raise ValueError(f"{name}: given {value!r}, expected {expected}")
+    return length
 
 
 def as_times(name: str, values: Any) -> Array:
@@ -126,13 +151,18 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
     return times, _not_before(times, label_time, "label_time")
 
 
-def check_maturity(matures: Any, times: Array | None, n: int) -> Array | None:
-    """Return when the labels of n rows mature (NaN where that is not known), or say which does so too early."""
-    if matures is None:
+def check_maturity(matures: Any, times: Array | None, n: int, window: float | None = None) -> Array | None:
+    """Return when the labels of n rows mature (NaN where that is not known), or say which does so too early.
+
+    window : length of time after which the label of every row matures for which nothing else is given
+    """
+    if matures is None and window is None:
         return None
     if times is None:
-        raise ValueError("matures: given without time, expected both")
-    return _not_before(times, matures, "matures")
+        given = "without time, expected both" if matures is not None else "for all forecasts, expected their times too"
+        raise ValueError(f"matures: given {given}")
+    moments = np.full(n, math.nan) if matures is None else _not_before(times, matures, "matures")
+    return moments if window is None else np.where(np.isnan(moments), times + window, moments)
 
 
 def _not_before(times: Array, given: Any, name: str) -> Array:
