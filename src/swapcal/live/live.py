@@ -444,7 +444,8 @@ class Live:
 
         Parameters
         ----------
-        time : the present; later forecasts must not be made earlier
+        time : the present; later forecasts must not be made earlier, but where `most` were learned and more are due,
+            not earlier than `next_due`
         most : the largest number of labels to learn now; by default all
 
         Examples
@@ -461,8 +462,16 @@ class Live:
             raise ValueError("time: given none, expected the present")
         limit = sys.maxsize if most is None else read_count("most", most)
         self._open_forecasts.keep_calendar(event_times.dated)
-        self._open_forecasts.clock = float(event_times.time[0])
-        return self._scheduler.settle(float(event_times.time[0]), limit)
+        learned = self._scheduler.settle(float(event_times.time[0]), limit)
+        self._open_forecasts.clock = min(float(event_times.time[0]), self.next_due())
+        return learned
+
+    def next_due(self) -> float:
+        """Return when the next outcome arrives, matures or falls silent by itself; infinity if none does.
+
+        A forecast made at that time or before learns nothing first.
+        """
+        return max(self._open_forecasts.clock, self._open_forecasts.earliest())
 
     @locked
     def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from swapcal.live import ExpiredIdError
+from swapcal.live import CORRECTED, ExpiredIdError
 from swapcal.service import events
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import (
@@ -14,12 +14,15 @@ from swapcal.service.events import (
     FORECAST,
     OUTCOME,
     PARKED,
+    SETTLED,
+    SILENCE,
     CorrectionBody,
     Event,
     ForecastBody,
     IdHistory,
     IssuedForecast,
     OutcomeBody,
+    SettledBody,
 )
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.messages import CorrectionOut, CorrectionRow, ForecastIn, ForecastOut, OutcomeOut, OutcomeRowIn
@@ -112,6 +115,7 @@ class CommandHandler:
         model, asked = self.hosted.model, [rows[k] for k in waiting.values()]
         for row, k, issued in zip(asked, waiting.values(), self.hosted.forecast(asked, self.now), strict=True):
             answers[k] = self._issued(row, issued, model)
+        self._write_silence()
         waiting.clear()
 
     def _issued(self, row: ForecastIn, issued: "IssuedForecast | Exception", model: str) -> "ForecastOut | ApiError":
@@ -132,6 +136,7 @@ class CommandHandler:
             time, state = None, self.hosted.outcome([OutcomeRowIn(id, early.y)], self.now)[0]
         if isinstance(state, str):
             self._write(OUTCOME, id, OutcomeBody(early.y, state, time, parked=True))
+        self._write_silence()
 
     def outcomes(self, rows: Sequence[OutcomeRowIn]) -> "list[OutcomeOut | ApiError]":
         """Deliver or park what is new and repeat what is not."""
@@ -155,6 +160,8 @@ class CommandHandler:
             y, seq = events.outcome_body(id_history.outcome.body).y, id_history.outcome.seq
         elif early is not None and id_history.parked is not None:
             y, seq = early.y, id_history.parked.seq
+        elif id_history.silence is not None:
+            return self._after_silence(row, id_history.silence)
         else:
             return None
         if y == row.y:
@@ -166,6 +173,26 @@ class CommandHandler:
             given=row.y,
             known=y,
         )
+
+    def _after_silence(self, row: OutcomeRowIn, silence: Event) -> OutcomeOut:
+        """Log an outcome that came after its window, if it is another than silence; nothing is unlearned."""
+        if events.outcome_body(silence.body).y == row.y:
+            return OutcomeOut(row.id, row.y, REPEATED, silence.seq)
+        self.hosted.corrections += 1
+        seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, CORRECTED, row.time))
+        return OutcomeOut(row.id, row.y, CORRECTED, seq)
+
+    def settle(self, most: int) -> None:
+        """Let windows end by the service's clock: learn at most so many of their forecasts."""
+        self.hosted.settle(self.now, most, self.now)
+        self._write(SETTLED, "", SettledBody(self.now, most))
+        self._write_silence()
+
+    def _write_silence(self) -> None:
+        """Log what was learned as silence; it follows from the events before."""
+        silenced, self.hosted.silenced = self.hosted.silenced, []
+        for id in silenced:
+            self._write(SILENCE, id, OutcomeBody(float(self.hosted.settings.silence or 0)))
 
     def _outcome_early(
         self, row: OutcomeRowIn, waiting: dict[str, int], rows: Sequence[OutcomeRowIn], answers: list[Any]
@@ -209,6 +236,7 @@ class CommandHandler:
             else:
                 seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, state, row.time))
                 answers[k] = OutcomeOut(row.id, row.y, state, seq)
+        self._write_silence()
         waiting.clear()
 
     def corrections(self, rows: Sequence[CorrectionRow]) -> "list[CorrectionOut | ApiError]":
@@ -217,7 +245,7 @@ class CommandHandler:
 
     def _correct(self, row: CorrectionRow) -> "CorrectionOut | ApiError":
         id_history = self._id_history(row.id)
-        if id_history.outcome is None:
+        if id_history.y is None:
             if id_history.forecast is None and id_history.parked is None:
                 return ApiError("unknown", f"id: given {row.id!r}, expected one that was forecast", id=row.id)
             expected = "expected one with an outcome to correct: report that first"

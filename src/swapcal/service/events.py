@@ -55,6 +55,9 @@ def in_pages(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
 
 # Bodies of events: what the log holds as JSON, from which everything can be computed again.
 
+SILENCE, SETTLED = "silence", "settled"
+"""Kinds of events: a forecast learned as silence, which follows from the events before it; and that the service's clock
+let windows end, at most so many, without a forecast."""
 PARKED = "parked"
 """Kind of event: an outcome whose forecast has not come; a forecast that comes in time makes it an `outcome`."""
 
@@ -100,6 +103,13 @@ class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     parked: bool = False
 
 
+class SettledBody(msgspec.Struct, frozen=True):
+    """Until when windows ended, and how many forecasts were learned at most."""
+
+    time: float
+    most: int
+
+
 class CorrectionBody(msgspec.Struct, frozen=True):
     """The corrected outcome, the outcome before, and the reason."""
 
@@ -112,12 +122,14 @@ _ENCODER = msgspec.json.Encoder()
 _FORECAST = msgspec.json.Decoder(ForecastBody)
 _OUTCOME = msgspec.json.Decoder(OutcomeBody)
 _CORRECTION = msgspec.json.Decoder(CorrectionBody)
+_SETTLED = msgspec.json.Decoder(SettledBody)
 _RECORD = msgspec.json.Decoder(dict[str, str | int | float | bool | None])
 
 encoded = _ENCODER.encode
 forecast_body = _FORECAST.decode
 outcome_body = _OUTCOME.decode
 correction_body = _CORRECTION.decode
+settled_body = _SETTLED.decode
 
 
 def record_of(raw: "Raw | bytes") -> dict[str, Any]:
@@ -152,7 +164,7 @@ def same_record(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 @dataclass
 class IdHistory:
-    """The forecast of an id, its first outcome, an outcome that came early, and corrections.
+    """The forecast of an id, its first outcome, silence, an outcome that came early, and corrections.
 
     Examples
     --------
@@ -164,6 +176,7 @@ class IdHistory:
 
     forecast: Event | None = None
     outcome: Event | None = None
+    silence: Event | None = None
     parked: Event | None = None
     corrections: list[Event] = field(default_factory=list)
 
@@ -173,6 +186,8 @@ class IdHistory:
             self.forecast = event
         elif event.kind == OUTCOME:
             self.outcome = event
+        elif event.kind == SILENCE:
+            self.silence = event
         elif event.kind == PARKED:
             self.parked = event
         elif event.kind == CORRECTION:
@@ -183,7 +198,8 @@ class IdHistory:
         """The outcome as it is known now, corrections included."""
         if self.corrections:
             return correction_body(self.corrections[-1].body).y
-        return None if self.outcome is None else outcome_body(self.outcome.body).y
+        known = self.outcome or self.silence
+        return None if known is None else outcome_body(known.body).y
 
 
 def id_histories(events: Iterable[Event]) -> dict[str, IdHistory]:

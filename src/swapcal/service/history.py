@@ -9,7 +9,7 @@ import pyarrow as pa
 from swapcal.audit import Audit
 from swapcal.service import events as bodies
 from swapcal.service.api_error import ApiError
-from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, Event, in_pages
+from swapcal.service.events import CORRECTION, FORECAST, OUTCOME, SILENCE, Event, in_pages
 from swapcal.service.settings import Settings
 from swapcal.service.store import Store
 
@@ -58,6 +58,8 @@ def past(store: Store, settings: Settings, span: AuditedPeriod, most: int) -> li
                     raise ApiError("large", f"audit: given more than {most:,} forecasts, expected a shorter span")
         elif event.kind == OUTCOME and event.id in made:
             outcomes[event.id] = bodies.outcome_body(event.body).y
+        elif event.kind == SILENCE and event.id in made:  # an outcome that came with it, too late, stands before it
+            outcomes.setdefault(event.id, bodies.outcome_body(event.body).y)
         elif event.kind == CORRECTION and event.id in outcomes:
             outcomes[event.id] = bodies.correction_body(event.body).y
     return [row._replace(y=outcomes[id]) for id, row in made.items() if id in outcomes]
@@ -104,9 +106,11 @@ OWN = {
     "outcome": pa.float64(),
     "outcome_time": MOMENT,
     "corrected": pa.float64(),
+    "silent": pa.bool_(),
     "y": pa.float64(),
 }
-"""Columns of ours: `time` is when the service accepted the forecast, `y` the outcome as corrected."""
+"""Columns of ours: `time` is when the service accepted the forecast, `silent` whether it was learned as silence, `y`
+the outcome as it is known now: reported, corrected, or silence."""
 
 
 class Exporter:
@@ -165,11 +169,13 @@ class Exporter:
         row: dict[str, Any] = {_named(name): _value(value, self._kinds[name]) for name, value in record.items()}
         row |= {"seq": event.seq, "id": event.id, "time": _micros(event.time), "model": body.model}
         row |= {"p": body.p, "mean": body.mean, "low": body.low, "high": body.high, "weight": body.weight}
-        row |= {"given_time": body.time, "matures": body.matures}
+        row |= {"given_time": body.time, "matures": body.matures, "silent": False}
         for other in known:
             if other.kind == OUTCOME:
                 outcome = bodies.outcome_body(other.body)
                 row |= {"outcome": outcome.y, "y": outcome.y, "outcome_time": _micros(other.time)}
+            elif other.kind == SILENCE:
+                row = {"y": bodies.outcome_body(other.body).y} | row | {"silent": True}
             elif other.kind == CORRECTION:
                 corrected = bodies.correction_body(other.body).y
                 row |= {"corrected": corrected, "y": corrected}

@@ -10,7 +10,7 @@ import numpy as np
 
 from swapcal.archive import State
 from swapcal.arrays import Array
-from swapcal.live import Learned, Live
+from swapcal.live import CORRECTED, Learned, Live
 from swapcal.live.monitor_feed import enter
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
@@ -20,6 +20,8 @@ from swapcal.service.events import (
     MADE,
     OUTCOME,
     PARKED,
+    SETTLED,
+    SILENCE,
     Event,
     IssuedForecast,
 )
@@ -245,6 +247,8 @@ class HostedForecaster:
         self.corrections = 0
         self.parked: dict[str, Early] = {}
         self.opened: dict[str, OpenForecast] = {}
+        self.silenced: list[str] = []
+        """forecasts learned as silence whose events are not in the log yet"""
         self._news: list[Learned] = []
         live.watch(self._news.append)
 
@@ -298,7 +302,7 @@ class HostedForecaster:
 
     def _issue(self, rows: list[ForecastIn], now: float) -> list[IssuedForecast]:
         clock, moments = self._moments(rows, now)
-        issued = issue(self.live, rows, moments)
+        issued = issue(self.live, rows, moments, self._window_end(clock, now))
         self.clock = clock
         wanted = self.monitor.columns()
         for row, moment in zip(rows, moments, strict=True):
@@ -317,16 +321,43 @@ class HostedForecaster:
         for row in rows:
             if clock is None and row.time is not None:
                 clock = GIVEN
-            elif clock is None and (row.matures is not None or self.settings.lifetime is not None):
+            elif clock is None and (row.matures is not None or self._needs_clock):
                 clock = SERVICE
             if row.time is None and clock != SERVICE:
                 if row.matures is not None:
                     raise ValueError("matures: given without time, expected both, as earlier forecasts had a time")
                 moments.append(None)
                 continue
-            latest = max(latest, now if row.time is None else row.time)
+            latest = max(latest, self._present(now) if row.time is None else row.time)
             moments.append(latest)
         return clock, moments
+
+    @property
+    def _needs_clock(self) -> bool:
+        return self.settings.lifetime is not None or self.settings.matures is not None
+
+    def _present(self, now: float) -> float:
+        """Return the learner's time by the service's clock.
+
+        Where silence is an outcome, it stops at the next window's end until `settle` has learned what ended there: a
+        million windows that end together must not keep one forecast waiting.
+        """
+        return now if self.settings.silence is None else min(now, self.live.next_due())
+
+    def _window_end(self, clock: str | None, now: float) -> float | None:
+        """Return when the window of a forecast made now ends by the service's clock; None where `Live` counts."""
+        window = self.live.settings["matures"]
+        return None if window is None or clock != SERVICE else now + window
+
+    def overdue(self, now: float) -> bool:
+        """Return whether windows have ended whose forecasts are to be learned by the service's clock."""
+        return self.clock == SERVICE and self.settings.silence is not None and self.live.next_due() < now
+
+    def settle(self, time: float, most: int, now: float) -> None:
+        """Learn at most so many forecasts whose windows ended before a time."""
+        self.live.settle(max(time, self.latest), most)
+        self.latest = max(self.latest, min(time, self.live.next_due()))
+        self._settle(now)
 
     def outcome(self, labels: Sequence[OutcomeRowIn], now: float) -> "list[str | Exception]":
         """Deliver outcomes of open forecasts; say of each whether it is learned or held, or why it is refused."""
@@ -351,12 +382,13 @@ class HostedForecaster:
         for one in opened:
             assert one is not None, "checked above"
             self.figures.wait(now - one.accepted)
+        self.corrections += states.count(CORRECTED)
         self._settle(now)
         return states
 
     def _arrival(self, label: OutcomeRowIn, opened: OpenForecast, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
-        when = now if label.time is None and self.clock == SERVICE else label.time
+        when = self._present(now) if label.time is None and self.clock == SERVICE else label.time
         if when is None or opened.moment is None:
             return when
         return max(when, opened.moment)
@@ -368,6 +400,8 @@ class HostedForecaster:
             self._watch(learned, now)
             for id in learned.ids:
                 del self.opened[str(id)]
+            if learned.silent is not None:
+                self.silenced += [str(learned.ids[k]) for k in np.flatnonzero(learned.silent)]
         self._news.clear()
         for id in self.live.release():
             del self.opened[str(id)]
@@ -385,7 +419,13 @@ class HostedForecaster:
             if kind == FORECAST:
                 found += self._again(self.forecast([_forecast_row(event) for event in run], now), run)
             elif kind == OUTCOME:
-                self._again(self.outcome([_outcome_row(event) for event in run], now), run)
+                self._again(self._outcomes_again(run, now), run)
+            elif kind == SETTLED:
+                for event in run:
+                    settled = bodies.settled_body(event.body)
+                    self.settle(settled.time, settled.most, now)
+            elif kind == SILENCE:
+                self._silences_again(run)
             elif kind == PARKED:
                 for event in run:
                     body = bodies.outcome_body(event.body)
@@ -396,6 +436,23 @@ class HostedForecaster:
                 raise ValueError(f"log: given event {run[0].seq} of kind {kind!r}, expected one that is known")
             self.seq, self.now = run[-1].seq, now
         return found
+
+    def _outcomes_again(self, events: Sequence[Event], now: float) -> "list[str | Exception]":
+        """Deliver outcomes of the log; those of forecasts that were learned as silence are corrections."""
+        states: list[str | Exception] = []
+        for silent, same in itertools.groupby(events, lambda event: event.id not in self.opened and _corrects(event)):
+            run = [*same]
+            self.corrections += silent * len(run)
+            states += [CORRECTED] * len(run) if silent else self.outcome([_outcome_row(event) for event in run], now)
+        return states
+
+    def _silences_again(self, events: Sequence[Event]) -> None:
+        """Compare what the log has as silence with what was learned as such."""
+        for event in events:
+            if self.silenced[:1] != [event.id]:
+                found = repr(self.silenced[0]) if self.silenced else "none"
+                raise ValueError(f"log: given silence of {event.id!r} in event {event.seq}, expected {found}")
+            del self.silenced[0]
 
     def explain(self, id: str) -> Any:
         """Return why an open forecast is what it is: named contributions, and the sentence for people."""
@@ -409,10 +466,13 @@ class HostedForecaster:
         return [*answers]
 
 
-def issue(live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None]) -> list[IssuedForecast]:
-    """Forecast rows that have a moment each, or none of them; all or nothing."""
+def issue(
+    live: Live, rows: Sequence[ForecastIn], moments: Sequence[float | None], end: float | None = None
+) -> list[IssuedForecast]:
+    """Forecast rows that have a moment each, or none of them; all or nothing. `end` is that of windows not given."""
     time = None if moments[0] is None else moments
-    matures = [math.nan if row.matures is None else row.matures for row in rows]
+    unknown = math.nan if end is None else end
+    matures = [unknown if row.matures is None else row.matures for row in rows]
     made = live.forecast_many(
         [row.values for row in rows],
         [row.id for row in rows],
@@ -432,6 +492,10 @@ def fresh_forecaster(made: Event) -> HostedForecaster:
 def _forecast_row(event: Event) -> ForecastIn:
     body = bodies.forecast_body(event.body)
     return ForecastIn(event.id, body.record, body.time, body.matures)
+
+
+def _corrects(event: Event) -> bool:
+    return bodies.outcome_body(event.body).state == CORRECTED
 
 
 def _outcome_row(event: Event) -> OutcomeRowIn:

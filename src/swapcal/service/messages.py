@@ -112,7 +112,7 @@ class OutcomesIn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutcomeOut(Struct, frozen=True):
-    """What became of an outcome: learned, held, parked or repeated."""
+    """What became of an outcome: learned, held, parked, repeated, or corrected (learned as silence before it came)."""
 
     id: str
     y: float
@@ -193,7 +193,8 @@ class OutcomeShown(Struct, frozen=True):
 class ForecastShown(Struct, frozen=True):
     """Everything that is stored about a forecast.
 
-    `state` is open, held, learned, unlabelled (it expired), or parked (there is an outcome and no forecast yet).
+    `state` is open, held, learned, silent (learned as silence at the end of its window), unlabelled (it expired),
+    or parked (there is an outcome and no forecast yet).
     """
 
     id: str
@@ -210,6 +211,7 @@ class ForecastShown(Struct, frozen=True):
     weight: float | None = None
     model: str | None = None
     outcome: OutcomeShown | None = None
+    silence: float | None = None
     corrections: list[CorrectionShown] = []
     explanation: Any = None
 

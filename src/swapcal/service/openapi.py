@@ -151,6 +151,7 @@ GAUGES = {
 COUNTERS = {
     "forecasts": "Forecasts issued",
     "labels": "Outcomes learned",
+    "silent": "Outcomes learned as silence, without a report",
     "expired": "Forecasts given up unlabelled",
     "lapsed": "Parked outcomes given up",
     "corrections": "Corrections logged",

@@ -160,12 +160,15 @@ class WriteQueue:
             self._turn.notify()
         return True
 
-    def take(self, commit: float) -> tuple[list[Job], bool]:
-        """Return what is on the queue, and whether it is the last; `commit` is what a commit takes in seconds."""
+    def take(self, commit: float, wait: float = TICK) -> tuple[list[Job], bool]:
+        """Return what is on the queue, and whether it is the last.
+
+        `commit` is what a commit takes in seconds, `wait` how long to wait for a first job.
+        """
         batch: list[Job] = []
         rows, until = 0, 0.0
         with self._turn:
-            while rows < BATCH and self._arrived(TICK if not batch else (until - time.perf_counter()) / 4):
+            while rows < BATCH and self._arrived(wait if not batch else (until - time.perf_counter()) / 4):
                 if not batch:
                     until = time.perf_counter() + self._patience(commit)
                 batch.append(self._jobs.popleft())

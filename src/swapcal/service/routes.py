@@ -247,7 +247,9 @@ def _shown(id: str, id_history: IdHistory, waits: bool, parked: bool, explanatio
         return ForecastShown(id, "parked" if parked else "lapsed", outcome=_outcome_shown(id_history))
     body = events.forecast_body(id_history.forecast.body)
     outcome = _outcome_shown(id_history)
-    states = {(True, False): "open", (True, True): "held", (False, False): "unlabelled", (False, True): "learned"}
+    silence = None if id_history.silence is None else events.outcome_body(id_history.silence.body).y
+    ended = "unlabelled" if silence is None else "silent"
+    states = {(True, False): "open", (True, True): "held", (False, False): ended, (False, True): "learned"}
     return ForecastShown(
         id,
         states[waits, outcome is not None],
@@ -263,6 +265,7 @@ def _shown(id: str, id_history: IdHistory, waits: bool, parked: bool, explanatio
         weight=body.weight,
         model=body.model,
         outcome=outcome,
+        silence=silence,
         corrections=[_correction_shown(event) for event in id_history.corrections],
         explanation=explanation,
     )

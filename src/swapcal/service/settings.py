@@ -147,6 +147,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_open: Count = 1_000_000
     expires: Count | None = None
     lifetime: Positive | None = None
+    matures: Annotated[float, Meta(ge=0)] | str | None = None
+    silence: Annotated[int, Meta(ge=0, le=1)] | None = None
     order: str = "arrival"
     patience: Count | None = None
     parked_for: Annotated[float, Meta(gt=0, description="seconds an outcome waits for its forecast")] = WEEK

@@ -88,7 +88,7 @@ DEFINITIONS = (
         revoked {real}){strict}""",
     """CREATE VIEW open_forecasts AS SELECT forecaster, seq, id, time FROM events AS made
         WHERE kind = 'forecast' AND NOT EXISTS (SELECT 1 FROM events AS known
-        WHERE known.forecaster = made.forecaster AND known.id = made.id AND known.kind = 'outcome')""",
+        WHERE known.forecaster = made.forecaster AND known.id = made.id AND known.kind IN ('outcome', 'silence'))""",
 )
 
 
@@ -175,7 +175,9 @@ ENDLESS = 2**63 - 1
 # The plus keeps SQLite from looking through all that came later instead of the few events of an id.
 _SAME = "SELECT 1 FROM events AS other WHERE other.forecaster = one.forecaster AND other.id = one.id AND "
 PASSED = f"(id = '' OR NOT EXISTS ({_SAME}+other.seq >= ?))"
-SETTLED = f"(id = '' OR (EXISTS ({_SAME}other.kind = 'forecast') AND EXISTS ({_SAME}other.kind = 'outcome')))"
+SETTLED = (
+    f"(id = '' OR (EXISTS ({_SAME}other.kind = 'forecast') AND EXISTS ({_SAME}other.kind IN ('outcome', 'silence'))))"
+)
 REMOVE_IDS = f"""DELETE FROM events WHERE forecaster = ? AND id IN (SELECT id FROM events AS one
     WHERE forecaster = ? AND seq >= ? AND seq < ? AND id <> '' AND NOT EXISTS ({_SAME}+other.seq > one.seq))"""
 """Removes ids as a whole: those whose last event is within a span."""

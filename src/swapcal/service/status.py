@@ -39,7 +39,8 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     """How a forecaster is doing.
 
     Forecasts are labelled, open or expired. Held is the part of the open ones whose outcome is here and waits for its
-    maturity or its turn. Parked outcomes wait for their forecasts; lapsed ones have waited too long.
+    maturity or its turn. Silent labels were learned as silence at the end of their window, without a report. Parked
+    outcomes wait for their forecasts; lapsed ones have waited too long.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     labels: int
     open: int
     held: int
+    silent: int
     expired: int
     parked: int
     lapsed: int
@@ -80,6 +82,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         labels=live.labels,
         open=live.open,
         held=live.held,
+        silent=live.silent,
         expired=live.expired,
         parked=len(hosted.parked),
         lapsed=hosted.lapsed,

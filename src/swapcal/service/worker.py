@@ -13,7 +13,7 @@ from swapcal.service.commands import CommandHandler
 from swapcal.service.events import MADE, Event, encoded, id_histories
 from swapcal.service.hosted import HostedForecaster, fresh_forecaster
 from swapcal.service.messages import ForecastIn, OutcomeRowIn
-from swapcal.service.queue import ORDER, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
+from swapcal.service.queue import ORDER, TICK, Ask, Job, Make, Metrics, Promise, Write, WriteQueue
 from swapcal.service.settings import Limits, Settings, from_body, to_body
 from swapcal.service.snapshots import Snapshotter, recover
 from swapcal.service.sql import Conflict, StoreError
@@ -21,6 +21,9 @@ from swapcal.service.store import Store
 
 PATIENCE = 1.0
 """Seconds between attempts to take over or to rebuild."""
+
+WINDOWS = 500
+"""Forecasts learned as silence between two batches, so that requests wait for some hundredths of a second at most."""
 
 Answer = tuple[Promise, Any]
 Log = Callable[..., None]
@@ -137,11 +140,12 @@ class Worker:
         warm()
         self._regain()
         self._working = True
-        last = False
+        last = behind = False
         while not last:
-            batch, last = self._queue.take(self._commit)
+            batch, last = self._queue.take(self._commit, 0.0 if behind else TICK)
             try:
                 self._serve(batch)
+                behind = self._settle_windows()
                 self._regain()
                 self._snapshotter.keep_some(self.forecasters)
             except Exception as error:
@@ -262,6 +266,22 @@ class Worker:
                 found = iter(getattr(handler, kind)([row for job in same for row in job.rows]))
                 answers += [(job.promise, [next(found) for _ in job.rows]) for job in same]
         return answers, handler.events
+
+    def _settle_windows(self) -> bool:
+        """Learn some forecasts whose windows have ended; return whether there are more."""
+        overdue = [hosted for hosted in self.forecasters.values() if hosted.overdue(self._clock())]
+        for hosted in overdue:
+            handler = CommandHandler(hosted, {}, self._clock(), self.limits)
+            try:
+                handler.settle(WINDOWS)
+                self._append(handler.events)
+            except Exception as error:
+                self.metrics.failures += isinstance(error, StoreError)
+                self.log("windows failed", forecaster=hosted.name, error=repr(error))
+                unknown = isinstance(error, StoreError) and not isinstance(error, Conflict)
+                self._lost_touch([hosted.name], unknown=unknown)
+                return False
+        return any(hosted.overdue(self._clock()) for hosted in overdue)
 
     def _append(self, events: Sequence[Event]) -> None:
         began = time.perf_counter()
