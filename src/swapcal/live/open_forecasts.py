@@ -492,15 +492,9 @@ class OpenForecasts:
     def earliest(self) -> float:
         """Return the time of what is next to arrive, mature or fall silent; infinity if nothing is."""
         ahead = self._ahead
-        while ahead and self._over(ahead[0]):
+        while ahead and self.issued[ahead[0][2]] != ahead[0][1] % SILENCES:  # it was closed meanwhile
             heapq.heappop(ahead)
         return ahead[0][0] if ahead else math.inf
-
-    def _over(self, entry: tuple[float, int, int]) -> bool:
-        """Return whether an entry ahead has nothing left to do."""
-        _, issued, slot = entry
-        silence = issued >= SILENCES
-        return self.issued[slot] != issued - SILENCES * silence or (silence and self.arrived[slot] != 0)
 
     def fall_due(self, before: float) -> Iterator[int]:
         """Yield what is to be learned before a forecast is made at a time (NaN if that is not known)."""

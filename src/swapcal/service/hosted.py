@@ -355,8 +355,7 @@ class HostedForecaster:
 
     def settle(self, time: float, most: int, now: float) -> None:
         """Learn at most so many forecasts whose windows ended before a time."""
-        self.live.settle(max(time, self.latest), most)
-        self.latest = max(self.latest, min(time, self.live.next_due()))
+        self.live.settle(time, most)
         self._settle(now)
 
     def outcome(self, labels: Sequence[OutcomeRowIn], now: float) -> "list[str | Exception]":
