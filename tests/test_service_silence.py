@@ -59,7 +59,6 @@ def test_a_report_after_its_window_is_a_correction_and_unlearns_nothing():
     shop.clock.now += WINDOW + 1
     settle(shop)
     before = shop.hosted.live.to_state()
-    assert shop.outcome("a", 0.0).state == "repeated"
     assert shop.outcome("a", 1.0).state == "corrected"
     assert shop.outcome("a", 1.0).state == "repeated"
     assert shop.outcome("a", 0.0).status == 409
@@ -67,6 +66,17 @@ def test_a_report_after_its_window_is_a_correction_and_unlearns_nothing():
     after = shop.hosted.live.to_state()
     assert all(np.array_equal(before.arrays[name], after.arrays[name]) for name in before.arrays)
     assert events.id_histories(shop.store.about("shop", ["a"]))["a"].y == 1.0
+    assert_follows_from_log(shop)
+
+
+def test_of_reports_after_the_window_too_the_first_wins():
+    shop = hand()
+    shop.forecast("a", {"city": "Rome"})
+    shop.clock.now += WINDOW + 1
+    settle(shop)
+    assert shop.outcome("a", 0.0).state == "repeated"
+    assert shop.outcome("a", 1.0).status == 409
+    assert shop.hosted.corrections == 0
     assert_follows_from_log(shop)
 
 

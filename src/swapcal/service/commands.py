@@ -175,12 +175,11 @@ class CommandHandler:
         )
 
     def _after_silence(self, row: OutcomeRowIn, silence: Event) -> OutcomeOut:
-        """Log an outcome that came after its window, if it is another than silence; nothing is unlearned."""
-        if events.outcome_body(silence.body).y == row.y:
-            return OutcomeOut(row.id, row.y, REPEATED, silence.seq)
-        self.hosted.corrections += 1
-        seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, CORRECTED, row.time))
-        return OutcomeOut(row.id, row.y, CORRECTED, seq)
+        """Log an outcome that came after its window: the first wins, as always; nothing is unlearned."""
+        state = REPEATED if events.outcome_body(silence.body).y == row.y else CORRECTED
+        self.hosted.corrections += state == CORRECTED
+        seq = self._write(OUTCOME, row.id, OutcomeBody(row.y, state, row.time))
+        return OutcomeOut(row.id, row.y, state, seq)
 
     def settle(self, most: int) -> None:
         """Let windows end by the service's clock: learn at most so many of their forecasts."""

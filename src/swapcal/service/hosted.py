@@ -437,13 +437,17 @@ class HostedForecaster:
         return found
 
     def _outcomes_again(self, events: Sequence[Event], now: float) -> "list[str | Exception]":
-        """Deliver outcomes of the log; those of forecasts that were learned as silence are corrections."""
+        """Deliver outcomes of the log, but those that came after their forecast had been learned as silence."""
         states: list[str | Exception] = []
-        for silent, same in itertools.groupby(events, lambda event: event.id not in self.opened and _corrects(event)):
+        for state, same in itertools.groupby(events, self._state_after_silence):
             run = [*same]
-            self.corrections += silent * len(run)
-            states += [CORRECTED] * len(run) if silent else self.outcome([_outcome_row(event) for event in run], now)
+            self.corrections += len(run) if state == CORRECTED else 0
+            states += [state] * len(run) if state else self.outcome([_outcome_row(event) for event in run], now)
         return states
+
+    def _state_after_silence(self, event: Event) -> str:
+        """Return what was answered to an outcome of a forecast that is learned; empty for an open one."""
+        return "" if event.id in self.opened else bodies.outcome_body(event.body).state
 
     def _silences_again(self, events: Sequence[Event]) -> None:
         """Compare what the log has as silence with what was learned as such."""
@@ -491,10 +495,6 @@ def fresh_forecaster(made: Event) -> HostedForecaster:
 def _forecast_row(event: Event) -> ForecastIn:
     body = bodies.forecast_body(event.body)
     return ForecastIn(event.id, body.record, body.time, body.matures)
-
-
-def _corrects(event: Event) -> bool:
-    return bodies.outcome_body(event.body).state == CORRECTED
 
 
 def _outcome_row(event: Event) -> OutcomeRowIn:
