@@ -180,6 +180,9 @@ def test_random_traffic_replays_bit_for_bit_from_a_file(tmp_path):
     assert shop.hosted.corrections > 5
     assert bits(recover(store, "shop").hosted) == bits(shop.hosted)
     assert [word.differences for word in replay(store, "shop") if word.differences] == []
+    histories = events.id_histories(event for event in store.events("shop") if event.id)
+    closed = sum(one.forecast is not None and one.y is not None for one in histories.values())
+    assert store.loss("shop", store.last("shop") + 1).forecasts == closed  # what may be pruned
     store.close()
 
 
