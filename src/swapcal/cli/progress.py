@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
+from swapcal.kernels.tally import FLOOR
 from swapcal.tables.outcomes import Positive
 
 # The progress bar: work done, speed, remaining time.
@@ -59,6 +60,10 @@ class Output(Console):
 
 
 @dataclass
+LOG_LOSS = f"log loss (kept {FLOOR:g} from 0 and 1)"
+"""Heading of a column of log losses: the clipping stands beside the number."""
+
+
 class Run:
     """A running command: its console, and the output that an interrupt would leave."""
 
