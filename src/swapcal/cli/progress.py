@@ -19,6 +19,9 @@ from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
 from swapcal.kernels.tally import FLOOR
 from swapcal.tables.outcomes import Positive
 
+LOG_LOSS = f"log loss (kept {FLOOR:g} from 0 and 1)"
+"""Heading of a column of log losses: the clipping stands beside the number."""
+
 # The progress bar: work done, speed, remaining time.
 
 
@@ -60,10 +63,6 @@ class Output(Console):
 
 
 @dataclass
-LOG_LOSS = f"log loss (kept {FLOOR:g} from 0 and 1)"
-"""Heading of a column of log losses: the clipping stands beside the number."""
-
-
 class Run:
     """A running command: its console, and the output that an interrupt would leave."""
 
