@@ -146,7 +146,10 @@ def test_without_a_score(files):
         (["fit", "train.csv", "--target", "y", "--groups", "shop", "--drop", "shop", "--out", "m"], "and as --drop"),
         (["fit", "alone.csv", "--target", "y", "--out", "m"], "given no column beside 'y', expected some to learn"),
         (["fit", "clock.parquet", "--target", "y", "--out", "m"], "column 'at': given time32[ms], expected numbers"),
-        (["predict", "model.swapcal", "train.csv", "--keep", "mean"], "--keep: given 'mean', expected none of"),
+        (
+            ["predict", "model.swapcal", "train.csv", "--mode", "hash", "--keep", "p"],
+            "--keep: given 'p', expected none",
+        ),
     ],
 )
 def test_bad_input_exits_with_2_and_leaves_nothing(files, arguments, message, monkeypatch):

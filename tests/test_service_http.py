@@ -181,10 +181,13 @@ def test_everything_about_an_open_forecast_with_its_explanation(service: Caller)
 
 
 def test_a_forecast_decides(service: Caller) -> None:
-    p = forecast(service, "act").body["p"]
-    found = service.get(f"{SHOP}/decide/act?loss=squared")
-    assert (found.body["action"], found.body["p"]) == (p, p)
-    assert found.body["expected_cost"] == pytest.approx(p * (1 - p))
+    made = forecast(service, "act").body
+    for at in ("mean", "p"):
+        found = service.get(f"{SHOP}/decide/act?loss=squared{'' if at == 'mean' else '&at=p'}")
+        assert (found.body["action"], found.body["p"], found.body["mean"]) == (made[at], made["p"], made["mean"])
+        assert found.body["expected_cost"] == pytest.approx(made[at] * (1 - made[at]))
+        assert found.body["at"] == at
+    assert service.get(f"{SHOP}/decide/act?loss=squared&at=level").status == 422
     assert service.get(f"{SHOP}/decide/act?loss=newsvendor:3,over=@price").status == 200
     assert service.get(f"{SHOP}/decide/act?loss=wishes").status == 422
     assert service.get(f"{SHOP}/decide/act").status == 422

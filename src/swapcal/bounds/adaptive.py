@@ -142,7 +142,7 @@ def adaptive_levels(
     kappa, ridge
         κ and λ.
     floor
-        φ; `split_floor` unless told. Coordinates appended later leave it as it was.
+        φ; `split_floor` by default. Coordinates appended later leave it as it was.
     inner
         Whether 0 and 1 are never issued: `inner_splits` are added, which no account pays for.
 
