@@ -36,7 +36,7 @@ class Learner:
     def __init__(self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any]) -> None:
         self.contexts = contexts
         self.models = models
-        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts))
+        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts), len(models))
         self.forecaster: Forecaster | None = None
         self._engine = engine
         self._row: Row | None = None
