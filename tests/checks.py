@@ -29,6 +29,7 @@ COMBINATIONS = [(learner, "hedge", levels) for learner in LEARNERS for levels in
     for levels in LEVELS
     if levels != "adaptive"
 ]
+COMBINATIONS.append(("ridge", "hedge", "inner"))
 NAMES = ["/".join(combination) for combination in COMBINATIONS]
 FIELDS = ("p", "mean", "low", "high", "weight")
 
@@ -36,7 +37,7 @@ FIELDS = ("p", "mean", "low", "high", "weight")
 def build(combination: tuple[str, str, str], dim: int, **options: Any) -> Forecaster:
     """Return a forecaster of one of the allowed combinations."""
     learner, mixing, levels = combination
-    return Forecaster(dim, learner=learner, mixing=mixing, levels=LEVELS[levels], **options)
+    return Forecaster(dim, learner=learner, mixing=mixing, levels=LEVELS.get(levels, levels), **options)
 
 
 def snapshot(forecaster: Any) -> dict[str, tuple[Any, ...]]:

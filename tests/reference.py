@@ -174,22 +174,34 @@ class Reference:
         ridge: float = 1.0,
         kappa: float = 0.2,
         refine: bool = False,
+        inner: bool = False,
     ) -> None:
         e_1 = np.eye(dim)[0]
         self.levels = [Level(float(z), 2 * z * e_1, learner, ridge) for z in levels]
-        self.ridge, self.kappa, self.refine = ridge, kappa, refine
+        self.ridge, self.kappa, self.refine, self.inner = ridge, kappa, refine, inner
         self.log: list[Round] = []
+
+    def ends(self) -> tuple[float, float]:
+        """Return what wishes are held between: on inner levels by the nearest ones that are 1/(labels + 2) inside."""
+        reach = 1.0 / (len(self.log) + 2.0)
+        inside = [level.z for level in self.levels if reach <= level.z and reach <= 1.0 - level.z]
+        return (inside[0], inside[-1]) if self.inner else (0.0, 1.0)
 
     def hedge(self, x: Array, low: float, high: float) -> Round:
         """Play the neighbours `low` and `high`, which must be a crossing, so that E z = E w."""
+        least, most = self.ends()
+
+        def wish(level: Level, weight: float) -> float:
+            return min(max(level.wish(x, weight), least), most)
+
         i = [level.z for level in self.levels].index(low)
         a, b = self.levels[i : i + 2]
         assert b.z == high, "neighbours"
-        assert a.wish(x, 1.0) >= a.z - EXACT, "the lower level wishes up"
-        assert b.wish(x, 1.0) <= b.z + EXACT, "the upper level wishes down"
+        assert wish(a, 1.0) >= a.z - EXACT, "the lower level wishes up"
+        assert wish(b, 1.0) <= b.z + EXACT, "the upper level wishes down"
 
         def imbalance(p: float) -> float:
-            return (1 - p) * (a.wish(x, 1 - p) - a.z) + p * (b.wish(x, p) - b.z)
+            return (1 - p) * (wish(a, 1 - p) - a.z) + p * (wish(b, p) - b.z)
 
         if imbalance(0.0) <= 0:
             p = 0.0
@@ -197,7 +209,7 @@ class Reference:
             p = 1.0
         else:
             p = brentq(imbalance, 0.0, 1.0, xtol=1e-16, rtol=1e-15)
-        return Round(x, [a, b], np.array([1 - p, p]), np.array([a.wish(x, 1 - p), b.wish(x, p)]))
+        return Round(x, [a, b], np.array([1 - p, p]), np.array([wish(a, 1 - p), wish(b, p)]))
 
     def chain(self, x: Array) -> tuple[Array, Array]:
         """Return Blum–Mansour's Q, each level's wish rounded to the levels, and the wishes."""
@@ -220,6 +232,11 @@ class Reference:
             level.learn(played.x, y, float(weight), float(w))
         if self.refine:
             self._refine(played.levels[0], played.levels[1], played.gap(y))
+        if self.inner:
+            if self.levels[1].z >= 2.0 / (len(self.log) + 2.0):
+                self._split(0)
+            if 1.0 - self.levels[-2].z >= 2.0 / (len(self.log) + 2.0):
+                self._split(len(self.levels) - 2)
 
     def _refine(self, a: Level, b: Level, gap: float) -> None:
         i = self.levels.index(a)
@@ -228,10 +245,13 @@ class Reference:
         a.slack += gap
         floor = max(0.1 * self.ridge, 0.002 * len(a.prior))
         if a.slack > self.kappa * (0.5 * (a.potential + b.potential) + floor):
-            start = pulled(0.5 * (a.theta + b.theta))
-            middle = Level(0.5 * (a.z + b.z), start, a.learner, self.ridge)
-            self.levels.insert(i + 1, middle)
-            a.slack = 0.0
+            self._split(i)
+
+    def _split(self, i: int) -> None:
+        a, b = self.levels[i : i + 2]
+        start = pulled(0.5 * (a.theta + b.theta))
+        self.levels.insert(i + 1, Level(0.5 * (a.z + b.z), start, a.learner, self.ridge))
+        a.slack = 0.0
 
     def rows(self, level: Level) -> tuple[Array, Array, Array, Array]:
         """Return (weights, contexts, labels, wishes) of all rounds that played a level."""

@@ -20,7 +20,7 @@ def record(number: int) -> dict[str, Any]:
     rng = np.random.default_rng(number)
     found: dict[str, Any] = {"shop": "abc"[number % 3], "price": float(rng.normal()), "open": bool(number % 2)}
     if number % 5 == 0:
-        found |= {"time": "noon", "mixed": number if number % 10 else "ten"}
+        found |= {"time": "noon", "mixed": True if number % 10 else "ten"}
     return found
 
 

@@ -57,9 +57,9 @@ def test_fit_reports_its_certificate_and_predict_improves_the_score(files, table
     done = run("predict", files / "model.swapcal", files / "train.csv", "--out", files / "p.csv", "--keep", "id")
     assert done.exit_code == 0, done.output
     found = pacsv.read_csv(files / "p.csv")
-    assert found.column_names == ["id", "p"]
+    assert found.column_names == ["id", "mean"]
     assert np.array_equal(found["id"].to_numpy(), rows["id"].to_numpy())
-    error, before = (np.mean((p - truth) ** 2) for p in (found["p"].to_numpy(), rows["p"].to_numpy()))
+    error, before = (np.mean((p - truth) ** 2) for p in (found["mean"].to_numpy(), rows["p"].to_numpy()))
     assert error < 0.25 * before
 
 
@@ -146,7 +146,10 @@ def test_without_a_score(files):
         (["fit", "train.csv", "--target", "y", "--groups", "shop", "--drop", "shop", "--out", "m"], "and as --drop"),
         (["fit", "alone.csv", "--target", "y", "--out", "m"], "given no column beside 'y', expected some to learn"),
         (["fit", "clock.parquet", "--target", "y", "--out", "m"], "column 'at': given time32[ms], expected numbers"),
-        (["predict", "model.swapcal", "train.csv", "--keep", "p"], "--keep: given 'p', expected none of"),
+        (
+            ["predict", "model.swapcal", "train.csv", "--mode", "hash", "--keep", "p"],
+            "--keep: given 'p', expected none",
+        ),
     ],
 )
 def test_bad_input_exits_with_2_and_leaves_nothing(files, arguments, message, monkeypatch):

@@ -1,6 +1,7 @@
 """Contexts: any record in, x with x_1 = ½ and ‖x‖ ≤ 1 out, learned from the past only."""
 
 import datetime
+import itertools
 import json
 import math
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from swapcal.archive import State
 from swapcal.features import Contexts, Encoded
+from swapcal.features.column import BLOCK, Gaps
 from swapcal.kernels.encode import CLIP, SAMPLE, WINSOR, blank_past, encode_rows
 
 
@@ -253,10 +255,16 @@ def test_empty_batches_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"v": "three", "c": "a"}, "column 'v': given 'three', expected a number"),
-        ({"v": math.inf, "c": "a"}, "column 'v': given inf in row 1, expected a finite number"),
+        ({"v": "three", "c": "a", "p": None}, "column 'v': given 'three', expected a number"),
+        ({"v": math.inf, "c": "a", "p": None}, "column 'v': given inf in row 1, expected a finite number"),
         ({"v": 1.0, "c": "a", "p": 1.5}, r"score 'p': given 1.5 in row 1, expected a probability"),
-        ([{"v": 1.0}, {"v": "x"}], "column 'v': given 'x' in row 2 beside numbers, expected one type"),
+        ([{"v": 1.0, "p": 0.5}, {"v": "x", "p": 0.5}], "column 'v': given 'x' in row 2 beside numbers"),
+        ({"v": 1.0, "c": "a"}, "column 'p': declared but absent"),
+        ({"V": 1.0, "c": "a", "p": 0.5}, "column 'V': given instead of 'v'"),
+        ({"v": 1.0, "c": 3, "p": 0.5}, "column 'c': given the number 3, expected text"),
+        ([{"v": 1.0, "p": 0.5}, {"new": 1.0, "p": 0.5}, {"v": 1.0, "New": 2.0, "p": 0.5}], "row 3: column 'New'"),
+        ([{"v": 1.0, "p": 0.5}, {"v": 1.0, "P": 0.5}], "row 2: column 'p': declared but absent.*did you mean 'P'"),
+        (pd.DataFrame({"v": [1.0], "P": [0.5]}), "column 'p': declared but absent"),
         (["text"], "given str in row 1, expected a mapping"),
         (3, "given int, expected a mapping, a list of mappings or a data frame"),
     ],
@@ -289,8 +297,71 @@ def test_contradictory_settings_are_refused(arguments: Any, message: Any) -> Non
 
 
 def test_a_declared_column_that_is_absent_is_named() -> None:
-    with pytest.raises(ValueError, match="column 'p': declared but absent; the record has v"):
+    with pytest.raises(ValueError, match=r"column 'p': declared but absent.*the record has v"):
         Contexts(scores=["p"]).encode({"v": 1.0})
+
+
+def test_a_declared_column_is_required_for_good_and_none_is_missing() -> None:
+    contexts = Contexts(scores=["p"], groups=["g"], numeric=["n"])
+    full = {"p": 0.5, "g": "a", "n": 1.0, "v": 2.0}
+    contexts.encode(full)
+    for name in ("p", "g", "n"):
+        without = {key: value for key, value in full.items() if key != name}
+        for absent in (without, [full, without], [without] * 2000, pd.DataFrame([without])):
+            with pytest.raises(ValueError, match=f"column '{name}': declared but absent"):
+                contexts.encode(absent)
+            with pytest.raises(ValueError, match=f"column '{name}': declared but absent"):
+                contexts.transform(absent)
+        assert contexts.encode_alone(without) is None
+    contexts.encode(dict.fromkeys(full))
+    contexts.encode([{"p": None, "g": "b", "n": 2.0}])  # what is not declared may be absent
+    assert contexts.gaps.missing() == {"p": 2, "g": 1}
+
+
+def test_a_frame_without_rows_needs_no_columns() -> None:
+    contexts = Contexts(scores=["p"])
+    contexts.encode({"p": 0.5})
+    assert len(contexts.encode([])) == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_missing_values_are_counted_alike_one_by_one_and_many_at_once(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    share = np.repeat(rng.uniform(size=6), 130)
+    records = [
+        {"p": None if rng.uniform() < s else 0.5, "g": None if rng.uniform() < s else "a", "w": None} for s in share
+    ]
+    alone, many, frame = (Contexts(scores=["p"], groups=["g"]) for _ in range(3))
+    for record in records:
+        if alone.encode_alone(record) is None:
+            alone.encode(record)
+    cuts = [0, *np.sort(rng.integers(0, len(records), 6)).tolist(), len(records)]
+    for a, b in itertools.pairwise(cuts):
+        many.encode(records[a:b])
+    frame.encode(pd.DataFrame(records))
+    assert alone.gaps.manifest() == many.gaps.manifest() == frame.gaps.manifest()
+    missing = np.array([record["p"] is None for record in records])
+    latest = len(records) - len(records) // BLOCK * BLOCK + BLOCK
+    assert alone.gaps.counts["p"][0] == missing.sum()
+    assert sum(alone.gaps.counts["p"][1:]) == missing[-latest:].sum()
+    assert Contexts.from_state(alone.to_state()).gaps.manifest() == alone.gaps.manifest()
+
+
+def test_a_jump_of_missing_values_is_noticed_and_a_steady_share_is_not() -> None:
+    rng = np.random.default_rng(5)
+    gaps, wrong = Gaps(["p"]), 0
+    for _ in range(20_000):
+        gaps.enter_one(["p"] if rng.uniform() < 0.5 else [])
+        wrong += bool(gaps.jumps())
+    assert wrong == 0
+    steady = Gaps(["p"])
+    for row in range(1000):
+        steady.enter_one([])
+        if row == 499:
+            assert not steady.jumps()
+    rows = next(row for row in range(1, 200) if steady.enter_one(["p"]) is None and steady.jumps())
+    assert rows < 65
+    assert "'p' is missing in" in steady.sentences()[0]
 
 
 def test_narwhals_frames_are_accepted(frame: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swapcal import Forecast, Forecaster
+from swapcal import Forecast, Forecaster, bounds
 from swapcal.arrays import Array
 from swapcal.engine import state as memory
 from swapcal.kernels.state import T_GAP, T_W_HIGH, T_W_LOW
@@ -62,6 +62,10 @@ def make_literal(forecaster: Forecaster, **options: Any) -> reference.Reference:
     return reference.Reference(forecaster.dim, forecaster.levels, forecaster._learner, **options)
 
 
+def how(combination: Any) -> dict[str, bool]:
+    return {"refine": combination[2] in ("adaptive", "inner"), "inner": combination[2] == "inner"}
+
+
 @pytest.mark.parametrize("rule", WITH_A_GAP)
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=NAMES)
 def test_every_round_is_the_literal_one(combination, rule):
@@ -69,7 +73,7 @@ def test_every_round_is_the_literal_one(combination, rule):
     dim, rows = 3, 60
     X, label = contexts(rng, rows, dim), rules(rng, rows, dim)[rule]
     forecaster = build(combination, dim, ridge=0.7, kappa=0.1)
-    literal = make_literal(forecaster, ridge=0.7, kappa=0.1, refine=combination[2] == "adaptive")
+    literal = make_literal(forecaster, ridge=0.7, kappa=0.1, **how(combination))
     for t, x in enumerate(X):
         ticket, played = follow(forecaster, literal, x)
         y = label(t, x, ticket)
@@ -118,7 +122,7 @@ def test_late_labels_in_any_order_are_the_literal_ones(combination):
     dim, rows = 3, 60
     X, label = contexts(rng, rows, dim), rules(rng, rows, dim)["oppose near the mean"]
     forecaster = build(combination, dim)
-    literal = make_literal(forecaster, refine=combination[2] == "adaptive")
+    literal = make_literal(forecaster, **how(combination))
     waiting = []
     for t, x in enumerate(X):
         ticket, played = follow(forecaster, literal, x)
@@ -135,3 +139,48 @@ def test_late_labels_in_any_order_are_the_literal_ones(combination):
     assert certificate.theorem_psmcal is None
     assert certificate.psmcal_2 <= certificate.psreg + CLOSE
     assert certificate.psreg <= certificate.bound + CLOSE
+
+
+@pytest.mark.parametrize(("rule", "seed"), [("all zero", 1), ("all one", 2), ("oppose the issued level", 3)])
+def test_inner_levels_reach_towards_the_ends_as_labels_come(rule: str, seed: int) -> None:
+    """Start the first inner level at 1/16 instead of 2^-14, so that a short stream has it halved again and again."""
+    rng = np.random.default_rng(seed)
+    dim, rows = 3, 300
+    X, label = contexts(rng, rows, dim), rules(rng, rows, dim)[rule]
+    forecaster = coarse(dim)
+    literal = make_literal(forecaster, refine=True, inner=True)
+    charged = 0.0
+    for t, x in enumerate(X):
+        ticket, played = follow(forecaster, literal, x)
+        least = 1.0 / (t + 2)
+        for issued in (ticket.p, ticket.mean, ticket.low, ticket.high if ticket.weight else ticket.low):
+            assert least <= issued <= 1.0 - least
+        free = np.array([level.wish(x, 1.0) for level in played.levels])
+        y = label(t, x, ticket)
+        charged += float(played.weights @ ((played.wishes - y) ** 2 - (free - y) ** 2))
+        compare_ticket(ticket, played, y)
+        forecaster.update(ticket, y)
+        literal.learn(played, y)
+    compare_learners(forecaster, literal)
+    compare_certificate(forecaster, literal)
+    assert charged <= bounds.inner_clipping(rows)
+    assert min(forecaster.levels[1], 1.0 - forecaster.levels[-2]) < 2.0 / (rows + 2)
+    assert forecaster.certificate().late == 0
+    assert forecaster.certificate().holds()
+
+
+def coarse(dim: int) -> Forecaster:
+    """Return a forecaster on inner levels that start as i/16."""
+    forecaster = Forecaster(dim, levels="inner")
+    start = memory.allocate(
+        np.arange(17) / 16,
+        dim,
+        24,
+        codes=forecaster._state.codes.tolist(),
+        knobs=forecaster._state.knobs[:4].tolist(),
+        seed=int(forecaster._state.seed[0]),
+        start=None,
+        window=0.0,
+    )
+    forecaster._state, forecaster._scratch = start, memory.scratch(start)
+    return forecaster

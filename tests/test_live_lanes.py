@@ -352,7 +352,9 @@ def difference(stream: Stream, expected: Played, found: Played) -> str:
         if answer != expected.answers[number]:
             return f"{stream.events[number]}: {expected.answers[number]} one by one, then {answer}"
     ours, theirs = expected.live.status(), found.live.status()
-    if not np.allclose(ours, theirs, rtol=1e-12, atol=0, equal_nan=True):
+    numbers = [[value for value in each if isinstance(value, int | float)] for each in (ours, theirs)]
+    words = [[value for value in each if not isinstance(value, int | float)] for each in (ours, theirs)]
+    if words[0] != words[1] or not np.allclose(*numbers, rtol=1e-12, atol=0, equal_nan=True):
         return f"{ours} one by one, then {theirs}"
     ours, theirs = (each.live.preview(stream.records).mean for each in (expected, found))
     if not np.array_equal(ours, theirs):

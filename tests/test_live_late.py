@@ -281,3 +281,31 @@ def test_a_label_that_is_not_there_does_not_arrive(case: Any, tmp_path: Path) ->
         assert other.label("a", 0, time=9.0)
         answers.append((columns(forecast).tolist(), other.status(), columns(other.preview(RECORDS[4:6])).tolist()))
     assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("late", [0, 40])
+def test_no_forecast_is_nearer_to_the_ends_than_the_labels_known_support(late: int) -> None:
+    rng = np.random.default_rng(late)
+    n = 1500
+    records = [{"v": float(v)} for v in rng.normal(size=n)]
+    y = (rng.random(n) < 0.01).astype(float)
+    when = np.arange(n, dtype=float)
+    live = Live()
+    made = live.run(records, y, time=when, label_time=when + late) if late else live.run(records, y)
+    known = np.maximum(np.arange(n) - late, 0)  # a label is learned just before the first forecast made strictly later
+    least = 1.0 / (known + 2)
+    for issued in (made.p, made.mean):
+        assert (np.minimum(issued, 1.0 - issued) >= least - 1e-15).all()
+    assert made.mean[-500:].mean() < 0.03
+    assert live.certificate().holds()
+
+
+def test_a_score_is_belief_and_may_be_nearer_but_never_certain() -> None:
+    live = Live(scores=["s"])
+    given = [0.003, 0.4, 0.0, 1.0, None]
+    made = live.forecast_many([{"s": s, "v": 1.0} for s in given], range(5))
+    np.testing.assert_allclose(made.mean, [0.003, 0.4, 1e-4, 1.0 - 1e-4, 0.5], atol=2e-6)
+    assert ((made.p >= 2.0**-14) & (made.p <= 1.0 - 2.0**-14)).all()
+    alone = Live(scores=["s"])
+    for k, s in enumerate(given):
+        assert alone.forecast({"s": s, "v": 1.0}, id=k).mean == made.mean[k]

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from swapcal.live import Live, Refit
@@ -137,3 +138,30 @@ def test_lightgbm_is_told_which_columns_are_categories() -> None:
     for row, y in zip(*two_columns(), strict=True):
         refit.learn(row, None, None, y)
     assert "==" in refit._fitted.booster_.trees_to_dataframe()["decision_type"].tolist()
+
+
+def test_a_column_that_is_empty_in_the_first_fit_does_not_stop_the_stream() -> None:
+    refit = Refit(HistGradientBoostingClassifier(max_iter=3, random_state=0), first=50)
+    live = Live(models={"trees": refit})
+    records = [{"a": float(k % 7), "later": None if k < 80 else float(k % 2)} for k in range(200)]
+    made = live.run(records, [k % 7 > 3 for k in range(200)])
+    assert refit.status().fits > 3
+    assert np.isfinite(made.mean).all()
+
+
+def test_models_are_heard_only_after_they_did_well() -> None:
+    """Before any label the forecast is the user's score, whatever a model says."""
+
+    class Certain:
+        def forecast(self, record: Any, keys: Any, values: Any) -> float:
+            return 0.99
+
+        def learn(self, record: Any, keys: Any, values: Any, y: float) -> None:
+            pass
+
+    live = Live(scores=["s"], models={"certain": Certain()})
+    assert live.forecast({"s": 0.2, "v": 1.0}, id=0).mean == pytest.approx(0.2)
+    alone = Live(models={"certain": Certain()})
+    assert alone.forecast({"v": 1.0}, id=0).mean == pytest.approx(0.5)
+    y = np.random.default_rng(0).random(600) < 0.99
+    assert alone.run([{"v": 1.0}] * 600, y).mean[-100:].mean() > 0.95

@@ -17,6 +17,7 @@ import pytest
 
 from swapcal.features import Contexts, Encoded
 from swapcal.live import ConflictingLabelError, Live
+from swapcal.monitor import Monitor
 
 GOOD = {"shop": "a", "price": 3.0, "p": 0.4, "tag": "x"}
 TIMES = [1.0, 2.0, 3.0]
@@ -332,3 +333,54 @@ def test_dtypes_of_frames_that_hold_lone_surrogates(live: Live) -> None:
     with pytest.raises(ValueError, match=r"column 'tag': given .* in row 2, a lone surrogate"):
         live.run(frame, [0, 1])
     assert state(live) == before
+
+
+WRONG = [
+    ({"S": 0.9, "g": "a", "v": 1.0}, "column 's': declared but absent"),
+    ({}, "column 's': declared but absent"),
+    ({"s": 0.9, "v": 1.0}, "column 'g': declared but absent"),
+    ({"s": 0.9, "g": "a", "V": 1.0}, "column 'V': given instead of 'v'"),
+    ({"s": 0.9, "g": "a", "v": "1"}, "column 'v': given '1', expected a number"),
+    ({"s": 0.9, "g": "a", "v": 1.0, "c": 3}, "column 'c': given the number 3, expected text"),
+]
+
+
+@pytest.mark.parametrize(("record", "words"), WRONG)
+def test_columns_that_are_absent_renamed_or_of_another_type_are_refused_everywhere(record: Any, words: str) -> None:
+    live = Live(scores=["s"], groups=["g"])
+    live.run([{"s": 0.5, "g": "a", "v": 1.0, "c": "x"}, {"s": None, "g": None, "v": None, "c": None}], [1, 0])
+    before = state(live)
+    calls = [
+        lambda: live.forecast(record, id="new"),
+        lambda: live.forecast_many([record], ["new"]),
+        lambda: live.follow([record], ["new"], [math.nan], [True]),
+        lambda: live.check(record, id="new"),
+        lambda: live.preview(record),
+        lambda: live.run([record], [1]),
+        lambda: live.run(pd.DataFrame([record]), [1]),
+    ]
+    for call in calls:
+        with pytest.raises((ValueError, TypeError), match=words):
+            call()
+    assert state(live) == before
+    assert dict(live.status().missing) == {"s": 1, "g": 1}
+
+
+def test_status_names_a_score_that_is_suddenly_missing() -> None:
+    live = Live(scores=["s"])
+    live.run([{"s": 0.5, "v": 1.0}] * 300, [k % 2 for k in range(300)])
+    assert live.status().warnings == ()
+    live.run([{"s": None, "v": 1.0}] * 100, [k % 2 for k in range(100)])
+    assert live.status().missing["s"] == 100
+    (words,) = live.status().warnings
+    assert words.startswith("'s' is missing in 69 % of the latest records, 0.0 % before")
+    assert "look at" in live.status()._repr_html_()
+    assert Live.from_state(live.to_state()).status() == live.status()
+
+
+def test_the_monitors_own_columns_are_required_too() -> None:
+    live = Live(monitor=Monitor(["shop"]))
+    live.forecast({"shop": "a", "v": 1.0}, id=1)
+    for records in ([{"v": 1.0}], pd.DataFrame({"v": [1.0]})):
+        with pytest.raises(ValueError, match="monitor: given no column 'shop'"):
+            live.forecast_many(records, [2])

@@ -262,11 +262,19 @@ class Ticket:
         self.mean = (1 - np.asarray(weight)) * low + np.asarray(weight) * high
 
 
-def test_a_randomised_forecast_is_acted_upon_at_its_issued_level():
+def test_a_forecast_is_acted_upon_at_its_mean_or_at_its_issued_level():
     loss = newsvendor(under=1.0, over=1.0)
-    decision = decide(Ticket(0.4, 0.4, 0.6, 0.75), loss)
+    drawn = Ticket(0.4, 0.4, 0.6, 0.75)
+    assert decide(drawn, loss) == Decision(1.0, pytest.approx(0.45), pytest.approx(0.45))
+    del drawn.mean
+    assert decide(drawn, loss).action == 1.0
+    with pytest.raises(LossError, match='at: given \'level\', expected "mean" or "p"'):
+        decide(drawn, loss, at="level")
+    decision = decide(Ticket(0.4, 0.4, 0.6, 0.75), loss, at="p")
     assert decision == Decision(action=0.0, expected_cost=0.4, before_draw=pytest.approx(0.4))
-    many = decide(Ticket(np.array([0.4, 0.2]), np.array([0.2, 0.2]), np.array([0.4, 0.2]), np.array([0.5, 0.0])), loss)
+    many = decide(
+        Ticket(np.array([0.4, 0.2]), np.array([0.2, 0.2]), np.array([0.4, 0.2]), np.array([0.5, 0.0])), loss, at="p"
+    )
     np.testing.assert_allclose(many.before_draw, [0.3, 0.2])
     np.testing.assert_allclose(many.expected_cost, [0.4, 0.2])
 
@@ -275,7 +283,8 @@ def test_decide_on_the_engines_forecasts():
     forecaster = Forecaster(dim=2, levels=10)
     X = np.column_stack([np.full(500, 0.5), np.random.default_rng(0).uniform(-0.8, 0.8, 500)])
     forecasts = forecaster.run(X, X[:, 1] > 0)
-    decision = decide(forecasts, squared())
+    np.testing.assert_array_equal(decide(forecasts, squared()).action, forecasts.mean)
+    decision = decide(forecasts, squared(), at="p")
     np.testing.assert_array_equal(decision.action, forecasts.p)
     between = (1 - forecasts.weight) * forecasts.low * (1 - forecasts.low)
     between += forecasts.weight * forecasts.high * (1 - forecasts.high)

@@ -181,10 +181,13 @@ def test_everything_about_an_open_forecast_with_its_explanation(service: Caller)
 
 
 def test_a_forecast_decides(service: Caller) -> None:
-    p = forecast(service, "act").body["p"]
-    found = service.get(f"{SHOP}/decide/act?loss=squared")
-    assert (found.body["action"], found.body["p"]) == (p, p)
-    assert found.body["expected_cost"] == pytest.approx(p * (1 - p))
+    made = forecast(service, "act").body
+    for at in ("mean", "p"):
+        found = service.get(f"{SHOP}/decide/act?loss=squared{'' if at == 'mean' else '&at=p'}")
+        assert (found.body["action"], found.body["p"], found.body["mean"]) == (made[at], made["p"], made["mean"])
+        assert found.body["expected_cost"] == pytest.approx(made[at] * (1 - made[at]))
+        assert found.body["at"] == at
+    assert service.get(f"{SHOP}/decide/act?loss=squared&at=level").status == 422
     assert service.get(f"{SHOP}/decide/act?loss=newsvendor:3,over=@price").status == 200
     assert service.get(f"{SHOP}/decide/act?loss=wishes").status == 422
     assert service.get(f"{SHOP}/decide/act").status == 422
@@ -374,3 +377,33 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
         assert service.put(f"{SHOP}/outcomes/a", {"y": 1}).body["state"] == "repeated"
         assert service.get(f"{SHOP}/status").body == status
         assert service.post(f"{SHOP}/preview", {"record": {"city": "Rome", "price": 5}}).body == upcoming
+
+
+def test_an_absent_column_is_refused_and_a_missing_value_is_counted(service: Caller) -> None:
+    assert service.post("/v1/forecasters", {"name": "scored", "scores": ["s"], "groups": ["city"]}).status == 201
+    path = "/v1/forecasters/scored"
+
+    def posted(id: str, record: Any, kind: str = "forecasts") -> Any:
+        return service.post(f"{path}/{kind}", {"record": record} if kind == "preview" else {"id": id, "record": record})
+
+    assert posted("a", {"s": 0.9, "city": "Rome", "price": 1.0}).status == 200
+    for record in ({"S": 0.9, "city": "Rome"}, {}, {"s": 0.9}):
+        for kind in ("forecasts", "preview"):
+            refused = posted("b", record, kind)
+            assert (refused.status, refused.body["title"]) == (422, "Unprocessable Content")
+            assert "declared but absent" in refused.body["detail"]
+    assert posted("c", {"s": None, "city": None, "price": 2.0}).status == 200
+    found = service.get(f"{path}/status").body
+    assert found["missing"] == [
+        {"column": "s", "forecasts": 1, "jumped": False},
+        {"column": "city", "forecasts": 1, "jumped": False},
+    ]
+    for k in range(3):
+        rows = [{"id": f"{k} {j}", "record": {"s": None if k == 2 else 0.5, "city": "Rome"}} for j in range(130)]
+        assert service.post(f"{path}/forecasts", {"forecasts": rows}).status == 200
+    found = service.get(f"{path}/status").body
+    assert (found["missing"][0]["jumped"], found["missing"][1]["jumped"]) == (True, False)
+    assert found["warnings"][0].startswith("'s' is missing in ")
+    text = service.get("/metrics").body
+    assert 'swapcal_missing_values_total{column="s",forecaster="scored"} 131.0' in text
+    assert 'swapcal_missing_jumped{column="s",forecaster="scored"} 1.0' in text

@@ -12,12 +12,17 @@ import shutil
 
 import pyarrow.csv as pacsv
 import pyarrow.parquet as papq
+from msgspec import Raw
 
 from swapcal.archive import Kind, State, packed
 from swapcal.cli import BAD_INPUT
 from swapcal.cli.export import export
 from swapcal.cli.replay import DIFFERENT, SAME, replay
 from swapcal.service import history as exporting
+from swapcal.service.events import FORECAST, Event, ForecastBody, encoded
+from swapcal.service.hosted import HostedForecaster
+from swapcal.service.messages import ForecastIn
+from swapcal.service.settings import Settings
 from swapcal.service.snapshots import recover
 from swapcal.service.store import Unreadable, open_store
 from tests.commands import runner
@@ -137,7 +142,7 @@ def test_export_has_a_row_for_each_forecast(path, tmp_path, monkeypatch, rows):
         known = record(number)
         assert (row["shop"], row["price"], row["open"]) == (known["shop"], known["price"], known["open"])
         assert row["record.time"] == known.get("time")
-        assert row["mixed"] == (None if "mixed" not in known else str(known["mixed"]))
+        assert row["mixed"] == (None if "mixed" not in known else {True: "true"}.get(known["mixed"], known["mixed"]))
         assert isinstance(row["time"], datetime.datetime)
         assert 0.0 <= row["low"] <= row["mean"] <= row["high"] <= 1.0
     store = open_store(str(path))
@@ -168,3 +173,16 @@ def test_refusals_of_export(path, tmp_path):
     assert "--forecaster: given a store with shop, other, expected the name of one" in result.stderr
     result = run(export, "--store", path, "--forecaster", "other")
     assert len(result.stdout.splitlines()) == 4
+
+
+def test_a_log_of_an_earlier_version_may_lack_declared_columns() -> None:
+    hosted = HostedForecaster(Settings(name="shop", groups=["city"]))
+    bodies = [b'{"city": "Rome", "price": 1.0}', b'{"Price": 2.0}', b'{"city": "Rome", "price": 3.0}']
+    logged = [
+        Event("shop", k + 2, FORECAST, f"{k}", 1.0, encoded(ForecastBody(Raw(body), 0.5, 0.5, 0.5, 0.5, 0.0, "0")))
+        for k, body in enumerate(bodies)
+    ]
+    assert len(hosted.apply(logged)) == 3
+    assert hosted.live.status().missing["city"] == 1
+    (refused,) = hosted.forecast([ForecastIn("new", Raw(b'{"price": 2.0}'))], now=2.0)
+    assert "declared but absent" in str(refused)

@@ -19,6 +19,7 @@ from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
+from swapcal.kernels.tally import FLOOR
 from swapcal.live import Live
 from swapcal.report import Findings, render
 from swapcal.report.findings import ContestEntry, ContestMethod, Difference, Word
@@ -373,6 +374,7 @@ class Benchmark:
 
     def _repr_html_(self) -> str:
         scores = {
-            one.name: f"Brier {one.brier:.4g}, log loss {one.log_loss:.4g}, {one.verdict}" for one in self.entries
+            one.name: f"Brier {one.brier:.4g}, log loss {one.log_loss:.4g} (kept {FLOOR:g} from 0 and 1), {one.verdict}"
+            for one in self.entries
         }
         return display(self.title, self.sentence(), scores)

@@ -233,7 +233,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             )
         if self._mode() == "mean":
             return decide(self._predicted(X)[:, 0], loss)
-        return decide(self._issued(X)[0], loss)
+        return decide(self._issued(X)[0], loss, at="p")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

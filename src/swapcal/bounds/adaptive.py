@@ -10,7 +10,8 @@ comparator is bounded before any data.
 
 from __future__ import annotations
 
-from math import log, log2, sqrt
+from math import floor as floor_of
+from math import log, log2, pi, sqrt
 
 from swapcal.bounds.batch import population_from_psreg
 from swapcal.bounds.bound import (
@@ -23,7 +24,14 @@ from swapcal.bounds.bound import (
 )
 from swapcal.bounds.learners import learner_regret
 from swapcal.bounds.realised import log_cover_size, smcal2_from_psreg, somni_from_smcal1, sreg_from_psreg
-from swapcal.kernels.state import END_HALVINGS, NEWBORN_REACH, SPLIT_SHARE_OF_DIM, SPLIT_SHARE_OF_RIDGE, START_INTERVALS
+from swapcal.kernels.state import (
+    END_HALVINGS,
+    INNER_HALVINGS,
+    NEWBORN_REACH,
+    SPLIT_SHARE_OF_DIM,
+    SPLIT_SHARE_OF_RIDGE,
+    START_INTERVALS,
+)
 
 __all__ = [
     "adaptive_distance2",
@@ -36,6 +44,8 @@ __all__ = [
     "adaptive_saerr",
     "adaptive_smcal2",
     "adaptive_sreg",
+    "inner_clipping",
+    "inner_splits",
     "split_floor",
 ]
 
@@ -75,8 +85,47 @@ def adaptive_distance2(target: str = "sreg", reach: float = NEWBORN_REACH) -> fl
     return float((5.0 if target == "sreg" else 3.0) + reach) ** 2
 
 
+def inner_splits(horizon: float) -> int:
+    """Return how often the outermost intervals are halved by T rounds where 0 and 1 are never issued.
+
+    They start halved six times more than others. The first level above 0, 2⁻¹⁴, is then halved whenever it is at least
+    2/(t + 2) after t labels, so that it always lies below that: ⌊log₂((T + 2)/2¹⁵)⌋ + 1 times from T = 32,766 on, and
+    as often at 1.
+
+    Examples
+    --------
+    >>> inner_splits(32_765), inner_splits(32_766), inner_splits(10**6)
+    (12, 14, 22)
+    """
+    require_horizon(horizon)
+    later = floor_of(log2((horizon + 2) / (2 * START_INTERVALS * 2**INNER_HALVINGS))) + 1
+    return 2 * (INNER_HALVINGS - END_HALVINGS + max(0, later))
+
+
+def inner_clipping(horizon: float) -> float:
+    """Bound what holding wishes between the inner levels adds to the learners' loss in T rounds.
+
+    With t labels known, a wish is held at least z_a < 2/(t + 2) from 0 and 1, where z_a is the first inner level at
+    least 1/(t + 2), or nearer if that is allowed. Raising w ≤ z_a to z_a adds (z_a − y)² − (w − y)² ≤ z_a² for y in
+    [0, 1], and the weights of a round sum to 1: Σ_t 4/(t + 2)² ≤ 4(π²/6 − 1) − 4/(T + 2) < 2.58.
+
+    Examples
+    --------
+    >>> round(inner_clipping(1), 2), round(inner_clipping(10**6), 2)
+    (1.25, 2.58)
+    """
+    require_horizon(horizon)
+    return 4.0 * (pi**2 / 6.0 - 1.0) - 4.0 / (horizon + 2.0)
+
+
 def adaptive_levels(
-    horizon: float, dim: int, kappa: float = 0.2, ridge: float = 1.0, *, floor: float | None = None
+    horizon: float,
+    dim: int,
+    kappa: float = 0.2,
+    ridge: float = 1.0,
+    *,
+    floor: float | None = None,
+    inner: bool = False,
 ) -> Bound:
     """Largest number of levels after T rounds: at most 25 + (10/3)(T/(4κφ))^{1/3}, φ = `split_floor`.
 
@@ -94,13 +143,15 @@ def adaptive_levels(
         κ and λ.
     floor
         φ; `split_floor` by default. Coordinates appended later leave it as it was.
+    inner
+        Whether 0 and 1 are never issued: `inner_splits` are added, which no account pays for.
 
     Examples
     --------
     >>> float(adaptive_levels(1, 1)), float(adaptive_levels(10**6, 1)), float(adaptive_levels(10**6, 200))
     (25.0, 419.0, 276.0)
     """
-    splits = sum(_splits(horizon, kappa, _floor(dim, ridge, floor)))
+    splits = sum(_splits(horizon, kappa, _floor(dim, ridge, floor))) + (inner_splits(horizon) if inner else 0)
     count = FIRST_INTERVALS + splits
     return Bound(1.0 + count, 1 / 3, "ours: number of self-refined levels", levels=count, dim_exponent=-1 / 3)
 
@@ -113,6 +164,7 @@ def adaptive_gap(
     *,
     learner: str = "ridge",
     floor: float | None = None,
+    inner: bool = False,
 ) -> Bound:
     """Bound Σ D_t under self-refining levels.
 
@@ -124,11 +176,12 @@ def adaptive_gap(
 
         Σ D_t ≤ κI [r(KT/I) + φ] + 1/32,
 
-    increasing in I and K. Also Σ D_t ≤ T/1024, since h ≤ 1/16.
+    increasing in I and K. Also Σ D_t ≤ T/1024, since h ≤ 1/16. Inner levels add `inner_splits` that no account pays
+    for, one depth for each pair of them; an interval that is halved so has not exceeded its threshold.
 
     Parameters
     ----------
-    horizon, dim, kappa, ridge, floor
+    horizon, dim, kappa, ridge, floor, inner
         As in `adaptive_levels`.
     learner
         ``"ridge"``, ``"vaw"``, ``"ons"`` or ``"ons-fast"``.
@@ -140,7 +193,8 @@ def adaptive_gap(
     """
     phi = _floor(dim, ridge, floor)
     splits = _splits(horizon, kappa, phi)
-    intervals, depths = FIRST_INTERVALS + 2 * sum(splits), len(splits) + 1
+    forced = inner_splits(horizon) if inner else 0
+    intervals, depths = FIRST_INTERVALS + 2 * (sum(splits) + forced), len(splits) + 1 + forced // 2
     potential = float(learner_regret(learner, depths * horizon / intervals, dim, ridge=ridge, distance2=0.0))
     value = kappa * intervals * (potential + phi) + 1 / (2 * START_INTERVALS)
     trivial = horizon / (4 * START_INTERVALS**2)
@@ -156,15 +210,17 @@ def adaptive_psreg(
     *,
     learner: str = "ridge",
     floor: float | None = None,
+    inner: bool = False,
 ) -> Bound:
     """Bound PSReg of hedging on self-refining levels by Õ(T^{1/3} d^{2/3}), for any fixed λ ≤ O(d).
 
     The value is `adaptive_gap` plus L times a learner's regret at mass T/L, e.g. L[λB² + d ln(1 + T/(λdL))] for ridge,
-    with L from `adaptive_levels`. It depends on T, d, λ and κ, and on nothing that happens.
+    with L from `adaptive_levels`, and on inner levels `inner_clipping`. It depends on T, d, λ and κ, and on nothing
+    that happens.
 
     Parameters
     ----------
-    horizon, dim, kappa, ridge, learner, floor
+    horizon, dim, kappa, ridge, learner, floor, inner
         As in `adaptive_gap`.
     distance2
         B², the largest ‖θ − θ_0v‖² over levels and comparators: `adaptive_distance2`, 64 for F_4^lin.
@@ -176,9 +232,10 @@ def adaptive_psreg(
     (True, True)
     """
     require_nonnegative("distance2", distance2)
-    count = float(adaptive_levels(horizon, dim, kappa, ridge, floor=floor))
+    count = float(adaptive_levels(horizon, dim, kappa, ridge, floor=floor, inner=inner))
     learners = count * float(learner_regret(learner, horizon / count, dim, ridge=ridge, distance2=distance2))
-    value = float(adaptive_gap(horizon, dim, kappa, ridge, learner=learner, floor=floor)) + learners
+    value = float(adaptive_gap(horizon, dim, kappa, ridge, learner=learner, floor=floor, inner=inner)) + learners
+    value += inner_clipping(horizon) if inner else 0.0
     return Bound(value, 1 / 3, f"ours: {learner} on self-refining levels", dim_exponent=2 / 3)
 
 

@@ -13,7 +13,7 @@ from swapcal.audit.verdict import TOLERANCE
 from swapcal.benchmark import Benchmark, Method, cross_validated, in_time_order
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.progress import LOG_LOSS, Output, Run, bar, running
 from swapcal.cli.rows import all_scores, numbers_or_text
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.tables.clock import created_at
@@ -150,7 +150,7 @@ def _groups(table: pa.Table, roles: Roles) -> dict[str, Any]:
 
 def _show(contest: Benchmark, console: Output) -> None:
     table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("method", "Brier", "log loss", "worst group gap", "verdict", "Brier less yours"):
+    for heading in ("method", "Brier", LOG_LOSS, "worst group gap", "verdict", "Brier less yours"):
         table.add_column(heading, no_wrap=heading != "worst group gap")
     for one in contest.entries:
         gap = "–" if one.worst_gap is None else f"{points(one.worst_gap)} {one.worst_group}"

@@ -17,7 +17,7 @@ from swapcal.audit import Comparison
 from swapcal.audit.findings import forecaster
 from swapcal.cli.audit import show_headline
 from swapcal.cli.compile import compiling
-from swapcal.cli.progress import Output, Run, bar, running
+from swapcal.cli.progress import LOG_LOSS, Output, Run, bar, running
 from swapcal.datasets.flights import FEATURES, GROUPS, WEATHER, flights, names_of
 from swapcal.engine.certificate import Certificate
 from swapcal.kernels.tally import log_losses
@@ -111,7 +111,7 @@ def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
         caption=f"{y.mean():.1%} were late. Lower is better. Calibration error: how far the forecasts in {BINS} equal "
         "ranges are from what happened.",
     )
-    for heading in ("forecast", "Brier score", "log loss", "calibration error"):
+    for heading in ("forecast", "Brier score", LOG_LOSS, "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     named = ("before: plain model", before), ("after: mean", mean), ("after: issued level p", after)
     for name, p in named:

@@ -14,7 +14,7 @@ from swapcal.cli import STOPPED, options
 from swapcal.cli.follow import Follower, holding
 from swapcal.cli.forecasting import ForecastReport, RunningScores, open_live, refuse_made, run_stream, save_live
 from swapcal.cli.options import OnBadRow, listed, scored
-from swapcal.cli.progress import Run, running, stoppable
+from swapcal.cli.progress import LOG_LOSS, Run, running, stoppable
 from swapcal.cli.stream_table import Roles, StreamReader
 from swapcal.live import Status
 from swapcal.tables.output import protect
@@ -144,7 +144,7 @@ def show_summary(run: Run, status: Status, before: Status, tally: RunningScores)
     blend = 2 + len(tally.scores)
     best = blend + 1 + int(np.argmin(brier[blend + 1 :]))
     table = Table(title=f"{tally.rows:,} rows, {tally.rows / max(tally.seconds, 1e-9):,.0f} rows/s")
-    for heading in ("forecast", "Brier", "log loss"):
+    for heading in ("forecast", "Brier", LOG_LOSS):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     for k in (*range(blend), best):
         always = np.isfinite(brier[k])

@@ -58,10 +58,11 @@ def predict(
 ) -> None:
     """Predict a probability for each row, with a model made by `swapcal fit`.
 
-    --mode hash and sample also write the two levels p was drawn from, low and high, and the weight of high; the
-    theorems cover them if the model was made with --all-rounds and, for hash, if keys are distinct. The file is read in
-    batches and may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on success, 2
-    on bad input.
+    The output has the mean. --mode hash and sample write instead a level p, which is drawn, so that identical rows may
+    get neighbouring levels, the two levels it was drawn from, low and high, and the weight of high; the theorems cover
+    them if the model was made with --all-rounds and, for hash, if keys are distinct. The file is read in batches and
+    may be larger than memory. Rows in messages count from 1, without the header. Exit code 0 on success, 2 on bad
+    input.
     """
     with running("predict") as run, text.open(file) as source:
         protect([model, file], {"--out": out}, tables=["--out"])
@@ -102,7 +103,7 @@ def _predict_piece(model: Model, piece: Piece, kinds: dict[str, ReadAs], order: 
             features = features.set_column(features.column_names.index(name), name, column)
     table = Table(numbers_or_text(features))
     if draw.mode is Mode.mean:
-        return {"p": model.mean(table, scores)}
+        return {"mean": model.mean(table, scores)}
     if draw.key is not None:
         keys: Keys | None = keys_of(Table(numbers_or_text(piece.table.select([draw.key]))), draw.key)
     else:

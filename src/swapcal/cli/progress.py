@@ -16,7 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from swapcal.cli import BAD_INPUT, PIPE_CLOSED, STOPPED, advice
+from swapcal.kernels.tally import FLOOR
 from swapcal.tables.outcomes import Positive
+
+LOG_LOSS = f"log loss (kept {FLOOR:g} from 0 and 1)"
+"""Heading of a column of log losses: the clipping stands beside the number."""
 
 # The progress bar: work done, speed, remaining time.
 

@@ -12,8 +12,10 @@ from swapcal._display import display
 from swapcal.arrays import Array, Integers
 from swapcal.engine import state as memory
 from swapcal.kernels.state import (
+    CODES_ADAPTIVE,
     FLOOR,
     GAP,
+    INNER,
     KAPPA,
     LATE,
     REACH,
@@ -290,7 +292,7 @@ def _rate(value: float) -> str:
 NEWTON = ("ons", "ons-fast")
 
 
-def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: bool, adaptive: bool) -> Certificate:
+def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: bool) -> Certificate:
     """Return the certificate of the present state; the levels drawn are known after the first `drawn_from` labels.
 
     The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
@@ -313,7 +315,7 @@ def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: 
     theorem, theorem_psmcal = None, None
     if late == 0:
         theorem, theorem_psmcal = (
-            _theorem(state, dim, learner, target, uniform=uniform, adaptive=adaptive) for target in ("sreg", "smcal")
+            _theorem(state, dim, learner, target, uniform=uniform) for target in ("sreg", "smcal")
         )
     return Certificate(
         psmcal_1=errors.smcal_linear(n, g, 1),
@@ -466,7 +468,7 @@ def distance2_of(state: Memory, dim: int, target: str) -> float:
     return float(np.max(farthest + elsewhere))
 
 
-def _theorem(state: Memory, dim: int, learner: str, target: str, *, uniform: bool, adaptive: bool) -> float:
+def _theorem(state: Memory, dim: int, learner: str, target: str, *, uniform: bool) -> float:
     """Return the worst-case bound on pseudo swap regret for the levels this forecaster plays on.
 
     Every number in it was known before the first label: T, d, λ, κ, the first levels and the prior. With a window the
@@ -479,9 +481,11 @@ def _theorem(state: Memory, dim: int, learner: str, target: str, *, uniform: boo
     if state.knobs[WINDOW]:
         norm2, inner = 1.0 + RECENT_COORDINATES / 4.0, dim + RECENT_COORDINATES
     ridge /= norm2
-    if adaptive:
+    refines = int(state.codes[CODES_ADAPTIVE])
+    if refines:
         distance2 = norm2 * bounds.adaptive_distance2(target, reach)
-        return float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, learner=learner, floor=floor))
+        how: Any = {"learner": learner, "floor": floor, "inner": refines == INNER}
+        return float(bounds.adaptive_psreg(rounds, inner, kappa, ridge, distance2, **how))
     slots, distance2 = memory.slots_in_order(state), norm2 * distance2_of(state, dim, target)
     if uniform:
         return float(bounds.psreg(rounds, inner, len(slots) - 1, learner=learner, ridge=ridge, distance2=distance2))

@@ -180,10 +180,10 @@ class Forecast:
     def __repr__(self) -> str:
         if self._single:
             return (
-                f"Forecast(p={self.p:.6g}, mean={self.mean:.6g}, low={self.low:.6g}, "
+                f"Forecast(mean={self.mean:.6g}, p={self.p:.6g}, low={self.low:.6g}, "
                 f"high={self.high:.6g}, weight={self.weight:.6g})"
             )
-        return f"Forecast({counted(len(self), 'row')}, mean p {self._average(T_P):.6g})"
+        return f"Forecast({counted(len(self), 'row')}, average mean {self._average(T_MEAN):.6g})"
 
     def _average(self, column: int) -> float:
         return float(np.mean(self._tickets[:, column])) if len(self) else float("nan")
@@ -191,7 +191,7 @@ class Forecast:
     def _repr_html_(self) -> str:
         label = "learned" if self.learned else "open: waits for its label"
         if not self._single:
-            facts = {"mean issued level p": share(self._average(T_P)), "mean forecast": share(self._average(T_MEAN))}
+            facts = {"mean forecast": share(self._average(T_MEAN)), "mean issued level p": share(self._average(T_P))}
             return display(
                 "Forecast", counted(len(self), "row"), facts | {"labels": "learned" if self.learned else "open"}
             )

@@ -22,12 +22,17 @@ from swapcal.kernels.loop import advance
 from swapcal.kernels.state import (
     BLUM_MANSOUR,
     CODES_ADAPTIVE,
+    FIXED,
     HEDGE,
+    INNER,
     LEVELS,
     ONS_LEARNER,
     RIDGE_LEARNER,
+    T_ISSUED,
     T_SLOT_HIGH,
     T_SLOT_LOW,
+    T_W_HIGH,
+    T_W_LOW,
     T_WEIGHT,
     UPDATES,
     VAW_LEARNER,
@@ -85,7 +90,8 @@ class Forecaster(Player):
     Parameters
     ----------
     dim : number of coordinates d of a context; x_1 = ½ and ‖x‖ ≤ 1.
-    levels : "adaptive" (self-refining, no horizon needed), an integer N (uniform i/N), "sine" or "sine:N", or an
+    levels : "adaptive" (self-refining, no horizon needed), "inner" (the same, with no level and no mean issued that is
+        less than 1/(labels + 2) from 0 or 1), an integer N (uniform i/N), "sine" or "sine:N", or an
         increasing array from 0 to 1.
     learner : "ridge" (constant 1 in the regret), "vaw" (constant ¼, a little slower), "ons" (the paper's Online Newton
         Step), "ons-fast" (the same with β = 1/50, ω = 1, for which the proof still holds).
@@ -132,7 +138,9 @@ class Forecaster(Player):
     ) -> None:
         self._dim = _validate.dimension(dim)
         z, adaptive = grid.starting(levels)
-        _check_combination(learner, mixing, adaptive)
+        _check_combination(learner, mixing, adaptive != FIXED)
+        if adaptive == INNER and (learner, mixing) != ("ridge", "hedge"):
+            raise ValueError(f'levels: given "inner" with {learner!r} and {mixing!r}, expected "ridge" and "hedge"')
         self._window = 0.0 if window is None else _checked_window(window, learner, mixing)
         code, beta, omega = LEARNERS[learner]
         ridge = _validate.ridge(ridge)
@@ -145,7 +153,7 @@ class Forecaster(Player):
             z,
             self._dim,
             len(z) + (SPARE_SLOTS if adaptive else 0),
-            codes=[code, MIXINGS[mixing], int(adaptive)],
+            codes=[code, MIXINGS[mixing], adaptive],
             knobs=[ridge, _validate.positive("kappa", kappa), beta, ridge if omega is None else omega],
             seed=_validate.event_key(_validate.seed(seed)),
             start=None
@@ -235,6 +243,8 @@ class Forecaster(Player):
         shares = np.array([1.0 - ticket[T_WEIGHT], ticket[T_WEIGHT]])
         theta = np.array([memory.linear_weights(self._state, slot, len(x)) for slot in slots])
         wishes = np.array([memory.wish(self._state, slot, x) for slot in slots])
+        if self._state.codes[CODES_ADAPTIVE] == INNER and ticket[T_ISSUED] == self.rounds:
+            wishes = ticket[[T_W_LOW, T_W_HIGH]]  # as held between the inner levels, how near to 0 and 1 was allowed
         return shares @ theta, float(shares @ (wishes - theta @ x))
 
     @property
@@ -264,10 +274,7 @@ class Forecaster(Player):
             if window != self._window:
                 raise ValueError(f"window: given {window!r}, expected {kept} of this forecaster")
             return certify_recent(self._state, self._dim, self._drawn_from)
-        adaptive = bool(self._state.codes[CODES_ADAPTIVE])
-        return certify(
-            self._state, self._dim, self._learner, self._drawn_from, uniform=self._uniform, adaptive=adaptive
-        )
+        return certify(self._state, self._dim, self._learner, self._drawn_from, uniform=self._uniform)
 
     @locked
     def save(self, path: "str | os.PathLike[str]") -> None:
@@ -337,7 +344,8 @@ class Forecaster(Player):
         return np.zeros((max(rows, 1), per_row))
 
     def __repr__(self) -> str:
-        levels = "'adaptive'" if self._state.codes[CODES_ADAPTIVE] else str(int(self._state.counts[LEVELS]) - 1)
+        fixed = str(int(self._state.counts[LEVELS]) - 1)
+        levels = (fixed, "'adaptive'", "'inner'")[self._state.codes[CODES_ADAPTIVE]]
         return (
             f"{type(self).__name__}(dim={self._dim}, levels={levels}, learner={self._learner!r}, "
             f"mixing={self._mixing!r}, rounds={self.rounds})"

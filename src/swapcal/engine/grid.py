@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from swapcal import _validate
 from swapcal.arrays import Array
-from swapcal.kernels.state import END_HALVINGS, START_INTERVALS
+from swapcal.kernels.state import END_HALVINGS, FIXED, INNER, INNER_HALVINGS, REFINING, START_INTERVALS
 
 SINE_DEFAULT = 32
 
@@ -38,8 +38,8 @@ def sine(n: int) -> Array:
     return z
 
 
-def refinable() -> Array:
-    """Return the levels from which self-refining ones start: i/16, with the ends halved four times.
+def refinable(halvings: int = END_HALVINGS) -> Array:
+    """Return the levels from which self-refining ones start: i/16, with the ends halved four times, or more often.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def refinable() -> Array:
     array([0.        , 0.00390625, 0.0078125 , 0.015625  , 0.03125   ,
            0.0625    , 0.125     ])
     """
-    near_0 = 1.0 / (START_INTERVALS * 2.0 ** np.arange(END_HALVINGS, 0, -1))
+    near_0 = 1.0 / (START_INTERVALS * 2.0 ** np.arange(halvings, 0, -1))
     inner = uniform(START_INTERVALS)[1:-1]
     return np.concatenate([[0.0], near_0, inner, 1.0 - near_0[::-1], [1.0]])
 
@@ -80,30 +80,31 @@ def explicit(values: ArrayLike) -> Array:
     return z
 
 
-def starting(levels: "str | int | ArrayLike") -> tuple[Array, bool]:
-    """Return the levels a forecaster starts with and whether it refines them itself.
+def starting(levels: "str | int | ArrayLike") -> tuple[Array, int]:
+    """Return the levels a forecaster starts with and whether it refines them itself: FIXED, REFINING or INNER.
 
     Parameters
     ----------
-    levels : "adaptive", an integer N (uniform i/N), "sine" or "sine:N", or an increasing array from 0 to 1.
+    levels : "adaptive", "inner", an integer N (uniform i/N), "sine" or "sine:N", or an increasing array from 0 to 1.
 
     Examples
     --------
     >>> z, refining = starting("adaptive")
-    >>> len(z), refining
-    (25, True)
+    >>> len(z), refining, starting("inner")[1]
+    (25, 1, 2)
     >>> starting("sine:2")
-    (array([0. , 0.5, 1. ]), False)
+    (array([0. , 0.5, 1. ]), 0)
     """
     if isinstance(levels, str):
         name, _, count = levels.partition(":")
-        if name == "adaptive" and not count:
-            return refinable(), True
+        if name in ("adaptive", "inner") and not count:
+            return (refinable(), REFINING) if name == "adaptive" else (refinable(INNER_HALVINGS), INNER)
         if name == "sine" and (not count or count.isdecimal()):
-            return sine(int(count) if count else SINE_DEFAULT), False
-        raise ValueError(f'levels: given {levels!r}, expected "adaptive", "sine", "sine:N", an integer or an array')
+            return sine(int(count) if count else SINE_DEFAULT), FIXED
+        expected = '"adaptive", "inner", "sine", "sine:N", an integer or an array'
+        raise ValueError(f"levels: given {levels!r}, expected {expected}")
     if isinstance(levels, bool):
         raise TypeError(f"levels: given {levels!r}, expected a name, an integer or an array")
     if isinstance(levels, (int, np.integer)):
-        return uniform(int(levels)), False
-    return explicit(levels), False
+        return uniform(int(levels)), FIXED
+    return explicit(levels), FIXED

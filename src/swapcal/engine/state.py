@@ -27,6 +27,7 @@ from swapcal.kernels.state import (
     CODES_MIXING,
     EVERYONE,
     HEDGE,
+    INNER,
     LEVELS,
     NEWBORN_REACH,
     ONS_LEARNER,
@@ -312,6 +313,7 @@ def fields(dim: int, learner: int, mixing: int, shapes: Shapes) -> dict[str, Fie
     width, packed = padded(inner), factor_size(inner)
     triangle = width * (width + 1) // 2 if learner == ONS_LEARNER else 0
     slots, refines = shapes["z"][0], int(mixing == HEDGE)
+    levels = INNER if (learner, mixing) == (RIDGE_LEARNER, HEDGE) else refines
     memories, recent_width, recent_packed = (1 + slots, width, packed) if recalls else (0, 0, 0)
     return {
         "z": floats("slots", least=0, most=1, link=Sorted("order", "levels")),
@@ -343,7 +345,7 @@ def fields(dim: int, learner: int, mixing: int, shapes: Shapes) -> dict[str, Fie
             least=[LEAST_RIDGE, *5 * [-np.inf], 1 if recalls else 0],
             most=[MOST_RIDGE, *5 * [np.inf], np.inf if recalls else 0],
         ),
-        "codes": integers(3, least=[learner, mixing, 0], most=[learner, mixing, refines]),
+        "codes": integers(3, least=[learner, mixing, 0], most=[learner, mixing, levels]),
         "seed": keys(1),
     }
 

@@ -323,3 +323,95 @@ def probabilities(given: Array, layout: Layout) -> Array:
         return np.ascontiguousarray(numbers)
     with np.errstate(over="ignore"):  # the exponential of a very unlikely score is infinite, and its probability 0
         return np.where(logit[None, :], 1.0 / (1.0 + np.exp(-np.where(logit[None, :], numbers, 0.0))), numbers)
+
+
+# `Gaps`: how often the declared scores and groups are missing.
+
+BLOCK = 128  # records that are counted together; the latest ones are those of the last whole block and the present one
+JUMP = 0.2
+"""A share of missing values has jumped if it is so much higher in the latest records than in those before."""
+FEWEST = 20  # records on either side before anything is compared
+
+
+class Gaps:
+    """How many values of some columns were missing: in all records, in the last whole block, and in the present one.
+
+    Whole numbers, so that many records at once count as one by one.
+
+    Examples
+    --------
+    >>> gaps = Gaps(["score"])
+    >>> gaps.enter(300, {"score": np.arange(260, 300)})
+    >>> gaps.missing(), [round(share, 2) for share in gaps.jumps()["score"]]
+    ({'score': 40}, [0.0, 0.23])
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.rows = 0
+        self.counts = {name: [0, 0, 0] for name in names}
+        """of each column: in all records, in the last whole block, in the present one"""
+
+    def enter_one(self, names: Sequence[str]) -> None:
+        """Count one record, in which these columns are missing."""
+        for name in names:
+            counts = self.counts.get(name)
+            if counts is not None:
+                counts[0] += 1
+                counts[2] += 1
+        self.rows += 1
+        if self.rows % BLOCK == 0:
+            self._turn(1)
+
+    def enter(self, n: int, missing: Mapping[str, Integers]) -> None:
+        """Count n records; `missing` are the row numbers at which each column is missing."""
+        before, now = self.rows // BLOCK, (self.rows + n) // BLOCK
+        blocks = {name: (self.rows + rows) // BLOCK for name, rows in missing.items()}
+        for name, block in blocks.items():
+            self.counts[name][0] += len(block)
+            self.counts[name][2] += int(np.sum(block == before))
+        self.rows += n
+        if now > before:
+            self._turn(now - before)
+            for name, block in blocks.items():
+                self.counts[name][1] += int(np.sum((block == now - 1) & (block > before)))
+                self.counts[name][2] = int(np.sum(block == now))
+
+    def _turn(self, blocks: int) -> None:
+        for counts in self.counts.values():
+            counts[1:] = counts[2] if blocks == 1 else 0, 0
+
+    def missing(self) -> dict[str, int]:
+        """Return how many values of each column were missing in all records."""
+        return {name: total for name, (total, _, _) in self.counts.items()}
+
+    def jumps(self) -> dict[str, tuple[float, float]]:
+        """Return the columns whose share of missing values has jumped: the shares before, and in the latest records.
+
+        A plain threshold of 20 points, not a test: it has no false-alarm rate.
+        """
+        latest = self.rows % BLOCK + min(self.rows // BLOCK, 1) * BLOCK
+        earlier = self.rows - latest
+        if min(latest, earlier) < FEWEST:
+            return {}
+        shares = {
+            name: ((total - last - now) / earlier, (last + now) / latest)
+            for name, (total, last, now) in self.counts.items()
+        }
+        return {name: pair for name, pair in shares.items() if pair[1] > pair[0] + JUMP}
+
+    def sentences(self) -> list[str]:
+        """Return the jumps in words."""
+        return [
+            f"{name!r} is missing in {100 * now:.0f} % of the latest records, {100 * before:.1f} % before: "
+            "check where it comes from (a plain threshold of 20 points)."
+            for name, (before, now) in self.jumps().items()
+        ]
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the counts as JSON-able values."""
+        return {"rows": self.rows, "counts": [[name, *counts] for name, counts in self.counts.items()]}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over what `manifest` returned."""
+        self.rows = saved["rows"]
+        self.counts |= {name: counts for name, *counts in saved["counts"] if name in self.counts}

@@ -1,12 +1,13 @@
 """`Contexts`: raw records to x with x_1 = ½ and ‖x‖ ≤ 1, learned from the stream, or frozen."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from swapcal._display import counted, display, named
 from swapcal._locking import CopyableLock, Writable, locked
+from swapcal._validate import in_row
 from swapcal.archive import (
     ANY_TEXT,
     TEXTS,
@@ -15,6 +16,7 @@ from swapcal.archive import (
     Field,
     Rule,
     State,
+    addition,
     check,
     counts,
     floats,
@@ -31,6 +33,7 @@ from swapcal.archive import NAMES as DISTINCT_TEXTS
 from swapcal.arrays import AnyArray, Array, Integers, Keys
 from swapcal.features.column import (
     KINDS,
+    MISSING,
     NAMES,
     NOWHERE,
     SHARED,
@@ -39,6 +42,7 @@ from swapcal.features.column import (
     VOCABULARY,
     Column,
     Encoded,
+    Gaps,
     Layout,
     Product,
     lay_out,
@@ -59,7 +63,7 @@ from swapcal.kernels.encode import (
     encode_rows,
     place_rows,
 )
-from swapcal.tables.frame import Values, columns_of
+from swapcal.tables.frame import Values, columns_of, nearest
 from swapcal.tables.values import FEATURE_CATEGORIES, STREAM_GROUP_CATEGORIES, letters
 
 FEW = 1024  # most records that are first looked up value by value, which fails if one has a new value
@@ -73,7 +77,7 @@ class Contexts(Writable):
     category one coordinate of its own, or a shared one once `categories` of them are taken; a missing value a
     coordinate of its own; a score p becomes 4/π·asin√p - 1. New columns and categories append coordinates and
     never renumber old ones. All raw features together have squared norm at most 0.16 of a score's weight 1, and all
-    declared groups another 0.09.
+    declared groups another 0.09. Every record has every declared column, with None where the value is missing.
 
     Parameters
     ----------
@@ -128,6 +132,10 @@ class Contexts(Writable):
         }
         self._check_roles()
         self.frozen = False
+        self.lenient = False
+        """whether records may lack declared columns, rename and retype others, as logs of earlier versions do"""
+        self.gaps = Gaps([*self.settings["scores"], *self.settings["groups"]])
+        self._declared = frozenset(self._declared_names())
         self._lock = CopyableLock()
         self._columns: dict[str, Column] = {}
         self._products: list[Product] = []
@@ -205,6 +213,7 @@ class Contexts(Writable):
         plain = self._encode_plain(records) if learn else None
         if plain is not None:
             return plain
+        self._require_in_each(records)
         pieces = [
             self._encode_piece(*columns_of(piece, self._ignored), learn) for piece in self._pieces(records, learn)
         ]
@@ -219,7 +228,7 @@ class Contexts(Writable):
         if type(record) is not dict or self.frozen or self._products or not self._columns or self._layout is None:
             return None
         if self._reader is None or self._reader.layout is not self._layout:
-            self._reader = RecordReader(self._columns, self._ignored, self._layout, self.dim)
+            self._reader = RecordReader(self._columns, self._reading(), self._layout, self.dim, self.gaps)
         return self._reader.encode(record, self._past, self._allocate)
 
     @locked
@@ -227,7 +236,8 @@ class Contexts(Writable):
         """Raise what `encode` would raise for the same records, and change nothing."""
         if isinstance(records, dict) and plain_rows([records], self._reading()) is not None:
             return
-        self._checked(*columns_of(records, self._ignored), not self.frozen, self._declared())
+        self._require_in_each(records)
+        self._checked(*columns_of(records, self._ignored), not self.frozen)
 
     def _encode_plain(self, records: Any) -> Encoded | None:
         """Encode a few records without new values; None if they need the general path."""
@@ -242,16 +252,14 @@ class Contexts(Writable):
 
     def _reading(self) -> RecordPlan:
         if self._plan is None:
-            self._plan = plan_for(self._columns, self._ignored)
+            self._plan = plan_for(self._columns, self._ignored, self._declared)
         return self._plan
 
     def _pieces(self, records: Any, learn: bool) -> list[Any]:
         """Cut a list of mappings where a new column appears: earlier rows must not see it."""
         if not isinstance(records, list | tuple) or len(records) < 2:
             return [records]
-        self._checked(
-            *columns_of(records, self._ignored), learn, declared=()
-        )  # no piece is learned from if another is refused
+        self._checked(*columns_of(records, self._ignored), learn)  # no piece is learned from if another is refused
         known, cuts = set(self._columns), [0]
         for row, record in enumerate(records):
             if not known.issuperset(record):
@@ -261,24 +269,57 @@ class Contexts(Writable):
         return [records[a:b] for a, b in zip(cuts, [*cuts[1:], len(records)], strict=True)]
 
     def _encode_piece(self, given: dict[str, Values], n: int, learn: bool) -> Encoded:
-        columns, checked = self._checked(given, n, learn, self._declared())
+        columns, checked = self._checked(given, n, learn)
         if learn and n:
             self._admit(columns, checked)
         return self._encode_checked(list(checked.values()), n, learn)
 
-    def _checked(
-        self, given: dict[str, Values], n: int, learn: bool, declared: Iterable[str]
-    ) -> tuple[list[Column], dict[str, Any]]:
-        """Validate every value and change nothing; return the new columns and all columns' (kind, values)."""
-        for name in () if self._columns else declared:
+    def _require_in_each(self, records: Any) -> None:
+        """Refuse a record of a list that lacks a declared column or has one renamed; frames are checked as a whole."""
+        known = {*self._columns}
+        for row, record in enumerate(records if isinstance(records, list | tuple) else ()):
+            if not isinstance(record, Mapping) or self._declared <= record.keys() <= known:
+                continue
+            names = [letters(name) if isinstance(name, str) else str(name) for name in record]
+            try:
+                self._require(names, known)
+            except ValueError as error:
+                raise (in_row(row, error) if len(records) > 1 else error) from None
+            known.update(names)
+
+    def _require(self, given: Collection[str], known: Collection[str]) -> None:
+        """Refuse columns of records among which a declared one is absent, or a known one has another spelling."""
+        if self.lenient and self._columns:
+            return
+        for name in self._declared_names():
             if name not in given:
-                raise ValueError(f"column {name!r}: declared but absent; the record has {', '.join(given) or 'none'}")
+                has = f"the record has {', '.join(given) or 'none'}{nearest(name, [*given])}"
+                raise ValueError(f"column {name!r}: declared but absent, expected in every record (as null); {has}")
+        absent = {_spelling(name): name for name in known if name not in given}
+        for name in given if absent else ():
+            if name not in known and name not in self._ignored and _spelling(name) in absent:
+                old = absent[_spelling(name)]
+                raise ValueError(f"column {name!r}: given instead of {old!r}, expected the name that it had so far")
+
+    def _checked(self, given: dict[str, Values], n: int, learn: bool) -> tuple[list[Column], dict[str, Any]]:
+        """Validate every value and change nothing; return the new columns and all columns' (kind, values)."""
+        if n:
+            self._require(given.keys(), self._columns)
         new = [self._new_column(name) for name in given if name not in self._columns] if learn else []
         checked: dict[str, Any] = {}
         for column in [*self._columns.values(), *new]:
             values = given.get(column.name)
-            checked[column.name] = column.checked(np.full(n, np.nan) if values is None else values)
+            checked[column.name] = self._typed(column, np.full(n, np.nan) if values is None else values)
         return new, checked
+
+    def _typed(self, column: Column, values: Values) -> tuple[int, Values]:
+        """Return a column's kind and values; refuse numbers where its text made it one of categories."""
+        kind, converted = column.checked(values)
+        inferred = column.kind == CATEGORICAL and column.name not in self._declared
+        if inferred and not self.lenient and isinstance(values, np.ndarray) and not np.isnan(values).all():
+            given = f"given the number {values[~np.isnan(values)][0]:g}"
+            raise TypeError(f"column {column.name!r}: {given}, expected text as before, or the column as categorical")
+        return kind, converted
 
     def _admit(self, new: list[Column], checked: dict[str, Any]) -> None:
         """Add new columns and the kinds of their values."""
@@ -352,6 +393,8 @@ class Contexts(Writable):
         if self._layout is None:
             self._layout = lay_out(self.settings, self._columns, self._products, self._spread)
         at = self._layout
+        if learn:
+            self.gaps.enter(n, self._missing(numbers, symbols))
         keys, values = np.empty((n, ENTRIES * width), dtype=np.uint64), np.empty((n, ENTRIES * width))
         z, x = np.empty((n, width)), np.empty((n, self.dim))
         encode_rows(numbers, symbols, at.kinds, at.salts, self._past, learn, keys, values, z)
@@ -362,6 +405,16 @@ class Contexts(Writable):
         marks = row_marks(numbers, at.salts, symbols, at.absent)
         scores = probabilities(numbers, at)
         return Encoded(x, dims, keys, values, scores, marks)
+
+    def _missing(self, numbers: Array, symbols: Keys) -> dict[str, Integers]:
+        """Return the rows at which each declared score and group is missing."""
+        found = {}
+        for j, (name, column) in enumerate(self._columns.items()):
+            if name in self.gaps.counts:
+                is_category = column.kind == CATEGORICAL
+                gaps = symbols[:, j] == column.keys[MISSING] if is_category else np.isnan(numbers[:, j])
+                found[name] = np.flatnonzero(gaps)
+        return found
 
     def _open_budget(self) -> None:
         """Share the features' weight among the columns of the first record, products and waves."""
@@ -400,8 +453,8 @@ class Contexts(Writable):
                 if clash != role and {clash, role} != {"groups", "categorical"}:
                     raise ValueError(f"column {name!r}: given as both {clash} and {role}, expected one role")
 
-    def _declared(self) -> list[str]:
-        """Return the declared columns, which the first record must have: a missing one is probably a typo."""
+    def _declared_names(self) -> list[str]:
+        """Return the declared columns, which every record must have: one that is absent is probably a typo."""
         names = [name for role in ("scores", "groups", "numeric", "categorical") for name in self.settings[role]]
         return names + [name for pair in self.settings["products"] for name in pair]
 
@@ -416,6 +469,7 @@ class Contexts(Writable):
             "names": list(self._names),
             "spread": self._spread,
             "frozen": self.frozen,
+            "gaps": self.gaps.manifest(),
         }
         return State(arrays, manifest)
 
@@ -434,6 +488,7 @@ class Contexts(Writable):
         contexts._names = list(manifest["names"])
         contexts._spread = float(manifest["spread"])
         contexts.frozen = bool(manifest["frozen"])
+        contexts.gaps.restore(manifest.get("gaps", contexts.gaps.manifest()))
         contexts._past = Past(**{name: np.array(arrays[name], order="C") for name in Past._fields})
         return contexts
 
@@ -460,6 +515,11 @@ def _joined(pieces: list[Encoded]) -> Encoded:
     dims = np.concatenate([piece.dims for piece in pieces])
     marks = np.concatenate([piece.marks for piece in pieces])
     return Encoded(stacked("x"), dims, stacked("keys"), stacked("values"), stacked("scores"), marks)
+
+
+def _spelling(name: str) -> str:
+    """Return a name without what differs between spellings of it: case, spaces, punctuation."""
+    return "".join(filter(str.isalnum, name.casefold())) or name
 
 
 def _names(role: str, names: Iterable[str]) -> list[str]:
@@ -493,6 +553,10 @@ WEIGHT = real(0, above=True)
 WEIGHTED = Rule(
     "[name, weight]", lambda v: isinstance(v, list) and len(v) == 2 and is_text(v[0]) and WEIGHT.holds(v[1])
 )
+COUNTED = Rule(
+    "[name, three counts]",
+    lambda v: isinstance(v, list) and len(v) == 4 and is_text(v[0]) and all(map(whole(0).holds, v[1:])),
+)
 SETTINGS = {
     "groups": TEXTS,
     "scores": PAIRS,
@@ -522,7 +586,8 @@ def fields(manifest: Mapping[str, Any]) -> dict[str, Field]:
     fixed = 1 + len(settings["reserved"]) + len(settings["scores"]) + settings["fourier"]
     columns, scores = listed(_column(dim)), {name for name, _ in settings["scores"]}
     rest = {"columns": columns, "products": columns, "spread": real(0), "frozen": TRUTH, "dim": whole(fixed)}
-    check(rest, {name: manifest[name] for name in rest if name != "dim"} | {"dim": dim})
+    rest["gaps"] = addition(parted({"rows": whole(0), "counts": listed(COUNTED)}))
+    check(rest, {name: manifest[name] for name in rest if name in manifest} | {"dim": dim})
     known = [column["name"] for column in manifest["columns"]]
     if not is_distinct(known) or (known and not scores <= {*known}):
         raise ArchiveError("columns: given one twice, or a score without one, expected each once")

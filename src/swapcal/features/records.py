@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array, Integers, Keys
-from swapcal.features.column import LARGEST, MISSING, SHARED, UNDECIDED, UNSEEN, Column, Encoded, Layout, probabilities
+from swapcal.features.column import (
+    LARGEST,
+    MISSING,
+    SHARED,
+    UNDECIDED,
+    UNSEEN,
+    Column,
+    Encoded,
+    Gaps,
+    Layout,
+    probabilities,
+)
 from swapcal.kernels.encode import CATEGORICAL, ENTRIES, PROBABILITY, Past, encode_rows, place_rows
 from swapcal.kernels.jit import DirectCall
 from swapcal.tables.values import has_bytes
@@ -31,12 +42,14 @@ class RecordPlan(NamedTuple):
     columns: list[Look]
     names: Set[str]
     """of all columns, ignored ones included"""
+    declared: Set[str]
+    """columns that every record has"""
 
 
-def plan_for(columns: Mapping[str, Column], ignored: Set[str]) -> RecordPlan:
+def plan_for(columns: Mapping[str, Column], ignored: Set[str], declared: Set[str]) -> RecordPlan:
     """Return the reader of records with these columns."""
     looks = [(name, column.kind, column.codes, column.keys, column.at) for name, column in columns.items()]
-    return RecordPlan(looks, frozenset(columns) | ignored)
+    return RecordPlan(looks, frozenset(columns) | ignored, declared)
 
 
 def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
@@ -44,11 +57,11 @@ def plain_rows(records: Sequence[Any], plan: RecordPlan) -> Parts | None:
     numbers: list[float] = []
     symbols: list[int] = []
     places: list[int] = []
-    columns, names = plan
+    columns, names, declared = plan
     if not columns:
         return None
     for record in records:
-        if not isinstance(record, dict) or not record.keys() <= names:
+        if not isinstance(record, dict) or not declared <= record.keys() <= names:
             return None
         for name, kind, codes, keys, at in columns:
             value = record.get(name)
@@ -90,11 +103,14 @@ class RecordReader:
     Valid as long as the layout is. A copy is None, because it holds views.
     """
 
-    def __init__(self, columns: Mapping[str, Column], ignored: Set[str], layout: Layout, dim: int) -> None:
+    def __init__(self, columns: Mapping[str, Column], plan: RecordPlan, layout: Layout, dim: int, gaps: Gaps) -> None:
         each = [*enumerate(columns.values())]
         self.layout = layout
         self._columns = [*columns.values()]
-        self._names = frozenset(columns) | ignored
+        self._names, self._declared = plan.names, plan.declared
+        self._counts = gaps
+        self._missing: list[str] = []
+        """columns that are missing in the present record"""
         self._categories = [
             (j, column.name, column.codes, column.keys, column.at) for j, column in each if column.kind == CATEGORICAL
         ]
@@ -137,8 +153,10 @@ class RecordReader:
     def encode(self, record: Mapping[str, Any], past: Past, allocate: Callable[[str], int]) -> Encoded | None:
         """Learn from a record and return its row, valid until the next call; None if the record is not ordinary."""
         self._new.clear()
-        if not record.keys() <= self._names or not self._read(record):
+        self._missing.clear()
+        if not self._declared <= record.keys() <= self._names or not self._read(record):
             return None
+        self._counts.enter_one(self._missing)
         if self._new:
             self._admit(allocate)
         encode_row.call(*self._before, past, *self._after)
@@ -168,7 +186,11 @@ class RecordReader:
             value = record.get(name)
             if value is not None and type(value) is not str:
                 return False
-            code = MISSING if value is None else codes.get(value, STRANGE)
+            if value is None:
+                code = MISSING
+                self._missing.append(name)
+            else:
+                code = codes.get(value, STRANGE)
             if code != STRANGE and at[code] != UNSEEN:
                 symbols[j] = keys[code]
                 places[j] = at[code]
@@ -204,10 +226,12 @@ class RecordReader:
     def _with_gaps(self, values: Sequence[Any]) -> list[float] | None:
         """Return numbers, NaN where missing; None if any is not a float or int."""
         self._gaps, found = True, []
-        for value, (j, at) in zip(values, self._number_at, strict=True):
+        for name, value, (j, at) in zip(self._numbers, values, self._number_at, strict=True):
             if value is not None and type(value) not in PLAIN_TYPES:
                 return None
             code = MISSING if value is None or value != value else SHARED
+            if code == MISSING:
+                self._missing.append(name)
             if at[code] == UNSEEN or (code == SHARED and not -LARGEST <= value <= LARGEST):
                 return None
             self._places[j] = at[code]

@@ -211,19 +211,40 @@ def wish(ladder: Ladder, member: int, x: Array, alpha: float) -> float:
 
 
 @inlined
-def crossing(ladder: Ladder, x: Array) -> tuple[int, float, float]:
+def held(w: float, least: float, most: float) -> float:
+    """Return w forced into [least, most]."""
+    return min(most, max(least, w))
+
+
+@inlined
+def inner_levels(ladder: Ladder, reach: float, allowed: float) -> tuple[int, int]:
+    """Return the first and the last level at least `reach` from 0 and 1, neither of which they are themselves.
+
+    If the caller allows to come nearer (above 0), they are the last ones that are not nearer than that.
+    """
+    z, place = ladder.z, ladder.place
+    first, last = 1, max(ladder.levels - 2, 1)
+    nearer = 0.0 < allowed < reach
+    while first < last and (z[place[first + 1]] <= allowed if nearer else z[place[first]] < reach):
+        first += 1
+    while last > first and (1.0 - z[place[last - 1]] <= allowed if nearer else 1.0 - z[place[last]] < reach):
+        last -= 1
+    return first, last
+
+
+@inlined
+def crossing(ladder: Ladder, x: Array, lo: int, hi: int, least: float, most: float) -> tuple[int, float, float]:
     """Return k and the wishes of levels k and k + 1, with wish(low) ≥ z_low and wish(high) ≤ z_high.
 
-    The lowest level is 0 and the highest 1, and wishes lie in [0, 1], so a crossing always lies between lo and hi.
+    Wishes are held between `least`, at least level lo, and `most`, at most level hi, so a crossing lies between them.
     Learners mostly agree: the search starts where the middle one points and walks from there; every third step halves
     what is left, which bounds the number of learners looked at by O(log L).
     """
     z, place, member = ladder.z, ladder.place, ladder.member
-    lo, hi = 0, ladder.levels - 1
-    k, turn = 0, 0
-    if hi > 1:
+    k, turn = lo, 0
+    if hi - lo > 1:
         k = (lo + hi) // 2
-        w = wish(ladder, member[k], x, 1.0)
+        w = held(wish(ladder, member[k], x, 1.0), least, most)
         middle = z[place[k]]
         if w >= middle:
             lo = k
@@ -233,7 +254,8 @@ def crossing(ladder: Ladder, x: Array) -> tuple[int, float, float]:
             share = w / middle
         k = min(hi - 1, lo + int(share * (hi - lo)))
     while True:
-        w_low, w_high = wish(ladder, member[k], x, 1.0), wish(ladder, member[k + 1], x, 1.0)
+        w_low = held(wish(ladder, member[k], x, 1.0), least, most)
+        w_high = held(wish(ladder, member[k + 1], x, 1.0), least, most)
         turn += 1
         if w_low < z[place[k]] and k > lo:
             hi = k

@@ -10,7 +10,16 @@ from swapcal.arrays import Array, Keys
 from swapcal.kernels.baselines import Baseline, enter_baseline, issue_baseline, learn_baseline
 from swapcal.kernels.draw import event_draw
 from swapcal.kernels.jit import inlined, lean
-from swapcal.kernels.learners import clip, crossing, ladder_of, learn_level, learn_recent, pull_to_half, wish
+from swapcal.kernels.learners import (
+    clip,
+    crossing,
+    inner_levels,
+    ladder_of,
+    learn_level,
+    learn_recent,
+    pull_to_half,
+    wish,
+)
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
     hedge_gap,
@@ -30,6 +39,7 @@ from swapcal.kernels.state import (
     FLOOR,
     GAP,
     HEDGE,
+    INNER,
     KAPPA,
     LATE,
     LEVELS,
@@ -64,12 +74,21 @@ from swapcal.kernels.state import (
 # Wishes this close are the same wish, rounded by other code or another processor. Taking one for the other adds at most
 # twice this to the regret of a round, which is below the rounding of the certificate itself.
 SAME_WISH = 5e-14
+# Most levels that one label can add: none, that of a split, and those of both ends.
+NEW_LEVELS = (0, 1, 3)
 
 
 @inlined
 def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
     """Play two adjacent levels so that their mean equals the mean of their learners' wishes."""
-    k, w_low, w_high = crossing(ladder_of(state), x)
+    ladder = ladder_of(state)
+    lo, hi, least, most = 0, state.counts[LEVELS] - 1, 0.0, 1.0
+    if state.codes[CODES_ADAPTIVE] == INNER:
+        lo, hi = inner_levels(ladder, 1.0 / (state.counts[UPDATES] + 2.0), ticket[T_MEAN])
+        least, most = state.z[state.order[lo]], state.z[state.order[hi]]
+        hi = min(max(hi, lo + 1), state.counts[LEVELS] - 1)  # ½ may be the only one; a file may hold any levels
+        lo = min(lo, hi - 1)
+    k, w_low, w_high = crossing(ladder, x, lo, hi, least, most)
     low, high = state.order[k], state.order[k + 1]
     z_low, z_high = state.z[low], state.z[high]
     if state.codes[CODES_LEARNER] == VAW_LEARNER:
@@ -183,9 +202,28 @@ def refine(state: Memory, low: int, high: int, charge: float) -> None:
 
 
 @inlined
+def extend(state: Memory) -> None:
+    """Halve an outermost interval once the inner level beside it is 2/(labels + 2) from the end."""
+    known = state.counts[UPDATES] + 2.0
+    if state.z[state.order[1]] * known >= 2.0:
+        split(state, state.order[0], state.order[1])
+    last = state.counts[LEVELS] - 1
+    if (1.0 - state.z[state.order[last - 1]]) * known >= 2.0:
+        split(state, state.order[last - 1], state.order[last])
+
+
+@inlined
 def differs(state: Memory, slot: int, x: Array, alpha: float, w: float) -> bool:
-    """Return whether the wish of a level that was issued with weight α and wish w has changed."""
-    return alpha > 0.0 and abs(wish(ladder_of(state), slot, x, alpha) - w) > SAME_WISH
+    """Return whether the wish of a level that was issued with weight α and wish w has changed.
+
+    On inner levels a wish that was raised or lowered to the first or last of them is still the same.
+    """
+    now = wish(ladder_of(state), slot, x, alpha)
+    if state.codes[CODES_ADAPTIVE] == INNER:
+        first, last = inner_levels(ladder_of(state), 1.0 / (state.counts[UPDATES] + 2.0), 0.0)
+        if (now < w and w <= state.z[state.order[first]]) or (now > w and w >= state.z[state.order[last]]):
+            return False
+    return alpha > 0.0 and abs(now - w) > SAME_WISH
 
 
 @inlined
@@ -273,8 +311,10 @@ def learn(state: Memory, x: Array, y: float, count: float, ticket: Array, mix: A
         charge = count * ticket[T_WEIGHT] * (1.0 - ticket[T_WEIGHT]) * (ticket[T_HIGH] - ticket[T_LOW]) ** 2
         state.totals[RECENT_GAP] = state.totals[RECENT_GAP] * np.exp(-1.0 / state.knobs[WINDOW]) + gap
     state.counts[UPDATES] += 1
-    if state.codes[CODES_ADAPTIVE] == 1:
+    if state.codes[CODES_ADAPTIVE] > 0:
         refine(state, low, high, charge)
+    if state.codes[CODES_ADAPTIVE] == INNER:
+        extend(state)
 
 
 @inlined
@@ -361,7 +401,7 @@ def advance(
         blank = ticket[T_SLOT_LOW] < 0.0
         if state is not None:
             levels = state.counts[LEVELS]
-            if labelled and levels == state.z.shape[0] and state.codes[CODES_ADAPTIVE] == 1:
+            if labelled and levels + NEW_LEVELS[state.codes[CODES_ADAPTIVE]] > state.z.shape[0]:
                 return row
             enter(state, X, row, ticket, scratch.x)
             if blank:

@@ -15,6 +15,8 @@ HEDGE, BLUM_MANSOUR = 0, 1
 
 # codes
 CODES_LEARNER, CODES_MIXING, CODES_ADAPTIVE = 0, 1, 2
+# what CODES_ADAPTIVE says: fixed levels, self-refining ones, or self-refining ones of which 0 and 1 are never issued
+FIXED, REFINING, INNER = 0, 1, 2
 # knobs: λ, κ, the Online Newton Step's β, A's initial diagonal (λ, or ω for the Online Newton Step), what an interval
 # may always cost before it splits, how far from the constant ½ a newborn level's learner may start, and the window:
 # after so many labels a label counts 1/e to the learners with a short memory; 0 if there are none
@@ -24,7 +26,7 @@ LEVELS, UPDATES, LATE = 0, 1, 2
 # totals: Σ D_t, and the same with short memory
 GAP, RECENT_GAP = 0, 1
 
-# a ticket's columns
+# a ticket's columns; in a blank one T_MEAN is how near to 0 and 1 the caller allows to come on inner levels, if above 0
 (T_P, T_MEAN, T_LOW, T_HIGH, T_WEIGHT, T_W_LOW, T_W_HIGH, T_GAP, T_SLOT_LOW, T_SLOT_HIGH, T_ISSUED) = range(11)
 # what was said with short memory: for everyone, and by the two levels
 T_RECENT, T_RECENT_LOW, T_RECENT_HIGH = range(11, 14)
@@ -38,6 +40,8 @@ RECENT_COORDINATES = 2
 # Self-refining levels. They start as i/16, coarser ones would issue certainties before the first labels come back; and
 # the outermost intervals are halved so often, or 3 in 100 would have to be said as 0 and 1/16 in turn.
 START_INTERVALS, END_HALVINGS = 16, 4
+# Where 0 and 1 are never issued, a score as near to them as experts are heard, 10⁻⁴, needs a level nearer still.
+INNER_HALVINGS = 10
 # An interval splits when its rounding loss exceeds κ times its learners' loss plus the larger of these shares of λ and
 # d. A learner costs λB² + d ln(…) in any case; without the share of d there would be too many of them in high dimension
 # for the d^{2/3} of the theorem. A larger share is felt at low base rates, where levels must be near 0 early.

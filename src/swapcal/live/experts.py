@@ -202,6 +202,8 @@ class Experts(Writable):
     ----------
     scores : number of users' own forecasts that join the blend; it starts from their mean, if there are any.
     view : where in a context the raw features are, and their largest norm.
+    models : how many of them, the last ones, are of models that learn beside the experts. The blend starts from the
+        others: a model has to do well before it is relied on.
 
     Examples
     --------
@@ -214,12 +216,12 @@ class Experts(Writable):
     True
     """
 
-    def __init__(self, scores: int = 0, view: View = NO_FEATURES) -> None:
+    def __init__(self, scores: int = 0, view: View = NO_FEATURES, models: int = 0) -> None:
         n, own = 1 + EXPERTS + scores, 1 + EXPERTS
         weights, covariance = np.zeros((1 + (scores > 0), n)), np.zeros((1 + (scores > 0), n, n))
         covariance[PLAIN, range(own), range(own)] = PRIOR
         if scores:
-            weights[SCORED, own:] = 1.0 / scores
+            weights[SCORED, own : n - models] = 1.0 / max(scores - models, 1)
             covariance[SCORED, range(n), range(n)] = PRIOR
         self.scores = scores
         self.view = view

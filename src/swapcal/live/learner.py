@@ -26,6 +26,7 @@ BANK = len(expert_names())
 NO_KNOWLEDGE = np.zeros(TICKET)
 NO_KNOWLEDGE[[T_P, T_MEAN, T_LOW, T_HIGH]] = 0.5
 FIRST = np.zeros(1, np.int64)
+NEAREST_SCORE = 1e-4  # to 0 and 1: where the experts clip a score's log-odds
 put_scores_of_one = DirectCall(put_scores)
 
 
@@ -35,7 +36,7 @@ class Learner:
     def __init__(self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any]) -> None:
         self.contexts = contexts
         self.models = models
-        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts))
+        self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts), len(models))
         self.forecaster: Forecaster | None = None
         self._engine = engine
         self._row: Row | None = None
@@ -85,6 +86,7 @@ class Learner:
         if not in_order:  # else x is no copy
             rows.x[fresh] = x
         rows.ticket[fresh, T_SLOT_LOW] = -1.0
+        rows.ticket[fresh, T_MEAN] = self._allowed(rows.scores[fresh])
         needed = np.maximum.accumulate(np.where(issuing, rows.dims[order], 0))
         for a, b in equal_stretches(needed):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
@@ -93,6 +95,15 @@ class Learner:
             if not in_order:
                 rows.ticket[part] = tickets
 
+    def _allowed(self, scores: Array) -> Array:
+        """Return how near to 0 and 1 each row's forecast may come, however few labels are known: as near as a score.
+
+        The users' scores are belief; like the experts, they are heard no nearer than 10⁻⁴.
+        """
+        given = scores[:, : len(self.contexts.settings["scores"])]
+        ends: Array = np.fmin(given, 1.0 - given).min(axis=1, initial=1.0, where=~np.isnan(given))
+        return np.maximum(ends, NEAREST_SCORE)
+
     def _step_one(self, row: Row, label: Array) -> None:
         """Step through one event of one row, without what it takes for many."""
         x, dim, engine = row.x, int(row.dims[0]), self.forecaster
@@ -100,6 +111,7 @@ class Learner:
         if label[0] != label[0]:
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
+            row.ticket[0, T_MEAN] = self._allowed(row.scores)[0] if row.scores.shape[1] else 1.0
             if engine is None or engine.dim < dim:
                 engine = self._sized(dim)
         assert engine is not None, "a row is learned after it was forecast"
@@ -170,7 +182,8 @@ class Learner:
         return engine.certificate(window)
 
     def _new_engine(self, dim: int) -> Forecaster:
-        return Forecaster(dim, **self._engine, prior=_blend(dim, float(self.contexts.reserved_weights[0])))
+        prior = _blend(dim, float(self.contexts.reserved_weights[0]))
+        return Forecaster(dim, levels="inner", **self._engine, prior=prior)
 
     def _sized(self, dim: int) -> Forecaster:
         """Return the engine with at least `dim` coordinates."""

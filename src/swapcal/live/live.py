@@ -97,7 +97,8 @@ class Live:
     monitor : a `Monitor` to be fed with every label as it is learned, beside the mean forecast and the columns that it
         watches; it counts rows, is part of the state, and is found again as `live.monitor`.
 
-    A record, label or batch that is refused leaves everything exactly as it was. Threads may share one object: its
+    A declared column must be in every record: None is a missing value, an absent column is refused. A record, label or
+    batch that is refused leaves everything exactly as it was. Threads may share one object: its
     methods take turns. What a model of yours raises is passed on, and then the record counts as seen by the others.
 
     Examples
@@ -202,8 +203,9 @@ class Live:
 
     @locked
     def status(self) -> Status:
-        """Return label coverage and delay."""
-        return self._open_forecasts.status()
+        """Return label coverage and delay, and how often declared scores and groups were missing."""
+        gaps = self.contexts.gaps
+        return self._open_forecasts.status()._replace(missing=gaps.missing(), warnings=(*gaps.sentences(),))
 
     @locked
     def is_open(self, id: Id) -> bool:

@@ -53,6 +53,10 @@ class MonitorFeed:
             return [()] * len(records)
         columns: Mapping[str, Categories]
         if isinstance(records, list | tuple):
+            for row, record in enumerate(records):
+                absent = next((name for name in wanted if name not in record), None)
+                if absent is not None:
+                    raise ValueError(f"monitor: given no column {absent!r} in row {row + 1}, expected it in each")
             columns = {name: factorise(name, [record.get(name) for record in records]) for name in wanted}
         else:
             columns = _of_frame(records, wanted)
@@ -88,7 +92,7 @@ def _of_frame(records: Any, wanted: Sequence[str]) -> Mapping[str, Categories]:
     categories = {}
     for name in wanted:
         if name not in columns:
-            raise KeyError(f"monitor: given no column {name!r}, expected it in the records")
+            raise ValueError(f"monitor: given no column {name!r}, expected it in the records")
         given = columns[name]
         categories[name] = factorise(name, given.tolist()) if isinstance(given, np.ndarray) else given
     return categories

@@ -4,7 +4,8 @@ import heapq
 import math
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,11 +51,17 @@ class Status(NamedTuple):
     """labels that were no reports: forecasts learned as `silence` because none had come at their maturity"""
     corrections: int = 0
     """reports that came later and contradict it; what was learned stays"""
+    missing: Mapping[str, int] = MappingProxyType({})
+    """forecasts without a value of each declared score and group"""
+    warnings: tuple[str, ...] = ()
+    """what to look at: scores and groups that are suddenly missing, by a plain threshold"""
 
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return display("Status", counts, facts | {"expired": self.expired, "held": self.held})
+        facts |= {"expired": f"{self.expired:,}", "held": f"{self.held:,}"}
+        facts |= {f"{name} missing": f"{count:,}" for name, count in self.missing.items() if count}
+        return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
 
 
 # `IssueQueue`: open forecasts in order of issue.

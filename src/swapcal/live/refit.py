@@ -356,7 +356,9 @@ def _fit(estimator: Any, X: Array, y: Array, sizes: Sequence[int]) -> tuple[Any,
         return None, 0.0
     start = time.perf_counter()
     fresh = clone(estimator)
-    return fresh.fit(X, y, **_told_categories(fresh, X, sizes)), time.perf_counter() - start
+    categories = _told_categories(fresh, X, sizes)
+    X[:, np.isnan(X).all(axis=0)] = 0.0  # a column that is empty so far: some classifiers cannot bin it
+    return fresh.fit(X, y, **categories), time.perf_counter() - start
 
 
 def _told_categories(estimator: Any, X: Array, sizes: Sequence[int]) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class Decision:
     action: Any
     """k_ℓ(p): an action of the loss's interval, or the row number of a cost matrix."""
     expected_cost: Any
-    """(1 − p) ℓ(action, 0) + p ℓ(action, 1) at the issued probability."""
+    """(1 − p) ℓ(action, 0) + p ℓ(action, 1) at the probability that was acted upon."""
     before_draw: Any
     """Expected cost before the level was drawn; equals `expected_cost` unless the forecast is randomised."""
     label: Any = None
@@ -266,13 +266,13 @@ class Decision:
         return display("Decision", str(self.action if self.label is None else self.label), cost)
 
 
-def decide(p: Any, loss: Loss | str) -> Decision:
-    """Act on `p` so as to minimise the expected `loss`.
+def decide(p: Any, loss: Loss | str, *, at: str = "mean") -> Decision:
+    """Act on a probability so as to minimise the expected `loss`.
 
-    Swap omniprediction holds for the level that was *issued*: ℓ-regret against F_res^aff on the rounds with
-    level v is at most Lipschitz(ℓ) · (|A_v| + ‖g_v‖)/(2 max(v, 1−v)) for every convex ℓ at once
-    (`swapcal.losses.swap_omniprediction`). A randomised forecast is therefore acted upon at its level `p`,
-    not at its soft `mean`.
+    A forecast is acted upon at its `mean`: identical cases then get identical actions. At its issued level `p`, which
+    is drawn, identical cases may get neighbouring levels, and so different actions; that is where the guarantee
+    against adversaries holds: ℓ-regret against F_res^aff on the rounds with level v is at most
+    Lipschitz(ℓ) · (|A_v| + ‖g_v‖)/(2 max(v, 1−v)) for every convex ℓ at once (`swapcal.losses.swap_omniprediction`).
 
     Parameters
     ----------
@@ -281,16 +281,24 @@ def decide(p: Any, loss: Loss | str) -> Decision:
         `weight`, which issued level `high` with probability `weight`, else `low`).
     loss
         A `Loss`, or its text, such as ``"pinball:0.9"``.
+    at
+        Of a forecast, ``"mean"`` or ``"p"``.
 
     Examples
     --------
+    >>> from types import SimpleNamespace
+    >>> forecast = SimpleNamespace(p=0.5625, low=0.4375, high=0.5625, weight=0.25)  # of mean 0.46875
+    >>> decide(forecast, "zero_one").action, decide(forecast, "zero_one", at="p").action
+    (0.0, 1.0)
     >>> decide([0.05, 0.5], "newsvendor:under=3,over=1")
     Decision(action=array([0., 1.]), expected_cost=array([0.15, 0.5 ]), before_draw=array([0.15, 0.5 ]),
     label=None)
     """
     rule = Loss.parse(loss) if isinstance(loss, str) else loss
+    if at not in ("mean", "p"):
+        raise LossError.of("at", f"{at!r}", '"mean" or "p"')
     if all(hasattr(p, name) for name in ("p", "low", "high", "weight")):
-        return _decide_forecast(p, rule)
+        return _decide_forecast(p, rule) if at == "p" else _decide(_mean_of(p), rule)
     column = nw.from_native(p, series_only=True, allow_series=True, pass_through=True)
     if isinstance(column, nw.Series):
         return _decide_column(column, rule)
@@ -301,6 +309,12 @@ def _decide(p: Any, loss: Loss) -> Decision:
     action = loss.best_response(p)
     cost = loss(action, p)
     return Decision(action, cost, cost, _labels(action, loss))
+
+
+def _mean_of(forecast: Any) -> Any:
+    low, high, weight = (np.asarray(each, float) for each in (forecast.low, forecast.high, forecast.weight))
+    mean = getattr(forecast, "mean", None)
+    return _plain(low + weight * (high - low)) if mean is None or callable(mean) else mean
 
 
 def _decide_forecast(forecast: Any, loss: Loss) -> Decision:

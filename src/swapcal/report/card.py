@@ -137,7 +137,11 @@ def _listed(names: Sequence[str]) -> str:
 
 METRICS = (
     ("Brier score", "brier", "mean squared error; lower is better"),
-    ("Log loss", "log_loss", "mean surprise at the outcomes, in nats; lower is better"),
+    (
+        "Log loss",
+        "log_loss",
+        "mean surprise in nats, probabilities kept 10⁻⁶ from 0 and 1; lower is better",
+    ),
     ("AUC", "auc", "how well cases are ranked: 0.5 is guessing, 1 is perfect"),
     ("Calibration error (ECE)", "ece", "mean size of the gaps between observed and forecast rates, noise included"),
 )

@@ -284,7 +284,7 @@ def contest(findings: Findings) -> Html:
     columns = [
         ("Method", "name"),
         ("Brier score", "number"),
-        ("Log loss", "number"),
+        ("Log loss (kept 10⁻⁶ from 0 and 1)", "number"),
         ("Worst group gap (points)", ""),
         ("Verdict", "verdicts"),
         ("Brier score against the first (95 %)", "number"),

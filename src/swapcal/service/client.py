@@ -156,9 +156,12 @@ class Client:
         """Return everything stored about a forecast, its explanation and its outcome."""
         return self._figures(name, "forecasts", id)
 
-    def decide(self, name: str, id: str | int, loss: str) -> Json:
-        """Return the best action under a named loss, such as "pinball:0.9", and its expected cost."""
-        return self._figures(name, "decide", id, loss=loss)
+    def decide(self, name: str, id: str | int, loss: str, *, at: str = "mean") -> Json:
+        """Return the best action under a named loss, such as "pinball:0.9", and its expected cost.
+
+        It is chosen at the forecast's mean, or with at="p" at its issued level: see `swapcal.decide`.
+        """
+        return self._figures(name, "decide", id, loss=loss, at=at)
 
     def status(self, name: str) -> Json:
         """Return counts, coverage, delay and scores."""

@@ -412,6 +412,13 @@ class HostedForecaster:
 
     def apply(self, events: Sequence[Event]) -> list[IssuedForecast]:
         """Take events from the log; return what every forecast among them is now, to be compared with what it was."""
+        self.live.contexts.lenient = True  # logs of earlier versions hold records without their declared columns
+        try:
+            return self._applied(events)
+        finally:
+            self.live.contexts.lenient = False
+
+    def _applied(self, events: Sequence[Event]) -> list[IssuedForecast]:
         found: list[IssuedForecast] = []
         for (kind, now), same in itertools.groupby(events, lambda event: (event.kind, event.time)):
             run = [*same]

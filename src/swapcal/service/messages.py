@@ -217,7 +217,11 @@ class ForecastShown(Struct, frozen=True):
 
 
 class DecisionOut(Struct, frozen=True):
-    """The action that a forecast calls for under a loss, and what it is expected to cost."""
+    """The action that a forecast calls for under a loss, and what it is expected to cost.
+
+    It was acted upon at its `mean`, or, if that was asked for, at its level `p`: identical cases may get neighbouring
+    levels.
+    """
 
     id: str
     loss: str
@@ -226,6 +230,8 @@ class DecisionOut(Struct, frozen=True):
     expected_cost: float
     before_draw: float
     p: float
+    mean: float
+    at: str
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):

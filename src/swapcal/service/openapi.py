@@ -211,6 +211,20 @@ def _of_forecasters(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric
         delay.add_metric([own.name], _cumulated(own.delay.up_to, own.delay.counts), total)
     yield brier
     yield delay
+    yield from _of_missing(statuses)
+
+
+def _of_missing(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:
+    """Yield how often declared scores and groups were missing."""
+    labels = ["forecaster", "column"]
+    missing = CounterMetricFamily("swapcal_missing_values", "Forecasts without a score or group", labels=labels)
+    jumped = GaugeMetricFamily("swapcal_missing_jumped", "1 if the share missing rose by 20 points", labels=labels)
+    for own in statuses.values():
+        for each in own.missing:
+            missing.add_metric([own.name, each.column], each.forecasts)
+            jumped.add_metric([own.name, each.column], float(each.jumped))
+    yield missing
+    yield jumped
 
 
 def _number(figure: float | None) -> float:

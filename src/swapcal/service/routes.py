@@ -295,24 +295,30 @@ async def decision(call: Call) -> Reply:
     event = (await _id_history(call, id)).forecast
     if event is None:
         raise ApiError("unknown", f"id: given {id!r}, expected one that was forecast", id=id)
-    body = events.forecast_body(event.body)
-    return json_response(decided(id, text, events.record_of(body.record), body))
+    body, at = events.forecast_body(event.body), call.request.query_params.get("at", "mean")
+    return json_response(decided(id, text, events.record_of(body.record), body, at))
 
 
-def decided(id: str, text: str, record: Mapping[str, Any], body: "events.ForecastBody | ForecastShown") -> DecisionOut:
-    """Return the action that a forecast calls for under a loss."""
+def decided(
+    id: str, text: str, record: Mapping[str, Any], body: "events.ForecastBody | ForecastShown", at: str = "mean"
+) -> DecisionOut:
+    """Return the action that a forecast calls for under a loss, at its mean or at its issued level p."""
     columns = {
         name: np.float64(value)
         for name, value in record.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    issued = SimpleNamespace(p=body.p, low=body.low, high=body.high, weight=body.weight)
+    issued = SimpleNamespace(p=body.p, mean=body.mean, low=body.low, high=body.high, weight=body.weight)
+    if at not in ("mean", "p"):
+        raise ApiError("invalid", f"at: given {at[:20]!r}, expected mean or p")
     try:
-        found = decide(issued, specify(text).build(columns))
+        found = decide(issued, specify(text).build(columns), at=at)
     except (LossError, ValueError, TypeError, OverflowError) as error:
         raise ApiError("invalid", f"loss: {error}") from None
     cost, before = float(found.expected_cost), float(found.before_draw)
-    return DecisionOut(id, text, float(found.action), found.label, cost, before, float(issued.p))
+    return DecisionOut(
+        id, text, float(found.action), found.label, cost, before, float(issued.p), float(issued.mean), at
+    )
 
 
 async def show_status(call: Call) -> Reply:

@@ -35,6 +35,17 @@ class Delay(msgspec.Struct, frozen=True):
     """outcomes that took at most so long, each counted once; the last took longer"""
 
 
+class Missing(msgspec.Struct, frozen=True):
+    """How many forecasts had no value of a declared score or group, and whether their share has jumped.
+
+    That is a plain threshold of 20 points between the latest records (at most 255) and those before, not a test.
+    """
+
+    column: str
+    forecasts: int
+    jumped: bool
+
+
 class ForecasterStatus(msgspec.Struct, frozen=True):
     """How a forecaster is doing.
 
@@ -64,6 +75,9 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     alarms: int
     alarmed: bool
     sentence: str
+    missing: list[Missing]
+    warnings: list[str]
+    """what to look at besides alarms"""
     reliability: list[dict[str, float]]
     over_time: list[dict[str, float]]
 
@@ -73,7 +87,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
     live, figures, monitor = hosted.live.status(), hosted.figures, hosted.monitor
     name, best = figures.best_expert()
     alarms, rejected = monitor.alarms(), monitor.test().rejected
-    counts = [int(count) for count in figures.delays]
+    counts, jumps = [int(count) for count in figures.delays], hosted.live.contexts.gaps.jumps()
     return ForecasterStatus(
         name=hosted.name,
         seq=hosted.seq,
@@ -101,6 +115,8 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         alarms=len(alarms),
         alarmed=bool(alarms) or rejected,
         sentence=sentence(alarms, rejected, monitor.settings.tolerance, len(monitor.groups()), monitor.rows),
+        missing=[Missing(column, count, column in jumps) for column, count in live.missing.items()],
+        warnings=[*live.warnings],
         reliability=figures.curve(),
         over_time=figures.over_time(),
     )

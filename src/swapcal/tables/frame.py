@@ -295,12 +295,24 @@ class Table:
         return self._columns[name]
 
 
+def nearest(name: str, columns: Sequence[str]) -> str:
+    """Return the hint at the column of the nearest name; empty if none is near.
+
+    Examples
+    --------
+    >>> nearest("Shop", ["price", "shop"])
+    "; did you mean 'shop'?"
+    """
+    spelled = {column.casefold(): column for column in columns}
+    near = get_close_matches(name.casefold(), [*spelled], n=1, cutoff=0.4)
+    return f"; did you mean {spelled[near[0]]!r}?" if near else ""
+
+
 class UnknownColumnError(ValueError):
     """A column that does not exist; the message suggests the nearest name."""
 
     def __init__(self, name: str, columns: Sequence[str]) -> None:
-        near = get_close_matches(name, columns, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        hint = nearest(name, columns) or "."
         listed = ", ".join(map(repr, columns[:12])) + (", …" if len(columns) > 12 else "")
         super().__init__(f"no column {name!r}{hint} The columns are {listed}.")
 

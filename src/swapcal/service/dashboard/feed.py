@@ -97,6 +97,8 @@ def state(found: Mapping[str, Any]) -> dict[str, str]:
         return _state("alarm", f"Off for {many}", "Look at the alarms below: they say for whom, which way, since when.")
     if found["alarmed"]:
         return _state("alarm", "Some group is off", "No single group stands out yet; look at the groups below.")
+    if found.get("warnings"):
+        return _state("alarm", "Values are missing", " ".join(found["warnings"]))
     if found["labels"] < EARLY:
         return _state("early", "Too early to tell", f"Figures settle after a few hundred outcomes, {EARLY} at least.")
     return _state("fine", "No alarm", "Nothing to do.")
