@@ -229,9 +229,9 @@ class Evidence:
         found += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
         return max(found, key=lambda one: max(one.low, -one.high), default=None)
 
-    def widest(self, tolerance: float) -> Finding:
+    def widest(self) -> Finding:
         """Return where the error may be as large as the far end of the verdict's interval."""
-        index, function = self.sizes.widest(tolerance)
+        index, function = self.sizes.widest()
         cells = [*self._contradictions(), self._finding(self.sizes.window(index), function)]
         return max(cells, key=lambda one: max(-one.low, one.high))
 
@@ -240,12 +240,12 @@ class Evidence:
         whole = self.sizes.window(-1)
         tested = bool(whole.usable[0])
         certain = self.sums.histogram.impossible > 0
-        low, high = self._worst_error(tolerance, tested)
+        low, high = self._worst_error(tested)
         p_value = 0.0 if certain else self.test().p_value
         beyond = p_value <= ALPHA
         everyone = self.sums.tally.table.sum(axis=0)
         spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
-        groups = whole.half[len(self.scan.coordinates) :]
+        covered = whole.covered[len(self.scan.coordinates) :]
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
             word=word,
@@ -255,13 +255,13 @@ class Evidence:
             high=high,
             tolerance=tolerance,
             detectable=(self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
-            unresolved=int(np.sum(groups > tolerance)),
+            unresolved=int(np.sum(~covered)),
             warnings=data_warnings(self.sums, tolerance if word == "small" else 0.0),
         )
 
-    def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
+    def _worst_error(self, tested: bool) -> tuple[float, float]:
         """Return the interval of the worst error; what the scan cannot test counts by plain intervals of its own."""
-        low, high = self.sizes.worst(tolerance)
+        low, high = self.sizes.worst()
         ends = [(one.low, one.high) for one in self._contradictions()]
         if not tested:
             whole = gap_intervals(self.sums.tally.table.sum(axis=0)[None], np.array([self.sizes.null.alone]))
