@@ -205,7 +205,7 @@ def test_log_loss_has_one_rule():
     found = audit.to_dict()
     assert found["scores"]["log_loss"] == pytest.approx(np.mean(by_hand))
     assert any("log loss" in note and f"{FLOOR:g}" in note for note in found["notes"])
-    assert any("probability 0" in text for text in found["headline"]["warnings"])
+    assert any("exactly 0 or 1" in text for text in found["headline"]["warnings"])
     json.dumps(found, allow_nan=False)
 
 

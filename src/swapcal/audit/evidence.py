@@ -99,8 +99,8 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     found = [] if sums.timeline is None else [constant(one, sums.rows) for one in stretches(sums.timeline)]
     impossible = sums.histogram.impossible
     if impossible:
-        rows = "1 row was" if impossible == 1 else f"{impossible:,} rows were"
-        found.append(f"{rows} given probability 0 for what then happened: no chance explains that.")
+        rows = "1 row has" if impossible == 1 else f"{impossible:,} rows have"
+        found.append(f"{rows} a prediction of exactly 0 or 1 and another outcome: no chance explains that.")
     table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
     if tolerated > LARGE_PART * min(rate, 1.0 - rate):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Keys, Places
 from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number
@@ -78,7 +79,7 @@ class AuditRows:
         Traceback (most recent call last):
         ValueError: p: given 1.2 in row 2, expected numbers in [0, 1]
         """
-        p = probabilities("p", p)
+        p = probabilities("p", p, predicted=True)
         rows = len(p)
         y = probabilities("y", y, rows)
         when, dated = times(time, rows)
@@ -112,12 +113,13 @@ def vector(name: str, values: Any, rows: int | None = None) -> Array:
     return array
 
 
-def probabilities(name: str, values: Any, rows: int | None = None) -> Array:
-    """Return values as a vector in [0, 1]."""
+def probabilities(name: str, values: Any, rows: int | None = None, *, predicted: bool = False) -> Array:
+    """Return values as a vector in [0, 1]; a message about predictions adds what they seem to be."""
     array = vector(name, values, rows)
     if len(array) and (array.min() < 0 or array.max() > 1):
         bad = np.flatnonzero((array < 0) | (array > 1))
-        raise ValueError(f"{name}: given {_first(array, bad)}, expected numbers in [0, 1]")
+        mistake = likely_mistake(array) if predicted else ""
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected numbers in [0, 1]{mistake}")
     return array
 
 
@@ -442,7 +444,7 @@ class AuditColumns(JudgedColumns):
         when, dated = times(None if self.time is None else table.raw(self.time), rows)
         weights = None if self.weights is None else table.numbers(self.weights)
         return AuditRows(
-            p=self._probabilities(table, self.prob),
+            p=probabilities(f"column {self.prob!r}", table.numbers(self.prob), predicted=True),
             y=self._probabilities(table, self.target),
             X=self.encoder.encode(table),
             weights=positive(f"column {self.weights!r}", weights, rows),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import expit
 
+from swapcal._validate import refuse_swapped
 from swapcal.arrays import Array, Integers, Keys
 from swapcal.cli.progress import Run, bar
 from swapcal.cli.stream_table import StreamTable
@@ -20,6 +21,9 @@ from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, 
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import Dialect, InputError
 from swapcal.tables.values import text_key
+
+LEAST_SWAPPED = 20
+"""Rows of a piece from which on hard forecasts of fractional outcomes are taken for swapped columns."""
 
 # Columns that are judged: what `audit` and `monitor` read of forecasts and outcomes, checked row by row.
 
@@ -43,7 +47,9 @@ def with_outcomes(
     table, first, target, probs = piece.table, piece.first, columns.target, _probs(columns, second)
     y = checked_outcomes(table[target], target, first, positive, dialect.decimal)
     for name in (*probs, *(columns.issued or ())):
-        probabilities(table[name], name, first)
+        values = probabilities(table[name], name, first)
+        if name in probs:
+            refuse_swapped(values, y, (f"column {name!r}", f"column {target!r}"), LEAST_SWAPPED)
     for name in columns.features:
         if pa.types.is_floating(table[name].type):
             values = floats(table[name])
