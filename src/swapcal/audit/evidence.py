@@ -191,7 +191,7 @@ class Evidence:
 
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
         """Return an error beside its simulated distribution if the predictions were the truth."""
-        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine"}
+        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine" if against == "affine" else "rules"}
         q = {"sreg": 2, "somni": 1}.get(quantity, q)
         key = (quantity, q, plain.get(quantity, against or "linear"))
         if key not in QUANTITIES:

@@ -173,7 +173,7 @@ REPORTED = (
     ("smcal", 2, "groups"),
     ("smcal", 1, "linear"),
     ("sreg", 2, "linear4"),
-    ("somni", 1, "affine"),
+    ("somni", 1, "rules"),
     ("mcal", 2, "linear"),
     ("mcal", 1, "linear"),
     ("mcal", 2, "groups"),

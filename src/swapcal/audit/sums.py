@@ -382,10 +382,7 @@ class Sums:
         if self.timeline is not None and batch.time is not None:
             self.timeline.add(batch.time, batch.dated, batch.p, batch.y, batch.weights)
         if self.issued is not None and batch.pseudo is not None:
-            for level, share in (
-                (batch.pseudo.low, 1.0 - batch.pseudo.weight),
-                (batch.pseudo.high, batch.pseudo.weight),
-            ):
+            for level, share in zip(batch.pseudo.levels.T, batch.pseudo.shares.T, strict=True):
                 some = share > 0
                 self.issued.add(level[some], batch.y[some], (share * batch.weights)[some], batch.X[some], {})
 
