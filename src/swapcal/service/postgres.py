@@ -37,7 +37,7 @@ CONNECTING = {
     "tcp_user_timeout": 10_000,
     "application_name": "swapcal",
 }
-"""For libpq, unless the address says otherwise: a host that vanished is noticed after some ten seconds."""
+"""For libpq, unless the address overrides them: a host that vanished is noticed after some ten seconds."""
 SESSION = """
     SET search_path TO swapcal; SET statement_timeout = 20000; SET lock_timeout = 5000;
     SET idle_in_transaction_session_timeout = 20000;
@@ -231,7 +231,7 @@ def _translated() -> Iterator[None]:
 
 
 def _line(error: psycopg.Error) -> str:
-    """Return what the server said without the rows it quotes, which are nobody else's business."""
+    """Return the server's message without the rows it quotes, which may be private."""
     text = error.diag.message_primary or str(error) or type(error).__name__
     return " ".join(text.split())
 
