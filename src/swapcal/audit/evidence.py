@@ -83,15 +83,17 @@ LARGE_PART = 0.2
 class Standstill(NamedTuple):
     """A stretch of constant outcome: first and last time as text, its rows, and the rates around it.
 
-    `usual` is the rate of all other rows, None if there are none.
+    `predicted` is None where no predictions are judged, `usual` where there are no other rows; `window` has the first
+    and the last time as numbers.
     """
 
     first: str
     last: str
     outcome: int
     rows: int
-    predicted: float
+    predicted: float | None
     usual: float | None
+    window: tuple[float, float] = (-np.inf, np.inf)
 
 
 def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
@@ -119,21 +121,22 @@ def constant(stretch: Standstill, rows: int) -> str:
     >>> constant(Standstill("2014-04-02", "2014-12-31", 1, 868, 0.47, 0.37), 6172).split(":")[0]
     'From 2014-04-02 to 2014-12-31 all 868 outcomes are 1, where 47.0 % were predicted and 37.0 % are usual'
     """
+    rates = {"were predicted": stretch.predicted, "are usual": stretch.usual}
+    beside = " and ".join(f"{100 * rate:.1f} % {what}" for what, rate in rates.items() if rate is not None)
     if stretch.rows == rows:
-        return (
-            f"Every outcome is {stretch.outcome}, where {100 * stretch.predicted:.1f} % were predicted. "
-            "Check how the outcomes were recorded."
-        )
-    usual = "" if stretch.usual is None else f" and {100 * stretch.usual:.1f} % are usual"
+        return f"Every outcome is {stretch.outcome}, where {beside}. Check how the outcomes were recorded."
     return (
-        f"From {stretch.first} to {stretch.last} all {stretch.rows:,} outcomes are {stretch.outcome}, where "
-        f"{100 * stretch.predicted:.1f} % were predicted{usual}: too many in a row for chance. Check how these "
-        "outcomes were recorded; every figure here includes them, so audit again without them."
+        f"From {stretch.first} to {stretch.last} all {stretch.rows:,} outcomes are {stretch.outcome}, where {beside}: "
+        "too many in a row for chance. Check how these outcomes were recorded; every figure here includes them, so "
+        "audit again without them."
     )
 
 
-def stretches(timeline: Timeline) -> list[Standstill]:
-    """Return the stretches of constant outcome that neither the predictions nor the usual rate explain, in order."""
+def stretches(timeline: Timeline, *, predicted: bool = True) -> list[Standstill]:
+    """Return the stretches of constant outcome that neither the predictions nor the usual rate explain, in order.
+
+    Without `predicted`, the usual rate alone has to explain them.
+    """
     sums = timeline.table.sum(axis=1)
     used = np.flatnonzero(sums[:, kernel.MASS] > 0)
     kinds = [_constant(sums[i]) for i in used]
@@ -142,6 +145,7 @@ def stretches(timeline: Timeline) -> list[Standstill]:
         bins = used[list(run)]
         if kind is not None:
             stretch = _stretch(timeline, sums, bins, kind)
+            stretch = stretch if predicted else stretch._replace(predicted=None)
             if _too_long(stretch, int(sums[:, kernel.ROWS].sum())):
                 found.append(stretch)
     return found
@@ -162,6 +166,7 @@ def _stretch(timeline: Timeline, sums: Array, bins: Places, outcome: int) -> Sta
         int(inside[kernel.ROWS]),
         float(inside[kernel.PREDICTED] / inside[kernel.MASS]),
         float(outside[kernel.OBSERVED] / outside[kernel.MASS]) if outside[kernel.ROWS] >= 1 else None,
+        (float(timeline.first[bins[0]]), float(timeline.last[bins[-1]])),
     )
 
 
@@ -169,8 +174,8 @@ def _too_long(stretch: Standstill, rows: int) -> bool:
     """Tell whether the stretch is unlikely by both rates; by concavity n log(mean p) is never below Σ log p."""
     if stretch.rows < max(LEAST_ROWS, LEAST_SHARE * rows):
         return False
-    rates = [stretch.predicted, *([] if stretch.usual is None else [stretch.usual])]
-    likely = max(rate if stretch.outcome else 1.0 - rate for rate in rates)
+    rates = [rate for rate in (stretch.predicted, stretch.usual) if rate is not None]
+    likely = max((rate if stretch.outcome else 1.0 - rate for rate in rates), default=1.0)
     return bool(stretch.rows * np.log(max(likely, 1e-300)) + np.log(rows) < LOG_CHANCE)
 
 
