@@ -12,7 +12,7 @@ import numpy as np
 
 from swapcal import Audit
 from swapcal.arrays import Array
-from swapcal.audit.verdict import ALPHA, TOLERANCE
+from swapcal.audit.verdict import ALPHA, COVERED_SHARE
 
 SETTINGS = ("no error", "groups up", "groups down", "rare", "bent", "overspread", "coins")
 ROWS = (600, 3000)
@@ -60,13 +60,13 @@ def trial(setting: str, rows: int, seed: int) -> tuple[bool, bool, str]:
     truth, verdict = true_gaps(audit, p, chance, groups), audit.verdict()
     held, worst, count = True, abs(truth[-1, 0]), len(audit.evidence.scan.coordinates)
     for gaps, cells in zip(truth, audit.evidence.sizes, strict=True):
-        low, high, p_value, half, usable = (
+        low, high, p_value, share, usable = (
             np.delete(part, range(1, count))
-            for part in (cells.low, cells.high, cells.p_value, cells.half, cells.usable)
+            for part in (cells.low, cells.high, cells.p_value, cells.share, cells.usable)
         )
         held &= bool(((low <= gaps + 1e-12) & (gaps - 1e-12 <= high))[usable].all())
-        spoken_for = usable & ((p_value <= ALPHA) | (half <= TOLERANCE))
-        worst = max(worst, float(np.abs(gaps[spoken_for]).max(initial=0.0)))
+        covered = usable & ((p_value <= ALPHA) | (share >= COVERED_SHARE))
+        worst = max(worst, float(np.abs(gaps[covered]).max(initial=0.0)))
     return held, verdict.low <= worst + 1e-12 <= verdict.high + 2e-12, verdict.word
 
 

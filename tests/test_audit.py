@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swapcal import Audit, Forecaster, errors
+from swapcal.batch import SnapshotRun
+from swapcal.losses import threshold_losses
 
 
 def data(rows=400, d=4, seed=0, values=None, bias=0.2):
@@ -74,7 +76,8 @@ def test_errors_equal_the_definitions(values):
     assert audit.mcal(2) == pytest.approx(errors.mcal2_linear(n, g)[0])
     assert audit.cal(1) == pytest.approx(errors.cal(n, A, 1))
     assert audit.sreg() == pytest.approx(errors.swap_regret(v, g, G)[0].sum())
-    assert audit.somni(mean=True) == pytest.approx(errors.somni(v, A, g).total / w.sum())
+    assert audit.somni(mean=True) == pytest.approx(errors.somni(v, A, g, "all").total / w.sum())
+    assert audit.somni(rules="restricted") == pytest.approx(errors.somni(v, A, g).total)
     indicators = [groups[c] == name for c, names in (("kind", "abc"), ("side", ("left", "right"))) for name in names]
     S = np.array([[np.sum((w * (y - p))[(level == k) & m]) for m in indicators] for k in np.unique(level)])
     assert audit.smcal(2, "groups") == pytest.approx(errors.smcal_groups(n, S, 2))
@@ -359,3 +362,149 @@ def test_the_brier_score_splits_into_calibration_and_the_rest():
     calibration, refinement = Audit(p, y).brier_split()
     assert calibration == pytest.approx(0.04)
     assert refinement == pytest.approx((0.4 * 0.6 + 0.5 * 0.5) / 2)
+
+
+def blum_mansour(rows=300, levels=6):
+    """A run of Blum–Mansour's mixing, one row at a time: what was issued, its distributions, the certificate."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.full(rows, 0.5), rng.uniform(-0.4, 0.4, (rows, 2))])
+    y = (rng.random(rows) < 0.5 + X[:, 1]).astype(float)
+    forecaster = Forecaster(3, levels=levels, mixing="blum-mansour", learner="ridge")
+    issued, P = [], []
+    for x, label in zip(X, y, strict=True):
+        forecast = forecaster.predict(x)
+        values, shares = forecaster.distribution(forecast)
+        issued.append([forecast.p, forecast.mean, forecast.low, forecast.high, forecast.weight])
+        P.append(shares[0])
+        forecaster.update(forecast, label)
+    return X, y, np.array(issued).T, (values, np.array(P)), forecaster
+
+
+def test_whole_distributions_give_the_pseudo_errors_of_blum_mansour():
+    X, y, (p, mean, low, high, weight), issued, forecaster = blum_mansour()
+    certificate = forecaster.certificate()
+    np.testing.assert_allclose(issued[1] @ issued[0], mean)
+    for column in (p, mean):
+        audit = Audit(column, y, X, issued=issued)
+        assert audit.psreg() == pytest.approx(certificate.psreg)
+        assert audit.psmcal(2) == pytest.approx(certificate.psmcal_2)
+        assert audit.psmcal(1) == pytest.approx(certificate.psmcal_1)
+        with pytest.raises(ValueError, match=r"issued distribution: given p = .* expected one of its levels or its"):
+            Audit(column, y, X, low=low, high=high, weight=weight)
+    parts = [Audit(p[k::2], y[k::2], X[k::2], issued=(issued[0], issued[1][k::2])) for k in (0, 1)]
+    assert (parts[0] + parts[1]).psreg() == pytest.approx(certificate.psreg)
+    parts[0].add(p=p[1::2], y=y[1::2], X=X[1::2], issued=(issued[0], issued[1][1::2]))
+    assert parts[0].psreg() == pytest.approx(certificate.psreg)
+
+
+def test_the_two_level_form_is_the_whole_distribution_of_hedging():
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.full(500, 0.5), rng.uniform(-0.4, 0.4, (500, 2))])
+    y = (rng.random(500) < 0.5).astype(float)
+    forecaster = Forecaster(3)
+    issued = forecaster.run(X, y)
+    two = Audit(issued.p, y, X, low=issued.low, high=issued.high, weight=issued.weight)
+    whole = Audit(issued.mean, y, X, issued=forecaster.distribution(issued))
+    assert whole.psreg() == pytest.approx(two.psreg())
+    frame = {"p": issued.mean, "y": y, "a": issued.low, "b": issued.high, "w": issued.weight}
+    Audit.from_frame(frame, prob="p", target="y", issued=("a", "b", "w"))
+    with pytest.raises(ValueError, match="issued distribution: given p"):
+        Audit.from_frame({**frame, "p": y}, prob="p", target="y", issued=("a", "b", "w"))
+    mixing = Forecaster(3, levels=4, mixing="blum-mansour")
+    ran = mixing.run(X, y)
+    with pytest.raises(ValueError, match="forecast: given one of `run`"):
+        mixing.distribution(ran)
+
+
+def test_the_mixture_of_all_rounds_is_audited_pooled():
+    rng = np.random.default_rng(2)
+    X = np.column_stack([np.full(400, 0.5), rng.choice([-0.4, 0.0, 0.4], 400)])
+    y = (rng.random(400) < 0.5 + X[:, 1]).astype(float)
+    run = SnapshotRun(2, log=True)
+    run.run(X, y)
+    history, fresh = run.history(), X[:40]
+    levels, P = history.shares(fresh)
+    audit = Audit(history.mean(fresh), y[:40], fresh, issued=(levels, P))
+    rows, place = np.nonzero(P)
+    literal = Audit(levels[place], y[rows], fresh[rows], weights=P[rows, place])
+    assert audit.psmcal(2) == pytest.approx(literal.smcal(2))
+    assert audit.psreg() == pytest.approx(literal.sreg())
+    assert audit.psmcal(2) < Audit(history.issue(fresh, np.arange(40, dtype=np.uint64)).p, y[:40], fresh).smcal(2)
+
+
+@pytest.mark.parametrize(
+    ("issued", "message"),
+    [
+        (3, "issued: given no pair"),
+        (([0.2, 0.4], [[0.5, 0.5]]), r"issued: given P of shape \(1, 2\), expected \(2, 2\)"),
+        (([0.2, 1.4], [[0.5, 0.5]] * 2), "issued levels: given 1.4 in row 2"),
+        (([0.2, 0.4], [[0.5, 0.5], [0.5, 0.6]]), r"given P = \[0.5, 0.6\] in row 2, expected probabilities"),
+        (([0.2, 0.4], [[1.5, -0.5], [0.5, 0.5]]), "in row 1, expected probabilities of sum 1"),
+        (([0.2, 0.4], [[0.5, 0.5], [1.0, 0.0]]), r"issued distribution: given p = 0.4 in row 2"),
+    ],
+)
+def test_refused_distributions(issued, message):
+    with pytest.raises(ValueError, match=message):
+        Audit([0.3, 0.4], [0, 1], issued=issued)
+    with pytest.raises(ValueError, match="issued: given beside low"):
+        Audit([0.3], [0], issued=([0.3], [[1.0]]), low=[0.3], high=[0.3], weight=[0.0])
+
+
+def best_rule(v, y, X, rules, draws=4000):
+    """Largest gain of one convex loss's slope pair over random affine rules, as the supremum is defined."""
+    rng = np.random.default_rng(0)
+    best = 0.0
+    for _ in range(draws):
+        direction = rng.normal(size=X.shape[1])
+        direction /= (
+            np.linalg.norm(direction)
+            if rules == "restricted"
+            else np.abs(direction[0]) / 2 + np.sqrt(0.75) * np.linalg.norm(direction[1:])
+        )
+        f = (1 + X @ direction) / 2
+        for action in (0.0, 1.0):
+            for sign in (-1.0, 1.0):
+                best = max(best, sign * np.sum((y - v) * (f - action)) / max(v, 1 - v))
+    return best
+
+
+@pytest.mark.parametrize("rules", ["all", "restricted"])
+def test_somni_is_the_supremum_over_its_class_of_rules(rules):
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.full(60, 0.5), rng.uniform(-0.6, 0.6, 60)])
+    y = (rng.random(60) < 0.7 + 0.3 * X[:, 1]).astype(float)
+    audit = Audit(np.full(60, 0.3), y, X)
+    found = best_rule(0.3, y, X, rules)
+    assert 0.995 * audit.somni(rules=rules) <= found <= audit.somni(rules=rules) + 1e-9
+    against = "affine" if rules == "restricted" else None
+    witness = audit.witness("somni", against=against)
+    assert witness.evaluate(np.full(60, 0.3), y, X) == pytest.approx(audit.somni(rules=rules))
+    assert audit.noise("somni", against=against).value == pytest.approx(audit.somni(rules=rules))
+
+
+def test_no_sentence_promises_less_than_the_absolute_loss_loses():
+    audit = Audit(np.zeros(50), np.ones(50))
+    assert audit.somni(mean=True) == 1.0  # playing 0 loses 1 a row, the constant rule 1 loses nothing
+    assert audit.somni(mean=True, rules="restricted") == 0.75
+    entry = next(one for one in audit.to_findings().quantities if one.name == "SOmni")
+    assert (entry.mean_value, entry.against) == (1.0, "F_[0,1]^aff")
+    assert audit.witness("somni").against == "F_[0,1]^aff"
+    assert audit.omni() == (50.0, 50.0)
+    assert audit.omni(rules="restricted") == pytest.approx((37.5, 37.5), abs=1e-4)
+
+
+def test_plain_omniprediction_lies_between_its_ends_and_needs_the_rows():
+    p, y, X, _, w = data(rows=400, seed=2)
+    y = (y > 0.5).astype(float)
+    p = np.round(p, 1)
+    audit = Audit(p, y, X, weights=w)
+    low, high = audit.omni()
+    assert 0 <= low <= high
+    assert high == pytest.approx(audit.somni())
+    assert audit.omni(mean=True) == pytest.approx((low / audit.n, high / audit.n))
+    rate = np.full(len(y), w @ y / w.sum())
+    by_hand = [w @ (loss.induced(p, y) - loss.induced(rate, y)) for loss in threshold_losses()]
+    assert low >= max(by_hand) - 1e-9  # the best constant is an affine rule
+    audit.sums.sample.complete = False
+    with pytest.raises(ValueError, match=r"omni: given .* rows kept, expected all"):
+        audit.omni()

@@ -85,7 +85,7 @@ def test_headline_names_the_planted_group(findings):
 def test_values_are_the_audits_own(audit, findings):
     by_name = {(q["name"], q["against"]): q for q in findings["quantities"]}
     assert by_name["SMCal_2", "F_1^lin"]["value"] == pytest.approx(audit.smcal(2))
-    assert by_name["SOmni", "F_res^aff"]["mean_value"] == pytest.approx(audit.somni(mean=True))
+    assert by_name["SOmni", "F_[0,1]^aff"]["mean_value"] == pytest.approx(audit.somni(mean=True))
     assert by_name["MCal_1", "F_1^lin"]["upper_value"] == pytest.approx(audit.mcal(1)[1])
     assert findings["scores"]["auc"] == pytest.approx(audit.auc()[0])
     night = next(row for row in audit.group_table() if row.name == "shift = night")

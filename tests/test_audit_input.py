@@ -5,7 +5,8 @@ import datetime
 import numpy as np
 import pytest
 
-from swapcal import Audit
+from swapcal import Audit, Monitor
+from swapcal.audit import Comparison
 from swapcal.audit.rows import AuditRows
 from swapcal.kernels.tally import FLOOR
 
@@ -157,7 +158,7 @@ def test_certain_and_wrong_is_impossible_under_the_truth():
     assert wrong.noise("cal", 2).p_value == 1 / 1000
     assert wrong.log_loss() == pytest.approx(-np.log(FLOOR))
     assert wrong.verdict().word == "miscalibrated"
-    assert "probability 0" in wrong.verdict().warnings[0]
+    assert "exactly 0 or 1" in wrong.verdict().warnings[0]
     (row,) = Audit([0.0] * 9, [1] * 9, groups=["a"] * 9).group_table()
     assert (row.small, row.p_value, row.verdict) == (True, 0.0, "miscalibrated")
 
@@ -204,3 +205,54 @@ def test_numbers_among_objects_are_no_dates():
     batch = AuditRows.check([0.5] * 2, [0, 1], time=np.array([7, 8.5], object))
     assert not batch.dated
     assert batch.time.tolist() == [7.0, 8.5]
+
+
+def test_swapped_arguments_are_refused_with_the_mistake():
+    rng = np.random.default_rng(0)
+    p = rng.random(600)
+    y = (rng.random(600) < p).astype(float)
+    match = "p: given only 0 and 1 where y is .* in row 1, expected predictions as p; p and y seem to be swapped"
+    with pytest.raises(ValueError, match=match):
+        Audit(y, p)
+    with pytest.raises(ValueError, match="seem to be swapped"):
+        Audit.from_features(y, p, {"age": p})
+    with pytest.raises(ValueError, match="column 'y': given only 0 and 1 where column 'p' is"):
+        Audit.from_frame({"p": p, "y": y}, prob="y", target="p")
+    with pytest.raises(ValueError, match="seem to be swapped"):
+        Comparison(p, y, 0.5 * p)
+    audit = Audit([0.3], [0])
+    audit.add(p=[1.0], y=[0.25])  # one hard forecast of a fraction is no mistake yet
+    assert Audit(y, y).n == Audit(y, 1 - y).n == 600  # hard forecasts of outcomes 0 and 1 are judged
+
+
+@pytest.mark.parametrize(
+    ("scores", "mistake"),
+    [
+        ([12.0, 80.5, 0.0], "they look like percentages, divide them by 100"),
+        ([-2.0, 0.1, 3.0], "they look like logits"),
+        ([0.2, 1.2, 0.4], None),
+        ([-0.001, 0.4, 0.5], None),
+        ([0.2, 250.0, 0.4], None),
+    ],
+)
+def test_scores_that_are_no_probabilities_are_named_for_what_they_seem(scores, mistake):
+    for make in (
+        lambda: Audit(scores, [0, 1, 1]),
+        lambda: Audit.from_frame({"p": scores, "y": [0, 1, 1]}, prob="p", target="y"),
+        lambda: Monitor().add(["a"] * 3, scores, [0, 1, 1]),
+    ):
+        with pytest.raises(ValueError, match=r"expected numbers in \[0, 1\]") as error:
+            make()
+        assert ("they look like" in str(error.value)) == (mistake is not None)
+        assert mistake is None or mistake in str(error.value)
+    with pytest.raises(ValueError, match=r"y: given 40.0 in row 2, expected numbers in \[0, 1\]$"):
+        Audit([0.2, 0.3], [0, 40])
+
+
+def test_rows_beyond_chance_are_counted_and_named_as_what_they_are():
+    p = np.r_[np.zeros(284), np.ones(316), 0.5]
+    y = np.r_[np.full(600, 0.3), 1.0]
+    assert Audit(p, y).verdict().warnings[0] == (
+        "600 rows have a prediction of exactly 0 or 1 and another outcome: no chance explains that."
+    )
+    assert Audit([0.0, 0.5], [1, 1]).verdict().warnings[0].startswith("1 row has a prediction of exactly 0 or 1")

@@ -1,6 +1,7 @@
 """The verdict: honest about size, one object behind every word, and awake to outcomes that stand still."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -46,13 +47,13 @@ def test_intervals_cover_all_true_gaps_and_the_worst_error_at_once(shift):
         audit = Audit(p, rng.random(len(p)) < chance, groups=groups)
         audit.evidence.null = null  # it depends on the predictions alone
         true, verdict = true_gaps(audit, p, groups, chance), audit.verdict()
-        covered, spoken_for = True, [abs(true[-1, 0])]
+        covered, counted = True, [abs(true[-1, 0])]
         for gaps, cells in zip(true, audit.evidence.sizes, strict=True):
             inside = (cells.low <= gaps) & (gaps <= cells.high)
             covered &= bool(inside[cells.usable].all())
-            spoken_for += np.abs(gaps[cells.usable & ((cells.p_value <= ALPHA) | (cells.half <= 0.01))]).tolist()
+            counted += np.abs(gaps[cells.usable & ((cells.p_value <= ALPHA) | (cells.share >= 0.05))]).tolist()
         together += covered
-        worst += verdict.low <= max(spoken_for) <= verdict.high
+        worst += verdict.low <= max(counted) <= verdict.high
     assert together >= 0.9 * REDRAWS  # 95 % is meant; three standard deviations of the count are 5 %
     assert worst >= 0.9 * REDRAWS
 
@@ -106,6 +107,58 @@ def test_tolerance_is_the_callers_and_refused_when_it_is_no_size():
             audit.to_dict(tolerance=limit)
 
 
+def crowd(rows=12_000, seed=4):
+    """Forecasts a point and a half too high, with forty groups of very different size and a feature."""
+    rng = np.random.default_rng(seed)
+    chance = rng.beta(1.2, 4, rows)
+    group = np.minimum(rng.geometric(0.12, rows), 40).astype(str)
+    y = (rng.random(rows) < chance).astype(float)
+    return Audit.from_features(np.minimum(chance + 0.015, 1), y, {"x": rng.normal(size=rows)}, groups={"g": group})
+
+
+def test_a_larger_tolerance_always_decides_and_the_page_says_which():
+    audit = crowd()
+    low, high = audit.verdict().low, audit.verdict().high
+    assert 0 < low < high < 0.3
+    for tolerance in (0.0, 0.002, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8):
+        verdict = audit.verdict(tolerance)
+        assert (verdict.low, verdict.high) == (low, high)
+        assert verdict.word == ("miscalibrated" if low > tolerance else "small" if high <= tolerance else "undecided")
+        detail = audit.to_findings(tolerance=tolerance).headline.detail
+        turns = {float(found) for found in re.findall(r"(\d+\.\d+) points", detail.split("would be")[1])}
+        ends = {"miscalibrated": (low, high), "small": (high,), "undecided": (low, high)}[verdict.word]
+        for end in ends:
+            assert min(abs(100 * end - turn) for turn in turns) <= 0.01, (detail, end)
+
+
+def test_the_printed_tolerance_does_turn_the_verdict():
+    audit = crowd()
+    found = re.search(r'"small" at a tolerance of (\S+) points', audit.to_findings(tolerance=0.02).headline.detail)
+    assert found is not None
+    assert audit.verdict(float(found[1]) / 100).word == "small"
+    assert audit.verdict(float(found[1]) / 100 - 0.0002).word == "undecided"
+
+
+def test_the_far_end_covers_every_cell_of_a_twentieth_of_the_rows_and_no_smaller_one_by_chance():
+    audit = crowd()
+    used = 0
+    for cells in audit.evidence.sizes:
+        first, last = cells.first, cells.last
+        level = audit.levels.index(audit.sums.kept().p)
+        inside = (level >= first) & (level <= last)
+        copies = audit.sums.kept().copies
+        assert cells.share[0] == pytest.approx(copies[inside].sum() / audit.rows)
+        assert cells.share[1] == cells.share[0], "a feature's cell holds the rows of its range"
+        for covered, share, beyond, usable in zip(cells.covered, cells.share, cells.beyond, cells.usable, strict=True):
+            assert covered == (usable and (beyond or share >= 0.05))
+            used += covered
+    names = audit.evidence.design.group_names
+    share = dict(zip(names, audit.evidence.sizes.window(-1).share[2:], strict=True))
+    assert share["g = 1"] == pytest.approx(audit.sums.tally.columns()[0][2][:, names.index("g = 1"), 0].sum() / 12_000)
+    assert audit.verdict().unresolved == sum(part < 0.05 for part in share.values())
+    assert used > 20
+
+
 def standing_still(where, rows=4000, dated=True):
     rng = np.random.default_rng(1)
     p = rng.uniform(0.2, 0.6, rows)
@@ -152,7 +205,7 @@ def test_log_loss_has_one_rule():
     found = audit.to_dict()
     assert found["scores"]["log_loss"] == pytest.approx(np.mean(by_hand))
     assert any("log loss" in note and f"{FLOOR:g}" in note for note in found["notes"])
-    assert any("probability 0" in text for text in found["headline"]["warnings"])
+    assert any("exactly 0 or 1" in text for text in found["headline"]["warnings"])
     json.dumps(found, allow_nan=False)
 
 

@@ -177,7 +177,7 @@ def test_undecided_says_where_the_far_end_comes_from():
     audit = Audit.from_features(p, drawn(p + 0.003 + 0.05 * (p == 0.5), seed=5), {"busy": busy})
     verdict, detail = audit.verdict(0.04), audit.to_dict(tolerance=0.04)["headline"]["detail"]
     assert verdict.word == "undecided"
-    widest = audit.evidence.widest(0.04)
+    widest = audit.evidence.widest()
     assert max(-widest.low, widest.high) == verdict.high
     assert f"It may reach {words.percentage_points(verdict.high)} where the prediction is 0.5 (" in detail
 

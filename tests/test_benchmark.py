@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from swapcal.baselines.recalibration import Isotonic, Sigmoid
+from swapcal.baselines.recalibration import Isotonic, LogisticRegression, Sigmoid
 from swapcal.benchmark import FIRST, Benchmark, _stretches, cross_validated, folds_of, in_time_order
 from swapcal.report import Findings
 from swapcal.report.findings import ContestMethod
@@ -21,7 +21,7 @@ TOWN = RNG.choice(["a", "b"], N)
 TRUTH = expit(X + 1.2 * (TOWN == "a") - 0.6)
 Y = (RNG.random(N) < TRUTH).astype(float)
 BLIND = expit(X)
-METHODS = ["mine", "isotonic", "sigmoid", "swapcal"]
+METHODS = ["mine", "isotonic", "sigmoid", "logistic", "swapcal"]
 
 
 def rows(n: int = N) -> dict:
@@ -100,6 +100,7 @@ def test_a_gain_is_told_with_its_interval(streamed):
     assert contest.sentence().startswith("You would gain: swapcal lowers the squared error from")
     verdicts = f"Verdict on yours: {contest['mine'].verdict}; on swapcal's: {swap.verdict}."
     assert contest.sentence().endswith(verdicts)  # also if they agree
+    assert "Logistic regression on the same columns reaches" in contest.sentence()
 
 
 def test_its_plain_data_are_those_of_its_findings():
@@ -150,6 +151,11 @@ def test_recalibrations_match_scikit_learn():
 
 
 def test_scores_of_0_and_1_and_one_kind_of_outcome_are_survived():
+    alone = LogisticRegression().fit(BLIND, X[:, None], Y)
+    linear = pytest.importorskip("sklearn.linear_model")
+    odds = np.column_stack([np.log(BLIND / (1 - BLIND)), X])
+    theirs = linear.LogisticRegression(C=1e4).fit(odds, Y).predict_proba(odds)[:, 1]
+    np.testing.assert_allclose(alone.predict(BLIND, X[:, None]), theirs, atol=5e-3)
     for rival in (Isotonic, Sigmoid):
         said = rival().fit([0.0, 1.0, 0.5], [1, 0, 1]).predict([0.0, 0.3, 1.0])
         assert np.isfinite(said).all()
@@ -224,3 +230,173 @@ def test_a_missing_score_is_named_by_its_row(ask, tmp_path):
     done = ask(path, "--target", "y", "--score", "p")
     assert done.exit_code == 2
     assert "row 2: column 'p': given nothing, expected a probability" in done.output
+
+
+# What speaks against a gain
+
+
+def stopped(rows=2400, last=400):
+    """Days of fair forecasts, then a time of which only those rows are in the file that had the event."""
+    rng = np.random.default_rng(5)
+    p = rng.uniform(0.2, 0.5, rows)
+    y = (rng.random(rows) < p).astype(float)
+    y[-last:] = 1.0
+    day = np.datetime64("2024-01-01") + np.arange(rows) // 8
+    return p, y, day
+
+
+def test_constant_outcomes_head_the_sentence_and_are_left_out_of_the_gain():
+    p, y, day = stopped()
+    late = np.arange(2400) >= 2000
+    knowing = np.where(late, 0.98, p)
+    contest = Benchmark(y, {"mine": p, "swapcal": knowing}, groups={"town": TOWN[:2400]}, time=day)
+    assert contest["swapcal"].better  # as the file stands
+    said = contest.sentence()
+    assert said.startswith("Before anything else: From 2024-09-07 to 2024-10-26 all 400 outcomes are 1")
+    assert "Without these rows: Nothing to gain: keep yours." in said
+    assert "You would gain" not in said
+    cleaned = contest.without_stretches
+    assert cleaned is not None
+    assert len(cleaned.y) == 2000
+    np.testing.assert_array_equal(cleaned.forecasts["mine"], p[:2000])
+    assert cleaned["mine"].brier == pytest.approx(np.mean((p - y)[:2000] ** 2))
+    assert cleaned.without_stretches is None
+    assert contest.to_findings().headline.warnings[0] == contest.warnings[0]
+    fair = Benchmark(y[:2000], {"mine": p[:2000], "swapcal": p[:2000]}, time=day[:2000])
+    assert fair.warnings == ()
+    assert fair.without_stretches is None
+
+
+def test_a_result_too_good_and_given_warnings_come_before_the_gain():
+    rng = np.random.default_rng(0)
+    y = (rng.random(800) < 0.4).astype(float)
+    leaked = np.where(y == 1, 0.95, 0.05)
+    contest = Benchmark(y, {"mine": np.full(800, 0.4), "swapcal": leaked}, warnings=["Column 'closed' is odd."])
+    assert contest.warnings[0] == "Column 'closed' is odd."
+    assert "too good to be likely" in contest.warnings[1]
+    assert contest.sentence().startswith("Before anything else: Column 'closed' is odd. The squared error of swapcal")
+    assert "If that is in order: You would gain" in contest.sentence()
+
+
+def test_more_columns_are_not_sold_as_calibration():
+    rng = np.random.default_rng(1)
+    y = (rng.random(N) < TRUTH).astype(float)
+    same = Benchmark(y, {"mine": BLIND, "logistic": TRUTH, "swapcal": TRUTH}).sentence()
+    assert "the gain is that of reading more columns" in same
+    beyond = Benchmark(y, {"mine": BLIND, "logistic": 0.5 * BLIND + 0.5 * TRUTH, "swapcal": TRUTH}).sentence()
+    assert "swapcal lowers that too" in beyond
+    assert "recalibration of the score alone" in same  # logistic regression on columns is none
+    assert "is enough" not in same
+
+
+def made(rows=600, seed=0):
+    rng = np.random.default_rng(seed)
+    y = (rng.random(rows) < 0.3).astype(float)
+    return rng, y
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("filled", "Column 'filled' alone explains"),
+        ("amount", "Column 'amount' alone explains"),
+        ("partly", "Column 'partly': all"),
+        ("paid", "Column 'paid': all"),
+        ("honest", None),
+        ("strong", None),
+        ("when", None),
+    ],
+)
+def test_likely_leaks_are_named(name, expected):
+    pa = pytest.importorskip("pyarrow")
+    from swapcal.cli.rows import ColumnDoubts
+
+    rng, y = made()
+    some = (y == 1) & (rng.random(600) < 0.25)
+    columns = {
+        "filled": np.where((y == 1) & (rng.random(600) < 0.95), "settled", "").tolist(),
+        "amount": np.where(y == 1, rng.uniform(1, 9, 600), 0.0),
+        "partly": [("yes" if flag else None) for flag in some],
+        "paid": np.where(some, rng.uniform(100, 200, 600), np.nan),
+        "honest": np.where(rng.random(600) < 0.25, "a", "b").tolist(),
+        "strong": y + rng.normal(0, 0.7, 600),
+        "when": (np.datetime64("2024-01-01") + np.arange(600)).astype("datetime64[s]"),
+    }
+    found = ColumnDoubts.of(pa.table({name: pa.array(columns[name], from_pandas=True)}), y)
+    assert list(found.leaks) == ([] if expected is None else [name])
+    assert expected is None or found.leaks[name].startswith(expected)
+    assert found.dates == (["when"] if name == "when" else [])
+    assert found.ids == []
+
+
+def test_columns_that_name_rows_are_ids_unless_they_were_named():
+    pa = pytest.importorskip("pyarrow")
+    from swapcal.cli.rows import ColumnDoubts
+
+    rng, y = made()
+    columns = {
+        "order": [f"o-{k}" for k in range(600)],
+        "number": rng.permutation(600) + 10**6,
+        "customer_id": rng.integers(0, 900, 600),
+        "income": rng.integers(0, 900, 600),
+        "weight": rng.normal(size=600),
+        "town": TOWN[:600].tolist(),
+    }
+    found = ColumnDoubts.of(pa.table(columns), y)
+    assert found.ids == ["order", "number", "customer_id"]
+    assert found.leaks == {}
+    assert ColumnDoubts.of(pa.table(columns), y, {"number", "order"}).ids == ["customer_id"]
+    assert ColumnDoubts.of(pa.table(columns).slice(0, 50), y[:50]).ids == []  # too few rows to tell
+
+
+def test_the_command_names_leaks_and_dates_and_leaves_out_ids(ask, tmp_path):
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["day", "case", "town", "closed", "p_mine", "y"])
+        for k in range(500):
+            closed = "paid" if Y[k] and k % 9 else ""
+            writer.writerow([f"2024-{1 + k // 60:02d}-01", f"c{k}", TOWN[k], closed, f"{BLIND[k]:.6f}", int(Y[k])])
+    done = ask(path, "--target", "y", "--score", "p_mine", "--folds", "2")
+    text = " ".join(done.output.split())
+    assert done.exit_code == 0, done.output
+    assert "left out case: nearly every row has its own value" in text
+    assert "Before anything else: Column 'closed' alone explains" in text
+    assert "Column 'day' holds dates, but the folds mix early and late rows" in text
+    assert "logistic regression and swapcal also read day, town, closed" in text
+    fewer = ["--drop", "closed,day", "--categorical", "case"]
+    kept = ask(path, "--target", "y", "--score", "p_mine", "--folds", "2", *fewer)
+    text = " ".join(kept.output.split())
+    assert "Before anything else" not in text
+    assert "also read case, town" in text
+
+
+def test_fit_forecast_and_monitor_warn_of_constant_outcomes_and_leaks(tmp_path):
+    pytest.importorskip("typer")
+    from swapcal.cli.fit import fit
+    from swapcal.cli.forecast import forecast
+    from swapcal.cli.monitor import monitor
+    from tests.commands import runner
+
+    p, y, day = stopped(1200, 200)
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["day", "town", "closed", "p", "y"])
+        writer.writerows([day[k], TOWN[k], "paid" if y[k] else "", f"{p[k]:.4f}", int(y[k])] for k in range(1200))
+    constant = "Warning: From 2024-05-05 to 2024-05-29 all 200 outcomes are 1, where"
+    for command, options in (
+        (fit, ["--score", "p", "--out", tmp_path / "m.model"]),
+        (forecast, ["--score", "p", "--time", "day", "--drop", "closed"]),
+        (monitor, ["--prob", "p", "--time", "day"]),
+    ):
+        text = " ".join(runner(command)(path, "--target", "y", *options).output.split())
+        assert constant in text, text
+        assert ("Column 'closed' alone explains" in text) == (command is fit)
+    with path.open("w", newline="") as file:  # in order of the file, without a time
+        writer = csv.writer(file)
+        writer.writerow(["p", "y"])
+        writer.writerows([f"{p[k]:.4f}", int(y[k])] for k in range(1200))
+    for command, options in ((forecast, ["--score", "p"]), (monitor, ["--prob", "p"])):
+        text = " ".join(runner(command)(path, "--target", "y", *options).output.split())
+        assert "to 1200 all 20" in text, text

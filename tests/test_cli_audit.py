@@ -263,3 +263,17 @@ def test_labels_and_intersections_in_the_terminal(files, tmp_path):
     refused = run(*grouped, "--titles", path)
     assert refused.exit_code == 2
     assert "labels.toml: values.shift: given 'noon', expected one of day, night" in " ".join(refused.output.split())
+
+
+def test_swapped_columns_and_scores_that_are_no_probabilities(table, tmp_path):
+    scores = np.asarray(table["p"])
+    odd = table.append_column("percent", pa.array(100 * scores)).append_column("logit", pa.array(8 * scores - 4))
+    pacsv.write_csv(odd, tmp_path / "odd.csv")
+    for prob, target, expected in (
+        ("y", "p", "column 'y': given only 0 and 1 where column 'p' is"),
+        ("percent", "y", "they look like percentages"),
+        ("logit", "y", "they look like logits"),
+    ):
+        result = run(tmp_path / "odd.csv", "--prob", prob, "--target", target)
+        assert result.exit_code == 2
+        assert expected in " ".join(result.output.split())

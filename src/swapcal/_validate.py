@@ -135,8 +135,49 @@ def rates(name: str, values: ArrayLike) -> Array:
 def _all_rates(name: str, values: Array) -> Array:
     bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
     if bad.size:
-        raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]")
+        mistake = likely_mistake(values) if name == "p" else ""
+        raise ValueError(f"{name}: given {values[bad[0]]} in row {bad[0] + 1}, expected numbers in [0, 1]{mistake}")
     return values
+
+
+def likely_mistake(scores: Array) -> str:
+    """Return what numbers that are no probabilities seem to be, as the end of a message; nothing if that is not clear.
+
+    Examples
+    --------
+    >>> likely_mistake(np.array([12.0, 0.0, 85.5]))
+    '; they look like percentages, divide them by 100'
+    >>> likely_mistake(np.array([-2.1, 0.3, 1.7]))
+    '; they look like logits (log-odds), use 1 / (1 + exp(−score))'
+    >>> likely_mistake(np.array([0.2, 1.2]))
+    ''
+    """
+    low, high = float(np.nanmin(scores, initial=np.inf)), float(np.nanmax(scores, initial=-np.inf))
+    if low >= 0.0 and 2.0 <= high <= 100.0:
+        return "; they look like percentages, divide them by 100"
+    if -100.0 <= low < -0.5 and high <= 100.0:
+        return "; they look like logits (log-odds), use 1 / (1 + exp(−score))"
+    return ""
+
+
+def refuse_swapped(p: Array, y: Array, names: tuple[str, str] = ("p", "y"), least: int = 2) -> None:
+    """Raise ValueError if predictions are all 0 or 1 while outcomes lie between: the two were swapped.
+
+    Of fewer than `least` rows nothing is concluded.
+
+    Examples
+    --------
+    >>> refuse_swapped(np.array([0.0, 1.0]), np.array([0.3, 0.8]))
+    Traceback (most recent call last):
+    ValueError: p: given only 0 and 1 where y is 0.3 in row 1, expected predictions as p; p and y seem to be swapped
+    """
+    if len(p) < least or not np.all((p == 0.0) | (p == 1.0)):
+        return
+    between = np.flatnonzero((y > 0.0) & (y < 1.0))
+    if between.size:
+        seen = f"{names[1]} is {y[between[0]]:.6g} in row {between[0] + 1}"
+        swapped = f"{names[0]} and {names[1]} seem to be swapped"
+        raise ValueError(f"{names[0]}: given only 0 and 1 where {seen}, expected predictions as {names[0]}; {swapped}")
 
 
 def event_key(event: object) -> int:

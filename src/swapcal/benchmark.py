@@ -15,14 +15,17 @@ from swapcal._display import changes, counted, display
 from swapcal.archive import written
 from swapcal.arrays import Array, Integers
 from swapcal.audit import Audit, Comparison
+from swapcal.audit.evidence import data_warnings, stretches
+from swapcal.audit.rows import Encoder, memberships
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
-from swapcal.baselines.recalibration import Isotonic, Sigmoid
+from swapcal.baselines.recalibration import Isotonic, LogisticRegression, Sigmoid
 from swapcal.batch.model import Model
 from swapcal.batch.settings import FitSettings
 from swapcal.kernels.tally import FLOOR
 from swapcal.live import Live
 from swapcal.report import Findings, render
 from swapcal.report.findings import ContestEntry, ContestMethod, Difference, Word
+from swapcal.tables.clock import as_times
 from swapcal.tables.frame import Table
 
 __all__ = [
@@ -79,9 +82,9 @@ def _word(difference: Difference | None) -> str:
     return "" if difference is None else difference.word
 
 
-# Out-of-sample forecasts of every row by isotonic regression, a sigmoid and swapcal.
+# Out-of-sample forecasts of every row by isotonic regression, a sigmoid, logistic regression and swapcal.
 
-MINE, ISOTONIC, SIGMOID, SWAPCAL = "mine", "isotonic", "sigmoid", "swapcal"
+MINE, ISOTONIC, SIGMOID, LOGISTIC, SWAPCAL = "mine", "isotonic", "sigmoid", "logistic", "swapcal"
 SIMPLE: Mapping[str, Callable[[], Any]] = {ISOTONIC: Isotonic, SIGMOID: Sigmoid}
 FIRST, GROWTH = 200, 1.2
 """Outcomes known when recalibrations are first fitted, and the factor from one fit to the next."""
@@ -103,7 +106,8 @@ def in_time_order(
 ) -> dict[str, Array]:
     """Return the forecasts of all methods, each made from rows whose outcomes were known by then.
 
-    Recalibrations are fitted at 200, 240, 288, … outcomes known, on all of them, and say the score as it is before.
+    Recalibrations and the logistic regression are fitted at 200, 240, 288, … outcomes known, on all of them; before
+    that they return the score as it is.
 
     Parameters
     ----------
@@ -117,11 +121,21 @@ def in_time_order(
         time = None  # each outcome is known before the next row: the fast way
     due = label_time if label_time is not None else time
     forecast = live.run(records, y, time=time, label_time=due)
-    found = {MINE: mine, **{name: mine.copy() for name in SIMPLE}, SWAPCAL: np.array(forecast.mean)}
+    found = {MINE: mine, **{name: mine.copy() for name in (*SIMPLE, LOGISTIC)}, SWAPCAL: np.array(forecast.mean)}
     for start, stop, known in _stretches(len(y), time, due):
+        asked = np.arange(start, stop)
         for name, make in SIMPLE.items():
-            found[name][start:stop] = make().fit(mine[known], y[known]).predict(mine[start:stop])
+            found[name][asked] = make().fit(mine[known], y[known]).predict(mine[asked])
+        found[LOGISTIC][asked] = _logistic(records, y, mine, known, asked, without=(score,))
     return found
+
+
+def _logistic(table: Any, y: Array, mine: Array, learn: Any, judge: Any, without: Sequence[str] = ()) -> Array:
+    """Return what a logistic regression on the score and the same columns says of some rows, fitted on others."""
+    known, asked = _rows(table, learn), _rows(table, judge)
+    encoder = Encoder.learn(known, [name for name in known.columns if name not in without])
+    columns, others = (encoder.encode(rows)[:, 1:] / encoder.share for rows in (known, asked))
+    return LogisticRegression().fit(mine[learn], columns, y[learn]).predict(mine[judge], others)
 
 
 def _stretches(n: int, time: Any, due: Any) -> list[tuple[int, int, Any]]:
@@ -157,7 +171,7 @@ def cross_validated(
     if not 2 <= folds <= len(y):
         raise ValueError(f"folds: given {folds}, expected from 2 to {len(y)}, the number of rows")
     fold = folds_of(len(y), folds, seed)
-    found = {MINE: mine, **{name: np.empty(len(y)) for name in (*SIMPLE, SWAPCAL)}}
+    found = {MINE: mine, **{name: np.empty(len(y)) for name in (*SIMPLE, LOGISTIC, SWAPCAL)}}
     for k in range(folds):
         learn, judge = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         if y[learn].min() == y[learn].max():
@@ -166,6 +180,7 @@ def cross_validated(
             )
         for name, make in SIMPLE.items():
             found[name][judge] = make().fit(mine[learn], y[learn]).predict(mine[judge])
+        found[LOGISTIC][judge] = _logistic(table, y, mine, learn, judge)
         model = Model.fit(
             _rows(table, learn), y[learn], mine[learn], groups=list(groups), settings=FitSettings(seed=seed)
         )
@@ -195,14 +210,20 @@ def _rows(table: Any, rows: Integers) -> Table:
 SOUND = ("no error found", "small")
 """Verdicts that find nothing to mend."""
 
+TOO_GOOD = 0.5
+"""A squared error below this part of yours, and of that of the base rate, is doubted."""
 
-def gain(mine: Method, swap: Method, simple: Method | None, beyond: Difference | None) -> str:
+
+def gain(
+    mine: Method, swap: Method, simple: Method | None, beyond: Difference | None, columns: Difference | None = None
+) -> str:
     """Say what there is to gain.
 
     Parameters
     ----------
     simple : the best recalibration that is better than yours, if one is
     beyond : the squared error of swapcal beside that of `simple`
+    columns : the squared error of swapcal beside that of logistic regression on the same columns, if that was fitted
     """
     if simple is not None and (not swap.better or beyond is None or beyond.word != "better"):
         enough = f"A simple recalibration is enough: {simple.name} lowers the squared error {_by(simple)}"
@@ -211,6 +232,7 @@ def gain(mine: Method, swap: Method, simple: Method | None, beyond: Difference |
         best = "No recalibration of the score alone does."
         if simple is not None:
             best = f"The best recalibration of the score alone, {simple.name}, reaches {simple.brier:.4g}."
+        best += _same_columns(columns)
         return f"You would gain: swapcal lowers the squared error {_by(swap)}. {best}{_verdicts(mine, swap)}"
     if mine.verdict == "miscalibrated" and swap.verdict in SOUND:
         return (
@@ -221,6 +243,16 @@ def gain(mine: Method, swap: Method, simple: Method | None, beyond: Difference |
         return f"Nothing to gain: keep yours. swapcal would do worse: squared error {_interval(swap.squared)}."
     chance = f"No method lowers the squared error beyond chance (swapcal: {_interval(swap.squared)})."
     return f"Nothing to gain: keep yours. {chance}"
+
+
+def _same_columns(columns: Difference | None) -> str:
+    """Say how much of a gain is that of reading more columns."""
+    if columns is None:
+        return ""
+    reached = f" Logistic regression on the same columns reaches {columns.before:.4g}"
+    if columns.word == "better":
+        return f"{reached}; swapcal lowers that too ({_interval(columns)})."
+    return f"{reached}, and swapcal does no better than that: the gain is that of reading more columns."
 
 
 def _worse(entry: Method) -> bool:
@@ -268,6 +300,7 @@ class Benchmark:
     groups, time : as in `Audit`
     how : how the forecasts were made, a sentence for the report
     title, seed : of the report, and of the simulated noise floor
+    warnings : what is known to speak against a gain, such as a column that is probably known only after the outcome
 
     Examples
     --------
@@ -293,6 +326,7 @@ class Benchmark:
         tolerance: float = TOLERANCE,
         title: str = "What would I gain?",
         seed: int = 0,
+        warnings: Sequence[str] = (),
     ) -> None:
         if MINE not in forecasts or SWAPCAL not in forecasts:
             given = ", ".join(forecasts) or "none"
@@ -300,6 +334,7 @@ class Benchmark:
         self.y, self.forecasts, self.how, self.title = y, dict(forecasts), how, title
         self._rows: dict[str, Any] = {"groups": groups, "time": time, "title": title, "seed": seed}
         self.tolerance = checked_tolerance(tolerance)
+        self._given_warnings = tuple(warnings)
 
     def comparison(self, before: str, after: str) -> Comparison:
         """Return two of the methods compared."""
@@ -331,16 +366,56 @@ class Benchmark:
             scores.get("log loss"),
         )
 
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What must be known before a gain is believed: those given, those of the audit, and a gain too good."""
+        found = [*self._given_warnings, *data_warnings(self._against_mine[SWAPCAL].before.sums, 0.0)]
+        mine, swap, rate = self.entries[0], self[SWAPCAL], float(np.mean(self.y))
+        if swap.brier < TOO_GOOD * min(mine.brier, rate * (1.0 - rate)) and swap.better:
+            found.append(
+                f"The squared error of swapcal, {swap.brier:.3g}, is less than half of yours: too good to be likely. "
+                "Check that no column is known only after the outcome."
+            )
+        return tuple(found)
+
+    @cached_property
+    def without_stretches(self) -> "Benchmark | None":
+        """The same without the periods in which every outcome is the same; None if there are no such periods.
+
+        Forecasts stay as they are, also those that were made after such a period.
+        """
+        timeline = self._against_mine[SWAPCAL].before.sums.timeline
+        windows = [] if timeline is None else [one.window for one in stretches(timeline)]
+        if not windows:
+            return None
+        time, y = as_times("time", self._rows["time"]), np.asarray(self.y)
+        keep = np.all([(time < first) | (time > last) for first, last in windows], axis=0)
+        if not keep.any() or np.ptp(y[keep].astype(float)) == 0:
+            return None
+        groups = memberships(self._rows["groups"], len(y))
+        named = {name: np.array(found.names, dtype=object)[found.codes][keep] for name, found in groups.items()}
+        forecasts = {name: np.asarray(p)[keep] for name, p in self.forecasts.items()}
+        settings = {"tolerance": self.tolerance, "title": self.title, "seed": self._rows["seed"], "how": self.how}
+        return Benchmark(y[keep], forecasts, groups=named or None, **settings)
+
     def sentence(self) -> str:
-        """Say what you would gain, or that there is nothing to gain."""
+        """Say what speaks against a gain, then what you would gain, or that there is nothing to gain."""
+        cleaned = self.without_stretches
+        if not self.warnings:
+            return self._gain()
+        start = f"If that is in order: {self._gain()}"
+        if cleaned is not None:
+            start = f"Without these rows: {cleaned._gain()}"
+        return f"Before anything else: {' '.join(self.warnings)} {start}"
+
+    def _gain(self) -> str:
         simple = min((one for one in self._simple() if one.better), key=lambda one: one.brier, default=None)
-        beyond = None
-        if simple is not None:
-            beyond = self.comparison(simple.name, SWAPCAL).differences()[0]
-        return gain(self.entries[0], self[SWAPCAL], simple, beyond)
+        beyond = None if simple is None else self.comparison(simple.name, SWAPCAL).differences()[0]
+        columns = self.comparison(LOGISTIC, SWAPCAL).differences()[0] if LOGISTIC in self.forecasts else None
+        return gain(self.entries[0], self[SWAPCAL], simple, beyond, columns)
 
     def _simple(self) -> Sequence[Method]:
-        return [one for one in self.entries if one.name not in (MINE, SWAPCAL)]
+        return [one for one in self.entries if one.name not in (MINE, LOGISTIC, SWAPCAL)]
 
     def __getitem__(self, name: str) -> Method:
         """Return a method's entry."""
@@ -351,9 +426,10 @@ class Benchmark:
         found = self._against_mine[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
         methods = tuple(one.plain() for one in self.entries)
         sentence = f"The forecasts of {SWAPCAL}, audited: {found.headline.sentence}"
+        warnings = tuple(dict.fromkeys([*self.warnings, *found.headline.warnings]))
         return replace(
             found,
-            headline=replace(found.headline, sentence=sentence),
+            headline=replace(found.headline, sentence=sentence, warnings=warnings),
             contest=ContestEntry(sentence=self.sentence(), how=self.how, methods=methods),
         )
 

@@ -23,7 +23,7 @@ from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, int
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import TitleIndex, Titles
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, checked_tolerance
-from swapcal.losses import Loss
+from swapcal.losses import Loss, omniprediction
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.findings import GroupRow, Resemblance
@@ -55,7 +55,10 @@ class Audit:
     X : (rows, d) contexts with first coordinate ½ and norm at most 1; raw features go through `from_features`
     groups : labels per row: a mapping or table of categorical columns, or one column
     weights : (rows,) positive, default 1
-    low, high, weight : the issued distribution of every row, `high` with probability `weight`, else `low`
+    low, high, weight : the issued distribution of every row, `high` with probability `weight`, else `low`; refused
+        where the prediction is neither one of the two nor their mean, as with Blum–Mansour's mixing
+    issued : the same as (levels, P): K levels and each row's probabilities of them (rows, K), however many; as
+        `Forecaster.distribution` returns them, and `History.shares` for the mixture of all rounds of a batch fit
     time : (rows,) numbers or dates
     names : names of the coordinates of X
     levels : number of intervals, or their edges from 0 to 1; default as above
@@ -85,13 +88,15 @@ class Audit:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        issued: Any = None,
         names: Sequence[str] | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
         intersections: int | None = None,
     ) -> None:
-        batch = AuditRows.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        given = {"weights": weights, "low": low, "high": high, "weight": weight, "time": time, "issued": issued}
+        batch = AuditRows.check(p, y, X, groups=groups, **given)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
 
@@ -113,6 +118,7 @@ class Audit:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        issued: Any = None,
         names: Sequence[str] | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
@@ -135,7 +141,7 @@ class Audit:
         table = Table(features if is_table(features) else _matrix(features, names))
         encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
-        batch = encoder.batch(table, {**given, "time": time})
+        batch = encoder.batch(table, {**given, "time": time, "issued": issued})
         reader = AuditColumns("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         sums = Sums.of(encoder.grouped(batch, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
@@ -331,10 +337,33 @@ class Audit:
         """PSReg against F_4^lin: `sreg` with the issued probabilities as weights."""
         return self._scaled(measures.sreg(self.sums.weighted), mean)
 
-    def somni(self, *, mean: bool = False) -> float:
-        """SOmni over L^cvx × F_res^aff, exactly."""
+    def somni(self, *, mean: bool = False, rules: errors.AffineRules = "all") -> float:
+        """SOmni over L^cvx and all affine rules with values in [0, 1], exactly; "restricted" for F_res^aff."""
         tally = self.sums.tally
-        return self._scaled(float(errors.somni(tally.v, tally.A, tally.g).total), mean)
+        return self._scaled(float(errors.somni(tally.v, tally.A, tally.g, rules).total), mean)
+
+    def omni(
+        self, *, mean: bool = False, rules: errors.AffineRules = "all", losses: Sequence[Loss] | None = None
+    ) -> tuple[float, float]:
+        """Omni over L^cvx and affine rules: one loss and one rule for all levels; ends between which it lies.
+
+        Actions are those at the levels' mean predictions. The upper end is SOmni of these, the lower end the best pair
+        found among `losses`; see `swapcal.losses.omniprediction`. Raises ValueError where not all rows are kept: only
+        `somni` is a function of the sums.
+
+        Examples
+        --------
+        >>> audit = Audit([0.0] * 4, [1] * 4)
+        >>> audit.omni(mean=True), audit.somni(mean=True), audit.somni(mean=True, rules="restricted")
+        ((1.0, 1.0), 1.0, 0.75)
+        """
+        rows = self.sums.kept()
+        if not self.sums.sample.complete:
+            kept = f"{len(rows.p):,} of {self.rows:,} rows kept, expected all"
+            raise ValueError(f"omni: given {kept}; somni() is exact for all rows and no smaller")
+        level = self.sums.tally.v[self.levels.index(rows.p)]
+        found = omniprediction(level, rows.y, rows.X, rows.copies * rows.weights, losses, rules=rules)
+        return self._scaled(found.lower, mean), self._scaled(found.upper, mean)
 
     def dsmcal(self, q: int = 2, against: Against = "linear") -> float:
         """DSMCal_q: `smcal` per row, the distributional error when the rows are a held-out sample."""

@@ -83,15 +83,17 @@ LARGE_PART = 0.2
 class Standstill(NamedTuple):
     """A stretch of constant outcome: first and last time as text, its rows, and the rates around it.
 
-    `usual` is the rate of all other rows, None if there are none.
+    `predicted` is None where no predictions are judged, `usual` where there are no other rows; `window` has the first
+    and the last time as numbers.
     """
 
     first: str
     last: str
     outcome: int
     rows: int
-    predicted: float
+    predicted: float | None
     usual: float | None
+    window: tuple[float, float] = (-np.inf, np.inf)
 
 
 def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
@@ -99,8 +101,8 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     found = [] if sums.timeline is None else [constant(one, sums.rows) for one in stretches(sums.timeline)]
     impossible = sums.histogram.impossible
     if impossible:
-        rows = "1 row was" if impossible == 1 else f"{impossible:,} rows were"
-        found.append(f"{rows} given probability 0 for what then happened: no chance explains that.")
+        rows = "1 row has" if impossible == 1 else f"{impossible:,} rows have"
+        found.append(f"{rows} a prediction of exactly 0 or 1 and another outcome: no chance explains that.")
     table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
     if tolerated > LARGE_PART * min(rate, 1.0 - rate):
@@ -119,21 +121,22 @@ def constant(stretch: Standstill, rows: int) -> str:
     >>> constant(Standstill("2014-04-02", "2014-12-31", 1, 868, 0.47, 0.37), 6172).split(":")[0]
     'From 2014-04-02 to 2014-12-31 all 868 outcomes are 1, where 47.0 % were predicted and 37.0 % are usual'
     """
+    rates = {"were predicted": stretch.predicted, "are usual": stretch.usual}
+    beside = " and ".join(f"{100 * rate:.1f} % {what}" for what, rate in rates.items() if rate is not None)
     if stretch.rows == rows:
-        return (
-            f"Every outcome is {stretch.outcome}, where {100 * stretch.predicted:.1f} % were predicted. "
-            "Check how the outcomes were recorded."
-        )
-    usual = "" if stretch.usual is None else f" and {100 * stretch.usual:.1f} % are usual"
+        return f"Every outcome is {stretch.outcome}, where {beside}. Check how the outcomes were recorded."
     return (
-        f"From {stretch.first} to {stretch.last} all {stretch.rows:,} outcomes are {stretch.outcome}, where "
-        f"{100 * stretch.predicted:.1f} % were predicted{usual}: too many in a row for chance. Check how these "
-        "outcomes were recorded; every figure here includes them, so audit again without them."
+        f"From {stretch.first} to {stretch.last} all {stretch.rows:,} outcomes are {stretch.outcome}, where {beside}: "
+        "too many in a row for chance. Check how these outcomes were recorded; every figure here includes them, so "
+        "audit again without them."
     )
 
 
-def stretches(timeline: Timeline) -> list[Standstill]:
-    """Return the stretches of constant outcome that neither the predictions nor the usual rate explain, in order."""
+def stretches(timeline: Timeline, *, predicted: bool = True) -> list[Standstill]:
+    """Return the stretches of constant outcome that neither the predictions nor the usual rate explain, in order.
+
+    Without `predicted`, the usual rate alone has to explain them.
+    """
     sums = timeline.table.sum(axis=1)
     used = np.flatnonzero(sums[:, kernel.MASS] > 0)
     kinds = [_constant(sums[i]) for i in used]
@@ -142,6 +145,7 @@ def stretches(timeline: Timeline) -> list[Standstill]:
         bins = used[list(run)]
         if kind is not None:
             stretch = _stretch(timeline, sums, bins, kind)
+            stretch = stretch if predicted else stretch._replace(predicted=None)
             if _too_long(stretch, int(sums[:, kernel.ROWS].sum())):
                 found.append(stretch)
     return found
@@ -162,6 +166,7 @@ def _stretch(timeline: Timeline, sums: Array, bins: Places, outcome: int) -> Sta
         int(inside[kernel.ROWS]),
         float(inside[kernel.PREDICTED] / inside[kernel.MASS]),
         float(outside[kernel.OBSERVED] / outside[kernel.MASS]) if outside[kernel.ROWS] >= 1 else None,
+        (float(timeline.first[bins[0]]), float(timeline.last[bins[-1]])),
     )
 
 
@@ -169,8 +174,8 @@ def _too_long(stretch: Standstill, rows: int) -> bool:
     """Tell whether the stretch is unlikely by both rates; by concavity n log(mean p) is never below Σ log p."""
     if stretch.rows < max(LEAST_ROWS, LEAST_SHARE * rows):
         return False
-    rates = [stretch.predicted, *([] if stretch.usual is None else [stretch.usual])]
-    likely = max(rate if stretch.outcome else 1.0 - rate for rate in rates)
+    rates = [rate for rate in (stretch.predicted, stretch.usual) if rate is not None]
+    likely = max((rate if stretch.outcome else 1.0 - rate for rate in rates), default=1.0)
     return bool(stretch.rows * np.log(max(likely, 1e-300)) + np.log(rows) < LOG_CHANCE)
 
 
@@ -191,7 +196,7 @@ class Evidence:
 
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
         """Return an error beside its simulated distribution if the predictions were the truth."""
-        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine"}
+        plain = {"cal": "constant", "sreg": "linear4", "somni": "affine" if against == "affine" else "rules"}
         q = {"sreg": 2, "somni": 1}.get(quantity, q)
         key = (quantity, q, plain.get(quantity, against or "linear"))
         if key not in QUANTITIES:
@@ -229,9 +234,9 @@ class Evidence:
         found += [] if place is None else [self._finding(self.sizes.window(place[0]), place[1])]
         return max(found, key=lambda one: max(one.low, -one.high), default=None)
 
-    def widest(self, tolerance: float) -> Finding:
+    def widest(self) -> Finding:
         """Return where the error may be as large as the far end of the verdict's interval."""
-        index, function = self.sizes.widest(tolerance)
+        index, function = self.sizes.widest()
         cells = [*self._contradictions(), self._finding(self.sizes.window(index), function)]
         return max(cells, key=lambda one: max(-one.low, one.high))
 
@@ -240,12 +245,12 @@ class Evidence:
         whole = self.sizes.window(-1)
         tested = bool(whole.usable[0])
         certain = self.sums.histogram.impossible > 0
-        low, high = self._worst_error(tolerance, tested)
+        low, high = self._worst_error(tested)
         p_value = 0.0 if certain else self.test().p_value
         beyond = p_value <= ALPHA
         everyone = self.sums.tally.table.sum(axis=0)
         spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
-        groups = whole.half[len(self.scan.coordinates) :]
+        covered = whole.covered[len(self.scan.coordinates) :]
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
             word=word,
@@ -255,13 +260,13 @@ class Evidence:
             high=high,
             tolerance=tolerance,
             detectable=(self.sizes.null.critical + POWER_QUANTILE) * spread if tested else None,
-            unresolved=int(np.sum(groups > tolerance)),
+            unresolved=int(np.sum(~covered)),
             warnings=data_warnings(self.sums, tolerance if word == "small" else 0.0),
         )
 
-    def _worst_error(self, tolerance: float, tested: bool) -> tuple[float, float]:
+    def _worst_error(self, tested: bool) -> tuple[float, float]:
         """Return the interval of the worst error; what the scan cannot test counts by plain intervals of its own."""
-        low, high = self.sizes.worst(tolerance)
+        low, high = self.sizes.worst()
         ends = [(one.low, one.high) for one in self._contradictions()]
         if not tested:
             whole = gap_intervals(self.sums.tally.table.sum(axis=0)[None], np.array([self.sizes.null.alone]))

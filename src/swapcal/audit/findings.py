@@ -17,7 +17,7 @@ from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
 from swapcal.audit.rows import intersections_of
 from swapcal.audit.text import TitleIndex
-from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict
+from swapcal.audit.verdict import ALPHA, COVERED_SHARE, TOLERANCE, Finding, Verdict
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import FLOOR
 from swapcal.losses import Loss, decision_rows
@@ -173,7 +173,7 @@ REPORTED = (
     ("smcal", 2, "groups"),
     ("smcal", 1, "linear"),
     ("sreg", 2, "linear4"),
-    ("somni", 1, "affine"),
+    ("somni", 1, "rules"),
     ("mcal", 2, "linear"),
     ("mcal", 1, "linear"),
     ("mcal", 2, "groups"),
@@ -307,6 +307,9 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
         "The noise floor asks whether the predictions could be the true probabilities of independent "
         "outcomes; outcomes that move together make errors look more certain than they are.",
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
+        "The upper end of the worst error covers all rows, each group, range of predictions and group within a range, "
+        f"and each feature along a range, with {100 * COVERED_SHARE:g} % of the rows or more, and every error beyond "
+        f"chance whatever its rows; {evidence.verdict(TOLERANCE).unresolved:,} smaller groups are not covered.",
     ]
     if _crowded(evidence):
         found.append(
@@ -347,7 +350,7 @@ def _widest(evidence: Evidence, verdict: Verdict, titles: TitleIndex) -> str:
     """Say where the error may be largest, if that leaves the verdict undecided."""
     if verdict.word != "undecided" or not verdict.beyond:
         return ""
-    return _place(evidence, titles.finding(evidence.widest(verdict.tolerance)))
+    return _place(evidence, titles.finding(evidence.widest()))
 
 
 def _place(evidence: Evidence, found: Finding) -> str:

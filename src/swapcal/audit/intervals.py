@@ -7,7 +7,7 @@ import numpy as np
 
 from swapcal.arrays import Array, Flags, Places
 from swapcal.audit.measures import FixedDesign, Residuals
-from swapcal.audit.verdict import ALPHA
+from swapcal.audit.verdict import ALPHA, COVERED_SHARE
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import scan_maxima
 
@@ -166,7 +166,8 @@ class Window(NamedTuple):
     """The cells of one range of predictions: one entry per function of the scan.
 
     `value` is the gap observed − predicted of a group, or its change per standard deviation of a feature; `half` the
-    half-width of the interval if the predictions are right. Unusable cells have p = 1 and an infinite interval.
+    half-width of the interval if the predictions are right; `share` the part of all rows that the cell holds. Unusable
+    cells have p = 1 and an infinite interval.
     """
 
     number: int
@@ -176,6 +177,7 @@ class Window(NamedTuple):
     low: Array
     high: Array
     half: Array
+    share: Array
     score: Array
     p_value: Array
     z: Array
@@ -196,9 +198,10 @@ class Window(NamedTuple):
         """Which errors chance does not explain."""
         return self.usable & (self.p_value <= ALPHA)
 
-    def spoken_for(self, tolerance: float) -> Flags:
-        """Tell which errors can be told from the tolerance or from chance."""
-        return self.beyond | (self.usable & (self.half <= tolerance))
+    @property
+    def covered(self) -> Flags:
+        """Which errors the interval of the worst error covers: by rows or by evidence, never by the tolerance."""
+        return self.beyond | (self.usable & (self.share >= COVERED_SHARE * (1.0 - 1e-12)))
 
 
 class EffectIntervals:
@@ -243,11 +246,18 @@ class EffectIntervals:
             low=low - infinite,
             high=high + infinite,
             half=half + infinite,
+            share=self._shares(sums, gap_cells, len(score)),
             score=score,
             p_value=p_value,
             z=z,
             usable=usable,
         )
+
+    def _shares(self, sums: Array, gap_cells: Places, count: int) -> Array:
+        """Return the part of all rows in each cell; a feature's is that of the range, whose scalar sums come first."""
+        mass = np.full(count, sums[0, kernel.MASS])
+        mass[gap_cells] = sums[:, kernel.MASS]
+        return np.asarray(mass / max(float(self._overall[:, kernel.MASS].sum()), 1e-300))
 
     def surest(self) -> list[tuple[int, int]]:
         """Return (window, function) of every function's highest score, the highest first."""
@@ -268,21 +278,22 @@ class EffectIntervals:
                 found, surely = (cells.number, int(sure.argmax())), float(sure.max())
         return found
 
-    def worst(self, tolerance: float) -> tuple[float, float]:
-        """Return the interval of the worst error among the cells that can be told from the tolerance or from chance.
+    def worst(self) -> tuple[float, float]:
+        """Return the interval of the worst error among the cells that hold enough rows or are beyond chance.
 
         The whole data are always among them. The intervals hold for all cells together, so picking cells afterwards
-        costs nothing.
+        costs nothing. The tolerance has no part in it: else a larger one would let in smaller cells with wider
+        intervals, and the far end would stay ahead of it.
         """
         low, high = 0.0, float(min(1.0, self.window(-1).at_most[0]))
         for cells in self:
             low = max(low, float(cells.surely[cells.beyond].max(initial=0.0)))
-            high = max(high, float(cells.at_most[cells.spoken_for(tolerance)].max(initial=0.0)))
+            high = max(high, float(cells.at_most[cells.covered].max(initial=0.0)))
         return low, high
 
-    def widest(self, tolerance: float) -> tuple[int, int]:
+    def widest(self) -> tuple[int, int]:
         """Return (window, function) of the cell whose interval reaches as far as that of the worst error."""
-        reach = [np.where(cells.spoken_for(tolerance), cells.at_most, 0.0) for cells in self]
+        reach = [np.where(cells.covered, cells.at_most, 0.0) for cells in self]
         index, function = np.unravel_index(int(np.argmax(reach)), (len(reach), len(reach[0])))
         return int(index), int(function)
 

@@ -111,6 +111,44 @@ def _uniform(count: int) -> tuple[float, ...]:
     return tuple((np.arange(count + 1) / count).tolist())
 
 
+# The issued distributions: which levels a randomised forecast could have issued, row by row.
+
+ISSUED_SLACK = 1e-3
+"""A prediction may differ by this from the mean of its distribution: files write some digits only."""
+
+
+@dataclass(frozen=True)
+class Pseudo:
+    """The issued distribution of each row: level v[t, k] with probability P[t, k]; both (rows, K)."""
+
+    levels: Array
+    shares: Array
+
+    @classmethod
+    def two(cls, p: Array, low: Array, high: Array, weight: Array) -> Self:
+        """Return distributions on two levels: `high` with probability `weight`, else `low`."""
+        found = cls(np.stack([low, high], axis=1), np.stack([1.0 - weight, weight], axis=1))
+        return found.agreeing(p, " (1 − weight)·low + weight·high; other distributions go in whole: issued=(levels, P)")
+
+    def agreeing(self, p: Array, hint: str = "") -> Self:
+        """Return the distributions. Raises ValueError where a prediction is neither their mean nor one of their levels.
+
+        Examples
+        --------
+        >>> Pseudo.two(np.array([0.4]), np.array([0.2]), np.array([0.8]), np.array([0.5]))
+        Traceback (most recent call last):
+        ValueError: issued distribution: given p = 0.4 in row 1, expected one of its levels or its mean \
+(1 − weight)·low + weight·high; other distributions go in whole: issued=(levels, P)
+        """
+        off = np.flatnonzero(np.abs(np.einsum("tk,tk->t", self.levels, self.shares) - p) > ISSUED_SLACK)
+        drawn = (np.abs(self.levels[off] - p[off, None]) <= 1e-9) & (self.shares[off] > 0.0)
+        bad = off[~drawn.any(axis=1)]
+        if len(bad):
+            given = f"given p = {p[bad[0]]:.12g} in row {bad[0] + 1}"
+            raise ValueError(f"issued distribution: {given}, expected one of its levels or its mean{hint}")
+        return self
+
+
 # Histogram: a fine histogram of predictions and outcomes, for the familiar scores.
 
 SMOOTH_CELLS = 2048

@@ -1,7 +1,7 @@
 """Every error by name, and the design of the data that decides how chance moves it."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from scipy.special import ndtri
@@ -167,20 +167,26 @@ def observe(tally: Tally) -> tuple[FixedDesign, Residuals, Array]:
 # Every error by name: its value from the sums of a tally or for stacked draws, its meaning, and what attains it.
 
 Against = Literal["linear", "linear4", "affine", "groups"]
+Rules = Literal["affine", "rules"]
 
 CLASSES: dict[str, str] = {
     "linear": "F_1^lin",
     "linear4": "F_4^lin",
     "affine": "F_res^aff",
+    "rules": "F_[0,1]^aff",
     "groups": "groups",
     "constant": "constant",
 }
 """How each class is written in the theorems."""
 
+RULES: dict[str, errors.AffineRules] = {"affine": "restricted", "rules": "all"}
+"""Which affine rules the two classes of omniprediction hold, as `errors.somni` calls them."""
+
 CLASS_MEANINGS: dict[str, str] = {
     "F_1^lin": "Linear functions of the features, between −1 and 1.",
     "F_4^lin": "Linear functions of the features, between −2 and 2.",
-    "F_res^aff": "Linear functions of the features, between 0 and 1.",
+    "F_res^aff": "Affine rules (1 + ⟨θ, x⟩)/2 with ‖θ‖ ≤ 1: values in [0, 1], and no constant outside [¼, ¾].",
+    "F_[0,1]^aff": "All affine rules on the features with values in [0, 1], constants included.",
     "constant": "One function: 1 for every row.",
 }
 """What each class is, for readers who have not met the theorems."""
@@ -218,6 +224,21 @@ def _plain(q: int) -> Quantity:
     )
 
 
+def _omniprediction(against: Rules) -> Quantity:
+    """Return SOmni over the convex losses and a class of affine rules."""
+    rules = RULES[against]
+    named = "rule of the class F_res^aff" if against == "affine" else "affine rule with values in [0, 1]"
+    meaning = f"Most that any convex loss could have saved by a separate {named} for every level."
+    return Quantity(
+        lambda s, r: errors.somni_levels(s.v, r.A, r.g, rules).sum(axis=-1),
+        True,
+        "SOmni",
+        CLASSES[against],
+        meaning,
+        "definition of swap omniprediction",
+    )
+
+
 def _swapped(q: int) -> dict[tuple[str, int, str], Quantity]:
     measures: dict[str, Measure] = {
         "linear": lambda s, r: errors.smcal_linear(s.n, r.g, q),
@@ -249,14 +270,7 @@ QUANTITIES: dict[tuple[str, int, str], Quantity] = {
         "Squared loss a separate linear correction of every level would have saved.",
         "definition of contextual swap regret",
     ),
-    ("somni", 1, "affine"): Quantity(
-        lambda s, r: errors.somni_levels(s.v, r.A, r.g).sum(axis=-1),
-        True,
-        "SOmni",
-        CLASSES["affine"],
-        "Most that any convex loss could have saved by a separate rule of the class F_res^aff for every level.",
-        "definition of swap omniprediction",
-    ),
+    **{("somni", 1, against): _omniprediction(against) for against in get_args(Rules)},
     **_pooled(2),
     **_pooled(1),
     ("cal", 2, "constant"): _plain(2),
@@ -303,8 +317,8 @@ def witness(
         theta = errors.swap_regret(tally.v, tally.g, tally.G)[1]
         theta[:, 0] -= 2.0 * tally.v
     elif quantity == "somni":
-        q, against, symbol, form = 1, "affine", "SOmni", "omni"
-        theta = errors.somni(tally.v, tally.A, tally.g).theta
+        q, against, symbol, form = 1, "affine" if against == "affine" else "rules", "SOmni", "omni"
+        theta = errors.somni(tally.v, tally.A, tally.g, RULES[against]).theta
     elif quantity in {"smcal", "mcal"}:
         symbol = f"{'SMCal' if quantity == 'smcal' else 'MCal'}_{q}"
         form = against if against in {"groups", "affine"} else "linear"

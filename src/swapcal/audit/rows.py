@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Keys, Places
+from swapcal.audit.levels import Pseudo
 from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number
 from swapcal.kernels.tally import fill
@@ -26,15 +28,6 @@ LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
 
 
 RAW = "raw features go through Audit.from_features"
-
-
-@dataclass(frozen=True)
-class Pseudo:
-    """The issued distribution of each row: `high` with probability `weight`, else `low`."""
-
-    low: Array
-    high: Array
-    weight: Array
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,7 @@ class AuditRows:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        issued: Any = None,
         marks: Keys | None = None,
     ) -> "AuditRows":
         """Check every argument and raise before anything is used.
@@ -78,7 +72,7 @@ class AuditRows:
         Traceback (most recent call last):
         ValueError: p: given 1.2 in row 2, expected numbers in [0, 1]
         """
-        p = probabilities("p", p)
+        p = probabilities("p", p, predicted=True)
         rows = len(p)
         y = probabilities("y", y, rows)
         when, dated = times(time, rows)
@@ -90,7 +84,7 @@ class AuditRows:
             groups=memberships(groups, rows),
             time=when,
             dated=dated,
-            pseudo=_pseudo(low, high, weight, rows),
+            pseudo=_pseudo(p, low, high, weight, issued),
             marks=marks,
         )
 
@@ -112,12 +106,13 @@ def vector(name: str, values: Any, rows: int | None = None) -> Array:
     return array
 
 
-def probabilities(name: str, values: Any, rows: int | None = None) -> Array:
-    """Return values as a vector in [0, 1]."""
+def probabilities(name: str, values: Any, rows: int | None = None, *, predicted: bool = False) -> Array:
+    """Return values as a vector in [0, 1]; a message about predictions adds what they seem to be."""
     array = vector(name, values, rows)
     if len(array) and (array.min() < 0 or array.max() > 1):
         bad = np.flatnonzero((array < 0) | (array > 1))
-        raise ValueError(f"{name}: given {_first(array, bad)}, expected numbers in [0, 1]")
+        mistake = likely_mistake(array) if predicted else ""
+        raise ValueError(f"{name}: given {_first(array, bad)}, expected numbers in [0, 1]{mistake}")
     return array
 
 
@@ -184,17 +179,34 @@ def times(values: Any, rows: int) -> tuple[Array | None, bool]:
     return vector("time", found, rows), bool(are_dates("time", values))
 
 
-def _pseudo(low: Any, high: Any, weight: Any, rows: int) -> Pseudo | None:
-    given = [value is not None for value in (low, high, weight)]
+def _pseudo(p: Array, low: Any, high: Any, weight: Any, issued: Any) -> Pseudo | None:
+    parts = {"low": low, "high": high, "weight": weight}
+    given = [value is not None for value in parts.values()]
+    if issued is not None:
+        if any(given):
+            raise ValueError("issued: given beside low, high or weight, expected one of the two forms")
+        return _whole(p, issued)
     if not any(given):
         return None
     if not all(given):
         raise ValueError("issued distribution: given a part of it, expected low, high and weight together")
-    return Pseudo(
-        probabilities("low", low, rows),
-        probabilities("high", high, rows),
-        probabilities("weight", weight, rows),
-    )
+    return Pseudo.two(p, *(probabilities(name, value, len(p)) for name, value in parts.items()))
+
+
+def _whole(p: Array, issued: Any) -> Pseudo:
+    """Return distributions given as (levels, P): the K levels, and each row's probabilities of them, (rows, K)."""
+    try:
+        values, P = issued
+    except (TypeError, ValueError):
+        raise ValueError("issued: given no pair, expected (levels, P)") from None
+    levels, shares = probabilities("issued levels", values), np.ascontiguousarray(P, dtype=np.float64)
+    if shares.shape != (len(p), len(levels)):
+        raise ValueError(f"issued: given P of shape {shares.shape}, expected ({len(p)}, {len(levels)})")
+    wrong = np.flatnonzero(~((shares >= 0.0).all(axis=1) & (np.abs(shares.sum(axis=1) - 1.0) <= 1e-6)))
+    if len(wrong):
+        row = f"{shares[wrong[0]].tolist()!s:.60} in row {wrong[0] + 1}"
+        raise ValueError(f"issued: given P = {row}, expected probabilities of sum 1")
+    return Pseudo(np.broadcast_to(levels, shares.shape), shares).agreeing(p)
 
 
 def _first(array: Array, bad: Places) -> str:
@@ -440,18 +452,22 @@ class AuditColumns(JudgedColumns):
         table.require(self.columns)
         rows = len(table)
         when, dated = times(None if self.time is None else table.raw(self.time), rows)
+        p = probabilities(f"column {self.prob!r}", table.numbers(self.prob), predicted=True)
         weights = None if self.weights is None else table.numbers(self.weights)
         return AuditRows(
-            p=self._probabilities(table, self.prob),
+            p=p,
             y=self._probabilities(table, self.target),
             X=self.encoder.encode(table),
             weights=positive(f"column {self.weights!r}", weights, rows),
             groups={name: table.categories(name) for name in self.group_columns},
             time=when,
             dated=dated,
-            pseudo=None if self.issued is None else Pseudo(*(self._probabilities(table, c) for c in self.issued)),
+            pseudo=self._issued(table, p),
             marks=self.encoder.marks(table),
         )
+
+    def _issued(self, table: Table, p: Array) -> Pseudo | None:
+        return None if self.issued is None else Pseudo.two(p, *(self._probabilities(table, c) for c in self.issued))
 
     @property
     def group_columns(self) -> list[str]:

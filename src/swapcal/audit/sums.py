@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from swapcal._validate import refuse_swapped
 from swapcal.arrays import Array, Index, Keys, Places
 from swapcal.audit.levels import Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of
@@ -310,6 +311,8 @@ class Sums:
         """Start with a first batch."""
         if not len(batch):
             raise ValueError("rows: given none, expected at least one")
+        names = ("p", "y") if reader is None else (f"column {reader.prob!r}", f"column {reader.target!r}")
+        refuse_swapped(batch.p, batch.y, names)
         d = batch.X.shape[1]
         sums = cls(
             coordinates,
@@ -379,10 +382,7 @@ class Sums:
         if self.timeline is not None and batch.time is not None:
             self.timeline.add(batch.time, batch.dated, batch.p, batch.y, batch.weights)
         if self.issued is not None and batch.pseudo is not None:
-            for level, share in (
-                (batch.pseudo.low, 1.0 - batch.pseudo.weight),
-                (batch.pseudo.high, batch.pseudo.weight),
-            ):
+            for level, share in zip(batch.pseudo.levels.T, batch.pseudo.shares.T, strict=True):
                 some = share > 0
                 self.issued.add(level[some], batch.y[some], (share * batch.weights)[some], batch.X[some], {})
 

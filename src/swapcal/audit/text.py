@@ -1,5 +1,6 @@
 """Findings in sentences, and the titles a user gives to columns and values."""
 
+import math
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +10,16 @@ from typing import Any, Self
 
 from swapcal.audit.rows import halves, intersections_of
 from swapcal.audit.sums import Sums
-from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness
+from swapcal.audit.verdict import ALPHA, COVERED_SHARE, Finding, Verdict, Witness
 from swapcal.report.findings import Term
 
 # Findings in sentences a reader without statistics understands.
 
 CONSTANT = "constant"
 """Name of the first coordinate of every context."""
+
+COVERED = f"Counting every group and range with {100 * COVERED_SHARE:g} % of the rows or more"
+"""What the far end of the worst error's interval covers, beside all errors beyond chance."""
 
 MOST_NAMED = 3
 """Terms of a direction named in a sentence."""
@@ -45,6 +49,20 @@ def number(gap: float) -> str:
     if size == 0 or size >= 0.995:
         return f"{size:.1f}"
     return f"{size:.2f}" if size >= 0.0995 else f"{size:.2g}"
+
+
+def rounded(gap: float, *, up: bool) -> str:
+    """Write a size in points without its unit, rounded up or down to two decimals, more for tiny ones.
+
+    Examples
+    --------
+    >>> rounded(0.0809, up=True), rounded(0.0809, up=False), rounded(0.00123, up=True), rounded(0.011, up=True)
+    ('8.09', '8.09', '0.13', '1.10')
+    """
+    size = 100 * gap
+    digits = 2 if size >= 0.0995 else 4
+    steps = round(size * 10**digits, 6)  # a last bit of rounding must not cost a whole step
+    return f"{(math.ceil(steps) if up else math.floor(steps)) / 10**digits:.{digits}f}"
 
 
 def span(low: float, high: float) -> str:
@@ -187,10 +205,29 @@ def size(verdict: Verdict, place: str, widest: str, mean: float) -> str:
         else span(verdict.low, verdict.high)
     )
     usual = f"On average over the levels the error is {percentage_points(mean)}, noise included."
-    open_end = (
-        f" It may reach {percentage_points(verdict.high)} {widest}: more rows there would decide." if widest else ""
-    )
-    return f"The worst error is {size} with 95 % confidence{place}: {how}.{open_end} {usual}"
+    open_end = f" It may reach {percentage_points(verdict.high)} {widest}." if widest else ""
+    return f"The worst error is {size} with 95 % confidence{place}: {how}.{open_end} {turning(verdict)} {usual}"
+
+
+def turning(verdict: Verdict) -> str:
+    """Say at which tolerances a verdict beyond chance would be another.
+
+    Examples
+    --------
+    >>> turning(Verdict("undecided", True, 0.001, 0.018, 0.081, 0.05, 0.01, 3, ())).split("would be ")[1]
+    '"small" at a tolerance of 8.10 points or more, "miscalibrated" below 1.80 points.'
+    >>> turning(Verdict("small", True, 0.001, 0.0, 0.004, 0.05, 0.01, 3, ()))
+    'Counting every group and range with 5 % of the rows or more, the verdict would be "undecided" below 0.40 points.'
+    """
+    far, near = rounded(verdict.high, up=True), rounded(verdict.low, up=False)
+    small = f'"small" at a tolerance of {far} points or more' if float(far) < 100 else '"small" at no tolerance'
+    failed = f'"miscalibrated" below {near} points' if float(near) > 0 else ""
+    turns = {
+        "undecided": [small, failed],
+        "small": [f'"undecided" below {far} points', failed],
+        "miscalibrated": [f'"undecided" from {rounded(verdict.low, up=True)} points', small],
+    }[verdict.word]
+    return f"{COVERED}, the verdict would be {', '.join(filter(None, turns))}."
 
 
 def is_indicator(name: str) -> bool:

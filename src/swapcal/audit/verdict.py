@@ -147,6 +147,10 @@ ALPHA = 0.05
 TOLERANCE = 0.01
 """Errors up to one percentage point are called small unless the caller says otherwise."""
 
+COVERED_SHARE = 0.05
+"""Part of the rows that a group or range must hold for the far end of the worst error's interval to cover it; errors
+beyond chance are covered in any case."""
+
 
 class Finding(NamedTuple):
     """One cell of the scan: a group or feature and a range of predictions, with its simultaneous p-value.
@@ -191,10 +195,11 @@ class Verdict(NamedTuple):
     word : see `judged`
     beyond : whether chance is refuted as the explanation, at level `ALPHA`, by one test over everything examined
     p_value : of that test
-    low, high : 95 % interval of the worst error, simultaneous over everything examined, 0.01 being one point
+    low, high : 95 % interval of the worst error, simultaneous over everything examined, 0.01 being one point; the
+        tolerances at which the word turns from "miscalibrated" to "undecided", and from that to "small"
     tolerance : largest error called small
     detectable : smallest error over all rows that would have been found with probability 80 %; None if none would
-    unresolved : groups too small to tell their error from the tolerance; `high` does not speak for them
+    unresolved : groups with less than 5 % of the rows and no error beyond chance; `high` does not cover them
     warnings : what a reader must know before trusting any of this
     """
 

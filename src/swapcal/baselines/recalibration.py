@@ -1,4 +1,4 @@
-"""The two standard recalibrations of the score alone: isotonic regression and a sigmoid."""
+"""The two standard recalibrations of the score alone, isotonic regression and a sigmoid; and logistic regression."""
 
 from typing import Self
 
@@ -61,18 +61,7 @@ class Sigmoid:
 
     def fit(self, p: ArrayLike, y: ArrayLike) -> Self:
         """Learn from scores (n,) in [0, 1] and outcomes (n,)."""
-        X, outcomes = _design(p), np.asarray(y, dtype=np.float64)
-        start = np.array([0.0, 1.0])
-        b = start.copy()
-        for _ in range(STEPS):
-            said = expit(X @ b)
-            gradient = X.T @ (said - outcomes) + self.PENALTY * (b - start)
-            curvature = (X * (said * (1.0 - said))[:, None]).T @ X + self.PENALTY * np.eye(2)
-            step = np.linalg.solve(curvature, gradient)
-            b = b - step / max(1.0, float(np.abs(step).max()))
-            if np.abs(step).max() < 1e-9:
-                break
-        self._b = b
+        self._b = _newton(_design(p), np.asarray(y, dtype=np.float64), np.array([0.0, 1.0]), np.full(2, self.PENALTY))
         return self
 
     def predict(self, p: ArrayLike) -> Array:
@@ -82,6 +71,54 @@ class Sigmoid:
 
     def __repr__(self) -> str:
         return f"Sigmoid(log-odds {self._b[0]:+.3g} {self._b[1]:+.3g} × those of the score)"
+
+
+class LogisticRegression:
+    """Ridge logistic regression on the score's log-odds and other columns, encoded as numbers.
+
+    Examples
+    --------
+    >>> X = np.repeat([[0.0], [1.0]], 100, axis=0)
+    >>> y = np.repeat([0, 1, 0, 1], [80, 20, 20, 80])
+    >>> LogisticRegression().fit(np.full(200, 0.5), X, y).predict([0.5, 0.5], [[0.0], [1.0]]).round(2)
+    array([0.22, 0.78])
+    """
+
+    PENALTY = 1.0
+    """Weight of ‖b‖²/2 on the columns, scikit-learn's default; the score's has that of `Sigmoid`."""
+
+    def __init__(self) -> None:
+        self._b = np.array([0.0, 1.0])
+
+    def fit(self, p: ArrayLike, X: Array, y: ArrayLike) -> Self:
+        """Learn from scores (n,) in [0, 1], columns (n, d) and outcomes (n,)."""
+        start = np.zeros(2 + np.shape(X)[1])
+        start[1] = 1.0
+        penalty = np.r_[np.full(2, Sigmoid.PENALTY), np.full(np.shape(X)[1], self.PENALTY)]
+        self._b = _newton(np.column_stack([_design(p), X]), np.asarray(y, dtype=np.float64), start, penalty)
+        return self
+
+    def predict(self, p: ArrayLike, X: ArrayLike) -> Array:
+        """Return probabilities (n,)."""
+        said: Array = expit(np.column_stack([_design(p), np.asarray(X, dtype=np.float64)]) @ self._b)
+        return said
+
+    def __repr__(self) -> str:
+        return f"LogisticRegression({len(self._b) - 2:,} columns beside the score)"
+
+
+def _newton(X: Array, y: Array, start: Array, penalty: Array) -> Array:
+    """Minimise the log loss plus Σ penalty·(b − start)²/2."""
+    b = start.copy()
+    for _ in range(STEPS):
+        said = expit(X @ b)
+        gradient = X.T @ (said - y) + penalty * (b - start)
+        curvature = (X * (said * (1.0 - said))[:, None]).T @ X + np.diag(penalty)
+        step = np.linalg.solve(curvature, gradient)
+        b = b - step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-9:
+            break
+    return b
 
 
 def _design(p: ArrayLike) -> Array:

@@ -14,7 +14,7 @@ from swapcal.benchmark import Benchmark, Method, cross_validated, in_time_order
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import LOG_LOSS, Output, Run, bar, running
-from swapcal.cli.rows import all_scores, numbers_or_text
+from swapcal.cli.rows import ColumnDoubts, all_scores, numbers_or_text
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.tables.clock import created_at
 from swapcal.tables.outcomes import is_text
@@ -51,14 +51,15 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds, draws and simulations.")] = 0,
     positive: options.Positive = None,
 ) -> None:
-    """Compare your score with isotonic regression, a sigmoid and swapcal on the same rows.
+    """Compare your score with isotonic regression, a sigmoid, logistic regression and swapcal on the same rows.
 
     With --time every row is forecast before its outcome is known, and learned from afterwards; outcomes of rows at the
     same time are not known to each other. Isotonic and sigmoid are refitted at 200, 240, 288, … outcomes. Without
     --time all methods are fitted on the same folds and scored on the held-out rows.
 
-    Isotonic and sigmoid use the score alone. swapcal also uses the other columns, which are listed: --drop those that
-    are known only after the outcome, or the gain is overstated.
+    Isotonic and sigmoid use the score alone. swapcal and a logistic regression also use the other columns, which are
+    listed: --drop those that are known only after the outcome, or the gain is overstated; a warning names likely ones.
+    Columns that name rows are left out unless --groups, --numeric or --categorical names them.
 
     Rows without an outcome are left out and counted. Exit code 0 on success, 2 on bad input.
     """
@@ -97,6 +98,10 @@ def compare(
 def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: dict[str, Any]) -> Benchmark:
     (name, kind), table = next(iter(roles.scores.items())), stream.features
     mine = all_scores(table[name], name, kind, stream.rows)
+    doubts = ColumnDoubts.of(table.drop_columns([name]), stream.y, {*roles.groups, *roles.numeric, *roles.categorical})
+    if doubts.ids:
+        run.say(f"left out {named(doubts.ids, MOST_COLUMNS)}: nearly every row has its own value (--categorical keeps)")
+        table = table.drop_columns(doubts.ids)
     groups = _groups(table, roles)
     others = [column for column in table.column_names if column != name]
     read = named(others, MOST_COLUMNS) or "nothing else"
@@ -120,10 +125,21 @@ def _contest(stream: StreamTable, roles: Roles, folds: int, run: Run, settings: 
             numbers_or_text(table.drop_columns([name])), stream.y, mine, roles, folds, run, settings["seed"]
         )
         how = f"Cross-validated in {folds} folds, the same for all: every forecast comes from a fit on the other rows."
-    how += f" Isotonic and sigmoid see the score alone; swapcal also reads {read}."
+    how += f" Isotonic and sigmoid see the score alone; logistic regression and swapcal also read {read}."
     run.say(f"judging {len(stream.y):,} rows, {', '.join(groups) or 'no groups'}")
     time = None if stream.time is None else stream.moments("time")
-    return Benchmark(stream.y, forecasts, groups=groups or None, time=time, how=how, **settings)
+    warnings = [*doubts.leaks.values(), *_undated(doubts.dates, roles)]
+    return Benchmark(stream.y, forecasts, groups=groups or None, time=time, how=how, warnings=warnings, **settings)
+
+
+def _undated(dates: list[str], roles: Roles) -> list[str]:
+    """Return a warning about dates that do not order the rows."""
+    if roles.time is not None or not dates:
+        return []
+    return [
+        f"Column {dates[0]!r} holds dates, but the folds mix early and late rows: forecasts of early rows know later "
+        f"ones, and a gain may not last (--time {dates[0]} compares in order of time)."
+    ]
 
 
 def _left_out(
@@ -157,8 +173,8 @@ def _show(contest: Benchmark, console: Output) -> None:
         table.add_row(one.name, f"{one.brier:.5f}", f"{one.log_loss:.5f}", gap, one.verdict, _beside(one))
     console.print(table)
     console.print("Gaps are observed minus forecast, in points; the last column has 95 % intervals of paired tests.")
-    for text in (contest.sentence(), contest.how):
-        console.print(text, markup=False, highlight=False)
+    console.print(contest.sentence(), style="red" if contest.warnings else None, markup=False, highlight=False)
+    console.print(contest.how, markup=False, highlight=False)
 
 
 def _beside(one: Method) -> str:

@@ -11,7 +11,18 @@ from swapcal.batch.settings import FitSettings
 from swapcal.cli import options
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import Run, bar, running
-from swapcal.cli.rows import SCORE, SCORE_KIND, TARGET, TYPES, HashSample, all_scores, numbers_or_text, types_of
+from swapcal.cli.rows import (
+    SCORE,
+    SCORE_KIND,
+    TARGET,
+    TYPES,
+    ColumnDoubts,
+    HashSample,
+    OutcomeTimes,
+    all_scores,
+    numbers_or_text,
+    types_of,
+)
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.tables.frame import Table
 from swapcal.tables.output import protect
@@ -95,7 +106,22 @@ def fit(
         run.kept = f"{out} is written"
         run.say(f"{model.rows:,} rows, {model.dim} coordinates in {clock.perf_counter() - start:.1f} s → {out}")
         reader.say_skipped(run)
+        _say_doubts(stream.labelled(target, run), roles, run)
         run.say(str(model.certificate))
+
+
+def _say_doubts(stream: StreamTable, roles: Roles, run: Run) -> None:
+    """Print which columns look like leaks or ids, and periods with one outcome only, by the first column of dates."""
+    features = stream.features.drop_columns(list(roles.scores))
+    doubts = ColumnDoubts.of(features, stream.y, {*roles.groups, *roles.numeric, *roles.categorical})
+    for text in doubts.leaks.values():
+        run.say(f"Warning: {text}", "red")
+    for name in doubts.ids:
+        run.say(f"column {name!r}: nearly every row has its own value; --drop {name} leaves it out", "yellow")
+    if doubts.dates:
+        when = OutcomeTimes()
+        when.add(stream.y, Table(stream.features).raw(doubts.dates[0]))
+        when.say(run)
 
 
 def _sample(reader: StreamReader, most: int, seed: int, run: Run) -> StreamTable:

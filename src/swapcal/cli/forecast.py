@@ -115,6 +115,7 @@ def forecast(
         if page is not None and not tally.stopped:
             page.write()
         show_summary(run, live.status(), before, tally)
+        tally.times.say(run)
         reader.say_skipped(run)
         run.say_unmatched(counted)
         for name, model in live.models.items():

@@ -19,6 +19,7 @@ from scipy.special import expit
 from swapcal.archive import ArchiveError, put_text
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.progress import Run, bar
+from swapcal.cli.rows import OutcomeTimes
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.tally import log_losses
@@ -221,6 +222,7 @@ class RunningScores:
     """number of the last row in the file"""
     stopped: bool = False
     """whether there were more"""
+    times: OutcomeTimes = field(default_factory=OutcomeTimes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -235,6 +237,7 @@ class RunningScores:
         p = np.column_stack([trace.forecast.p, trace.forecast.mean, *given, trace.experts])
         y = stream.y
         known = ~np.isnan(y)
+        self.times.add(y, stream.moments("time"))
         squares, logs = losses(p[known], y[known])
         self.squares = squares if not self.rows else self.squares + squares
         self.logs = logs if not self.rows else self.logs + logs

@@ -14,7 +14,7 @@ from swapcal.archive import ArchiveError, put_text
 from swapcal.cli import options
 from swapcal.cli.options import listed
 from swapcal.cli.progress import Output, Run, bar, running
-from swapcal.cli.rows import kinds, with_outcomes
+from swapcal.cli.rows import OutcomeTimes, kinds, with_outcomes
 from swapcal.monitor import Monitor
 from swapcal.report.monitoring import render_monitoring
 from swapcal.tables.formats import Source
@@ -75,8 +75,10 @@ def monitor(
         watching = _opened(state, fresh)
         positive_value = options.positive_in(target, positive, source)
         pieces = _pieces(source, prob, target, time, positive_value, run, watching)
+        outcomes = OutcomeTimes()
         for table in pieces if time is None else [_sorted(list(pieces), time)]:
-            _enter(watching, Table(table), prob, target, time)
+            _enter(watching, rows := Table(table), prob, target, time)
+            outcomes.add(rows.numbers(target), None if time is None else rows.raw(time), rows.numbers(prob))
         if state is not None:
             watching.save(state)
             run.kept = f"{state} is written"
@@ -84,6 +86,7 @@ def monitor(
         _write(summary, json, out)
         if json != Path("-"):
             _show(summary, Output())
+        outcomes.say(run)
     raise typer.Exit(ALARM if summary["alarmed"] else QUIET)
 
 

@@ -1,25 +1,43 @@
 """Rows of a file as the commands want them: judged columns, model columns, pieces, a hashed sample."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import expit
 
+from swapcal._validate import refuse_swapped
 from swapcal.arrays import Array, Integers, Keys
+from swapcal.audit.evidence import constant, stretches
+from swapcal.audit.levels import Timeline
 from swapcal.cli.progress import Run, bar
 from swapcal.cli.stream_table import StreamTable
 from swapcal.kernels.draw import row_marks
+from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.delimited import Piece, in_order
 from swapcal.tables.formats import Source
 from swapcal.tables.frame import JudgedColumns
-from swapcal.tables.outcomes import Positive, ReadAs, checked_outcomes, floats, probabilities, timed, within
+from swapcal.tables.outcomes import (
+    Positive,
+    ReadAs,
+    checked_outcomes,
+    floats,
+    is_number,
+    is_text,
+    probabilities,
+    timed,
+    within,
+)
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import Dialect, InputError
 from swapcal.tables.values import text_key
+
+LEAST_SWAPPED = 20
+"""Rows of a piece from which on hard forecasts of fractional outcomes are taken for swapped columns."""
 
 # Columns that are judged: what `audit` and `monitor` read of forecasts and outcomes, checked row by row.
 
@@ -43,7 +61,9 @@ def with_outcomes(
     table, first, target, probs = piece.table, piece.first, columns.target, _probs(columns, second)
     y = checked_outcomes(table[target], target, first, positive, dialect.decimal)
     for name in (*probs, *(columns.issued or ())):
-        probabilities(table[name], name, first)
+        values = probabilities(table[name], name, first)
+        if name in probs:
+            refuse_swapped(values, y, (f"column {name!r}", f"column {target!r}"), LEAST_SWAPPED)
     for name in columns.features:
         if pa.types.is_floating(table[name].type):
             values = floats(table[name])
@@ -60,6 +80,34 @@ def with_outcomes(
     if target not in probs:
         table = table.set_column(table.column_names.index(target), target, pa.array(y))
     return table.filter(pa.array(~np.isnan(y)))
+
+
+class OutcomeTimes:
+    """Outcomes in order of time, for the audit's warning of periods with one outcome only."""
+
+    def __init__(self) -> None:
+        self._timeline, self._rows, self._predicted = Timeline(), 0, False
+
+    def add(self, y: Array, time: Any = None, p: Array | None = None) -> None:
+        """Add rows, those without an outcome too; without times they count from 1 in the order of the file.
+
+        Predictions that have learned from the outcomes would explain any period: such are not given.
+        """
+        self._predicted = p is not None
+        p = np.full(len(y), 0.5) if p is None else p
+        known = ~np.isnan(y)
+        rows = 1.0 + self._rows + np.arange(len(y), dtype=np.float64)
+        when: Array = rows if time is None else as_times("time", time)
+        known &= ~np.isnan(when)
+        self._rows += len(y)
+        dated = time is not None and bool(are_dates("time", time))
+        self._timeline.add(when[known], dated, p[known], y[known], np.ones(int(known.sum())))
+
+    def say(self, run: Run) -> None:
+        """Print the warnings, if there are any."""
+        if self._timeline.span is not None:
+            for one in stretches(self._timeline, predicted=self._predicted):
+                run.say(f"Warning: {constant(one, self._rows)}", "red")
 
 
 # What `fit` and `predict` share: columns as the model wants them, and the notes in a model file.
@@ -124,6 +172,118 @@ def all_scores(column: Any, name: str, kind: str, rows: Integers) -> Array:
     if missing.any():
         raise InputError(f"row {rows[missing][0]}: column {name!r}: given nothing, expected a {kind}")
     return scores_of(column, name, kind, 1)
+
+
+# Columns in doubt: known only after the outcome, names of rows, dates that no --time orders.
+
+LEAK_SKILL = 0.5
+"""A column that alone explains this part of the outcomes' variance, on rows it was not fitted to, is a likely leak."""
+LEAK_SHARE, LEAK_ROWS, LOG_CHANCE = 0.1, 20, float(np.log(1e-6))
+"""So is one with a value whose rows all have the rarer outcome: this share of that outcome or more, beyond chance."""
+LEAK_BINS = 32
+ID_SHARE = 0.9
+ID_NAMES = re.compile(r"(^|[_\W])(id|uuid|guid|key|rownum|index)$", re.IGNORECASE)
+FEWEST_IDS = 100
+
+
+class ColumnDoubts(NamedTuple):
+    """Columns that look as if they should not be used: leaks with a sentence each, ids, and dates."""
+
+    leaks: dict[str, str]
+    ids: list[str]
+    dates: list[str]
+
+    @classmethod
+    def of(cls, table: pa.Table, y: Array, named: Collection[str] = ()) -> "ColumnDoubts":
+        """Examine each column by itself; those `named` as groups, numbers or categories are no ids."""
+        ids = [name for name in table.column_names if name not in named and looks_like_id(name, table[name])]
+        found = {name: _leak(name, table[name], y) for name in table.column_names if name not in ids}
+        dates = [name for name in table.column_names if pa.types.is_temporal(table[name].type)]
+        return cls({name: text for name, text in found.items() if text}, ids, dates)
+
+
+def looks_like_id(name: str, column: pa.ChunkedArray) -> bool:
+    """Tell whether a column names rows: texts or whole numbers that hardly repeat.
+
+    Examples
+    --------
+    >>> looks_like_id("order", pa.chunked_array([[f"o-{k}" for k in range(200)]]))
+    True
+    >>> looks_like_id("income", pa.chunked_array([[k % 70 for k in range(200)]]))
+    False
+    """
+    known = len(column) - column.null_count
+    whole, texts = pa.types.is_integer(column.type), is_text(column.type)
+    if known < FEWEST_IDS or not (whole or texts):
+        return False
+    share = pc.count_distinct(column).as_py() / known
+    least = 0.5 if ID_NAMES.search(name) else ID_SHARE if texts else 1.0
+    return bool(share >= least)
+
+
+def _leak(name: str, column: pa.ChunkedArray, y: Array) -> str:
+    """Return why a column is probably known only after the outcome; nothing if it does not look so."""
+    codes, spelt = _codes(column)
+    skill = explained(codes, y)
+    if skill >= LEAK_SKILL:
+        return (
+            f"Column {name!r} alone explains {100 * skill:.0f} % of the outcomes' variance: it is probably known only "
+            f"after the outcome, and then any gain is an artefact (--drop {name})."
+        )
+    filled = _pure(name, (codes > 0).astype(np.int64), lambda k: "filled in" if k else "missing", y)
+    return _pure(name, codes, spelt, y) or filled
+
+
+def _pure(name: str, codes: Integers, spelt: Callable[[int], str], y: Array) -> str:
+    """Return that all rows of a value have the rarer outcome, if they are too many for chance."""
+    rarer = float(y.mean() <= 0.5)
+    rows, hits = np.bincount(codes), np.bincount(codes, weights=y == rarer)
+    pure = (hits == rows) & (rows >= LEAK_ROWS) & (hits >= LEAK_SHARE * hits.sum())
+    pure &= rows * np.log(max(hits.sum() / len(y), 1e-300)) + np.log(len(rows)) < LOG_CHANCE
+    if not pure.any():
+        return ""
+    place = int(np.flatnonzero(pure)[np.argmax(rows[pure])])
+    return (
+        f"Column {name!r}: all {rows[place]:,} rows where it is {spelt(place)} have outcome {rarer:g}, as if it was "
+        f"filled in after the outcome; then any gain is an artefact (--drop {name})."
+    )
+
+
+def explained(codes: Integers, y: Array) -> float:
+    """Return the part of the outcomes' variance that the mean outcome of each code explains, fitted on other rows.
+
+    Examples
+    --------
+    >>> explained(np.tile([0, 1], 200), np.tile([0.0, 1.0], 200)) > 0.99
+    True
+    """
+    half, rate = np.arange(len(y)) // 2 % 2, float(y.mean())
+    error = 0.0
+    for part in (0, 1):
+        learn, judge = half != part, half == part
+        rows, sums = (np.bincount(codes[learn], w, codes.max(initial=0) + 1) for w in (None, y[learn]))
+        error += float(np.sum((((sums + rate) / (rows + 1.0))[codes[judge]] - y[judge]) ** 2))
+    return 1.0 - error / max(len(y) * rate * (1.0 - rate), 1e-300)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Integers, Callable[[int], str]]:
+    """Return the rows' codes, of texts or of ranges of numbers, 0 for missing values, and the name of each code."""
+    if is_number(column.type) or pa.types.is_temporal(column.type):
+        values = floats(column if is_number(column.type) else pc.cast(column.cast(pa.timestamp("us")), pa.int64()))
+        known = values[np.isfinite(values)]
+        edges = np.unique(np.quantile(known, np.linspace(0, 1, LEAK_BINS + 1)[1:-1])) if len(known) else np.zeros(0)
+        codes = np.where(np.isfinite(values), 1 + np.searchsorted(edges, values, side="right"), 0)
+        return codes.astype(np.int64), lambda k: "missing" if k == 0 else _range(edges, k - 1)
+    coded = pc.dictionary_encode(column.cast(pa.string())).combine_chunks()
+    names = coded.dictionary.to_pylist()
+    found = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+    return found, lambda k: "missing" if k == 0 else repr(names[k - 1])
+
+
+def _range(edges: Array, place: int) -> str:
+    low = f"{edges[place - 1]:.6g} or more" if place else ""
+    high = f"below {edges[place]:.6g}" if place < len(edges) else ""
+    return " and ".join(filter(None, [low, high])) or "known"
 
 
 # Pieces: a file is answered piece by piece, so that it may be larger than memory.

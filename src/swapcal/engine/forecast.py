@@ -58,7 +58,8 @@ class Forecast:
     p : the issued level, drawn from the forecast's distribution; the guarantees are about it.
     mean : z*, the distribution's mean; the best single number, slightly off the levels.
     low, high : the lowest and highest level that could have been issued (neighbours, when hedging).
-    weight : the probability with which `high` was issued.
+    weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
+        some too, and `Forecaster.distribution` returns all.
 
     Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
     forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
@@ -127,6 +128,11 @@ class Forecast:
     def weight(self) -> Any:
         """The probability of `high`."""
         return self._column(T_WEIGHT)
+
+    def mixing(self) -> tuple[Array, Array, Array, Array]:
+        """Return `low`, `high` and `weight` as arrays of (n,), and the whole distributions by slot, where kept."""
+        low, high, weight = (np.array(self._tickets[:, part]) for part in (T_LOW, T_HIGH, T_WEIGHT))
+        return low, high, weight, self._mixes
 
     def explained_by(self, explain: "Callable[[int], Any]") -> Self:
         """Let `explain` answer for each row; returns the forecast."""

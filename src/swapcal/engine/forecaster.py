@@ -234,6 +234,29 @@ class Forecaster(Player):
         while not advance_one.call(self._state, self._scratch, x, y, event, ticket, NO_MIX, 0, None, None):
             self._make_room()
 
+    def distribution(self, forecast: Forecast) -> tuple[Array, Array]:
+        """Return levels (L,), increasing, and the probability (n, L) with which each could have been issued.
+
+        `Audit(…, issued=…)` takes them. With "blum-mansour" `run` keeps the distributions of no row, `predict` of each.
+
+        Examples
+        --------
+        >>> forecaster = Forecaster(2, levels=4, mixing="blum-mansour")
+        >>> levels, P = forecaster.distribution(forecaster.predict([0.5, 0.1]))
+        >>> levels.shape, P.shape, float(P.sum())
+        ((5,), (1, 5), 1.0)
+        """
+        low, high, weight, kept = forecast.mixing()
+        if self._mixing != "blum-mansour":
+            levels = np.unique(np.concatenate([low, high]))
+            P, rows = np.zeros((len(low), len(levels))), np.arange(len(low))
+            np.add.at(P, (rows, np.searchsorted(levels, low)), 1.0 - weight)
+            np.add.at(P, (rows, np.searchsorted(levels, high)), weight)
+            return levels, P
+        if len(kept) != len(low):
+            raise ValueError("forecast: given one of `run`, expected one of `predict`: runs keep no distributions")
+        return self.levels, kept[:, memory.slots_in_order(self._state)]
+
     def behind(self, ticket: Array, x: Array) -> tuple[Array, float]:
         """Return (θ, c) with mean = ⟨θ, x⟩ + c as the ticket's two learners are now, c being what clipping adds.
 

@@ -122,7 +122,7 @@ MEMBERS = "members of L^cvx (convex, 1-Lipschitz, values in [−1, 1])"
 
 @dataclass(frozen=True)
 class OmnipredictionInterval:
-    """`lower` ≤ Omni_{L^cvx, F_res^aff} ≤ `upper`, as totals; `loss` and `theta` attain `lower`."""
+    """`lower` ≤ Omni over L^cvx and affine rules ≤ `upper`, as totals; `loss` and (1 + ⟨theta, x⟩)/2 attain `lower`."""
 
     lower: float
     upper: float
@@ -139,8 +139,10 @@ def omniprediction(
     X: ArrayLike,
     weight: ArrayLike | None = None,
     losses: Sequence[Loss] | None = None,
+    *,
+    rules: AffineRules = "restricted",
 ) -> OmnipredictionInterval:
-    """Bracket sup over ℓ in L^cvx and f in F_res^aff of Σ w [ℓ(k_ℓ(p), y) − ℓ(f(x), y)].
+    """Bracket sup over ℓ in L^cvx and affine rules f of Σ w [ℓ(k_ℓ(p), y) − ℓ(f(x), y)].
 
     Upper end: the swap error Σ_v SOmni_v, where every level has a loss and comparator of its own. Lower
     end: the best pair found by alternating, from several starts, between the best comparator for a loss (a
@@ -151,6 +153,9 @@ def omniprediction(
     ----------
     losses
         The dictionary, members of L^cvx; `threshold_losses` by default.
+    rules
+        "restricted": the paper's F_res^aff; or "all" affine functions with values in [0, 1], for which the lower end
+        also looks at the constants.
 
     Examples
     --------
@@ -158,6 +163,8 @@ def omniprediction(
     >>> found = omniprediction([0.5] * 4, [1, 1, 1, 0], X)
     >>> found.lower <= found.upper
     True
+    >>> omniprediction([0.0] * 4, [1] * 4, X), omniprediction([0.0] * 4, [1] * 4, X, rules="all").upper
+    (OmnipredictionInterval(3 to 3; the lower end by threshold(0.02)), 4.0)
     """
     rows = LevelRows.of(p, y, X, weight)
     book = list(losses) if losses is not None else threshold_losses()
@@ -165,9 +172,20 @@ def omniprediction(
     book.append(_constant())
     paid = np.array([rows.weight @ loss.induced(rows.p, rows.y) for loss in book])
     starts = np.unique(np.linspace(0, len(book) - 1, 5).astype(int))
-    gain, choice, theta = max((_alternate(book, paid, rows, int(s)) for s in starts), key=lambda found: found[0])
-    upper = float(somni_levels(rows.levels, *rows.residual_sums()).sum())
+    tried = [_alternate(book, paid, rows, int(s)) for s in starts]
+    tried += [_constant_rule(book, paid, rows)] if rules == "all" else []
+    gain, choice, theta = max(tried, key=lambda found: found[0])
+    upper = float(somni_levels(rows.levels, *rows.residual_sums(), rules).sum())
     return OmnipredictionInterval(gain, upper, book[choice], theta)
+
+
+def _constant_rule(book: list[Loss], paid: Array, rows: LevelRows) -> tuple[float, int, Array]:
+    """Return the most any loss of the book gains by one constant action, the loss, and the constant's θ."""
+    rate = rows.weight @ rows.y / rows.weight.sum()
+    gains = paid - [rows.weight @ loss.induced(np.full(len(rows.y), rate), rows.y) for loss in book]
+    choice, theta = int(np.argmax(gains)), np.zeros(rows.X.shape[1])
+    theta[0] = 2.0 * (2.0 * float(np.ravel(book[choice].best_response(rate))[0]) - 1.0)
+    return float(gains[choice]), choice, theta
 
 
 def threshold_losses(count: int = 49) -> list[Loss]:

@@ -98,7 +98,7 @@ class Headline:
     detectable: float | None
     """Smallest error over all rows that would have been found with probability 80 %."""
     groups_unresolved: int | None = None
-    """Groups too small for their error to be told from the tolerance."""
+    """Groups with less than 5 % of the rows and no error beyond chance, which `high` does not cover."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

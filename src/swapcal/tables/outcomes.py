@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from swapcal._validate import likely_mistake
 from swapcal.arrays import Array, Flags, Index
 from swapcal.tables.clock import formats, seconds_of
 from swapcal.tables.sources import Dialect, InputError
@@ -342,7 +343,9 @@ def probabilities(column: Any, name: str, first: int) -> Array:
     swapcal.tables.sources.InputError: row 2: column 'p': given 1.5, expected a probability in [0, 1]
     """
     values = floats(column)
-    return within(values, name, first, "a probability in [0, 1]", (values >= 0.0) & (values <= 1.0))
+    fits = (values >= 0.0) & (values <= 1.0)
+    expected = "a probability in [0, 1]" + ("" if fits.all() else likely_mistake(values))
+    return within(values, name, first, expected, fits)
 
 
 def floats(column: Any) -> Array:
