@@ -58,7 +58,7 @@ def monitor(
     which an outcome is known whatever its value, not the time at which it arrived. Without --time the file may be
     larger than memory; sorting keeps the required columns in memory. Rows without an outcome are left out and counted.
     Rows in messages count from 1, without the header.
-    Exit code 0: no alarm; 1: alarm; 2: could not run.
+    Exit code 0: no alarm; 1: an alarm is raised, or was raised by these rows and ended; 2: could not run.
     """
     with running("monitor") as run, text.open(file) as source:
         protect([file], {"--out": out, "--json": None if json == Path("-") else json, "--state": state})
@@ -73,6 +73,7 @@ def monitor(
         if prob == target or {prob, target} & set(fresh.columns()):
             raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
+        known = len(watching.log())
         positive_value = options.positive_in(target, positive, source)
         pieces = _pieces(source, prob, target, time, positive_value, run, watching)
         for table in pieces if time is None else [_sorted(list(pieces), time)]:
@@ -84,7 +85,7 @@ def monitor(
         _write(summary, json, out)
         if json != Path("-"):
             _show(summary, Output())
-    raise typer.Exit(ALARM if summary["alarmed"] else QUIET)
+    raise typer.Exit(ALARM if summary["alarmed"] or len(summary["log"]) > known else QUIET)
 
 
 def _opened(state: Path | None, fresh: Monitor) -> Monitor:
@@ -145,9 +146,10 @@ def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None
 def _show(summary: dict[str, Any], console: Console) -> None:
     style = "red" if summary["alarmed"] else "green"
     console.print(summary["sentence"], style=style, markup=False, highlight=False)
-    for alarm in summary["alarms"][:MOST_SHOWN]:
+    alarms = summary["alarms"] + [alarm for alarm in summary["log"] if alarm not in summary["alarms"]]
+    for alarm in alarms[:MOST_SHOWN]:
         console.print(f"  {alarm['sentence']}", markup=False, highlight=False)
-    more = len(summary["alarms"]) - MOST_SHOWN
+    more = len(alarms) - MOST_SHOWN
     if more > 0:
         console.print(f"  … and {more:,} more.", markup=False, highlight=False)
     life = summary["lifetime"]
