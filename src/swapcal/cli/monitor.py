@@ -44,6 +44,19 @@ def monitor(
     run_length: Annotated[float, typer.Option(help="Least mean number of rows between false alarms.")] = 1_000_000,
     alpha: Annotated[float, typer.Option(help="Largest probability of any false lifetime alarm.")] = 0.05,
     level_ranges: Annotated[bool, typer.Option(help="Watch ranges of forecasts too.")] = True,
+    bins: Annotated[
+        list[str] | None, typer.Option(help="A column of numbers and the edges of its ranges, age:30,60; repeatable.")
+    ] = None,
+    clusters: Annotated[
+        str | None, typer.Option(help="Column of rows that belong together, such as a patient: each bets once.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of one over the probability with which each outcome was obtained; with --max-weight."
+        ),
+    ] = None,
+    max_weight: Annotated[float, typer.Option(help="Largest weight, known before the first row.")] = 1.0,
     state: Annotated[
         Path | None, typer.Option(help="Continue from this state if it exists, and write the new state to it.")
     ] = None,
@@ -69,15 +82,19 @@ def monitor(
             run_length=run_length,
             alpha=alpha,
             level_ranges=level_ranges,
+            bins=dict(_cut(one) for one in bins or ()),
+            clusters=clusters,
+            max_weight=max_weight,
         )
         if prob == target or {prob, target} & set(fresh.columns()):
             raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
         known = len(watching.log())
         positive_value = options.positive_in(target, positive, source)
-        pieces = _pieces(source, prob, target, time, positive_value, run, watching)
+        columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), weights=weights, time=time)
+        pieces = _pieces(source, columns, positive_value, run)
         for table in pieces if time is None else [_sorted(list(pieces), time)]:
-            _enter(watching, Table(table), prob, target, time)
+            _enter(watching, Table(table), columns)
         if state is not None:
             watching.save(state)
             run.kept = f"{state} is written"
@@ -86,6 +103,15 @@ def monitor(
         if json != Path("-"):
             _show(summary, Output())
     raise typer.Exit(ALARM if summary["alarmed"] or len(summary["log"]) > known else QUIET)
+
+
+def _cut(text: str) -> tuple[str, list[float]]:
+    """Return a column and the edges of its ranges."""
+    name, _, edges = text.rpartition(":")
+    try:
+        return name, [float(edge) for edge in edges.split(",")]
+    except ValueError:
+        raise InputError(f"--bins: given {text!r}, expected a column and numbers, such as age:30,60") from None
 
 
 def _opened(state: Path | None, fresh: Monitor) -> Monitor:
@@ -98,11 +124,8 @@ def _opened(state: Path | None, fresh: Monitor) -> Monitor:
     return saved
 
 
-def _pieces(
-    source: Source, prob: str, target: str, time: str | None, positive: Positive | None, run: Run, watching: Monitor
-) -> Iterator[pa.Table]:
+def _pieces(source: Source, columns: JudgedColumns, positive: Positive | None, run: Run) -> Iterator[pa.Table]:
     """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
-    columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), time=time)
     rows = used = 0
     with bar(run.console, "reading") as shown:
         for piece in source.pieces(kinds(columns)):
@@ -112,7 +135,7 @@ def _pieces(
             if len(kept):
                 yield kept
     if not used:
-        raise InputError(f"column {target!r}: given no outcome in {rows:,} rows, expected some")
+        raise InputError(f"column {columns.target!r}: given no outcome in {rows:,} rows, expected some")
     run.say_unlabelled(rows, used)
     run.say_unmatched(positive)
 
@@ -122,15 +145,17 @@ def _sorted(pieces: list[pa.Table], time: str) -> pa.Table:
     return whole.take(pa.array(np.argsort(Table(whole).raw(time), kind="stable")))
 
 
-def _enter(watching: Monitor, table: Table, prob: str, target: str, time: str | None) -> None:
-    p, y = table.numbers(prob), table.numbers(target)
-    clock = None if time is None else table.raw(time)
-    columns = {name: table.categories(name) for name in watching.columns()}
-    names = {name: np.array(column.names, dtype=object) for name, column in columns.items()}
+def _enter(watching: Monitor, table: Table, columns: JudgedColumns) -> None:
+    p, y = table.numbers(columns.prob), table.numbers(columns.target)
+    clock = None if columns.time is None else table.raw(columns.time)
+    weights = None if columns.weights is None else table.numbers(columns.weights)
+    found = {name: table.categories(name) for name in columns.groups}
+    names = {name: np.array(column.values, dtype=object) for name, column in found.items()}
     for start in range(0, len(p), BATCH_ROWS):
         some = slice(start, start + BATCH_ROWS)
-        records = {name: names[name][column.codes[some]] for name, column in columns.items()}
-        watching.add(records, p[some], y[some], None if clock is None else clock[some])
+        records = {name: names[name][column.codes[some]] for name, column in found.items()}
+        own = [None if column is None else column[some] for column in (clock, weights)]
+        watching.add(records, p[some], y[some], *own)
 
 
 def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None:
