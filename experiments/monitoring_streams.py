@@ -1,7 +1,7 @@
 """Simulated streams for `experiments/monitoring.py`: honest forecasts in several guises, and invalid orders."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ COLUMNS, CATEGORIES = 4, 10
 
 
 class Stream(NamedTuple):
-    records: dict[str, NDArray[np.int64]]
+    records: dict[str, NDArray[Any]]
     p: Array
     y: Array
 
@@ -112,6 +112,23 @@ def daily_means(rng: Rng, rows: int) -> Stream:
     stream = shared_shocks(rng, rows)
     days = [column[: rows // 100 * 100].reshape(-1, 100).mean(axis=1) for column in (stream.p, stream.y)]
     return Stream({f"g{j}": np.zeros(len(days[0]), np.int64) for j in range(COLUMNS)}, days[0], days[1])
+
+
+def patients(rng: Rng, rows: int, each: int) -> Stream:
+    """Draw right forecasts of patients with `each` rows at random times, whose unknown fate is shared: ±25 points."""
+    patient = rng.permutation(np.repeat(np.arange(-(-rows // each)), each)[:rows])
+    p = rng.uniform(0.3, 0.7, rows)
+    fate = rng.choice([-0.25, 0.25], -(-rows // each))
+    return tossed(rng, {"g": rng.integers(0, 3, rows), "patient": patient}, p, p + fate[patient])
+
+
+def chosen(rng: Rng, rows: int) -> Stream:
+    """Draw right forecasts whose outcomes are obtained by a sign that they do not know; `weight` is 1/π."""
+    p, sign = rng.uniform(0.3, 0.7, rows), rng.choice([-1, 1], rows)
+    often = sign > 0
+    records = {"g": rng.integers(0, 3, rows), "weight": np.where(often, 1.25, 5.0)}
+    known = rng.random(rows) < np.where(often, 0.8, 0.2)
+    return tossed(rng, records, p, p + 0.25 * sign).take(np.flatnonzero(known))
 
 
 Maker = Callable[[Rng, int], Stream]

@@ -51,3 +51,37 @@ def run(memberships, p, y, stakes, tolerance, edges):
                         b = gain(p[t], y[t], sign, k, tolerance)
                         bets[group, span, sign, k].play(b, y[t] - p[t], t + 1.0)
     return bets
+
+
+def alarm_log(p, y, stakes, tolerance, edges, limit):
+    """Every alarm of every range and direction of one group: raised, strongest, ended, and its size when strongest.
+
+    `limit` is that of the mean sum of one direction. An alarm ends when the sum is below a thousandth of its largest,
+    and then all starts are forgotten; it also ends where rows begin that lie wholly after it was raised and are the
+    strongest start in hindsight when the sum reaches a new height.
+    """
+    bets, found, raised, open_ = defaultdict(Bet), [], {}, {}
+    for t in range(len(p)):
+        for span in ranges_of(p[t], edges):
+            for sign in (1, -1):
+                own = [bets[span, sign, k] for k in stakes]
+                for k, bet in zip(stakes, own, strict=True):
+                    bet.play(gain(p[t], y[t], sign, k, tolerance), y[t] - p[t], t + 1.0)
+                value, key = sum(bet.sum for bet in own) / len(own), (span, sign)
+                peak = raised.get(key, 0.0)
+                if value > peak:
+                    raised[key] = value
+                    if value < limit:
+                        continue
+                    best = max(own, key=lambda bet: bet.cusum)
+                    if key in open_ and best.start > open_[key]["raised"]:
+                        found.append({**open_.pop(key), "ended": best.start})
+                    entry = open_.setdefault(key, {"span": span, "sign": sign, "raised": t + 1.0, "ended": None})
+                    entry |= {"peak": value, "at": t + 1.0, "since": best.start, "rows": best.rows}
+                    entry |= {"residual": best.residual, "square": best.square}
+                elif key in open_ and value < 1e-3 * peak:
+                    found.append({**open_.pop(key), "ended": t + 1.0})
+                    raised[key] = 0.0
+                    for bet in own:
+                        bet.sum = bet.cusum = 0.0
+    return found + list(open_.values())

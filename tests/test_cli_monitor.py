@@ -117,3 +117,34 @@ def test_the_page_escapes_names_and_draws_what_is_listed():
     assert page.count('class="chart"') == 2
     quiet = Monitor().to_html(title="Empty")
     assert "No rows yet" in quiet
+
+
+def test_bins_clusters_and_weights_are_those_of_the_monitor(tmp_path):
+    rng = np.random.default_rng(0)
+    age, patient, weight = rng.integers(18, 90, 900), rng.integers(0, 500, 900), rng.choice([1.0, 4.0], 900)
+    p = rng.uniform(0.2, 0.8, 900).round(6)
+    y = (rng.random(900) < p).astype(int)
+    path = tmp_path / "rows.csv"
+    pacsv.write_csv(pa.table({"p": p, "y": y, "age": age, "patient": patient, "w": weight}), path)
+    options = ["--bins", "age:30,60", "--clusters", "patient", "--weights", "w", "--max-weight", "4"]
+    found = json.loads(run(path, "--prob", "p", "--target", "y", *options, "--json", "-").stdout)
+    settings = {"bins": {"age": [30, 60]}, "clusters": "patient", "max_weight": 4.0}
+    monitor = Monitor(**settings).add({"age": age, "patient": patient}, p, y, weights=weight)
+    assert found["sizes"] == json.loads(json.dumps(monitor.sizes()))
+    assert found["settings"] == json.loads(json.dumps(monitor.settings.to_dict()))
+    assert "--bins: given 'age=3'" in said(path, "--prob", "p", "--target", "y", "--bins", "age=3")
+    assert "max_weight = 1" in said(path, "--prob", "p", "--target", "y", "--weights", "w")
+
+
+def test_an_alarm_that_ended_in_these_rows_is_shown_and_exits_with_one(tmp_path):
+    p, y = np.full(3000, 0.5), np.arange(3000) % 2
+    y[100:200] = 1
+    path, state = tmp_path / "rows.csv", tmp_path / "state"
+    pacsv.write_csv(pa.table({"p": p, "y": y}), path)
+    options = ["--prob", "p", "--target", "y", "--no-level-ranges", "--state", state, "--alpha", "1e-30"]
+    first = run(path, *options)
+    assert first.exit_code == command.ALARM, first.output
+    assert "No sign that" in first.output
+    assert "ended at row" in " ".join(first.output.split())
+    pacsv.write_csv(pa.table({"p": p[:1000], "y": y[1000:2000]}), path)
+    assert run(path, *options).exit_code == command.QUIET

@@ -128,14 +128,14 @@ print(json.dumps([np.nan_to_num(book.bets).ravel().tolist(), np.nan_to_num(book.
 )
 def test_no_bet_can_lose_everything_and_none_is_favourable(p, y, k, tolerance):
     gains = np.zeros(LANES)
-    price(p, y, np.full(LANES, k), tolerance, gains)
+    price(p, y, 1.0, np.full(LANES, k), tolerance, gains)
     assert (gains > 0).all()
     assert (gains <= 1 + k + 1e-12).all()
     for side, mean in ((0, p + tolerance), (1, p - tolerance)):
         if 0 <= mean <= 1:  # the least honest outcome rate that is still sound
             ends = []
             for outcome in (0.0, 1.0):
-                price(p, outcome, np.full(LANES, k), tolerance, gains)
+                price(p, outcome, 1.0, np.full(LANES, k), tolerance, gains)
                 ends.append(gains[side])
             assert (1 - mean) * ends[0] + mean * ends[1] == pytest.approx(1.0, abs=1e-12)
 
@@ -520,7 +520,8 @@ def test_intervals_hold_from_the_chosen_start_for_all_groups_at_all_looks():
                 note, bets = monitor._bets.bet_state.notes[cell], monitor._bets.bet_state.bets[cell]
                 alpha = 0.05 * math.exp(monitor._bets.log_weights()[cell, 0])
                 for side in range(2):
-                    size = since_change(bets, note, monitor._bets.terms.shares, side, alpha)
+                    marks = evidence.segment(bets, note, monitor._bets.terms.shares, side, 0.0)
+                    size = since_change(marks, alpha)
                     inside = mine & (np.arange(rows) + 1 >= size.since) & (np.arange(rows) < start + 500)
                     assert size.rows == inside.sum()
                     assert size.gap == pytest.approx((y - p)[inside].mean())
@@ -570,7 +571,8 @@ def test_frames_of_every_kind_agree():
         ({"records": {"city": ["x", "y"]}}, ValueError, "no column 'town'"),
         ({"time": [2.0, 1.0]}, ValueError, "time: given 1.0 in row 2 after 2.0"),
         ({"time": [1.0]}, ValueError, r"time: given shape \(1,\)"),
-        ({"weights": [1.0, 2.0]}, ValueError, "weights: given, expected none"),
+        ({"weights": [1.0, 2.0]}, ValueError, "weights: given 2 in row 2"),
+        ({"weights": [1.0]}, ValueError, r"weights: given shape \(1,\)"),
     ],
 )
 def test_refused_rows_leave_the_state_as_it_was(change, error, words):

@@ -98,6 +98,22 @@ def witness(**changes: Any) -> Mapping:
 CONTEST_FIGURES = ("brier_change", "brier_low", "brier_high", "log_loss_change", "log_loss_low", "log_loss_high")
 
 
+def conventional() -> Mapping:
+    numbers = ["debiased_ece", "miscalibration", "discrimination", "uncertainty", "two_bin", "two_bin_expected"]
+    curve = [{"p": k / 10, "rate": k / 12, "low": k / 14, "high": k / 9} for k in range(1, 9)]
+    benefit = [
+        {"threshold": k / 10, "benefit": 0.3 - k / 30, "low": 0.2 - k / 30, "high": 0.4 - k / 30} for k in range(1, 9)
+    ]
+    return {
+        "slope": [0.8, 0.7, 0.9],
+        "intercept": [-0.1, -0.2, 0.0],
+        "observed_expected": [1.1, 1.0, 1.2],
+        **dict.fromkeys([*numbers, "cutoff", "cutoff_chance"], 0.01),
+        "isotonic": curve,
+        "net_benefit": [point | {"everyone": 0.3 - point["threshold"]} for point in benefit],
+    }
+
+
 def complete() -> Mapping:
     scores = {"brier": 0.22, "brier_calibration": 0.001, "brier_refinement": 0.219, "log_loss": 0.64}
     scores |= {"auc": 0.67, "ece": 0.015, "smooth_ece": 0.009, "mean_p": 0.31, "mean_y": 0.33}
@@ -126,6 +142,7 @@ def complete() -> Mapping:
         "comparison": compared(),
         "decisions": [decision | {"alternative": "always umbrella"}],
         "forecaster": forecaster | {"pieces": pieces},
+        "conventional": conventional(),
         "notes": ["Stations share weather."],
     }
 
@@ -246,6 +263,7 @@ def test_every_section_and_its_link(full_page: str) -> None:
         "groups",
         "witnesses",
         "errors",
+        "conventional",
         "decisions",
         "certificate",
     ]

@@ -12,6 +12,7 @@ from swapcal._display import counted, display
 from swapcal.archive import written
 from swapcal.audit import curves, measures, state
 from swapcal.audit import state as file
+from swapcal.audit.conventional import ConventionalMeasures
 from swapcal.audit.curves import likenesses
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import AuditSettings, assemble, reliability
@@ -304,6 +305,11 @@ class Audit:
         if self._evidence is None:
             self._evidence = Evidence(self.sums, self.seed)
         return self._evidence
+
+    @property
+    def conventional(self) -> ConventionalMeasures:
+        """Calibration slope and intercept, O:E, net benefit, isotonic reliability, debiased ECE, ATB, cutoff error."""
+        return ConventionalMeasures(self.sums, self.seed)
 
     def smcal(self, q: int = 2, against: Against = "linear", *, mean: bool = False) -> float:
         """SMCal_q: Σ_v sup_f n_v |Σ α f(x)(y − p)/n_v|^q over the class `against`."""

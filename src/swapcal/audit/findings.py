@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from swapcal.audit import curves, measures, text
+from swapcal.audit.conventional import ConventionalMeasures
 from swapcal.audit.curves import witnesses
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.intervals import LEAST_VARIANCE
@@ -85,6 +86,7 @@ def assemble(
         timeline_error=None if timeline is None else "calibration error over ten levels",
         forecaster=None if certificate is None else forecaster(evidence, certificate),
         decisions=tuple(decisions(evidence, losses)) if losses else None,
+        conventional=ConventionalMeasures(evidence.sums, evidence.seed).entry(),
     )
 
 

@@ -5,6 +5,16 @@ row t: the earlier rows with their labels, the record x_t and the forecast p_t. 
 and direction s = ±1 is *sound* if s·E[y_t − p_t | F_t] ≤ ε on all its rows. A bet multiplies its wealth by
 b_t = 1 + λ_t (s(y_t − p_t) − ε) on the rows of its cell, with λ_t ≥ 0 known in F_t and b_t > 0; so E[b_t | F_t] ≤ 1 if
 the cell is sound.
+
+*Outcomes of a chosen part.* Let L_t be 1 if the outcome of row t is obtained, which happens with probability
+π_t ≥ 1/w̄ given F_t, y_t and what else decides about it, but not hanging on y_t. The bet
+b_t = 1 + (λ_t/w̄)(L_t/π_t)(s(y_t − p_t) − ε) has E[b_t | F_t] = 1 + (λ_t/w̄)(s·E[y_t − p_t | F_t] − ε), at most 1 if the
+cell is sound; as L_t/(w̄π_t) ≤ 1 it lies between 1 and the bet of a row without weight, so b_t > 0. Rows without an
+outcome leave wealth and sums as they are: the run length counts rows with one.
+
+*Clusters.* Rows that belong together are one step: with b̄ the mean of the gains of a cluster's rows in the cell,
+E[b̄ | F] ≤ 1 if clusters are independent and s·E[y − p | x, p] ≤ ε on each row, whatever the rows of a cluster share.
+A second bet on a cluster could know its fate, so each bets once.
 """
 
 from __future__ import annotations
@@ -24,6 +34,7 @@ __all__ = [
     "appearance_share",
     "detection_delay",
     "deviation_radius",
+    "e_bh_limit",
     "false_alarm_spacing",
     "stake_regret",
     "start_share",
@@ -131,6 +142,29 @@ def deviation_radius(squares: float, alpha: float) -> Bound:
             break
         low, high = (low, middle) if _log_mixture(middle, squares) >= level else (middle, high)
     return Bound(high, None, "empirical Bernstein inequality at all times (Howard et al. 2021; mixture ours)")
+
+
+def e_bh_limit(rank: int, count: int, alpha: float) -> Bound:
+    """Wealth that the `rank`-th largest of `count` monitors must reach so that e-BH lists them: count / (α·rank).
+
+    List the k monitors of largest wealth, for the largest k whose k-th wealth reaches the limit. The expected share of
+    sound monitors among those listed (the false discovery rate) is at most α, however the monitors depend on each
+    other.
+
+    *Proof* (Wang and Ramdas 2022). Let R be listed. Each one listed has wealth e ≥ K/(αR), so 1[i listed]/R ≤ α e_i/K.
+    The expected share is E[Σ 1[i listed]/max(R, 1)] ≤ α Σ E[e_i]/K over sound i, and E[e_i] ≤ 1 at every stopping time,
+    as wealth is a nonnegative supermartingale that starts at 1; the time may depend on all monitors if each is one
+    given the rows of all.
+
+    Examples
+    --------
+    >>> float(e_bh_limit(1, 300, 0.05)), float(e_bh_limit(10, 300, 0.05))
+    (6000.0, 600.0)
+    """
+    require_range("rank", rank, low=1)
+    require_range("count", count, low=rank)
+    require_probability("alpha", alpha)
+    return Bound(count / (alpha * rank), None, "e-BH (Wang and Ramdas 2022)")
 
 
 def detection_delay(threshold: float, growth: float, largest: float) -> Bound:

@@ -44,6 +44,19 @@ def monitor(
     run_length: Annotated[float, typer.Option(help="Least mean number of rows between false alarms.")] = 1_000_000,
     alpha: Annotated[float, typer.Option(help="Largest probability of any false lifetime alarm.")] = 0.05,
     level_ranges: Annotated[bool, typer.Option(help="Watch ranges of forecasts too.")] = True,
+    bins: Annotated[
+        list[str] | None, typer.Option(help="A column of numbers and the edges of its ranges, age:30,60; repeatable.")
+    ] = None,
+    clusters: Annotated[
+        str | None, typer.Option(help="Column of rows that belong together, such as a patient: each bets once.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of one over the probability with which each outcome was obtained; with --max-weight."
+        ),
+    ] = None,
+    max_weight: Annotated[float, typer.Option(help="Largest weight, known before the first row.")] = 1.0,
     state: Annotated[
         Path | None, typer.Option(help="Continue from this state if it exists, and write the new state to it.")
     ] = None,
@@ -58,7 +71,7 @@ def monitor(
     which an outcome is known whatever its value, not the time at which it arrived. Without --time the file may be
     larger than memory; sorting keeps the required columns in memory. Rows without an outcome are left out and counted.
     Rows in messages count from 1, without the header.
-    Exit code 0: no alarm; 1: alarm; 2: could not run.
+    Exit code 0: no alarm; 1: an alarm is raised, or was raised by these rows and ended; 2: could not run.
     """
     with running("monitor") as run, text.open(file) as source:
         protect([file], {"--out": out, "--json": None if json == Path("-") else json, "--state": state})
@@ -69,15 +82,20 @@ def monitor(
             run_length=run_length,
             alpha=alpha,
             level_ranges=level_ranges,
+            bins=dict(_cut(one) for one in bins or ()),
+            clusters=clusters,
+            max_weight=max_weight,
         )
         if prob == target or {prob, target} & set(fresh.columns()):
             raise InputError(f"--prob {prob}, --target {target}: given as a group or twice, expected one role a column")
         watching = _opened(state, fresh)
+        known = len(watching.log())
         positive_value = options.positive_in(target, positive, source)
-        pieces = _pieces(source, prob, target, time, positive_value, run, watching)
+        columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), weights=weights, time=time)
+        pieces = _pieces(source, columns, positive_value, run)
         outcomes = OutcomeTimes()
         for table in pieces if time is None else [_sorted(list(pieces), time)]:
-            _enter(watching, rows := Table(table), prob, target, time)
+            _enter(watching, rows := Table(table), columns)
             outcomes.add(rows.numbers(target), None if time is None else rows.raw(time), rows.numbers(prob))
         if state is not None:
             watching.save(state)
@@ -87,7 +105,16 @@ def monitor(
         if json != Path("-"):
             _show(summary, Output())
         outcomes.say(run)
-    raise typer.Exit(ALARM if summary["alarmed"] else QUIET)
+    raise typer.Exit(ALARM if summary["alarmed"] or len(summary["log"]) > known else QUIET)
+
+
+def _cut(text: str) -> tuple[str, list[float]]:
+    """Return a column and the edges of its ranges."""
+    name, _, edges = text.rpartition(":")
+    try:
+        return name, [float(edge) for edge in edges.split(",")]
+    except ValueError:
+        raise InputError(f"--bins: given {text!r}, expected a column and numbers, such as age:30,60") from None
 
 
 def _opened(state: Path | None, fresh: Monitor) -> Monitor:
@@ -100,11 +127,8 @@ def _opened(state: Path | None, fresh: Monitor) -> Monitor:
     return saved
 
 
-def _pieces(
-    source: Source, prob: str, target: str, time: str | None, positive: Positive | None, run: Run, watching: Monitor
-) -> Iterator[pa.Table]:
+def _pieces(source: Source, columns: JudgedColumns, positive: Positive | None, run: Run) -> Iterator[pa.Table]:
     """Yield the columns that are needed, rows with an outcome only, as they stand in the file."""
-    columns = JudgedColumns(prob, target, groups=tuple(watching.columns()), time=time)
     rows = used = 0
     with bar(run.console, "reading") as shown:
         for piece in source.pieces(kinds(columns)):
@@ -114,7 +138,7 @@ def _pieces(
             if len(kept):
                 yield kept
     if not used:
-        raise InputError(f"column {target!r}: given no outcome in {rows:,} rows, expected some")
+        raise InputError(f"column {columns.target!r}: given no outcome in {rows:,} rows, expected some")
     run.say_unlabelled(rows, used)
     run.say_unmatched(positive)
 
@@ -124,15 +148,17 @@ def _sorted(pieces: list[pa.Table], time: str) -> pa.Table:
     return whole.take(pa.array(np.argsort(Table(whole).raw(time), kind="stable")))
 
 
-def _enter(watching: Monitor, table: Table, prob: str, target: str, time: str | None) -> None:
-    p, y = table.numbers(prob), table.numbers(target)
-    clock = None if time is None else table.raw(time)
-    columns = {name: table.categories(name) for name in watching.columns()}
-    names = {name: np.array(column.names, dtype=object) for name, column in columns.items()}
+def _enter(watching: Monitor, table: Table, columns: JudgedColumns) -> None:
+    p, y = table.numbers(columns.prob), table.numbers(columns.target)
+    clock = None if columns.time is None else table.raw(columns.time)
+    weights = None if columns.weights is None else table.numbers(columns.weights)
+    found = {name: table.categories(name) for name in columns.groups}
+    names = {name: np.array(column.values, dtype=object) for name, column in found.items()}
     for start in range(0, len(p), BATCH_ROWS):
         some = slice(start, start + BATCH_ROWS)
-        records = {name: names[name][column.codes[some]] for name, column in columns.items()}
-        watching.add(records, p[some], y[some], None if clock is None else clock[some])
+        records = {name: names[name][column.codes[some]] for name, column in found.items()}
+        own = [None if column is None else column[some] for column in (clock, weights)]
+        watching.add(records, p[some], y[some], *own)
 
 
 def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None:
@@ -148,9 +174,10 @@ def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None
 def _show(summary: dict[str, Any], console: Console) -> None:
     style = "red" if summary["alarmed"] else "green"
     console.print(summary["sentence"], style=style, markup=False, highlight=False)
-    for alarm in summary["alarms"][:MOST_SHOWN]:
+    alarms = summary["alarms"] + [alarm for alarm in summary["log"] if alarm not in summary["alarms"]]
+    for alarm in alarms[:MOST_SHOWN]:
         console.print(f"  {alarm['sentence']}", markup=False, highlight=False)
-    more = len(summary["alarms"]) - MOST_SHOWN
+    more = len(alarms) - MOST_SHOWN
     if more > 0:
         console.print(f"  … and {more:,} more.", markup=False, highlight=False)
     life = summary["lifetime"]

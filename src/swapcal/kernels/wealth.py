@@ -23,7 +23,7 @@ CEILING = 1e100
 
 @inlined
 def step(
-    bets: Array, cell: int, gain: Array, shares: Array, residual: float, square: float, clock: float
+    bets: Array, cell: int, gain: Array, shares: Array, residual: float, square: float, weight: float, clock: float
 ) -> tuple[float, float]:
     """Let every bet of a cell play one row; return Σ shares·SUM of the bets upwards and of those downwards.
 
@@ -35,7 +35,7 @@ def step(
         bets[cell, SUM, i] = min((1.0 + bets[cell, SUM, i]) * gain[i], CEILING)
         bets[cell, CUSUM, i] = min((1.0 if fresh else bets[cell, CUSUM, i]) * gain[i], CEILING)
         bets[cell, START, i] = clock if fresh else bets[cell, START, i]
-        bets[cell, ROWS, i] = (0.0 if fresh else bets[cell, ROWS, i]) + 1.0
+        bets[cell, ROWS, i] = (0.0 if fresh else bets[cell, ROWS, i]) + weight
         bets[cell, RESIDUAL, i] = (0.0 if fresh else bets[cell, RESIDUAL, i]) + residual
         bets[cell, SQUARE, i] = (0.0 if fresh else bets[cell, SQUARE, i]) + square
     up, down = 0.0, 0.0
@@ -61,6 +61,22 @@ NOTES = 13
 FOLD = 64
 """Rows of a cell after which products are folded into logarithms; until then they cannot leave the range of floats."""
 
+# What a raised change alarm remembers of the time of its strongest evidence: the clock, and of the best bet then the
+# start of its cumulative sum, the rows, residuals and squares since, and the rows of the cell before that start.
+AT, SINCE, SPAN, GAP, SPREAD, BEFORE = range(6)
+MARKS = 6
+
+# An alarm in the log: cell, direction, when it was raised, its strongest evidence, when it ended, and the marks.
+CELL, SIDE, RAISED, PEAK, ENDED = range(5)
+ENTRY = 5 + MARKS
+
+END = 1e-3
+"""An alarm ends when its evidence has fallen to this part of its strongest.
+
+Were the forecasts off as the bet says, its wealth would be a likelihood ratio, and would ever fall so far with
+probability at most this part.
+"""
+
 
 class BetState(NamedTuple):
     """The state of all bets."""
@@ -69,6 +85,8 @@ class BetState(NamedTuple):
     """(cells, FIELDS, LANES)"""
     notes: Array
     """(cells, NOTES)"""
+    marks: Array
+    """(cells, 2, MARKS)"""
 
 
 class Terms(NamedTuple):
@@ -81,7 +99,7 @@ class Terms(NamedTuple):
     edges: Array
     """(leaves − 1,) inner edges of the finest ranges"""
     limits: Array
-    """(2,) tolerance, and what a cell's mean sum of one direction must reach"""
+    """(3,) tolerance, what a cell's mean sum of one direction must reach, and one over the largest weight"""
 
 
 def blank_bet_state(cells: int) -> BetState:
@@ -91,17 +109,17 @@ def blank_bet_state(cells: int) -> BetState:
     notes[:, CHANGE_AT:CHANGE_PEAK] = np.nan
     notes[:, LIFE_AT:LIFE_PEAK] = np.nan
     notes[:, FIRST] = np.nan
-    return BetState(bets, notes)
+    return BetState(bets, notes, np.zeros((cells, 2, MARKS)))
 
 
 @shared
-def price(p: float, y: float, stakes: Array, tolerance: float, gain: Array) -> None:
-    """Write the gain 1 + λ(s(y − p) − ε) of every bet, with λ = k / (1 + k·p) upwards, k / (1 + k·(1 − p)) downwards.
+def price(p: float, y: float, part: float, stakes: Array, tolerance: float, gain: Array) -> None:
+    """Write the gain 1 + λu(s(y − p) − ε) of every bet, with λ = k / (1 + k·p) upwards, k / (1 + k·(1 − p)) downwards.
 
     Without tolerance, λ multiplies the odds of what is bet on by 1 + k. It is known before y. The smallest gain,
-    (1 − kε) / (1 + k·p) upwards, is positive as long as kε < 1.
+    (1 − kε) / (1 + k·p) upwards, is positive as long as kε < 1. The `part` u is the row's weight over the largest one.
     """
-    up, down = y - p - tolerance, p - y - tolerance
+    up, down = part * (y - p - tolerance), part * (p - y - tolerance)
     for i in range(0, LANES, 2):
         gain[i] = 1.0 + stakes[i] * up / (1.0 + stakes[i] * p)
         gain[i + 1] = 1.0 + stakes[i + 1] * down / (1.0 + stakes[i + 1] * (1.0 - p))
@@ -149,6 +167,109 @@ def fold(bets: Array, note: Array, shares: Array, limit: float, clock: float) ->
         bets[GAIN, i] = 1.0
 
 
+@inlined
+def best_bet(bets: Array, side: int, shares: Array) -> int:
+    """Return the direction's bet with the largest cumulative sum."""
+    best = side
+    for i in range(side + 2, LANES, 2):
+        if shares[i] > 0.0 and bets[CUSUM, i] > bets[CUSUM, best]:
+            best = i
+    return best
+
+
+@inlined
+def mark(bet_state: BetState, cell: int, side: int, best: int, clock: float) -> None:
+    """Copy what the direction's best bet has counted since its start."""
+    bets, kept = bet_state.bets[cell], bet_state.marks[cell, side]
+    kept[AT] = clock
+    kept[SINCE] = bets[START, best]
+    kept[SPAN] = bets[ROWS, best]
+    kept[GAP] = bets[RESIDUAL, best]
+    kept[SPREAD] = bets[SQUARE, best]
+    kept[BEFORE] = bet_state.notes[cell, VISITS] - bets[ROWS, best]
+
+
+@shared
+def write(bet_state: BetState, cell: int, side: int, clock: float, entry: Array) -> None:
+    """Write a raised alarm to the log, as one that ended."""
+    entry[CELL], entry[SIDE], entry[ENDED] = cell, side, clock
+    entry[RAISED] = bet_state.notes[cell, CHANGE_AT + side]
+    entry[PEAK] = bet_state.notes[cell, CHANGE_PEAK + side]
+    for i in range(MARKS):
+        entry[ENDED + 1 + i] = bet_state.marks[cell, side, i]
+
+
+@shared
+def reset(bet_state: BetState, cell: int, side: int) -> None:
+    """Start the detector of one direction anew."""
+    for i in range(side, LANES, 2):
+        bet_state.bets[cell, SUM, i] = 0.0
+        bet_state.bets[cell, CUSUM, i] = 0.0
+    bet_state.notes[cell, CHANGE_AT + side] = np.nan
+    bet_state.notes[cell, CHANGE_PEAK + side] = 0.0
+
+
+@inlined
+def watch(
+    bet_state: BetState, terms: Terms, cell: int, side: int, value: float, clock: float, log: Array, used: int
+) -> int:
+    """Raise, strengthen or end the alarm of one direction of a cell; return the entries of the log in use.
+
+    Where the strongest evidence has come to rest on rows after the alarm was raised, that is another change: the alarm
+    ended where these rows begin, and a new one is raised.
+    """
+    note = bet_state.notes[cell]
+    raised, peak = note[CHANGE_AT + side], note[CHANGE_PEAK + side]
+    if value > peak:
+        if value >= terms.limits[1]:
+            best = best_bet(bet_state.bets[cell], side, terms.shares)
+            since = bet_state.bets[cell, START, best]
+            if since > raised:
+                write(bet_state, cell, side, since, log[used])
+                used += 1
+            if not since <= raised:
+                note[CHANGE_AT + side] = clock
+            mark(bet_state, cell, side, best, clock)
+        note[CHANGE_PEAK + side] = value
+    elif value < END * peak and not np.isnan(raised):
+        write(bet_state, cell, side, clock, log[used])
+        reset(bet_state, cell, side)
+        used += 1
+    return used
+
+
+@inlined
+def play(
+    bet_state: BetState,
+    terms: Terms,
+    cell: int,
+    life_limit: float,
+    gain: Array,
+    weight: float,
+    residual: float,
+    forecast: float,
+    clock: float,
+    log: Array,
+    used: int,
+) -> int:
+    """Let one cell play one row, or the mean of a few; return the entries of the log in use."""
+    square = residual * residual
+    up, down = step(bet_state.bets, cell, gain, terms.shares, residual, square, weight, clock)
+    note = bet_state.notes[cell]
+    if note[VISITS] == 0.0:
+        note[FIRST] = clock
+    folds = int(note[VISITS]) // FOLD
+    note[VISITS] += weight
+    note[FORECAST] += forecast
+    note[TOTAL] += residual
+    note[TOTAL_SQUARE] += square
+    used = watch(bet_state, terms, cell, 0, up, clock, log, used)
+    used = watch(bet_state, terms, cell, 1, down, clock, log, used)
+    if int(note[VISITS]) // FOLD > folds:
+        fold(bet_state.bets[cell], note, terms.shares, life_limit, clock)
+    return used
+
+
 @lean
 def advance(
     bet_state: BetState,
@@ -157,44 +278,108 @@ def advance(
     life_limits: Array,
     p: Array,
     y: Array,
+    weight: Array,
     clock: Array,
     gain: Array,
-) -> None:
-    """Let every row play in all its cells, in order.
+    log: Array,
+) -> tuple[int, int]:
+    """Let every row play in all its cells, in order; return how many did, and how many alarms ended.
+
+    It stops where the log might not hold the alarms that the next row ends.
 
     Parameters
     ----------
     members : (rows, columns) group of each row in every column
     life_limits : (groups, nodes) logarithm of the wealth at which a cell's lifetime alarm is raised
-    p, y, clock : (rows,) mean forecasts, outcomes, times or row numbers
+    p, y, weight, clock : (rows,) mean forecasts, outcomes, weights, times or row numbers
     gain : (LANES,) scratch
+    log : (room, ENTRY) alarms that ended
     """
     leaves = terms.edges.shape[0] + 1
     nodes = 2 * leaves - 1
-    tolerance, limit = terms.limits[0], terms.limits[1]
+    used, most = 0, 2 * members.shape[1] * leaves
     for t in range(p.shape[0]):
-        price(p[t], y[t], terms.stakes, tolerance, gain)
-        residual = y[t] - p[t]
-        square = residual * residual
+        if used + most > log.shape[0]:
+            return t, used
+        price(p[t], y[t], weight[t] * terms.limits[2], terms.stakes, terms.limits[0], gain)
+        residual = weight[t] * (y[t] - p[t])
         lowest = leaves + leaf(p[t], terms.edges)
         for j in range(members.shape[1]):
             group = members[t, j]
             node = lowest
             while node >= 1:
-                cell = group * nodes + node - 1
-                up, down = step(bet_state.bets, cell, gain, terms.shares, residual, square, clock[t])
-                note = bet_state.notes[cell]
-                notice(note, CHANGE_PEAK, CHANGE_AT, up, limit, clock[t])
-                notice(note, CHANGE_PEAK + 1, CHANGE_AT + 1, down, limit, clock[t])
-                if note[VISITS] == 0.0:
-                    note[FIRST] = clock[t]
-                note[VISITS] += 1.0
-                note[FORECAST] += p[t]
-                note[TOTAL] += residual
-                note[TOTAL_SQUARE] += square
-                if int(note[VISITS]) % FOLD == 0:
-                    fold(bet_state.bets[cell], note, terms.shares, life_limits[group, node - 1], clock[t])
+                cell, life_limit = group * nodes + node - 1, life_limits[group, node - 1]
+                used = play(
+                    bet_state, terms, cell, life_limit, gain, weight[t], residual, weight[t] * p[t], clock[t], log, used
+                )
                 node >>= 1
+    return p.shape[0], used
+
+
+@lean
+def advance_clusters(
+    bet_state: BetState,
+    terms: Terms,
+    members: Integers,
+    life_limits: Array,
+    p: Array,
+    y: Array,
+    weight: Array,
+    clock: Array,
+    ends: Integers,
+    gain: Array,
+    log: Array,
+    place: Integers,
+    touched: Integers,
+    sums: Array,
+) -> tuple[int, int]:
+    """Let every cluster play once in each of its cells, with the mean gain of its rows there.
+
+    Returns the clusters that played and the alarms that ended, stopping as `advance` does.
+
+    Parameters
+    ----------
+    ends : (clusters,) the row after each cluster's last; the clusters' rows stand together. The others: see `advance`
+    place : (cells,) scratch, −1 everywhere
+    touched, sums : (most cells of one cluster,), (likewise, LANES + 4) scratch
+    """
+    leaves = terms.edges.shape[0] + 1
+    nodes = 2 * leaves - 1
+    used, begin = 0, 0
+    for c in range(ends.shape[0]):
+        if used + 2 * touched.shape[0] > log.shape[0]:
+            return c, used
+        count = 0
+        for t in range(begin, ends[c]):
+            price(p[t], y[t], weight[t] * terms.limits[2], terms.stakes, terms.limits[0], gain)
+            for j in range(members.shape[1]):
+                node = leaves + leaf(p[t], terms.edges)
+                while node >= 1:
+                    cell = members[t, j] * nodes + node - 1
+                    if place[cell] < 0:
+                        place[cell], touched[count] = count, cell
+                        sums[count] = 0.0
+                        count += 1
+                    held = sums[place[cell]]
+                    for i in range(LANES):
+                        held[i] += gain[i]
+                    held[LANES] += 1.0
+                    held[LANES + 1] += weight[t]
+                    held[LANES + 2] += weight[t] * (y[t] - p[t])
+                    held[LANES + 3] += weight[t] * p[t]
+                    node >>= 1
+        last = clock[ends[c] - 1]
+        for k in range(count):
+            cell, held = touched[k], sums[k]
+            place[cell] = -1
+            share = 1.0 / held[LANES]
+            for i in range(LANES):
+                gain[i] = share * held[i]
+            mean, residual, forecast = share * held[LANES + 1], share * held[LANES + 2], share * held[LANES + 3]
+            limit = life_limits[cell // nodes, cell % nodes]
+            used = play(bet_state, terms, cell, limit, gain, mean, residual, forecast, last, log, used)
+        begin = ends[c]
+    return ends.shape[0], used
 
 
 @lean

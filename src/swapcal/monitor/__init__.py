@@ -1,6 +1,6 @@
 """Calibration alarms that stay valid however often you look."""
 
 from swapcal.monitor.alarms import Alarm, Lifetime
-from swapcal.monitor.monitor import Monitor
+from swapcal.monitor.monitor import Monitor, e_bh
 
-__all__ = ["Alarm", "Lifetime", "Monitor"]
+__all__ = ["Alarm", "Lifetime", "Monitor", "e_bh"]

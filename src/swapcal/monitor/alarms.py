@@ -1,6 +1,7 @@
 """`Alarm`: the group that is miscalibrated, the range and direction, the start and the size; times and sizes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, NamedTuple
 
@@ -9,7 +10,22 @@ import numpy as np
 from swapcal._display import display
 from swapcal.arrays import AnyArray, Array
 from swapcal.bounds import deviation_radius, start_share
-from swapcal.kernels.wealth import CUSUM, FIRST, RESIDUAL, ROWS, SQUARE, START, TOTAL, TOTAL_SQUARE, VISITS
+from swapcal.kernels.wealth import (
+    BEFORE,
+    CELL,
+    ENDED,
+    FIRST,
+    GAP,
+    PEAK,
+    RAISED,
+    SIDE,
+    SINCE,
+    SPAN,
+    SPREAD,
+    TOTAL,
+    TOTAL_SQUARE,
+    VISITS,
+)
 
 # Clock: the times of rows, as floats: row numbers, numbers, or seconds since 1970.
 
@@ -85,10 +101,10 @@ LOW, HIGH = "too low", "too high"
 
 
 class Alarm(NamedTuple):
-    """One group whose error exceeds the tolerance.
+    """One group whose error exceeds the tolerance, or did until the alarm ended.
 
-    A gap is observed minus forecast, as a rate. All intervals of all groups at all times hold together with
-    probability 1 − alpha, however often you look.
+    A gap is observed minus forecast, as a rate, over the rows from `since` to `strongest`. All intervals of all groups
+    at all times hold together with probability 1 − alpha, however often you look.
     """
 
     group: str
@@ -97,10 +113,11 @@ class Alarm(NamedTuple):
     forecasts: tuple[float, float]
     """Range of forecasts with the strongest evidence."""
     raised: float
-    """When it was raised, on the monitor's clock: row number, number, or seconds since 1970."""
+    """When it was first raised, on the monitor's clock: row number, number, or seconds since 1970."""
     since: float
     """Estimated start: `gap` and its interval are over the rows from here."""
     rows: int
+    """Rows in `gap`; rows with weights count by them."""
     gap: float
     low: float
     high: float
@@ -108,11 +125,23 @@ class Alarm(NamedTuple):
     """Change: calibrated forecasts raise such an alarm at most once in this many rows. Lifetime: −log10 of the
     probability that they ever do."""
     clock: str
+    strongest: float = np.nan
+    """When the evidence was strongest."""
+    ended: float | None = None
+    """When the evidence had fallen to a thousandth of its strongest, another change began, or the detector was
+    restarted; None until then."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the gap, None where it contains 0: a few rows may prove an error that they cannot measure."""
+        return None if self.low <= 0 <= self.high else (self.low, self.high)
 
     @property
     def sentence(self) -> str:
         """The alarm as one sentence."""
-        since = f"since {show(self.since, self.clock)} ({self.rows:,} rows)"
+        few = "" if self.interval else ", too few to measure it"
+        until = "since" if self.ended is None else "from"
+        since = f"{until} {show(self.since, self.clock)} ({self.rows:,} rows{few})"
         return f"{self._where()}: {self._size()} {since}. {self._confidence()}"
 
     def __repr__(self) -> str:
@@ -124,8 +153,9 @@ class Alarm(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with times as shown."""
-        times = {"raised": show(self.raised, self.clock), "since": show(self.since, self.clock)}
-        plain = self._asdict() | times | {"forecasts": list(self.forecasts), "sentence": self.sentence}
+        times = {name: show(getattr(self, name), self.clock) for name in ("raised", "since", "strongest")}
+        ended = None if self.ended is None else show(self.ended, self.clock)
+        plain = self._asdict() | times | {"ended": ended, "forecasts": list(self.forecasts), "sentence": self.sentence}
         del plain["clock"]
         return plain
 
@@ -135,11 +165,14 @@ class Alarm(NamedTuple):
 
     def _size(self) -> str:
         points = f"{100 * abs(self.gap):.1f} points"
-        interval = f"between {100 * self.low:+.1f} and {100 * self.high:+.1f}"
-        return f"forecasts are {self.direction} by {points} ({interval})"
+        between = self.interval and f" (between {100 * self.low:+.1f} and {100 * self.high:+.1f})"
+        were = "are" if self.ended is None else "were"
+        return f"forecasts {were} {self.direction} by {'' if between else 'about '}{points}{between or ''}"
 
     def _confidence(self) -> str:
         raised = f"Raised at {show(self.raised, self.clock)}"
+        if self.ended is not None:
+            raised += f", strongest at {show(self.strongest, self.clock)}, ended at {show(self.ended, self.clock)}"
         if self.kind == CHANGE:
             rate = f"at most 1 in {_rounded(self.evidence)} rows" if self.evidence < NEGLIGIBLE else "negligible"
             return f"{raised}; false-alarm rate: {rate}."
@@ -147,7 +180,7 @@ class Alarm(NamedTuple):
         return f"{raised}; false-alarm probability: {below}."
 
 
-NEGLIGIBLE = 1e9
+NEGLIGIBLE = 1e6
 """A false alarm in this many rows, or with one over this probability, is called negligible."""
 
 
@@ -156,8 +189,18 @@ def _rounded(count: float) -> str:
     return f"{float(f'{count:.2g}'):,.0f}"
 
 
-def sentence(alarms: Sequence[Alarm], rejected: bool, tolerance: float, groups: int, rows: int) -> str:
-    """Return the state of a monitor as one sentence; `rejected` is the lifetime test over all groups together."""
+def sentence(alarms: Sequence[Alarm], rejected: bool, tolerance: float, groups: int, rows: int, ended: int = 0) -> str:
+    """Return the state of a monitor as a sentence or two.
+
+    `rejected` is the lifetime test over all groups together, `ended` the number of earlier alarms.
+    """
+    past = (
+        "" if not ended else " 1 earlier alarm has ended." if ended == 1 else f" {ended:,} earlier alarms have ended."
+    )
+    return _present(alarms, rejected, tolerance, groups, rows) + past
+
+
+def _present(alarms: Sequence[Alarm], rejected: bool, tolerance: float, groups: int, rows: int) -> str:
     points = f"{100 * tolerance:g}"
     allowed = f"{points} point" if points == "1" else f"{points} points"
     watched = f"{groups:,} groups over {rows:,} rows"
@@ -184,29 +227,59 @@ class Size(NamedTuple):
     high: float
 
 
-def since_change(bets: Array, note: Array, shares: Array, side: int, alpha: float) -> Size:
-    """Return the size since the start that the best of the direction's bets would choose in hindsight.
+def since_change(marks: Array, alpha: float, max_weight: float = 1.0) -> Size:
+    """Return the size from the start that the best of the direction's bets would choose in hindsight.
 
     `alpha` is the whole cell's budget; every possible start has a fixed part of it, so the start may be chosen from
-    the data.
+    the data. Weights are at least 1: their sum before a start is at least the number of rows, and its share smaller.
     """
-    lanes = [lane for lane in range(side, len(shares), 2) if shares[lane] > 0]
-    best = max(lanes, key=lambda lane: float(bets[CUSUM, lane]))
-    rows, total, squares = (float(bets[field, best]) for field in (ROWS, RESIDUAL, SQUARE))
-    before = max(0.0, float(note[VISITS]) - rows)
-    return _size(float(bets[START, best]), rows, total, squares, 0.5 * alpha * float(start_share(before)))
+    rows, total, squares = (float(marks[field]) for field in (SPAN, GAP, SPREAD))
+    tail = 0.5 * alpha * float(start_share(max(0.0, float(marks[BEFORE]))))
+    return _size(float(marks[SINCE]), rows, total, squares, tail, max_weight)
 
 
-def since_first(note: Array, alpha: float) -> Size:
+def since_first(note: Array, alpha: float, max_weight: float = 1.0) -> Size:
     """Return the size over all rows of the cell."""
     rows, total, squares = (float(note[field]) for field in (VISITS, TOTAL, TOTAL_SQUARE))
-    return _size(float(note[FIRST]), rows, total, squares, 0.5 * alpha * float(start_share(0)))
+    return _size(float(note[FIRST]), rows, total, squares, 0.5 * alpha * float(start_share(0)), max_weight)
 
 
-def _size(since: float, rows: float, total: float, squares: float, tail: float) -> Size:
-    radius = float(deviation_radius(squares, tail))
+def _size(since: float, rows: float, total: float, squares: float, tail: float, max_weight: float) -> Size:
+    """Return the size; weighted residuals over the largest weight are in [−1, 1], as `deviation_radius` needs."""
+    radius = max_weight * float(deviation_radius(squares / max_weight**2, tail))
     gap = total / rows
     return Size(since, int(rows), gap, max(-1.0, gap - radius / rows), min(1.0, gap + radius / rows))
+
+
+# Episodes: alarms of a group's ranges of forecasts that agree in direction and time are one alarm.
+
+
+@dataclass
+class Episode:
+    """The entry of the log with the most evidence, when the first of its kin was raised and when the last ended."""
+
+    strongest: Array
+    raised: float
+    ended: float
+
+    def absorbs(self, entry: Array) -> bool:
+        """Tell whether a weaker alarm shows the same error: raised after this one's start, and not apart in time."""
+        together = entry[RAISED] <= self.ended and entry[ENDED] >= self.raised
+        return bool(together and self.strongest[ENDED + 1 + SINCE] <= entry[RAISED])
+
+
+def episodes(log: Array, nodes: int) -> list[Episode]:
+    """Return the alarms of groups, the strongest first; entries of the log are alarms of single ranges of forecasts."""
+    found: dict[tuple[int, int], list[Episode]] = {}
+    for entry in log[np.argsort(-log[:, PEAK], kind="stable")]:
+        known = found.setdefault((int(entry[CELL]) // nodes, int(entry[SIDE])), [])
+        kin = next((episode for episode in known if episode.absorbs(entry)), None)
+        if kin is None:
+            known.append(Episode(entry, float(entry[RAISED]), float(entry[ENDED])))
+        else:
+            kin.raised, kin.ended = min(kin.raised, float(entry[RAISED])), max(kin.ended, float(entry[ENDED]))
+    merged = [episode for known in found.values() for episode in known]
+    return sorted(merged, key=lambda episode: -float(episode.strongest[PEAK]))
 
 
 # Lifetime: the one test over everything since the first row.

@@ -4,10 +4,15 @@ import numpy as np
 
 from swapcal.arrays import Array
 from swapcal.kernels.wealth import (
+    AT,
+    BEFORE,
     CEILING,
+    CELL,
     CHANGE_AT,
     CHANGE_PEAK,
     CUSUM,
+    END,
+    ENDED,
     FIELDS,
     FIRST,
     FORECAST,
@@ -16,9 +21,12 @@ from swapcal.kernels.wealth import (
     LIFE_AT,
     LIFE_PEAK,
     LOG,
+    MARKS,
     NOTES,
+    RAISED,
     RESIDUAL,
     ROWS,
+    SINCE,
     SQUARE,
     START,
     SUM,
@@ -50,6 +58,7 @@ def after(first: Bets, later: Bets) -> Bets:
     joined.last_clock = later.last_clock + shift if later.rows else first.last_clock
     joined.make_room()
     joined.bet_state = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
+    joined.note_ended(np.concatenate([_logged(joined, first, 0.0), _logged(joined, later, shift)]))
     past = first.history
     joined.history = EvidenceHistory(past.stride, list(past.rows), list(past.clock), list(past.figures))
     _notice(joined)
@@ -68,6 +77,8 @@ def beside(one: Bets, other: Bets) -> Bets:
         joined.last_clock = float(joined.rows)
     joined.make_room()
     joined.bet_state = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
+    both = np.concatenate([_logged(joined, one, 0.0), _logged(joined, other, 0.0)])
+    joined.note_ended(both[np.argsort(both[:, ENDED], kind="stable")])
     _notice(joined)
     return joined
 
@@ -78,12 +89,16 @@ def _require_kin(one: Bets, other: Bets) -> None:
     kinds = {monitor.clock_kind for monitor in (one, other)} - {None}
     if len(kinds) > 1:
         raise ValueError(f"monitors: given clocks of {' and '.join(sorted(map(str, kinds)))}, expected one kind")
+    if shared := len(one.clusters & other.clusters):
+        raise ValueError(f"monitors: given {shared:,} clusters in both, expected none (a cluster bets once)")
 
 
 def _empty(one: Bets, other: Bets) -> Bets:
     joined = Bets(one.settings)
     joined.rows = one.rows + other.rows
     joined.clock_kind = one.clock_kind or other.clock_kind
+    joined.dropped, joined.repeated = one.dropped + other.dropped, one.repeated + other.repeated
+    joined.clusters = one.clusters | other.clusters
     return joined
 
 
@@ -109,23 +124,40 @@ def _admit_beside(joined: GroupIndex, one: GroupIndex, other: GroupIndex) -> Non
 
 def _aligned(joined: Bets, source: Bets, shift: float) -> BetState:
     """Return the source's bets in the joined monitor's cells, with its clock moved by `shift`."""
-    nodes, room = joined.settings.ranges.nodes, len(joined.life_limits)
-    seen, columns = joined.group_index.seen, joined.group_index.columns
-    places = [seen[columns.index(group.column)][group.category] for group in source.group_index.groups]
+    nodes, room, places = joined.settings.ranges.nodes, len(joined.life_limits), _places(joined, source)
     bet_state, known = blank_bet_state(room * nodes), source.live_bet_state()
     bets = bet_state.bets.reshape(room, nodes, FIELDS, LANES)
     notes = bet_state.notes.reshape(room, nodes, NOTES)
+    marks = bet_state.marks.reshape(room, nodes, 2, MARKS)
     bets[places] = known.bets.reshape(-1, nodes, FIELDS, LANES)
     notes[places] = known.notes.reshape(-1, nodes, NOTES)
+    marks[places] = known.marks.reshape(-1, nodes, 2, MARKS)
     bets[:, :, START] += shift
+    marks[..., [AT, SINCE]] += shift
     for clocks in (slice(CHANGE_AT, CHANGE_PEAK), slice(LIFE_AT, LIFE_PEAK), slice(FIRST, FIRST + 1)):
         notes[:, :, clocks] += shift
     return bet_state
 
 
+def _places(joined: Bets, source: Bets) -> list[int]:
+    """Return the number in the joined monitor of each of the source's groups."""
+    seen, columns = joined.group_index.seen, joined.group_index.columns
+    return [seen[columns.index(group.column)][group.category] for group in source.group_index.groups]
+
+
+def _logged(joined: Bets, source: Bets, shift: float) -> Array:
+    """Return the source's log with the joined monitor's cells, with its clock moved by `shift`."""
+    log, nodes = source.log.copy(), joined.settings.ranges.nodes
+    group, node = np.divmod(log[:, CELL].astype(np.int64), nodes)
+    log[:, CELL] = np.array([*_places(joined, source), 0])[group] * nodes + node
+    log[:, [RAISED, ENDED, ENDED + 1 + AT, ENDED + 1 + SINCE]] += shift
+    return log
+
+
 def _notice(joined: Bets) -> None:
-    """Latch alarms that only the joined bets raise."""
-    bet_state = joined.live_bet_state()
+    """Latch alarms that only the joined bets raise, and end those that the joined bets end."""
+    bet_state, before = joined.live_bet_state(), joined.open_alarms()
+    peaks = bet_state.notes[:, CHANGE_PEAK : CHANGE_PEAK + 2].copy()
     for at, values, limit in (
         (CHANGE_AT, state.sums(bet_state, joined.terms), float(joined.terms.limits[1])),
         (LIFE_AT, joined.log_wealth(), joined.limits()),
@@ -133,6 +165,9 @@ def _notice(joined: Bets) -> None:
         raised, peak = bet_state.notes[:, at : at + 2], bet_state.notes[:, at + 2 : at + 4]
         raised[np.isnan(raised) & (values >= limit)] = joined.last_clock
         np.maximum(peak, values, out=peak)
+    sums = state.sums(bet_state, joined.terms)
+    state.mark(joined, joined.open_alarms() & (~before | (sums > peaks)))
+    joined.end(before & (sums < END * peaks))
 
 
 def consecutive(first: BetState, second: BetState) -> BetState:
@@ -151,7 +186,8 @@ def consecutive(first: BetState, second: BetState) -> BetState:
     for row, field in ((1, VISITS), (2, TOTAL), (3, TOTAL_SQUARE)):
         extended[:, row] += second.notes[:, field, None]
     bets[:, SEGMENT] = np.where(older[:, None], extended, second.bets[:, SEGMENT])
-    return BetState(_multiplied(bets, first, second), _noted(first, second))
+    marks = _marked(first, second, 0.0)
+    return BetState(_multiplied(bets, first, second), _noted(first, second), marks)
 
 
 def parallel(first: BetState, second: BetState) -> BetState:
@@ -168,13 +204,25 @@ def parallel(first: BetState, second: BetState) -> BetState:
     notes = _noted(first, second)
     notes[:, LIFE_AT:LIFE_PEAK] = np.nan  # neither part's lifetime wealth is that of the whole at any earlier time
     notes[:, LIFE_PEAK:FIRST] = 0.0
-    return BetState(_multiplied(bets, first, second), notes)
+    return BetState(_multiplied(bets, first, second), notes, _marked(first, second, 1.0))
 
 
 def _multiplied(bets: Array, first: BetState, second: BetState) -> Array:
     bets[:, LOG] = state.lane_log_wealth(first) + state.lane_log_wealth(second)
     bets[:, GAIN] = 1.0
     return bets
+
+
+def _marked(first: BetState, second: BetState, beside: float) -> Array:
+    """Return the marks of the stronger alarm; rows of the other that came before (or beside) its start count as such.
+
+    More rows before a start make its interval wider, never narrower.
+    """
+    peak = slice(CHANGE_PEAK, LIFE_AT)
+    marks, later = first.marks.copy(), second.marks.copy()
+    marks[..., BEFORE] += beside * second.notes[:, VISITS, None]
+    later[..., BEFORE] += first.notes[:, VISITS, None]
+    return np.where((second.notes[:, peak] > first.notes[:, peak])[..., None], later, marks)
 
 
 def _noted(first: BetState, second: BetState) -> Array:

@@ -1,7 +1,7 @@
 """Monitor: wealth per group, alarms that stay valid however often you look."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,8 @@ from swapcal import _validate, archive
 from swapcal._display import counted, display, named
 from swapcal.archive import State, written
 from swapcal.arrays import Array
-from swapcal.kernels.wealth import CHANGE_AT, CHANGE_PEAK, CUSUM, LIFE_AT, SUM
+from swapcal.bounds import e_bh_limit
+from swapcal.kernels.wealth import AT, CELL, CHANGE_AT, CHANGE_PEAK, CUSUM, ENDED, LIFE_AT, PEAK, SIDE, SUM
 from swapcal.monitor import merge
 from swapcal.monitor import state as file
 from swapcal.monitor.alarms import (
@@ -21,13 +22,16 @@ from swapcal.monitor.alarms import (
     LOW,
     ROW_NUMBERS,
     Alarm,
+    Episode,
     Lifetime,
+    Size,
+    episodes,
     sentence,
     show,
     since_change,
     since_first,
 )
-from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, read_settings
+from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, cluster_keys, read_settings
 from swapcal.monitor.state import LN10, Bets
 
 MOST_SHOWN = 5  # alarms in a notebook
@@ -47,7 +51,10 @@ class Monitor:
     "Sound" means |E[y − p | past, record, p]| ≤ tolerance on the group's rows. The rows must satisfy three conditions:
     their order does not depend on their labels (use the order of maturity, the time by which a label is known whatever
     its value, not the order of arrival); p is the mean forecast, not a level drawn from it; p was issued before y
-    was known. Rows have no weights: a bet is one row. Proofs are in `swapcal.bounds.monitoring`.
+    was known. Proofs are in `swapcal.bounds.monitoring`.
+
+    Outcomes of a chosen part only: if a row's outcome is obtained with a known probability π, which may depend on
+    everything but the outcome, enter the rows that have one with the weight 1/π, and give `max_weight`, the largest.
 
     Parameters
     ----------
@@ -61,6 +68,12 @@ class Monitor:
         edges from 0 to 1 of a power of two of ranges
     stakes : factors by which the bets raise the odds, less one; up to six, averaged
     most : categories per column; later ones share one category, "(other)"
+    max_weight : largest weight that a row may have: one over the least probability of obtaining an outcome
+    clusters : column of the records whose rows belong together (patient, household, day). Each cluster bets once: rows
+        of a cluster that come in one call of `add` are one bet, with the mean of their gains in each group; later rows
+        of the same cluster are counted, but do not bet. Clusters must be independent of each other
+    bins : columns of numbers that are watched in ranges, and the edges between these, such as ``{"age": [30, 60]}``.
+        Choose the edges before the first row, for instance as quantiles of earlier rows
 
     Examples
     --------
@@ -85,8 +98,12 @@ class Monitor:
         level_ranges: "bool | Sequence[float]" = True,
         stakes: Sequence[float] = DEFAULT_STAKES,
         most: int = 1000,
+        max_weight: float = 1.0,
+        clusters: str | None = None,
+        bins: "Mapping[str, Sequence[float]] | None" = None,
     ) -> None:
-        self._bets = Bets(read_settings(groups, products, tolerance, run_length, alpha, level_ranges, stakes, most))
+        limits = tolerance, run_length, alpha, level_ranges, stakes, most, max_weight
+        self._bets = Bets(read_settings(groups, products, *limits, clusters, bins or {}))
 
     @classmethod
     def _of(cls, bets: Bets) -> Self:
@@ -107,7 +124,12 @@ class Monitor:
     # ------------------------------------------------------------------ rows in
 
     def add(
-        self, records: Any, p: "ArrayLike | float", y: "ArrayLike | float", time: Any = None, weights: None = None
+        self,
+        records: Any,
+        p: "ArrayLike | float",
+        y: "ArrayLike | float",
+        time: Any = None,
+        weights: "ArrayLike | float | None" = None,
     ) -> "Monitor":
         """Enter rows in order of maturity; refused input changes nothing.
 
@@ -117,10 +139,9 @@ class Monitor:
             such mapping
         p, y : mean forecasts and outcomes in [0, 1], as arrays, or as numbers for one row
         time : of every row, numbers or dates that never decrease; row numbers if it is never given
-        weights : not supported: a bet is one row, and the second bet on a row would know its outcome
+        weights : of every row, one over the probability with which its outcome was obtained: from 1 to `max_weight`.
+            Not for other purposes: a bet is one row, and the second bet on a row would know its outcome
         """
-        if weights is not None:
-            raise ValueError("weights: given, expected none: a bet is one row")
         if isinstance(p, (int, float)) or np.ndim(p) == 0:
             if np.ndim(y) != 0:
                 raise TypeError(f"y: given {y!r}, expected one number in [0, 1]")
@@ -135,9 +156,28 @@ class Monitor:
             listed = isinstance(records, list)
             place = self._bets.group_index.place_each if listed else self._bets.group_index.place
             placed = place(records, len(forecasts))
-        if len(forecasts):
-            self._bets.enter(placed, forecasts, outcomes, clock, kind)
+        weight = self._weights(weights, len(forecasts))
+        if self.settings.clusters is not None:
+            keys = cluster_keys(records, self.settings.clusters, len(forecasts))
+            if len(forecasts):
+                self._bets.enter_clusters(placed, forecasts, outcomes, weight, clock, kind, keys)
+        elif len(forecasts):
+            self._bets.enter(placed, forecasts, outcomes, weight, clock, kind)
         return self
+
+    def _weights(self, weights: Any, rows: int) -> Array:
+        if weights is None:
+            return np.ones(rows)
+        given, most = np.atleast_1d(np.asarray(weights, dtype=np.float64)), self.settings.max_weight
+        if given.shape != (rows,):
+            raise ValueError(f"weights: given shape {given.shape}, expected ({rows},), one per row")
+        bad = np.flatnonzero(~((given >= 1) & (given <= most)))
+        if bad.size:
+            raise ValueError(
+                f"weights: given {given[bad[0]]:g} in row {bad[0] + 1}, expected one over the probability of obtaining "
+                f"the outcome, from 1 to max_weight = {most:g}"
+            )
+        return given
 
     @property
     def clock_kind(self) -> str | None:
@@ -147,41 +187,85 @@ class Monitor:
     # ------------------------------------------------------------------ answers
 
     def alarms(self) -> list[Alarm]:
-        """Return the alarms: change alarms since the last restart and lifetime alarms, one per group."""
-        by_group = (-1, self.settings.ranges.nodes, 2)
-        notes = self._bets.live_bet_state().notes
-        raised, peaks = notes[:, CHANGE_AT : CHANGE_AT + 2], notes[:, CHANGE_PEAK : CHANGE_PEAK + 2]
-        change = np.where(np.isnan(raised), 0.0, peaks).reshape(by_group)
-        life, weights = self._bets.beyond_limit().reshape(by_group), self._bets.log_weights()
-        found = []
-        for g in np.flatnonzero((change.max((1, 2), initial=0) > 0) | (life.max((1, 2), initial=-1) >= 0)).tolist():
-            kind, values = (CHANGE, change[g]) if change[g].max() > 0 else (LIFETIME, life[g])
-            node, side = (int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
-            found.append(self._alarm(g, kind, node, side, float(values[node, side]), float(weights[g, node])))
-        return sorted(found, key=lambda alarm: (alarm.kind == LIFETIME, -alarm.evidence))
+        """Return the alarms that are raised now, one per group, its strongest: change alarms, then lifetime alarms."""
+        nodes, strongest = self.settings.ranges.nodes, dict[int, Episode]()
+        for episode in self._episodes():
+            if np.isinf(episode.ended):
+                strongest.setdefault(int(episode.strongest[CELL]) // nodes, episode)
+        weights = self._bets.log_weights()
+        changes = [self._change(episode, weights) for episode in strongest.values()]
+        return changes + self._lifetimes(strongest.keys())
 
-    def _alarm(self, group: int, kind: str, node: int, side: int, value: float, log_weight: float) -> Alarm:
-        cell = group * self.settings.ranges.nodes + node
-        note, alpha = self._bets.bet_state.notes[cell], self.settings.alpha * float(np.exp(log_weight))
-        if kind == CHANGE:
-            size = since_change(self._bets.bet_state.bets[cell], note, self._bets.terms.shares, side, alpha)
-            raised, sure = float(note[CHANGE_AT + side]), value * self.settings.change_weight
-        else:
-            size = since_first(note, alpha)
-            raised, sure = float(note[LIFE_AT + side]), (value + self.settings.log_limit()) / LN10
+    def log(self) -> list[Alarm]:
+        """Return every alarm since the first row, in order of `raised`; those that ended have a time in `ended`.
+
+        A group has one change alarm per direction and stretch of time, which names the range of forecasts with the
+        strongest evidence. Groups that only the lifetime test lists have that alarm, which never ends. Of more than
+        4,096 ended alarms, of all ranges, the oldest are dropped.
+
+        Examples
+        --------
+        >>> p, y = np.full(1600, 0.5), np.repeat([1, 0, 1, 0], 400) * np.tile([0, 1], 800)
+        >>> monitor = Monitor(level_ranges=False).add({}, p, y)
+        >>> [(alarm.direction, alarm.ended is None) for alarm in monitor.log()]
+        [('too high', False), ('too high', True)]
+        """
+        weights, found = self._bets.log_weights(), self._episodes()
+        listed = {int(episode.strongest[CELL]) // self.settings.ranges.nodes for episode in found}
+        alarms = [self._change(episode, weights) for episode in found] + self._lifetimes(listed)
+        return sorted(alarms, key=lambda alarm: alarm.raised)
+
+    def _episodes(self) -> list[Episode]:
+        return episodes(self._bets.logged(), self.settings.ranges.nodes)
+
+    def _change(self, episode: Episode, weights: Array) -> Alarm:
+        entry = episode.strongest
+        marks, (group, node) = entry[ENDED + 1 :], divmod(int(entry[CELL]), self.settings.ranges.nodes)
+        alpha = self.settings.alpha * float(np.exp(weights[group, node]))
+        size = since_change(marks, alpha, self.settings.max_weight)
+        evidence = float(entry[PEAK]) * self.settings.change_weight
+        ended = None if np.isinf(episode.ended) else episode.ended
+        return self._alarm(
+            CHANGE, group, node, int(entry[SIDE]), size, episode.raised, evidence, float(marks[AT]), ended
+        )
+
+    def _lifetimes(self, but: Set[int]) -> list[Alarm]:
+        """Return the lifetime alarms, one per group but some, the strongest first."""
+        life = self._bets.beyond_limit().reshape(-1, self.settings.ranges.nodes, 2)
+        weights, found = self._bets.log_weights(), []
+        for g in [g for g in np.flatnonzero(life.max((1, 2), initial=-1) >= 0).tolist() if g not in but]:
+            node, side = (int(i) for i in np.unravel_index(int(np.argmax(life[g])), life[g].shape))
+            note = self._bets.bet_state.notes[g * self.settings.ranges.nodes + node]
+            alpha = self.settings.alpha * float(np.exp(weights[g, node]))
+            raised = self._bets.last_clock if np.isnan(note[LIFE_AT + side]) else float(note[LIFE_AT + side])
+            evidence = (float(life[g, node, side]) + self.settings.log_limit()) / LN10
+            size = since_first(note, alpha, self.settings.max_weight)
+            found.append(self._alarm(LIFETIME, g, node, side, size, raised, evidence, self._bets.last_clock, None))
+        return sorted(found, key=lambda alarm: -alarm.evidence)
+
+    def _alarm(
+        self,
+        kind: str,
+        group: int,
+        node: int,
+        side: int,
+        size: Size,
+        raised: float,
+        evidence: float,
+        strongest: float,
+        ended: float | None,
+    ) -> Alarm:
         return Alarm(
             group=self._bets.group_index.groups[group].name,
             kind=kind,
             direction=LOW if side == 0 else HIGH,
             forecasts=self.settings.ranges.bounds(node),
-            raised=self._bets.last_clock if np.isnan(raised) else raised,
-            since=size.since,
-            rows=size.rows,
-            gap=size.gap,
-            low=size.low,
-            high=size.high,
-            evidence=sure,
+            raised=raised,
+            **size._asdict(),
+            evidence=evidence,
             clock=self._bets.clock_kind or ROW_NUMBERS,
+            strongest=strongest,
+            ended=ended,
         )
 
     def sizes(self) -> list[dict[str, Any]]:
@@ -193,9 +277,8 @@ class Monitor:
         nodes, weights = self.settings.ranges.nodes, self._bets.log_weights()
         known = self._bets.known(len(self._bets.group_index.groups))[0].tolist()
         for g, group in enumerate(self._bets.group_index.groups):
-            size = since_first(
-                self._bets.bet_state.notes[g * nodes], self.settings.alpha * float(np.exp(weights[g, 0]))
-            )
+            alpha = self.settings.alpha * float(np.exp(weights[g, 0]))
+            size = since_first(self._bets.bet_state.notes[g * nodes], alpha, self.settings.max_weight)
             sized = {"group": group.name, "rows": size.rows, "gap": size.gap, "low": size.low, "high": size.high}
             found.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
         return found
@@ -226,7 +309,8 @@ class Monitor:
 
     def columns(self) -> list[str]:
         """Return the columns of the records that are read."""
-        return self._bets.group_index.wanted
+        wanted, clusters = self._bets.group_index.wanted, self.settings.clusters
+        return wanted if clusters is None or clusters in wanted else [*wanted, clusters]
 
     def groups(self) -> list[str]:
         """Return the names of the groups so far, in order of appearance."""
@@ -241,8 +325,8 @@ class Monitor:
     def summary(self, title: str = "Monitor") -> dict[str, Any]:
         """Return all results as data for JSON."""
         kind = self._bets.clock_kind or ROW_NUMBERS
-        alarms, test = self.alarms(), self.test()
-        listed = [alarm.group for alarm in alarms] or self.groups()[:1]
+        alarms, test, log = self.alarms(), self.test(), self.log()
+        listed = list(dict.fromkeys(alarm.group for alarm in [*alarms, *log])) or self.groups()[:1]
         return {
             "title": title,
             "rows": self.rows,
@@ -252,6 +336,7 @@ class Monitor:
             "sentence": self._sentence(alarms, test.rejected),
             "alarmed": bool(alarms) or test.rejected,
             "alarms": [alarm.to_dict() for alarm in alarms],
+            "log": [alarm.to_dict() for alarm in log],
             "lifetime": test._asdict(),
             "run_length": self.settings.run_length,
             "sizes": self.sizes(),
@@ -260,7 +345,8 @@ class Monitor:
         }
 
     def _sentence(self, alarms: list[Alarm], rejected: bool) -> str:
-        return sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows)
+        ended = sum(bool(np.isfinite(episode.ended)) for episode in self._episodes())
+        return sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows, ended)
 
     def _over_time(self, group: str) -> dict[str, Any]:
         """Return the evidence against a group over time, as plain data."""
@@ -314,11 +400,16 @@ class Monitor:
     def restart(self, group: str | None = None) -> "Monitor":
         """Restart the change detector, for one group or for all, for instance after the forecasts were corrected.
 
-        The mean run length holds from here on. The lifetime test continues: it covers all rows since the first.
+        Alarms that are raised end now, in `log`. The mean run length holds from here on. The lifetime test continues:
+        it covers all rows since the first.
         """
         nodes = self.settings.ranges.nodes
         first = 0 if group is None else self._place(group) * nodes
         cells = slice(first, None if group is None else first + nodes)
+        raised = self._bets.open_alarms()
+        chosen = np.zeros_like(raised)
+        chosen[cells] = raised[cells]
+        self._bets.end(chosen)
         self._bets.bet_state.bets[cells, SUM] = 0.0
         self._bets.bet_state.bets[cells, CUSUM] = 0.0
         self._bets.bet_state.notes[cells, CHANGE_AT:CHANGE_PEAK] = np.nan
@@ -329,7 +420,8 @@ class Monitor:
         """Return the monitor of this one's rows followed by those of `later`, which started fresh.
 
         Equal to entering all rows in one, up to rounding, except that an alarm in the later part which the earlier one
-        contributed to is seen only if it lasts to the end, and that the history is that of the earlier part.
+        contributed to is seen only if it lasts to the end, as is the end of an alarm of the earlier part; and that the
+        history is that of the earlier part.
         """
         return self._of(merge.after(self._bets, later._bets))
 
@@ -387,3 +479,32 @@ def _one_record(records: Any) -> Mapping[str, Any]:
     if not isinstance(records, Mapping):
         raise TypeError(f"records: given {type(records).__name__} with one forecast, expected a mapping of values")
     return records
+
+
+def e_bh(monitors: "Mapping[str, Monitor | Lifetime]", alpha: float = 0.05) -> list[str]:
+    """Return which of many monitored forecasters are off, the strongest evidence first.
+
+    The expected share of wrong names among those returned is at most `alpha`, whenever you look and however the
+    forecasters depend on each other: e-BH on the lifetime wealth of each, see `swapcal.bounds.e_bh_limit`. One monitor
+    at a time rejects at 1/alpha; of 300 sound ones 15 may do so.
+
+    Parameters
+    ----------
+    monitors : monitors by name, or their results of `Monitor.test`
+    alpha : largest expected share of sound forecasters among those returned
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> models = {f"model {k}": Monitor(level_ranges=False) for k in range(20)}
+    >>> for k, monitor in enumerate(models.values()):
+    ...     p = rng.uniform(0.2, 0.6, 1000)
+    ...     _ = monitor.add({}, p, rng.random(1000) < p + 0.2 * (k == 7))
+    >>> e_bh(models)
+    ['model 7']
+    """
+    tests = {name: one.test() if isinstance(one, Monitor) else one for name, one in monitors.items()}
+    ranked = sorted(tests, key=lambda name: -tests[name].log10_wealth)
+    limits = [float(np.log10(float(e_bh_limit(k, len(ranked), alpha)))) for k in range(1, len(ranked) + 1)]
+    reached = [k for k, name in enumerate(ranked, 1) if tests[name].log10_wealth >= limits[k - 1]]
+    return ranked[: max(reached, default=0)]

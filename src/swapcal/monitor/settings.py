@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal._validate import positive
+from swapcal.archive import is_text
 from swapcal.arrays import Array, Integers
 from swapcal.bounds import appearance_share, false_alarm_spacing, ville
 from swapcal.kernels.wealth import LANES, STAKES, Terms
 from swapcal.tables.frame import Table
-from swapcal.tables.values import OTHER, Categories, factorise, letters
+from swapcal.tables.values import OTHER, Categories, letters, text_key
 
 # Ranges: the tree of forecast ranges that every group is watched in.
 
@@ -129,6 +130,7 @@ class GroupIndex:
 
     columns: tuple[Column, ...]
     most: int
+    bins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     seen: list[dict[tuple[str, ...], int]] = field(default_factory=list)
     _spelled: dict[tuple[type, Any], str] = field(default_factory=dict)
@@ -156,8 +158,17 @@ class GroupIndex:
         table.require(self.wanted)
         if self.wanted and len(table) != rows:
             raise ValueError(f"records: given {len(table)} rows, expected {rows}, one per forecast")
-        found = {name: table.categories(name) for name in self.wanted}
+        found = {name: self._categories(table, name) for name in self.wanted}
         return self._numbered([_crossed([found[name] for name in column], rows) for column in self.columns], rows)
+
+    def _categories(self, table: Table, name: str) -> Categories:
+        if name not in self.bins:
+            return table.categories(name)
+        if table.is_numeric(name):
+            return binned(table.numbers(name), self.bins[name])
+        texts = table.categories(name)  # numbers as texts, such as a file or an open forecast holds
+        parts = binned(np.array([_as_float(name, value) for value in texts.values]), self.bins[name])
+        return Categories(parts.codes[texts.codes], parts.values)
 
     def place_each(self, records: list[Any], rows: int) -> Placed:
         """Find every record's groups, by dictionary alone unless one of them is new."""
@@ -198,7 +209,7 @@ class GroupIndex:
             if key not in self._spelled:
                 if len(self._spelled) > 10 * self.most:
                     self._spelled.clear()
-                self._spelled[key] = factorise(name, [value]).names[0]
+                self._spelled[key] = self._categories(Table({name: [value]}), name).names[0]
             return self._spelled[key]
         except TypeError:
             raise TypeError(f"column {name!r}: given {type(value).__name__}, expected one category") from None
@@ -260,6 +271,44 @@ def _crossed(parts: Sequence[Categories], rows: int) -> "tuple[Integers, list[tu
     return codes, names
 
 
+def binned(values: Array, edges: tuple[float, ...]) -> Categories:
+    """Return numbers as ranges between edges; an edge belongs to the range above it.
+
+    Examples
+    --------
+    >>> binned(np.array([31.0, 30.0, np.nan, 12.0]), (18.0, 30.0)).names
+    ['30 or more', '(missing)', 'below 18']
+    """
+    names = [f"below {edges[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(edges)), f"{edges[-1]:g} or more", None]
+    codes = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="right"))
+    present, codes = np.unique(codes, return_inverse=True)
+    return Categories(codes.astype(np.int32), [names[code] for code in present])
+
+
+def cluster_keys(records: Any, name: str, rows: int) -> list[int]:
+    """Return a 64-bit hash of every row's cluster. Raises ValueError if one is missing."""
+    if isinstance(records, Mapping) and (name not in records or np.ndim(records[name]) == 0):
+        records = [records]
+    if isinstance(records, list):
+        records = {name: [record.get(name) for record in records]}
+    column = Table(records).categories(name)
+    if len(column) != rows:
+        raise ValueError(f"clusters: given {len(column)} rows, expected {rows}, one per forecast")
+    missing = [code for code, value in enumerate(column.values) if value is None]
+    if missing:
+        row = int(np.argmax(column.codes == missing[0])) + 1
+        raise ValueError(f"column {name!r}: given no value in row {row}, expected the cluster of every row")
+    keys = [text_key(value) for value in column.values]
+    return [keys[code] for code in column.codes.tolist()]
+
+
+def _as_float(name: str, value: Any) -> float:
+    try:
+        return np.nan if value is None else float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"column {name!r}: given {value!r}, expected a number, as its bins need") from None
+
+
 # Settings: fixed before the first row.
 
 DEFAULT_STAKES = (0.02, 0.05, 0.13, 0.33, 0.8, 2.0)
@@ -277,6 +326,9 @@ class MonitorSettings:
     ranges: Ranges
     stakes: tuple[float, ...]
     most: int
+    max_weight: float = 1.0
+    clusters: str | None = None
+    bins: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @property
     def change_weight(self) -> float:
@@ -300,7 +352,10 @@ class MonitorSettings:
         stakes, shares = np.zeros(LANES), np.zeros(LANES)
         stakes[: 2 * len(self.stakes)] = np.repeat(self.stakes, 2)
         shares[: 2 * len(self.stakes)] = 1.0 / len(self.stakes)
-        return Terms(stakes, shares, self.ranges.inner(), np.array([self.tolerance, self.change_limit()]))
+        return Terms(stakes, shares, self.ranges.inner(), self._limits())
+
+    def _limits(self) -> Array:
+        return np.array([self.tolerance, self.change_limit(), 1.0 / self.max_weight])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
@@ -312,6 +367,9 @@ class MonitorSettings:
             "edges": list(self.ranges.edges),
             "stakes": list(self.stakes),
             "most": self.most,
+            **({"max_weight": self.max_weight} if self.max_weight > 1 else {}),
+            **({"clusters": self.clusters} if self.clusters else {}),
+            **({"bins": [[name, list(edges)] for name, edges in self.bins]} if self.bins else {}),
         }
 
     @classmethod
@@ -325,6 +383,9 @@ class MonitorSettings:
             Ranges(tuple(plain["edges"])),
             tuple(plain["stakes"]),
             plain["most"],
+            plain.get("max_weight", 1.0),
+            plain.get("clusters"),
+            _read_bins(plain.get("bins", [])),
         )
 
 
@@ -337,6 +398,9 @@ def read_settings(
     level_ranges: "bool | Sequence[float]",
     stakes: Sequence[float],
     most: int,
+    max_weight: float,
+    clusters: str | None,
+    bins: Mapping[str, Sequence[float]],
 ) -> MonitorSettings:
     """Return checked settings. Raises ValueError or TypeError if one is invalid."""
     if not 0 <= _number("tolerance", tolerance) < 1:
@@ -347,15 +411,37 @@ def read_settings(
         raise ValueError(f"run_length: given {run_length!r}, expected at least one row")
     if int(_number("most", most)) != most or most < 1:
         raise ValueError(f"most: given {most!r}, expected a number of categories of at least 1")
+    if not 1 <= _number("max_weight", max_weight) < np.inf:
+        raise ValueError(f"max_weight: given {max_weight!r}, expected a finite number of at least 1")
+    if clusters is not None and not is_text(clusters):
+        raise TypeError(f"clusters: given {clusters!r}, expected the name of a column")
+    cut = _read_bins(bins.items())
+    watched = [*groups, *(name for name, _ in cut if name not in groups)] if not isinstance(groups, str) else groups
     return MonitorSettings(
-        ((), *_columns(groups), *_pairs(products)),
+        ((), *_columns(watched), *_pairs(products)),
         float(tolerance),
         float(run_length),
         float(alpha),
         read_ranges(level_ranges),
         _stakes(stakes, float(tolerance)),
         int(most),
+        float(max_weight),
+        None if clusters is None else letters(clusters),
+        cut,
     )
+
+
+def _read_bins(bins: Any) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return the edges of every column's bins. Raises ValueError unless they are finite numbers that increase."""
+    cut = []
+    for name, edges in bins:
+        given = tuple(_number("bins", edge) for edge in edges)
+        if not given or not np.isfinite(given).all() or any(not a < b for a, b in pairwise(given)):
+            raise ValueError(
+                f"bins: given {list(given)} for {name!r}, expected increasing finite numbers, such as [30, 60]"
+            )
+        cut.append((letters(name), given))
+    return tuple(cut)
 
 
 def _number(name: str, value: Any) -> float:

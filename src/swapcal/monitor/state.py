@@ -17,10 +17,12 @@ from swapcal.archive import (
     Kind,
     Rule,
     Shapes,
+    addition,
     check,
     floats,
     integers,
     is_distinct,
+    keys,
     listed,
     optional,
     parted,
@@ -28,20 +30,33 @@ from swapcal.archive import (
     whole,
 )
 from swapcal.archive import Settings as Manifest
-from swapcal.arrays import Array
+from swapcal.arrays import Array, Flags, Integers
 from swapcal.kernels import wealth as kernel
 from swapcal.kernels.wealth import (
+    CHANGE_AT,
+    CHANGE_PEAK,
+    CUSUM,
+    ENTRY,
     FIELDS,
     GAIN,
     LANES,
     LIFE_PEAK,
     LOG,
+    MARKS,
     NOTES,
+    RESIDUAL,
+    ROWS,
+    SQUARE,
     STAKES,
+    START,
+    VISITS,
     BetState,
     Terms,
     advance,
+    advance_clusters,
     blank_bet_state,
+    reset,
+    write,
 )
 from swapcal.monitor.alarms import ROW_NUMBERS, read_clock, show
 from swapcal.monitor.settings import GroupIndex, MonitorSettings, Placed
@@ -86,6 +101,13 @@ def log_mean(logs: Array, shares: Array) -> Array:
     return found
 
 
+def segment(bets: Array, note: Array, shares: Array, side: int, clock: float) -> Array:
+    """Return the marks of a cell's direction now: the start that its best bet would choose in hindsight, and after."""
+    best = max((lane for lane in range(side, LANES, 2) if shares[lane] > 0), key=lambda lane: float(bets[CUSUM, lane]))
+    since = bets[[START, ROWS, RESIDUAL, SQUARE], best]
+    return np.array([clock, *since, note[VISITS] - since[1]])
+
+
 # History: evidence over time in bounded memory; when full, every other entry is dropped and the stride doubles.
 
 ENTRIES = 64
@@ -126,9 +148,12 @@ class EvidenceHistory:
         return found
 
 
-# Bets: the state that rows change: the bets of every cell, the groups so far, the clock and the history.
+# Bets: the state that rows change: the bets of every cell, the groups so far, the clock, the history and the log.
 
 LN10 = float(np.log(10.0))
+
+MOST_LOGGED = 4096
+"""Ended alarms of cells that are kept; of more, the oldest are dropped, and counted."""
 
 
 class Bets(Writable):
@@ -141,12 +166,17 @@ class Bets(Writable):
         self.first_clock = self.last_clock = -np.inf
         self.shards = 1
         self.pooled_peak = 0.0
-        self.group_index = GroupIndex(settings.columns, settings.most)
+        self.group_index = GroupIndex(settings.columns, settings.most, dict(settings.bins))
         self.history = EvidenceHistory()
+        self.log = np.zeros((0, ENTRY))
+        self.dropped = 0
+        self.clusters: set[int] = set()
+        self.repeated = 0
         self.terms = settings.terms()
         self.bet_state = blank_bet_state(0)
         self.life_limits = np.zeros((0, settings.ranges.nodes))
         self._gain = np.zeros(LANES)
+        self._ended = np.zeros((64 + 4 * len(settings.columns) * settings.ranges.leaves, ENTRY))
 
     def clock(self, time: Any, rows: int) -> tuple[Array, str]:
         """Return the clock of further rows and its kind, which must go on from the rows before."""
@@ -161,8 +191,43 @@ class Bets(Writable):
             raise ValueError(f"time: given {given} in row 1 after {before}, expected rows in order of time")
         return clock, kind
 
-    def enter(self, placed: Placed, p: Array, y: Array, clock: Array, kind: str) -> None:
+    def enter(self, placed: Placed, p: Array, y: Array, weight: Array, clock: Array, kind: str) -> None:
         """Enter all rows, in parts that end where the history gets an entry: results do not depend on the batches."""
+        known = self._begin(placed, clock, kind)
+        newest = np.maximum.accumulate(placed.members.max(axis=1))
+        start = 0
+        while start < len(p):
+            stop = min(len(p), start + self.history.until_next(self.rows))
+            part = slice(start, stop)
+            self._play(placed.members[part], p[part], y[part], weight[part], clock[part])
+            self.rows += stop - start
+            self.last_clock = float(clock[stop - 1])
+            if self.rows % self.history.stride == 0:
+                self._record(self.rows, max(known, int(newest[stop - 1]) + 1))
+            start = stop
+
+    def enter_clusters(
+        self, placed: Placed, p: Array, y: Array, weight: Array, clock: Array, kind: str, keys: list[int]
+    ) -> None:
+        """Enter rows of which each cluster plays once, with the mean of its rows here; known clusters do not play."""
+        self._begin(placed, clock, kind)
+        codes = {key: code for code, key in enumerate(dict.fromkeys(keys)) if key not in self.clusters}
+        code = np.array([codes.get(key, -1) for key in keys], dtype=np.int64)
+        last = np.full(len(keys), -1, dtype=np.int64)
+        last[code[code >= 0]] = np.flatnonzero(code >= 0)
+        rows = np.flatnonzero(code >= 0)
+        rows = rows[np.argsort(last[code[rows]], kind="stable")]  # by the last row of each cluster
+        ends = np.flatnonzero(np.append(np.diff(code[rows]) != 0, True)[: len(rows)]) + 1
+        self._play_clusters(ends, placed.members[rows], p[rows], y[rows], weight[rows], clock[rows])
+        self.clusters |= codes.keys()
+        self.repeated += len(keys) - len(rows)
+        passed = (self.rows + len(keys)) // self.history.stride * self.history.stride
+        recorded, self.rows, self.last_clock = self.rows, self.rows + len(keys), float(clock[-1])
+        if passed > recorded:
+            self._record(passed, len(self.group_index.groups))
+
+    def _begin(self, placed: Placed, clock: Array, kind: str) -> int:
+        """Admit new groups and start the clock; return how many groups there were."""
         known = len(self.group_index.groups)
         if placed.newcomers:
             self.group_index.admit(placed.newcomers)
@@ -170,18 +235,60 @@ class Bets(Writable):
         if self.rows == 0:
             self.first_clock = float(clock[0])
         self.clock_kind = kind
-        newest = np.maximum.accumulate(placed.members.max(axis=1))
-        start = 0
-        while start < len(p):
-            stop = min(len(p), start + self.history.until_next(self.rows))
-            part = slice(start, stop)
-            rows = placed.members[part], self.life_limits, p[part], y[part], clock[part]
-            advance(self.bet_state, self.terms, *rows, self._gain)
-            self.rows += stop - start
-            self.last_clock = float(clock[stop - 1])
-            if self.rows % self.history.stride == 0:
-                self._record(max(known, int(newest[stop - 1]) + 1))
-            start = stop
+        return known
+
+    def _play(self, members: Integers, *rows: Array) -> None:
+        """Let rows play, emptying the log of ended alarms where it is full."""
+        done = 0
+        while done < len(members):
+            p, y, weight, clock = (column[done:] for column in rows)
+            cells = members[done:], self.life_limits
+            played, ended = advance(self.bet_state, self.terms, *cells, p, y, weight, clock, self._gain, self._ended)
+            self.note_ended(self._ended[:ended])
+            done += played
+
+    def _play_clusters(self, ends: Integers, members: Integers, *rows: Array) -> None:
+        most = int(np.diff(ends, prepend=0).max(initial=1)) * members.shape[1] * self.settings.ranges.depths
+        place = np.full(len(self.bet_state.notes), -1, dtype=np.int64)
+        scratch = place, np.zeros(most, dtype=np.int64), np.zeros((most, LANES + 4))
+        room, done = np.zeros((4 * most, ENTRY)), 0
+        while done < len(ends):
+            first = int(ends[done - 1]) if done else 0
+            p, y, weight, clock = (column[first:] for column in rows)
+            cells = members[first:], self.life_limits
+            played, ended = advance_clusters(
+                self.bet_state, self.terms, *cells, p, y, weight, clock, ends[done:] - first, self._gain, room, *scratch
+            )
+            self.note_ended(room[:ended])
+            done += played
+
+    def note_ended(self, entries: Array) -> None:
+        """Append alarms that ended to the log, in order of their start."""
+        if len(entries):
+            log = np.concatenate([self.log, entries])
+            self.dropped += max(0, len(log) - MOST_LOGGED)
+            self.log = log[-MOST_LOGGED:]
+
+    def open_alarms(self) -> Flags:
+        """Return (cells, 2): whether a direction's change alarm is raised."""
+        raised = self.live_bet_state().notes[:, CHANGE_AT : CHANGE_AT + 2]
+        return np.asarray(~np.isnan(raised))
+
+    def end(self, which: Flags) -> None:
+        """End some of the raised alarms now: write them to the log and start their detectors anew."""
+        entries = np.zeros((int(which.sum()), ENTRY))
+        for entry, (cell, side) in zip(entries, np.argwhere(which).tolist(), strict=True):
+            write(self.bet_state, cell, side, self.last_clock, entry)
+            reset(self.bet_state, cell, side)
+        self.note_ended(entries)
+
+    def logged(self) -> Array:
+        """Return the log with the alarms that are still raised, which end at infinity."""
+        state = self.live_bet_state()
+        cell, side = np.nonzero(self.open_alarms())
+        raised, peak = state.notes[cell, CHANGE_AT + side], state.notes[cell, CHANGE_PEAK + side]
+        entries = np.column_stack([cell, side, raised, peak, np.full(len(cell), np.inf), state.marks[cell, side]])
+        return np.concatenate([self.log, entries])
 
     def make_room(self) -> None:
         """Allocate the cells and lifetime limits of every group."""
@@ -196,7 +303,7 @@ class Bets(Writable):
     def live_bet_state(self, groups: int | None = None) -> BetState:
         """Return the cells of the first `groups` groups; by default of all."""
         cells = (len(self.group_index.groups) if groups is None else groups) * self.settings.ranges.nodes
-        return BetState(self.bet_state.bets[:cells], self.bet_state.notes[:cells])
+        return BetState(*(array[:cells] for array in self.bet_state))
 
     def limits(self) -> Array:
         """Return (cells, 1): logarithm of the limit of a cell's lifetime wealth."""
@@ -239,10 +346,10 @@ class Bets(Writable):
         own = log_mean(logs.reshape(groups, len(shares)), shares)
         return np.stack([np.log10(np.maximum(now, 1e-300)), own / LN10], axis=1), logs
 
-    def _record(self, groups: int) -> None:
+    def _record(self, rows: int, groups: int) -> None:
         """Append the evidence of the first `groups` groups to the history."""
         figures, logs = self.known(groups)
-        self.history.append(self.rows, self.last_clock, figures)
+        self.history.append(rows, self.last_clock, figures)
         self.pooled_peak = max(self.pooled_peak, self.pooled(logs))
 
 
@@ -256,6 +363,9 @@ MONITOR = {
     "edges": listed(real(), 2),
     "stakes": listed(real(), 1, STAKES),
     "most": whole(0, archive.MOST_COUNT),
+    "max_weight": addition(real(1)),
+    "clusters": addition(TEXT),
+    "bins": addition(listed(Rule("[column, edges]", lambda v: LIST.holds(v) and len(v) == 2))),
 }
 RULES = {
     "settings": parted(MONITOR),
@@ -264,6 +374,8 @@ RULES = {
     "shards": whole(1),
     "stride": whole(1, 1 << 48),
     "groups": LIST,
+    "dropped": addition(whole(0, archive.MOST_COUNT)),
+    "repeated": addition(whole(0, archive.MOST_COUNT)),
 }
 
 
@@ -276,7 +388,15 @@ def fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
     if not is_distinct([(column, *category) for column, category in manifest["groups"]]):
         raise archive.ArchiveError("groups: given a category twice, expected each once")
     cells, entries = groups * settings.ranges.nodes, min(shapes["history_rows"][0], ENTRIES)
+    logged = {
+        "marks": floats(cells, 2, MARKS),
+        "log": floats(
+            "alarms", ENTRY, least=[0, 0, *[-np.inf] * (ENTRY - 2)], most=[cells - 1, 1, *[np.inf] * (ENTRY - 2)]
+        ),
+    }
     return {
+        **(logged if "log" in shapes else {}),  # files of versions before the log stay readable
+        **({"clusters": keys("clusters", rises=True)} if settings.clusters else {}),
         "bets": floats(cells, FIELDS, LANES, finite=False),
         "notes": floats(cells, NOTES, finite=False),
         "shares": floats(groups),
@@ -295,8 +415,9 @@ def state_of(bets: Bets) -> archive.State:
     """Return a monitor as arrays and a manifest."""
     bet_state, history, groups = bets.live_bet_state(), bets.history, bets.group_index.groups
     arrays = {
-        "bets": bet_state.bets,
-        "notes": bet_state.notes,
+        **bet_state._asdict(),
+        "log": bets.log,
+        **({"clusters": np.array(sorted(bets.clusters), dtype=np.uint64)} if bets.settings.clusters else {}),
         "shares": np.array([group.share for group in groups], dtype=np.float64),
         "clock": np.array([bets.first_clock, bets.last_clock, bets.pooled_peak]),
         "history_rows": np.array(history.rows, dtype=np.int64),
@@ -311,6 +432,8 @@ def state_of(bets: Bets) -> archive.State:
         "shards": bets.shards,
         "stride": history.stride,
         "groups": [[bets.settings.columns.index(group.column), list(group.category)] for group in groups],
+        "dropped": bets.dropped,
+        "repeated": bets.repeated,
     }
     return archive.State(arrays, settings)
 
@@ -336,8 +459,21 @@ def _bets(state: archive.State) -> Bets:
     bets.make_room()
     bets.bet_state.bets[:cells] = arrays["bets"]
     bets.bet_state.notes[:cells] = arrays["notes"]
+    if "log" in arrays:
+        bets.bet_state.marks[:cells], bets.log = arrays["marks"], arrays["log"]
+    else:
+        mark(bets, bets.open_alarms())
+    bets.dropped, bets.repeated = plain.get("dropped", 0), plain.get("repeated", 0)
+    bets.clusters = set(map(int, arrays.get("clusters", ())))
     bets.history = _history(arrays, plain["stride"])
     return bets
+
+
+def mark(bets: Bets, which: Flags) -> None:
+    """Take what is counted now as the marks of some alarms."""
+    state = bets.bet_state
+    for cell, side in np.argwhere(which).tolist():
+        state.marks[cell, side] = segment(state.bets[cell], state.notes[cell], bets.terms.shares, side, bets.last_clock)
 
 
 def _history(arrays: Arrays, stride: int) -> EvidenceHistory:

@@ -569,6 +569,68 @@ class ContestEntry:
     """The first is what the others are compared with."""
 
 
+@dataclass(frozen=True, slots=True)
+class NetBenefitPoint:
+    """One point of the decision curve: acting on rows whose prediction is at least the threshold."""
+
+    threshold: float
+    """The prediction from which one acts."""
+    benefit: float
+    """True positives per row, less false positives per row times the threshold's odds."""
+    low: float
+    """Lower end of the 95 % interval of `benefit`."""
+    high: float
+    """Upper end of the same interval."""
+    everyone: float
+    """The same when acting on every row; it is 0 when acting on none."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsotonicPoint:
+    """One point of the isotonic reliability curve."""
+
+    p: float
+    """Prediction."""
+    rate: float
+    """Observed rate, by isotonic regression on the predictions."""
+    low: float
+    """Lower end of where `rate` lies by chance if the predictions are right, pointwise 95 %."""
+    high: float
+    """Upper end of the same band."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConventionalEntry:
+    """Measures that fields report, for orientation; none of them enters the verdict. Triples: value, low, high."""
+
+    slope: tuple[float, ...] | None = None
+    """Calibration slope: b of logit P(y) = a + b·logit p."""
+    intercept: tuple[float, ...] | None = None
+    """Calibration in the large: a of logit P(y) = a + logit p."""
+    observed_expected: tuple[float, ...] | None = None
+    """Observed over expected number of outcomes."""
+    debiased_ece: float | None
+    """Root mean square gap over the levels, less what chance adds."""
+    miscalibration: float | None
+    """Part of the Brier score that isotonic recalibration saves (MCB)."""
+    discrimination: float | None
+    """Part that the recalibrated predictions save over the base rate (DSC)."""
+    uncertainty: float | None
+    """Brier score of the base rate (UNC); the score is MCB − DSC + UNC."""
+    two_bin: float | None
+    """Averaged two-bin error (ATB), whose mean is smallest for the true probabilities."""
+    two_bin_expected: float | None
+    """Its mean if the predictions are right."""
+    cutoff: float | None
+    """Cutoff calibration error: the largest residual sum over an interval of predictions, per row."""
+    cutoff_chance: float | None
+    """What it exceeds in 2.5 % of samples if the predictions are right."""
+    isotonic: tuple[IsotonicPoint, ...] = ()
+    """Isotonic reliability curve, at some of its points."""
+    net_benefit: tuple[NetBenefitPoint, ...] = ()
+    """Decision curve."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
     """The whole audit. Only `identity` and `headline` are needed to render a page."""
@@ -605,6 +667,8 @@ class Findings:
     """The predictor beside another one of the same rows."""
     contest: ContestEntry | None = None
     """Several methods on the same rows, and what would be gained."""
+    conventional: ConventionalEntry | None = None
+    """Measures that fields report: calibration slope, O:E, decision curve, isotonic reliability."""
 
     @classmethod
     def of(cls, findings: "Findings | Mapping[str, Any]") -> "Findings":

@@ -37,7 +37,7 @@ READING = (
     "more than the tolerance; against forecasts within the tolerance no bet has a positive expected gain.",
     "The change detector sums the bets over every possible start of a change. It raises an alarm for a group when the "
     "evidence reaches the run length: for forecasts within the tolerance that happens at most once in that many rows, "
-    "on average.",
+    "on average. An alarm ends when its evidence has fallen to a thousandth of its strongest.",
     "The lifetime test covers all rows since the first. Its false-alarm probability, over all time, is at most α.",
     "Intervals hold for all groups, all starts and all times simultaneously: they are wide, and stay valid however "
     "often they are read.",
@@ -62,8 +62,25 @@ def _top(summary: Mapping[str, Any]) -> Html:
 
 
 def _alarms(summary: Mapping[str, Any]) -> Html:
-    alarms = summary["alarms"]
-    return section("alarms", "Alarms", sentences(alarm["sentence"] for alarm in alarms)) if alarms else Html("")
+    alarms, log = summary["alarms"], summary.get("log", [])
+    now = section("alarms", "Alarms", sentences(alarm["sentence"] for alarm in alarms)) if alarms else Html("")
+    if not [alarm for alarm in log if alarm not in alarms]:
+        return now
+    lead = prose("Every alarm since the first row, in order. A group may have one in each direction and range.")
+    columns = [("Group", "name"), ("Forecasts", "name"), ("Gap, points", "number"), ("Interval", "number")]
+    columns += [(name, "name") for name in ("Raised", "Strongest", "Ended")]
+    cells = [_logged(alarm) for alarm in log[-MOST_SIZES:]]
+    rest = hidden(len(cells), len(log), "alarm", "the latest are shown")
+    return join([now, section("log", "Log of alarms", lead, table("Log of alarms", columns, cells), rest)])
+
+
+def _logged(alarm: Mapping[str, Any]) -> list[str]:
+    low, high = alarm["low"], alarm["high"]
+    interval = "" if low <= 0 <= high else f"{points(low)} to {points(high)}"
+    spans = f"{alarm['forecasts'][0]:g} to {alarm['forecasts'][1]:g}"
+    ended = given(alarm["ended"]) if alarm["ended"] else "still raised"
+    times = [given(alarm["raised"]), given(alarm["strongest"]), ended]
+    return [given(str(alarm["group"])), spans, points(alarm["gap"]), interval, *times]
 
 
 def _pictures(summary: Mapping[str, Any]) -> Html:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from swapcal.report.comparison import comparison, contest, gain
+from swapcal.report.conventional import conventional
 from swapcal.report.findings import Findings
 from swapcal.report.groups import groups, witnesses
 from swapcal.report.headline import headline, identity, key_figures, limitations, reading, window
@@ -29,6 +30,7 @@ SECTIONS = (
     Section("groups", "Groups", groups, "groups"),
     Section("witnesses", "Worst errors", witnesses, "witnesses"),
     Section("errors", "Errors", noise_floor, "quantities"),
+    Section("conventional", "By field", conventional, "conventional"),
     Section("decisions", "Decisions", decisions, "decisions"),
     Section("certificate", "Certificate", certificate, "forecaster"),
     Section("reading", "How to read", reading),

@@ -1,0 +1,268 @@
+"""The measures that fields report: calibration line, O:E, net benefit, isotonic reliability, truthful errors."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+from scipy.special import expit, logit
+
+from swapcal.arrays import Array
+from swapcal.audit import curves
+from swapcal.audit.intervals import PLAIN
+from swapcal.audit.sums import Sums
+from swapcal.kernels import tally as kernel
+from swapcal.kernels.tally import FLOOR
+from swapcal.report.findings import ConventionalEntry, IsotonicPoint, NetBenefitPoint
+
+DRAWS = 199
+"""Draws of the outcomes behind bands of 95 %: their fifth smallest and fifth largest values."""
+MOST_POINTS = 60
+"""Points of the isotonic curve in a report."""
+THRESHOLDS = tuple(k / 50 for k in range(1, 50))
+"""Thresholds of the decision curve in a report."""
+STEPS = 60
+"""Newton steps at most; a fit that needs more has no finite maximum."""
+
+
+class Spectrum(NamedTuple):
+    """Distinct predictions in increasing order, with their total weight and that of their outcomes.
+
+    Exact if all rows are kept, or all distinct predictions; else 4,096 bins of equal width in arcsin √p, each at its
+    mean prediction. `heaviness` is Σα²/Σα: what a weight of one row counts for in a variance.
+    """
+
+    p: Array
+    mass: Array
+    ones: Array
+    heaviness: float
+
+    @classmethod
+    def of(cls, sums: Sums) -> "Spectrum":
+        """Return the finest spectrum that the sums hold."""
+        table = sums.tally.table
+        heaviness = float(table[:, kernel.MASS2].sum() / table[:, kernel.MASS].sum())
+        if sums.sample.complete:
+            rows = sums.kept()
+            p, place = np.unique(rows.p, return_inverse=True)
+            weight = rows.copies * rows.weights
+            mass, ones = (np.bincount(place, weights=w).astype(np.float64) for w in (weight, weight * rows.y))
+        else:
+            exact = sums.levels.values is not None
+            columns = [kernel.MASS, kernel.PREDICTED, kernel.OBSERVED]
+            mass, predicted, ones = (table[:, columns] if exact else sums.histogram.bins).T
+            used = mass > 0
+            mass, ones = mass[used], ones[used]
+            p = predicted[used] / mass
+        order = np.argsort(p, kind="stable")
+        return cls(p[order], mass[order], ones[order], heaviness)
+
+
+class MeasureEstimate(NamedTuple):
+    """A value with the ends of its 95 % interval, for independent rows."""
+
+    value: float
+    low: float
+    high: float
+
+
+class IsotonicCurve(NamedTuple):
+    """The isotonic reliability curve (CORP): observed rate by prediction, and where it lies if predictions are right.
+
+    The Brier score is `miscalibration` − `discrimination` + `uncertainty` (Dimitriadis, Gneiting and Jordan 2021).
+    """
+
+    p: Array
+    rate: Array
+    low: Array
+    high: Array
+    miscalibration: float
+    discrimination: float
+    uncertainty: float
+
+
+class ConventionalMeasures:
+    """Measures by the names that medicine, meteorology and machine learning know them by; none enters the verdict.
+
+    All are computed from the distinct predictions and their outcomes, or from a histogram of 4,096 bins where there are
+    too many. Intervals are of 95 %, one at a time, for independent rows.
+
+    Examples
+    --------
+    >>> from swapcal import Audit
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(0.1, 0.9, 4000)
+    >>> y = rng.random(4000) < expit(0.5 * logit(p))  # the predictions are twice too extreme
+    >>> found = Audit(p, y).conventional
+    >>> found.slope().low < 0.5 < found.slope().high < 1, found.observed_expected().low < 1
+    (True, True)
+    """
+
+    def __init__(self, sums: Sums, seed: int = 0) -> None:
+        self._sums, self._seed = sums, seed
+        self._spectrum = Spectrum.of(sums)
+
+    def slope(self) -> MeasureEstimate | None:
+        """Return b of logit P(y) = a + b·logit p: below 1 if predictions are too extreme; None if it does not exist.
+
+        Probabilities are kept 10⁻⁶ away from 0 and 1, as for the log loss.
+        """
+        x = self._logits
+        return self._fit(np.column_stack([np.ones(len(x)), x]), np.zeros(len(x)), 1)
+
+    def intercept(self) -> MeasureEstimate | None:
+        """Return a of logit P(y) = a + logit p (calibration in the large): above 0 if predictions are too low."""
+        return self._fit(np.ones((len(self._logits), 1)), self._logits, 0)
+
+    @cached_property
+    def _logits(self) -> Array:
+        clipped: Array = logit(np.clip(self._spectrum.p, FLOOR, 1.0 - FLOOR))
+        return clipped
+
+    def _fit(self, design: Array, offset: Array, place: int) -> MeasureEstimate | None:
+        """Return one coefficient of a logistic regression by Newton's method, with its Wald interval."""
+        _, mass, ones, heaviness = self._spectrum
+        beta = np.zeros(design.shape[1])
+        for _ in range(STEPS):
+            rate = expit(design @ beta + offset)
+            information = (design * (mass * rate * (1.0 - rate))[:, None]).T @ design
+            if not np.isfinite(beta).all() or np.linalg.cond(information) > 1e12:
+                return None
+            step = np.linalg.solve(information, design.T @ (ones - mass * rate))
+            beta = beta + step / max(1.0, float(np.abs(step).max()))
+            if float(np.abs(step).max()) < 1e-10:
+                half = PLAIN * float(np.sqrt(heaviness * np.linalg.inv(information)[place, place]))
+                return MeasureEstimate(float(beta[place]), float(beta[place]) - half, float(beta[place]) + half)
+        return None
+
+    def observed_expected(self) -> MeasureEstimate | None:
+        """Return O:E, the observed over the expected number of outcomes; None if there are none of either.
+
+        The interval is that of ln O with variance (1 − rate)/O, as in reviews of clinical prediction models.
+        """
+        p, mass, ones, heaviness = self._spectrum
+        observed, expected = float(ones.sum()), float((mass * p).sum())
+        if observed <= 0 or expected <= 0:
+            return None
+        half = PLAIN * float(np.sqrt(heaviness * (1.0 - observed / float(mass.sum())) / observed))
+        ratio = observed / expected
+        return MeasureEstimate(ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half)))
+
+    def net_benefit(self, thresholds: Sequence[float] = THRESHOLDS) -> list[NetBenefitPoint]:
+        """Return the decision curve: (true positives − false positives·t/(1 − t)) per row, acting where p ≥ t.
+
+        `everyone` is the net benefit of acting always; of never acting it is 0 (Vickers and Elkin 2006).
+        """
+        p, mass, ones, heaviness = self._spectrum
+        total, found = float(mass.sum()), []
+        for t in thresholds:
+            if not 0 < t < 1:
+                raise ValueError(f"thresholds: given {t}, expected numbers strictly between 0 and 1")
+            odds, acted = t / (1.0 - t), p >= t
+            true, false = float(ones[acted].sum()) / total, float((mass - ones)[acted].sum()) / total
+            benefit, rate = true - odds * false, float(ones.sum()) / total
+            half = PLAIN * float(np.sqrt(heaviness * max(true + odds**2 * false - benefit**2, 0.0) / total))
+            everyone = rate - odds * (1.0 - rate)
+            found.append(NetBenefitPoint(t, benefit, benefit - half, benefit + half, everyone))
+        return found
+
+    @cached_property
+    def _draws(self) -> Array:
+        """(DRAWS, points) weight of the outcomes if the predictions are right."""
+        p, mass, _, heaviness = self._spectrum
+        rng = np.random.default_rng(self._seed)
+        tosses = np.maximum(np.rint(mass / heaviness), 1.0).astype(np.int64)
+        drawn: Array = rng.binomial(tosses, p, size=(DRAWS, len(p))) * (mass / tosses)
+        return drawn
+
+    def isotonic(self) -> IsotonicCurve:
+        """Return the isotonic reliability curve with its consistency band, pointwise 95 % if predictions are right."""
+        p, mass, ones, _ = self._spectrum
+        rate = _isotonic(ones / mass, mass)
+        drawn = np.sort([_isotonic(draw / mass, mass) for draw in self._draws], axis=0)
+        base = np.full_like(p, ones.sum() / mass.sum())
+        miscalibration = self._excess(p, rate)
+        discrimination = self._excess(base, rate)
+        uncertainty = curves.brier(self._sums) - miscalibration + discrimination
+        return IsotonicCurve(p, rate, drawn[4], drawn[-5], miscalibration, discrimination, uncertainty)
+
+    def _excess(self, one: Array, other: Array) -> float:
+        """Return how much larger the Brier score of one assignment of rates is than that of another."""
+        _, mass, ones, _ = self._spectrum
+        return float(np.sum(mass * (one**2 - other**2) - 2.0 * ones * (one - other)) / mass.sum())
+
+    def debiased_ece(self) -> float:
+        """Return the root mean square gap over the levels, less what chance adds to it; 0 if chance adds more.
+
+        From every level's squared gap its rate·(1 − rate)/(rows − 1) is subtracted (Kumar, Liang and Ma 2019). Levels
+        of fewer than two rows are left out.
+        """
+        table = self._sums.tally.table
+        table = table[table[:, kernel.MASS] > 0]
+        mass, rows = table[:, kernel.MASS], table[:, kernel.MASS] ** 2 / table[:, kernel.MASS2]
+        rate, gap = table[:, kernel.OBSERVED] / mass, (table[:, kernel.OBSERVED] - table[:, kernel.PREDICTED]) / mass
+        kept = rows >= 2
+        if not kept.any():
+            return 0.0
+        squared = gap[kept] ** 2 - rate[kept] * (1.0 - rate[kept]) / (rows[kept] - 1.0)
+        return float(np.sqrt(max(0.0, np.average(squared, weights=mass[kept]))))
+
+    def two_bin(self) -> tuple[float, float]:
+        """Return the averaged two-bin error (ATB), and its mean if the predictions are right.
+
+        ∫ (Σ_{p<t} (p − y)/n)² + (Σ_{p≥t} (p − y)/n)² dt over t in [0, 1]. Its mean is smallest for the true
+        probabilities, whatever they are (Hartline, Hu and Wu 2025): each row adds its own variance once, in one bin.
+        """
+        p, mass, ones, heaviness = self._spectrum
+        total = float(mass.sum())
+        below = np.concatenate([[0.0], np.cumsum(mass * p - ones)]) / total
+        widths = np.diff(np.concatenate([[0.0], p, [1.0]]))
+        value = float(np.sum(widths * (below**2 + (below[-1] - below) ** 2)))
+        return value, heaviness * float(np.sum(mass * p * (1.0 - p))) / total**2
+
+    def cutoff(self) -> tuple[float, float]:
+        """Return the cutoff calibration error, and what it exceeds in 2.5 % of samples if predictions are right.
+
+        sup over intervals I of |Σ (y − p) 1[p ∈ I]|/n (Rossellini et al. 2025): what acting by any two thresholds can
+        lose.
+        """
+        p, mass, ones, _ = self._spectrum
+        expected, total = mass * p, float(mass.sum())
+        drawn = np.sort([_widest(draw - expected) for draw in self._draws])
+        return _widest(ones - expected) / total, float(drawn[-5]) / total
+
+    def entry(self) -> ConventionalEntry:
+        """Return everything for a report."""
+        curve, (two_bin, expected), (cutoff, chance) = self.isotonic(), self.two_bin(), self.cutoff()
+        lines = {"slope": self.slope(), "intercept": self.intercept(), "observed_expected": self.observed_expected()}
+        return ConventionalEntry(
+            **{name: None if one is None else tuple(one) for name, one in lines.items()},
+            debiased_ece=self.debiased_ece(),
+            miscalibration=curve.miscalibration,
+            discrimination=curve.discrimination,
+            uncertainty=curve.uncertainty,
+            two_bin=two_bin,
+            two_bin_expected=expected,
+            cutoff=cutoff,
+            cutoff_chance=chance,
+            isotonic=tuple(self._thinned(curve)),
+            net_benefit=tuple(self.net_benefit()),
+        )
+
+    def _thinned(self, curve: IsotonicCurve) -> list[IsotonicPoint]:
+        """Return the curve at points of about equal weight between them, its ends included."""
+        heaped = np.cumsum(self._spectrum.mass)
+        places = np.searchsorted(heaped, np.linspace(0.0, heaped[-1], MOST_POINTS)).clip(0, len(heaped) - 1)
+        columns = (curve.p, curve.rate, curve.low, curve.high)
+        return [IsotonicPoint(*(float(column[i]) for column in columns)) for i in np.unique(places)]
+
+
+def _isotonic(rate: Array, mass: Array) -> Array:
+    return np.asarray(isotonic_regression(rate, weights=mass).x, dtype=np.float64)
+
+
+def _widest(residuals: Array) -> float:
+    """Return the largest |sum| over stretches of neighbours: the range of the running sums, 0 among them."""
+    running = np.concatenate([[0.0], np.cumsum(residuals)])
+    return float(running.max() - running.min())

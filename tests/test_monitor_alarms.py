@@ -1,0 +1,442 @@
+"""Monitor: the log of alarms, outcomes of a chosen part, clusters, bins of numbers, and many monitors at once."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from swapcal import Live, Monitor, bounds
+from swapcal.kernels.wealth import (
+    AT,
+    CELL,
+    ENDED,
+    GAP,
+    PEAK,
+    RAISED,
+    RESIDUAL,
+    ROWS,
+    SIDE,
+    SINCE,
+    SPAN,
+    SPREAD,
+    SQUARE,
+    START,
+    SUM,
+    VISITS,
+)
+from swapcal.monitor import Alarm, Lifetime, e_bh
+from swapcal.monitor import state as evidence
+from swapcal.monitor.settings import DEFAULT_STAKES
+from tests import reference_monitor as reference
+from tests.test_monitor import assert_same_state
+
+
+def swinging(seed=0, rows=6000):
+    """Forecasts that are too low, right, too high in a range, right and too low again."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.15, 0.75, rows)
+    part = np.arange(rows) * 5 // rows
+    off = np.select([part == 0, part == 2, part == 4], [0.2, np.where(p > 0.5, -0.4, 0.0), 0.25], 0.0)
+    return p, (rng.random(rows) < p + off).astype(float)
+
+
+# ---------------------------------------------------------------- the log
+
+
+def test_the_log_equals_its_definition():
+    p, y = swinging()
+    edges = (0.0, 0.3, 0.5, 0.7, 1.0)
+    monitor = Monitor(level_ranges=edges, run_length=1000, tolerance=0.02).add({}, p, y)
+    expected = reference.alarm_log(p, y, DEFAULT_STAKES, 0.02, edges, monitor.settings.change_limit())
+    spans = [monitor.settings.ranges.bounds(node) for node in range(7)]
+    key = lambda e: (e["span"], e["sign"], e["raised"])  # noqa: E731
+    found = sorted(monitor._bets.logged().tolist(), key=lambda e: (spans[int(e[CELL])], 1 - 2 * e[SIDE], e[RAISED]))
+    assert len(found) == len(expected) > 10
+    for entry, literal in zip(found, sorted(expected, key=key), strict=True):
+        assert (spans[int(entry[CELL])], 1 - 2 * entry[SIDE]) == (literal["span"], literal["sign"])
+        assert entry[RAISED] == literal["raised"]
+        assert entry[ENDED] == (math.inf if literal["ended"] is None else literal["ended"])
+        marks = np.array(entry[ENDED + 1 :])
+        assert marks[[AT, SINCE, SPAN]].tolist() == [literal["at"], literal["since"], literal["rows"]]
+        assert marks[[GAP, SPREAD]] == pytest.approx([literal["residual"], literal["square"]], abs=1e-9)
+        assert entry[PEAK] == pytest.approx(literal["peak"], rel=1e-9)
+    assert {literal["ended"] is None for literal in expected} == {True, False}
+
+
+def test_no_alarm_is_overwritten_by_a_stronger_one():
+    p, y = swinging()
+    monitor = Monitor(level_ranges=False).add({}, p, y)
+    log = monitor.log()
+    assert [(a.direction, a.ended is None) for a in log] == [("too low", False), ("too high", False), ("too low", True)]
+    first, _, last = log
+    assert first.since < 100
+    assert first.since <= first.raised <= first.strongest < first.ended
+    assert 1100 < first.strongest < 1300
+    assert 1200 < first.ended < 1600
+    assert first.gap == pytest.approx(0.2, abs=0.03)
+    assert 4700 < last.since <= last.raised <= last.strongest
+    assert "were too low by" in first.sentence
+    assert f"strongest at row {first.strongest:,.0f}, ended at row {first.ended:,.0f}" in first.sentence
+    assert monitor.alarms() == [last]
+    ranges = Monitor().add({}, p, y).log()
+    high = [a for a in ranges if a.direction == "too high"]
+    assert [(a.forecasts, a.ended is None) for a in high] == [((0.5, 0.75), False)]
+    assert 2300 < high[0].since <= high[0].raised < 3600
+    assert all(a.since <= a.raised <= a.strongest for a in ranges)
+    assert monitor.summary()["sentence"].endswith("2 earlier alarms have ended.")
+
+
+def test_the_log_does_not_depend_on_pieces_and_is_saved(tmp_path):
+    p, y = swinging()
+    whole = Monitor(run_length=1000).add({}, p, y)
+    pieces = Monitor(run_length=1000)
+    for part in np.split(np.arange(len(p)), [1, 700, 701, 2500, 4000]):
+        pieces.add({}, p[part], y[part])
+        pieces.save(tmp_path / "m")
+        pieces = Monitor.load(tmp_path / "m")
+    np.testing.assert_array_equal(whole._bets.logged(), pieces._bets.logged())
+    assert whole.log() == pieces.log()
+
+
+def test_a_full_log_is_emptied_in_time_and_drops_the_oldest(monkeypatch):
+    p, y = swinging()
+    whole, narrow = Monitor(run_length=50), Monitor(run_length=50)
+    narrow._bets._ended = narrow._bets._ended[:16]  # just what one row may need
+    whole.add({}, p, y)
+    narrow.add({}, p, y)
+    np.testing.assert_array_equal(whole._bets.logged(), narrow._bets.logged())
+    monkeypatch.setattr(evidence, "MOST_LOGGED", 5)
+    short = Monitor(run_length=50).add({}, p, y)
+    np.testing.assert_array_equal(short._bets.log, whole._bets.log[-5:])
+    assert short._bets.dropped == len(whole._bets.log) - 5 > 0
+
+
+def test_restart_writes_raised_alarms_to_the_log():
+    p, y = swinging(rows=2000)
+    monitor = Monitor(["g"]).add({"g": ["a"] * 300}, p[:300], y[:300])
+    assert {a.group for a in monitor.alarms()} == {"all rows", "g = a"}
+    monitor.restart("g = a")
+    assert {(a.group, a.ended) for a in monitor.log()} == {("g = a", 300.0), ("all rows", None)}
+    monitor.restart()
+    assert {a.ended for a in monitor.log()} == {300.0}
+    assert not monitor._bets.open_alarms().any()
+
+
+def test_joined_monitors_keep_both_logs():
+    p, y = swinging()
+    parts = slice(0, 2600), slice(2600, None)
+    first, later = (Monitor(["g"]).add({"g": ["b" if k else "a"] * len(p[part])}, p[part], y[part])
+                    for k, part in enumerate(parts))  # fmt: skip
+    joined = first.then(later)
+    ended = [a for a in joined.log() if a.group == "all rows" and a.ended is not None]
+    assert [a.direction for a in ended] == ["too low", "too high", "too high"]
+    assert ended[1].ended == 6000.0  # raised in the first part, and seen to have ended only at the end of the second
+    assert 2600 < ended[2].since <= ended[2].raised < ended[2].ended < 4000
+    assert {a.group for a in joined.log()} >= {"g = a", "g = b"}
+    beside = first + later
+    assert len(beside._bets.log) >= len(first._bets.log) + len(later._bets.log)
+    broken = Monitor(level_ranges=False).add({}, p[:1100], y[:1100])
+    sound = Monitor(level_ranges=False).add({}, p[1250:2350], y[1250:2350])
+    assert broken.alarms()
+    (one,) = broken.then(sound).log()
+    assert (one.ended, one.gap) == (2200.0, broken.log()[0].gap)
+
+
+def test_an_interval_that_contains_no_error_is_left_out():
+    p, y = np.full(40, 0.1), np.ones(40)
+    (alarm,) = Monitor(level_ranges=False).add({}, p, y).alarms()
+    assert alarm.evidence > 1e6
+    assert alarm.interval is None or alarm.low > 0
+    wide = alarm._replace(low=-0.197, high=1.0)
+    assert wide.interval is None
+    assert "between" not in wide.sentence
+    assert "40 rows, too few to measure it" in wide.sentence
+    assert "negligible" in wide.sentence
+    narrow = alarm._replace(low=0.3, high=1.0)
+    assert narrow.interval == (0.3, 1.0)
+    assert "(between +30.0 and +100.0)" in narrow.sentence
+
+
+@pytest.mark.parametrize(("evidence_", "words"), [(9.9e5, "at most 1 in 990,000 rows"), (1e6, "negligible")])
+def test_evidence_from_a_million_on_is_negligible(evidence_, words):
+    alarm = Alarm("g", "change", "too low", (0.0, 1.0), 1.0, 1.0, 9, 0.1, 0.05, 0.2, evidence_, "rows")
+    assert f"false-alarm rate: {words}." in alarm.sentence
+    lifetime = alarm._replace(kind="lifetime", evidence=math.log10(evidence_))
+    assert ("negligible" in lifetime.sentence) == (evidence_ >= 1e6)
+
+
+# ---------------------------------------------------------------- many monitors
+
+
+def test_e_bh_keeps_the_share_of_wrong_names_where_its_proof_is_tight():
+    """Wealth that is 1/q with probability q and else 0: all the mass that an e-value may have, at the limit itself."""
+    rng = np.random.default_rng(0)
+    count, alpha, runs, wrong = 20, 0.2, 4000, []
+    for _ in range(runs):
+        rank = int(rng.integers(1, 6))
+        limit = float(bounds.e_bh_limit(rank, count, alpha))
+        wealth = np.zeros(count)
+        if rng.random() < 1 / limit * 15 / rank:  # sound ones rise together, `rank` of fifteen at random
+            wealth[rng.choice(15, rank, replace=False)] = limit
+        tests = {str(k): Lifetime(math.log10(w) if w else -99.0, 0.0, 1.0, False) for k, w in enumerate(wealth)}
+        named = e_bh(tests, alpha)
+        wrong.append(sum(int(k) < 15 for k in named) / max(1, len(named)))
+    assert 0.8 * alpha * 15 / 20 < np.mean(wrong) <= alpha * 15 / 20 + 3 * 0.36 / math.sqrt(runs)
+
+
+def test_e_bh_lists_down_to_the_last_rank_that_reaches_its_limit():
+    wealth = [4000.0, 150.0, 140.0, 134.0, 20.0]  # limits at 5 %: 100, 50, 33.3, 25, 20
+    tests = {name: Lifetime(math.log10(w), 9.0, 1.0, False) for name, w in zip("abcde", wealth, strict=True)}
+    assert e_bh(tests) == ["a", "b", "c", "d", "e"]
+    assert e_bh(tests | {"e": Lifetime(math.log10(19.9), 9.0, 1.0, False)}) == ["a", "b", "c", "d"]
+    assert e_bh({}) == []
+    assert e_bh({"a": Lifetime(1.3, 9.0, 1.0, False)}) == []  # below 1/α = 20, whatever the peak
+
+
+def test_e_bh_over_monitors_finds_the_broken_and_spares_the_sound():
+    wrong, found = [], 0
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        monitors = {}
+        for k in range(30):
+            p = rng.uniform(0.1, 0.7, 500)
+            y = rng.random(500) < p + 0.25 * (k < 3)
+            monitors[f"{k}"] = Monitor(level_ranges=False, tolerance=0.0).add({}, p, y)
+        named = e_bh(monitors, 0.1)
+        found += len(set(named) & {"0", "1", "2"})
+        wrong.append(len(set(named) - {"0", "1", "2"}) / max(1, len(named)))
+    assert np.mean(wrong) <= 0.1
+    assert found == 45
+
+
+# ---------------------------------------------------------------- outcomes of a chosen part
+
+
+def chosen(rng, rows, off=0.0):
+    """Forecasts that are right given what they know; outcomes are obtained by a sign that the forecasts do not know.
+
+    Returns forecasts, outcomes and weights of the rows with an outcome, and all forecasts and outcomes.
+    """
+    p, sign = rng.uniform(0.3, 0.7, rows), rng.choice([-1, 1], rows)
+    y = (rng.random(rows) < p + 0.25 * sign + off).astype(float)
+    chance = np.where(sign > 0, 0.8, 0.2)
+    known = rng.random(rows) < chance
+    return p[known], y[known], 1 / chance[known], p, y
+
+
+def test_weights_of_one_change_nothing_and_all_may_be_halved():
+    p, y = swinging(rows=1500)
+    plain = Monitor(run_length=1000).add({}, p, y)
+    assert_same_state(plain, Monitor(run_length=1000).add({}, p, y, weights=np.ones(1500)))
+    half = Monitor(run_length=1000, max_weight=2.0, level_ranges=False, stakes=[0.5]).add(
+        {}, p, y, weights=2 * np.ones(1500)
+    )
+    full = Monitor(run_length=1000, level_ranges=False, stakes=[0.5]).add({}, p, y)
+    np.testing.assert_allclose(
+        evidence.lane_log_wealth(half._bets.live_bet_state()), evidence.lane_log_wealth(full._bets.live_bet_state())
+    )
+    assert half.sizes()[0]["gap"] == pytest.approx(full.sizes()[0]["gap"])
+    assert half.sizes()[0]["rows"] == 3000  # the rows that these stand for
+
+
+def test_weighted_wealth_is_a_supermartingale_by_enumeration():
+    """Three rows, each with an unknown sign that decides its chance of an outcome: every case with its probability."""
+    cases = [(sign, known, y) for sign in (-1, 1) for known in (0, 1) for y in (0.0, 1.0)]
+    for tolerance, exact in ((0.0, True), (0.05, False)):
+        mean = unweighted = 0.0
+        for triple in itertools.product(cases, repeat=3):
+            monitor = Monitor(max_weight=5.0, tolerance=tolerance, level_ranges=False)
+            plain, chance, past = Monitor(tolerance=tolerance, level_ranges=False), 1.0, 0.0
+            for sign, known, y in triple:
+                p, pi = 0.4 + 0.1 * past, 0.8 if sign > 0 else 0.2
+                truth = p + 0.2 * sign
+                chance *= 0.5 * (pi if known else 1 - pi) * (truth if y else 1 - truth)
+                if known:
+                    monitor.add({}, p, y, weights=1 / pi)
+                    plain.add({}, p, y)
+                    past = y
+            mean += chance * 10.0 ** monitor.test().log10_wealth
+            unweighted += chance * 10.0 ** plain.test().log10_wealth
+        assert mean == pytest.approx(1.0, abs=1e-9) if exact else mean < 1.0
+        assert unweighted > 1.0001 or not exact
+
+
+def test_weights_keep_the_level_where_rows_without_them_lose_it():
+    rejected = np.zeros(2)
+    gaps = []
+    for seed in range(25):
+        p, y, weights, *_ = chosen(np.random.default_rng(seed), 3000)
+        weighted = Monitor(max_weight=5.0, tolerance=0.0, alpha=0.2).add({}, p, y, weights=weights)
+        rejected += [weighted.test().rejected, Monitor(tolerance=0.0, alpha=0.2).add({}, p, y).test().rejected]
+        gaps.append(weighted.sizes()[0]["gap"])
+        assert weighted.sizes()[0]["low"] <= 0 <= weighted.sizes()[0]["high"]
+    assert rejected[0] / 25 <= 0.2
+    assert rejected[1] == 25
+    assert abs(np.mean(gaps)) < 0.01
+    p, y, weights, everyone, outcomes = chosen(np.random.default_rng(9), 12_000, off=0.15)
+    broken = Monitor(max_weight=5.0).add({}, p, y, weights=weights)
+    (alarm,) = broken.alarms()
+    assert alarm.direction == "too low"
+    assert broken.sizes()[0]["gap"] == pytest.approx((outcomes - everyone).mean(), abs=0.03)
+    assert 0.0 < broken.sizes()[0]["low"] < 0.15 < broken.sizes()[0]["high"]
+
+
+def test_the_interval_of_weighted_rows_is_the_radius_of_rows_scaled_to_one():
+    p, y, weights, *_ = chosen(np.random.default_rng(0), 800)
+    monitor = Monitor(max_weight=10.0, level_ranges=False).add({}, p, y, weights=weights)
+    (size,) = monitor.sizes()
+    scaled = weights * (y - p) / 10.0
+    tail = 0.05 * 0.5 * 0.5 * float(bounds.appearance_share(1)) * float(bounds.start_share(0))
+    radius = 10.0 * float(bounds.deviation_radius((scaled**2).sum(), tail)) / weights.sum()
+    assert size["gap"] == pytest.approx((weights * (y - p)).sum() / weights.sum())
+    assert size["high"] - size["gap"] == pytest.approx(radius, rel=1e-6)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 0.5], [1.0, 11.0], [1.0, np.nan]])
+def test_weights_lie_between_one_and_the_largest(weights):
+    monitor = Monitor(max_weight=10.0)
+    with pytest.raises(ValueError, match=r"weights: given .* in row 2, expected one over the probability"):
+        monitor.add({}, [0.2, 0.3], [0, 1], weights=weights)
+    assert monitor.rows == 0
+    with pytest.raises(ValueError, match=r"max_weight: given 0\.5"):
+        Monitor(max_weight=0.5)
+
+
+# ---------------------------------------------------------------- clusters
+
+
+def patients(rng, rows, each):
+    """Right forecasts of patients whose rows, at random times, share a fate that the forecasts do not know."""
+    fate = rng.choice([-0.3, 0.3], rows // each)
+    patient = rng.permutation(np.repeat(np.arange(rows // each), each))
+    p = rng.uniform(0.3, 0.7, rows)
+    return (
+        {"patient": patient, "ward": rng.integers(0, 3, rows)},
+        p,
+        (rng.random(rows) < p + fate[patient]).astype(float),
+    )
+
+
+def test_a_cluster_bets_the_mean_of_its_rows_in_every_cell():
+    records, p, y = patients(np.random.default_rng(3), 240, 6)
+    monitor = Monitor(["ward"], clusters="patient", tolerance=0.02).add(records, p, y)
+    edges, gains = monitor.settings.ranges.edges, {}
+    last = {patient: t for t, patient in enumerate(records["patient"].tolist())}
+    for patient in sorted(last, key=last.__getitem__):
+        rows = np.flatnonzero(records["patient"] == patient)
+        for group in ("all rows", "ward = 0", "ward = 1", "ward = 2"):
+            for span in {s for t in rows for s in reference.ranges_of(p[t], edges)}:
+                here = [
+                    t
+                    for t in rows
+                    if span in reference.ranges_of(p[t], edges)
+                    and group in ("all rows", f"ward = {records['ward'][t]}")
+                ]
+                for sign, k in itertools.product((1, -1), DEFAULT_STAKES):
+                    if here:
+                        mean = np.mean([reference.gain(p[t], y[t], sign, k, 0.02) for t in here])
+                        bet = gains.setdefault((group, span, sign, k), reference.Bet())
+                        bet.play(mean, np.mean([y[t] - p[t] for t in here]), last[patient] + 1.0)
+    state, names = monitor._bets.live_bet_state(), monitor.groups()
+    spans = [monitor.settings.ranges.bounds(node) for node in range(15)]
+    logs = evidence.lane_log_wealth(state)
+    for (group, span, sign, k), bet in gains.items():
+        cell, lane = names.index(group) * 15 + spans.index(span), 2 * DEFAULT_STAKES.index(k) + (sign < 0)
+        assert logs[cell, lane] == pytest.approx(bet.log, abs=1e-10)
+        assert state.bets[cell, SUM, lane] == pytest.approx(bet.sum, rel=1e-10)
+        assert state.bets[cell, [START, ROWS], lane].tolist() == [bet.start, bet.rows]
+        assert state.bets[cell, [RESIDUAL, SQUARE], lane] == pytest.approx([bet.residual, bet.square], abs=1e-10)
+    assert state.notes[0, VISITS] == 40
+    assert monitor.rows == 240
+
+
+@pytest.mark.parametrize("each", [1, 4, 10, 50])
+def test_right_forecasts_of_clusters_are_rarely_rejected(each):
+    rejected, naive = 0, 0
+    for seed in range(25):
+        records, p, y = patients(np.random.default_rng(100 + seed), 2000, each)
+        monitor = Monitor(["ward"], clusters="patient", tolerance=0.0, alpha=0.2, run_length=1e9)
+        for part in (slice(0, 700), slice(700, 2000)):
+            monitor.add({name: column[part] for name, column in records.items()}, p[part], y[part])
+        rejected += monitor.test().rejected
+        naive += Monitor(["ward"], tolerance=0.0, alpha=0.2).add(records, p, y).test().rejected
+    assert rejected <= 5
+    assert naive >= 10 or each < 50
+
+
+def test_a_cluster_bets_once_and_joins_only_strangers(tmp_path):
+    monitor = Monitor(clusters="patient", level_ranges=False)
+    monitor.add([{"patient": 1}, {"patient": 2}, {"patient": 1}], [0.2, 0.3, 0.4], [1, 0, 1])
+    monitor.add({"patient": "1"}, 0.5, 1)
+    assert (monitor.rows, monitor._bets.repeated, monitor._bets.live_bet_state().notes[0, VISITS]) == (4, 1, 2.0)
+    monitor.save(tmp_path / "m")
+    again = Monitor.load(tmp_path / "m")
+    for one in (monitor, again):
+        one.add({"patient": [2, 3]}, [0.2, 0.2], [1, 1])
+    assert_same_state(monitor, again)
+    assert again._bets.clusters == monitor._bets.clusters
+    assert again._bets.repeated == 2
+    other = Monitor(clusters="patient", level_ranges=False).add({"patient": [3, 4]}, [0.5, 0.5], [0, 1])
+    for join in (lambda: monitor + other, lambda: monitor.then(other)):
+        with pytest.raises(ValueError, match="given 1 clusters in both"):
+            join()
+    stranger = Monitor(clusters="patient", level_ranges=False).add({"patient": [7]}, [0.5], [0])
+    assert len((monitor + stranger)._bets.clusters) == 4
+    assert monitor.columns() == ["patient"]
+    with pytest.raises(ValueError, match="given no value in row 2"):
+        monitor.add({"patient": ["x", None]}, [0.1, 0.1], [0, 0])
+    assert monitor.rows == 6
+
+
+def test_live_feeds_clusters_and_bins():
+    live = Live(monitor=Monitor(["ward"], clusters="patient", bins={"age": [30, 60]}))
+    for k in range(8):
+        ticket = live.forecast({"ward": "a", "patient": k % 3, "age": 20 + 10 * k}, id=k)
+        live.label(k, 1.0)
+        assert ticket is not None
+    assert live.monitor._bets.live_bet_state().notes[0, VISITS] == 3
+    assert live.monitor.groups() == ["all rows", "ward = a", "age = below 30", "age = 30 to 60", "age = 60 or more"]
+
+
+# ---------------------------------------------------------------- bins of numbers
+
+
+def test_bins_are_the_categories_between_their_edges():
+    rng = np.random.default_rng(0)
+    age, p = rng.integers(18, 80, 600).astype(float), rng.random(600)
+    age[5] = np.nan
+    y = (rng.random(600) < p).astype(float)
+    names = np.select([np.isnan(age), age < 30, age < 60], ["(missing)", "below 30", "30 to 60"], "60 or more")
+    wanted = [None if name == "(missing)" else name for name in names]
+    literal = Monitor(["age"]).add({"age": wanted}, p, y)
+    cut = Monitor(bins={"age": [30, 60]}).add({"age": age}, p, y)
+    assert cut.groups() == literal.groups()
+    np.testing.assert_array_equal(cut._bets.live_bet_state().bets, literal._bets.live_bet_state().bets)
+    singly = Monitor(bins={"age": [30, 60]})
+    for k in range(600):
+        singly.add({"age": age[k]}, p[k], y[k])
+    np.testing.assert_array_equal(singly._bets.live_bet_state().bets, cut._bets.live_bet_state().bets)
+    texts = Monitor(bins={"age": [30, 60]}).add([{"age": None if np.isnan(a) else f"{a:g}"} for a in age], p, y)
+    assert_same_state(texts, cut)
+    assert Monitor.from_state(cut.to_state()).settings == cut.settings
+
+
+def test_bins_find_an_error_along_a_number():
+    rng = np.random.default_rng(1)
+    age, p = rng.uniform(18, 80, 20_000), rng.uniform(0.2, 0.8, 20_000)
+    y = rng.random(20_000) < p + 0.12 * np.cos((age - 49) / 31 * np.pi)  # too low in the middle, too high at both ends
+    monitor = Monitor(bins={"age": [30, 40, 58, 68]}).add({"age": age}, p, y)
+    assert {alarm.group: alarm.direction for alarm in monitor.alarms()} == {
+        "age = below 30": "too high",
+        "age = 40 to 58": "too low",
+        "age = 68 or more": "too high",
+    }
+
+
+@pytest.mark.parametrize("edges", [[], [3, 3], [4, 1], [np.nan], ["x"]])
+def test_bins_are_checked(edges):
+    with pytest.raises((TypeError, ValueError), match="bins: given"):
+        Monitor(bins={"age": edges})
+    with pytest.raises(ValueError, match="expected a number, as its bins need"):
+        Monitor(bins={"age": [3]}).add({"age": ["old"]}, [0.5], [1])
