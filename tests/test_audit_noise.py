@@ -2,20 +2,21 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from swapcal import Audit
 from swapcal.audit.intervals import shift_interval
 from swapcal.audit.measures import QUANTITIES, Residuals
 from swapcal.audit.null import compare
 from swapcal.kernels import tally as kernel
+from tests.chance import assert_five_percent, seeded
 
 REDRAWS = 1000
 CHEAP = [key for key, quantity in QUANTITIES.items() if quantity.cheap]
 
 
 def population(rows, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seeded(seed))
     X = np.column_stack([np.full(rows, 0.5), rng.uniform(-0.5, 0.5, (rows, 2))])
     groups = {"region": rng.integers(0, 10, rows).astype(str), "sex": rng.choice(["f", "m"], rows)}
     return rng.beta(2, 6, rows), X, groups, rng
@@ -46,6 +47,7 @@ def rejection_rate(values, null):
     return np.mean(values > critical)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("rows_kept", [True, False], ids=["row by row", "gaussian"])
 def test_true_predictions_are_rejected_five_percent_of_the_time(rows_kept):
     p, X, groups, rng = population(4000)
@@ -60,15 +62,16 @@ def test_true_predictions_are_rejected_five_percent_of_the_time(rows_kept):
     for key in CHEAP:
         values = QUANTITIES[key].measure(scene, redrawn)
         rates[key] = rejection_rate(values, null["/".join(map(str, key))])
-    assert all(0.03 <= rate <= 0.07 for rate in rates.values()), rates
+    assert_five_percent(rates, REDRAWS)
 
 
+@pytest.mark.statistical
 def test_a_planted_bias_is_found_and_named():
     """A bias of 0.03 in one region of ten, among 50,000 rows."""
     p, X, groups, rng = population(50_000, seed=1)
     truth = p + 0.03 * (groups["region"] == "7") * (p < 0.97)
     audit = Audit(p, rng.random(50_000) < truth, X, groups=groups)
-    draws = 100
+    draws = 60
     redrawn = redraw(audit, p, X, groups, (rng.random((draws, 50_000)) < truth).astype(np.float32))
     null = audit.evidence.null["scan"]
     rejected = named = 0
@@ -77,22 +80,27 @@ def test_a_planted_bias_is_found_and_named():
         rejected += compare(audit.evidence.scan.measure(audit.evidence.design, one)[0], null).p_value <= 0.05
         worst = audit.evidence.scan.cells(one)[0]
         named += audit.evidence.design.group_names[worst.function - 3] == "region = 7" if worst.function >= 3 else 0
-    assert rejected >= 95
-    assert named >= 95
+    assert rejected >= 55
+    assert named >= 55
     (first, *_) = audit.findings()
     assert first.name == "region = 7"
     assert first.gap == pytest.approx(0.03, abs=0.02)
     assert audit.worst_gap() >= 0.01
 
 
+@pytest.mark.statistical
 def test_slow_quantities_have_a_floor_too():
+    """One of 199 draws may be the largest by chance, but hardly on each of four files."""
     p, X, groups, rng = population(1500)
-    audit = Audit(p, rng.random(1500) < p, X, groups=groups)
+    audits = [Audit(p, rng.random(1500) < p, X, groups=groups) for _ in range(4)]
+    for audit in audits[1:]:  # the floor depends on the predictions alone
+        audit.evidence.null, audit.evidence._slow = audits[0].evidence.null, audits[0].evidence._slow
     for key in QUANTITIES:
-        noise = audit.noise(*key)
-        assert noise.low <= noise.mean <= noise.high <= noise.detectable * 1.5
-        assert noise.p_value > 0.005
-        assert noise.value >= 0
+        noises = [audit.noise(*key) for audit in audits]
+        for noise in noises:
+            assert noise.low <= noise.mean <= noise.high <= noise.detectable * 1.5
+            assert noise.value >= 0
+        assert max(noise.p_value for noise in noises) > 0.01
 
 
 def test_floor_is_reproducible_and_depends_on_the_seed_alone():
@@ -116,12 +124,13 @@ def test_noise_reports_the_quantity_itself():
     assert audit.noise("cal", 2).value == pytest.approx(audit.cal(2))
 
 
+@pytest.mark.statistical
 def test_detectable_errors_are_found_four_times_in_five():
     """A value that scatters like the null around the detectable one exceeds the 95 % quantile with probability 0.8."""
-    null = np.random.default_rng(0).normal(10.0, 2.0, 20_000)
+    null = np.random.default_rng(seeded(0)).normal(10.0, 2.0, 20_000)
     noise = compare(12.0, null)
     scattered = noise.detectable + (null - null.mean())
-    assert np.mean(scattered > noise.quantile95) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(scattered > noise.quantile95) == pytest.approx(0.8, abs=0.02)
     assert np.mean(null > noise.quantile95) == pytest.approx(0.05, abs=0.001)
     assert np.mean((null > noise.low) & (null < noise.high)) == pytest.approx(0.95, abs=0.001)
 
@@ -141,26 +150,37 @@ def test_interval_of_equal_predictions_is_wilsons():
     assert (low[0] + 0.3, high[0] + 0.3) == (pytest.approx(wilson.low), pytest.approx(wilson.high))
 
 
+@pytest.mark.statistical
 def test_interval_covers_the_true_gap():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seeded(0))
     p = rng.uniform(0.05, 0.9, 200)
     covered = 0
-    for _ in range(1000):
+    for _ in range(3000):
         low, high = shift_interval(group_sums(p, (rng.random(200) < p + 0.05).astype(float)))
         covered += low[0] <= 0.05 <= high[0]
-    assert 930 <= covered <= 970
+    assert 0.93 <= covered / 3000 <= 0.97
 
 
+@pytest.mark.statistical
 def test_group_verdicts_allow_for_the_number_of_groups():
-    rng = np.random.default_rng(0)
-    names = np.repeat([f"g{k}" for k in range(100)], 500)
+    """Of forty true files at most a handful has any of a hundred groups called wrong; tested alone, nearly all have."""
+    rng, files = np.random.default_rng(seeded(0)), 40
+    names = np.repeat([f"g{k}" for k in range(100)], 100)
     p = np.full(len(names), 0.5)
-    y = rng.random(len(p)) < p
-    alone = [abs(y[names == name].mean() - 0.5) > 1.96 * 0.5 / np.sqrt(500) for name in np.unique(names)]
-    rows = Audit(p, y, groups={"g": names}).group_table()
-    assert sum(alone) >= 2
-    assert {row.verdict for row in rows} == {"no error found"}
-    assert all(row.low < 0 < row.high for row in rows)
+    null = Audit(p, rng.random(len(p)) < p, groups={"g": names}).evidence.null
+    alone = together = outside = 0
+    for _ in range(files):
+        y = rng.random(len(p)) < p
+        alone += (np.abs(y.reshape(100, 100).mean(axis=1) - 0.5) > 1.96 * 0.05).any()
+        audit = Audit(p, y, groups={"g": names})
+        audit.evidence.null = null  # it depends on the predictions alone
+        rows = audit.group_table()
+        together += {row.verdict for row in rows} != {"no error found"}
+        outside += any(row.low > 0 or row.high < 0 for row in rows)
+    most = binom.isf(1e-5, files, 0.05)
+    assert alone > 0.8 * files
+    assert together <= most
+    assert outside <= most
 
 
 def test_a_group_too_small_to_test_is_undecided_and_an_impossible_outcome_is_not():

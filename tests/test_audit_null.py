@@ -7,8 +7,9 @@ from scipy.stats import binom
 from swapcal import Audit
 from swapcal.audit.measures import QUANTITIES, Cells, Residuals
 from swapcal.audit.null import compare, simulate
+from tests.chance import assert_five_percent, seeded
 
-REDRAWS = 400
+REDRAWS = 1000
 CHEAP = [key for key, quantity in QUANTITIES.items() if quantity.cheap]
 MODES = pytest.mark.parametrize("by_row", [True, False], ids=["row by row", "from sums"])
 
@@ -40,24 +41,26 @@ def rejection_rates(audit, redrawn, keys=CHEAP):
     return rates | {"scan": np.mean(audit.evidence.scan.measure(scene, redrawn) > np.sort(scan_null)[-50])}
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("rows", "chance"), [(6000, 0.01), (3000, 0.5)], ids=["rare", "even"])
 @pytest.mark.parametrize("unequal", [False, True])
 def test_many_small_groups_do_not_condemn_the_truth(rows, chance, unequal):
     """Sums over a handful of rows are no Gaussians: drawn as such they put every true file at the smallest p-value."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seeded(0))
     p = chance * rng.choice([0.5, 0.8, 1.0, 1.4], rows)
     labels = (rng.zipf(1.5, rows) % 400 if unequal else rng.integers(0, 400, rows)).astype(str)
     X, ones = contexts(rows, rng), np.ones(rows)
     audit = Audit(p, rng.random(rows) < p, X, groups=labels)
     audit.sums.sample.complete = False
     rates = rejection_rates(audit, summed(audit, p, X, labels, ones, rng.random((REDRAWS, rows)) < p))
-    assert all(0.01 <= rate <= 0.10 for rate in rates.values()), rates
+    assert_five_percent(rates, REDRAWS)
 
 
+@pytest.mark.statistical
 @MODES
 def test_unequal_weights_keep_the_rejection_rate(by_row):
     """One row in ten weighs twenty times as much; a null of equal weights would reject the truth nearly always."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seeded(1))
     rows = 3000
     p, labels, X = rng.choice([0.1, 0.3, 0.6, 0.8], rows), rng.integers(0, 12, rows).astype(str), contexts(rows, rng)
     weights = np.where(rng.random(rows) < 0.1, 20.0, 1.0)
@@ -65,13 +68,14 @@ def test_unequal_weights_keep_the_rejection_rate(by_row):
     audit = Audit(p, outcomes[0], X, groups=labels, weights=weights)
     audit.sums.sample.complete = by_row
     rates = rejection_rates(audit, summed(audit, p, X, labels, weights, outcomes))
-    assert all(0.015 <= rate <= 0.095 for rate in rates.values()), rates
+    assert_five_percent(rates, REDRAWS)
 
 
+@pytest.mark.statistical
 @MODES
 def test_null_covariance_squares_the_weights(by_row):
     """Under the truth the covariance of g is Σ α² p(1 − p) x xᵀ."""
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(seeded(2))
     rows = 2000
     p, X, weights = rng.choice([0.2, 0.7], rows), contexts(rows, rng), rng.choice([0.5, 1.0, 8.0], rows)
     labels = rng.choice(["0", "1", "2"], rows, p=[0.1, 0.6, 0.3])
@@ -81,7 +85,7 @@ def test_null_covariance_squares_the_weights(by_row):
         audit.evidence.design,
         {"g": lambda scene, r: r.g, "S": lambda scene, r: r.S},
         4000,
-        0,
+        seeded(0),
         kept,
         audit.levels,
     )
@@ -98,41 +102,44 @@ def test_null_covariance_squares_the_weights(by_row):
         np.testing.assert_allclose(drawn["S"][:, v].sum(axis=1), 2 * drawn["g"][:, v, 0], atol=1e-9)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("count", "chance"), [(1, 0.3), (7, 0.02), (60, 0.9), (2000, 0.004), (400, 0.05), (50, 0.5)])
 def test_a_cell_is_binomial(count, chance):
     """Tails included: at the probabilities that decide the largest of many cells."""
     cell = Cells(np.array([float(count)]), np.array([chance]), np.array([2.0]))
-    normal = np.random.default_rng(0).standard_normal(200_000)
-    sums = cell.draw(len(normal), np.random.default_rng(0), cell.thresholds())[:, 0]
+    normal = np.random.default_rng(seeded(0)).standard_normal(200_000)
+    sums = cell.draw(len(normal), np.random.default_rng(seeded(0)), cell.thresholds())[:, 0]
     tosses = sums / 2.0 + count * chance
     assert tosses.mean() == pytest.approx(count * chance, abs=0.01 * np.sqrt(count * chance * (1 - chance)))
-    assert tosses.var() == pytest.approx(count * chance * (1 - chance), rel=0.02)
+    assert tosses.var() == pytest.approx(count * chance * (1 - chance), rel=0.03)
     for tail in (1e-4, 1e-3, 0.5, 0.999, 0.9999):
         exact = binom.ppf(tail, count, chance)
         assert np.quantile(tosses, tail) == pytest.approx(exact, abs=1.01)
     assert np.all(np.diff(tosses[np.argsort(normal)]) >= -1e-9)
 
 
+@pytest.mark.statistical
 @MODES
 def test_contexts_of_a_level_without_events_do_not_vary(by_row):
     """Two rows and one group each: given the number of events there is little left to draw."""
     X = np.array([[0.5, 0.4], [0.5, -0.2]])
     audit = Audit([0.1, 0.1], [0, 1], X, groups=["a", "b"])
     kept = audit.sums.sample.rows if by_row else None
-    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 2000, 0, kept, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 5000, seeded(0), kept, audit.levels)["g"]
     silent = drawn[:, 0] < -0.09
     assert silent.mean() == pytest.approx(0.81, abs=0.03)
     np.testing.assert_allclose(drawn[silent, 1], -0.1 * 0.2, atol=1e-9)
 
 
+@pytest.mark.statistical
 def test_a_level_dominated_by_one_row_keeps_the_variance_of_its_contexts():
     """One row weighs a thousand times the others; the binomial with the sum's moments has a single toss."""
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng(seeded(8))
     X, weights = contexts(200, rng), np.ones(200)
     weights[0] = 1000.0
     X[0, 1:] = 0.0
     audit = Audit(np.full(200, 0.3), rng.random(200) < 0.3, X, weights=weights)
-    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 4000, 0, None, audit.levels)["g"]
+    drawn = simulate(audit.evidence.design, {"g": lambda scene, r: r.g[:, 0]}, 4000, seeded(0), None, audit.levels)["g"]
     expected = 0.21 * np.sum((weights[:, None] * X) ** 2, axis=0)
     assert drawn.var(axis=0) == pytest.approx(expected, rel=0.15)
 
@@ -147,12 +154,15 @@ def test_every_column_of_groups_adds_up_to_the_same_total():
         np.testing.assert_allclose(drawn["S"][:, :, where].sum(axis=2), 2 * drawn["g"], atol=1e-9)
 
 
+@pytest.mark.statistical
 def test_unequal_weights_make_the_tail_of_their_heavy_rows():
     """Third moment Σα³p(1 - p)(1 - 2p): a binomial with the mean weight would have a third of it."""
-    rng = np.random.default_rng(10)
+    rng = np.random.default_rng(seeded(10))
     weights = np.where(np.arange(400) < 20, 20.0, 1.0)
     audit = Audit(np.full(400, 0.1), rng.random(400) < 0.1, weights=weights)
-    drawn = simulate(audit.evidence.design, {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 20_000, 0, None, audit.levels)["g"]
+    drawn = simulate(
+        audit.evidence.design, {"g": lambda _, r: 2 * r.g[:, 0, 0]}, 60_000, seeded(0), None, audit.levels
+    )["g"]
     assert np.mean(drawn**3) == pytest.approx(np.sum(weights**3) * 0.1 * 0.9 * 0.8, rel=0.2)
 
 
@@ -161,18 +171,19 @@ def fractional(p, rng, size=()):
     return rng.beta(9 * p, 9 * (1 - p), size=(*size, len(p)))
 
 
+@pytest.mark.statistical
 @MODES
 def test_fractional_outcomes_are_judged_by_their_own_spread(by_row):
     """A coin's variance is ten times too wide for them: it would never reject the truth, nor much else."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seeded(3))
     rows = 3000
     p, labels, X = rng.choice([0.1, 0.3, 0.6, 0.8], rows), rng.integers(0, 8, rows).astype(str), contexts(rows, rng)
     audit = Audit(p, fractional(p, rng), X, groups=labels)
     audit.sums.sample.complete = by_row
     redrawn = summed(audit, p, X, labels, np.ones(rows), fractional(p, rng, (REDRAWS,)))
     rates = rejection_rates(audit, redrawn)
-    assert all(0.015 <= rate <= 0.095 for rate in rates.values()), rates
-    biased = np.clip(fractional(p, rng) + 0.03 * (labels == "5"), 0, 1)
+    assert_five_percent(rates, REDRAWS)
+    biased = np.clip(fractional(p, rng) + 0.05 * (labels == "5"), 0, 1)
     found = Audit(p, biased, X, groups=labels)
     found.sums.sample.complete = by_row
     assert found.test().p_value <= 0.01
@@ -196,11 +207,12 @@ def test_the_null_says_how_fractional_outcomes_are_redrawn(by_row):
     assert f"{said} in 1 level with" in null(np.where(p == 0.4, 0.5, coins))
 
 
+@pytest.mark.statistical
 @MODES
 def test_no_outcomes_are_granted_more_than_a_coins_variance(by_row):
     """Predictions of 0.02 for outcomes near one half: their own squares would excuse them."""
     p, y = np.full(50, 0.02), np.full(50, 0.5)
-    audit = Audit(p, y)
+    audit = Audit(p, y, seed=seeded(0))
     audit.sums.sample.complete = by_row
     null = audit.evidence.null["cal/2/constant"]
     assert null.mean() == pytest.approx(0.02 * 0.98, rel=0.2)
@@ -222,14 +234,15 @@ def test_exact_predictions_of_fractional_outcomes_leave_nothing_to_chance(by_row
     assert audit.test().p_value == 1.0
 
 
+@pytest.mark.statistical
 def test_copies_of_fractional_rows_are_flipped_one_by_one():
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(seeded(5))
     p = np.full(600, 0.5)
     y = rng.choice([0.3, 0.7], 600)
-    audit = Audit(p, y)
+    audit = Audit(p, y, seed=seeded(0))
     assert len(audit.sums.sample.rows.p) == 2
     null = audit.evidence.null["cal/2/constant"]
-    assert null.mean() == pytest.approx(0.04, rel=0.15)
+    assert null.mean() == pytest.approx(0.04, rel=0.2)
 
 
 @pytest.mark.parametrize("weight", [1e-50, 1e-12, 1e12, 1e49])

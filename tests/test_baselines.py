@@ -23,6 +23,7 @@ from swapcal.baselines.contextual import halves
 from swapcal.baselines.online import OnlineBaseline
 from swapcal.datasets import Stream, play, played
 from swapcal.kernels.baselines import kl_rounding
+from tests.chance import seeded
 
 DIM, ROUNDS = 3, 400
 OPPONENTS = ["linear", "oppose", "adaptive", "leave-ahead"]
@@ -49,7 +50,7 @@ def per_level(p, X, y):
 
 
 def mean_over_seeds(measure, seeds=8):
-    return float(np.mean([measure(seed) for seed in range(seeds)]))
+    return float(np.mean([measure(seeded(seed)) for seed in range(seeds)]))
 
 
 def test_predict_changes_nothing_and_repeats(system):
@@ -162,6 +163,7 @@ def test_the_compiled_duel_is_the_loop(name, opponent):
     assert np.array_equal(compiled.forecast.p, looped.forecast.p)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("opponent", OPPONENTS)
 def test_foster_vohra_calibrates_in_l1(opponent):
     T, N = 20_000, 27
@@ -175,6 +177,7 @@ def test_foster_vohra_calibrates_in_l1(opponent):
     assert mean_over_seeds(cal1) <= T / (2 * N) + (1 + 0.5 / N) * sqrt((N + 1) * T)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("opponent", OPPONENTS)
 def test_foster_hart_calibrates_in_l2(opponent):
     T = 20_000
@@ -239,22 +242,26 @@ def test_luo_bounds_kl_calibration_pathwise(opponent):
     assert divergence <= T * rounding_loss(forecaster.levels) + learning
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("opponent", [*OPPONENTS, "drifting"])
 def test_garg_ito_meets_its_swap_regret(opponent):
     T, d = 20_000, 3
     N = len(GargIto(d, horizon=T).levels) - 1
     learners = (N + 1) * float(bounds.ridge_regret(T / (N + 1), d, distance2=36.0))
-    cover = float(bounds.log_cover_size(d, 1 / T, radius=2.0))
-    bound = float(bounds.paper_sreg_from_psreg(T / N + learners, N, T, cover, 0.05, reach=2.0)) + 6.0
-    for seed in range(3):
+
+    def regret(seed):
         part = played(GargIto(d, horizon=T, seed=seed), Stream(opponent, d, T, seed))
         v, _, g, G = per_level(part.forecast.p, part.X, part.y)
-        assert errors.swap_regret(v, g, G)[0].sum() <= bound
+        return errors.swap_regret(v, g, G)[0].sum()
+
+    # The pseudo swap regret's bound: that of the realised one exceeds T here, so that nothing could break it.
+    assert mean_over_seeds(regret, 3) <= T / N + learners
 
 
+@pytest.mark.statistical
 def test_garg_ito_asks_and_issues_with_the_same_distribution():
-    forecaster = GargIto(2, levels=4, horizon=500)
-    stream = Stream("oppose", 2, 3000, seed=1)
+    forecaster = GargIto(2, levels=4, horizon=500, seed=seeded(0))
+    stream = Stream("oppose", 2, 3000, seed=seeded(1))
     list(play(forecaster, stream))
     x = stream.rows(0, 1).X[0]
     forecaster._cells.theta[:] = 0.0
@@ -266,6 +273,7 @@ def test_garg_ito_asks_and_issues_with_the_same_distribution():
     assert np.abs(asked - issued).max() < 150
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("opponent", OPPONENTS)
 def test_groups_stay_calibrated_in_every_bucket(opponent):
     T, d = 8000, 3
@@ -303,6 +311,7 @@ def okoroafor_tests(part, levels):
     return np.abs(np.hstack([signs, part.X]).T @ (part.y - part.forecast.p))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("opponent", OPPONENTS)
 def test_okoroafor_passes_all_tests_at_rate_root_t(opponent):
     T, d = 5000, 3

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from swapcal import bounds
 from tests import reference_bounds as reference
+from tests.chance import seeded
 
 unit = st.floats(0, 1)
 streams = pytest.mark.parametrize("name", list(reference.streams(0, 4, 2)))
@@ -263,18 +264,20 @@ def test_blum_mansour_sum_bounds_the_loss_of_the_stationary_distribution():
 # Concentration
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("mu", [0.02, 0.1, 1.0])
 @pytest.mark.parametrize("rare", [False, True])
 def test_freedman_fails_no_more_often_than_delta(mu, rare):
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng(seeded(8))
     chance, delta, steps, walks = (0.02, 0.3, 400, 3000) if rare else (0.5, 0.3, 400, 3000)
     ends = (rng.uniform(size=(walks, steps)) < chance).sum(axis=1) - chance * steps
     bound = float(bounds.freedman(steps * chance * (1 - chance), mu, delta))
     assert np.mean(np.abs(ends) > bound) <= delta
 
 
+@pytest.mark.statistical
 def test_freedman_uniform_holds_for_random_variances_and_exceeds_the_best_fixed_choice():
-    rng = np.random.default_rng(9)
+    rng = np.random.default_rng(seeded(9))
     failures, walks, steps, delta = 0, 1500, 300, 0.3
     for _ in range(walks):
         chance = rng.choice([0.001, 0.05, 0.5])
@@ -321,10 +324,15 @@ def test_hinges_approximate_convex_losses_with_coefficient_norm_four(seed, epsil
 
 @pytest.fixture(scope="module")
 def plays():
-    rng = np.random.default_rng(10)
+    return random_plays()
+
+
+def random_plays():
+    rng = np.random.default_rng(seeded(10))
     return [(*reference.two_level_play(rng, 400, 4), rng.uniform(-1, 1, size=(8, 400))) for _ in range(200)]
 
 
+@pytest.mark.statistical
 def test_realised_multicalibration_from_pseudo_multicalibration(plays):
     delta, needed = 0.2, 0
     for P, drawn, labels, values in plays:
@@ -335,6 +343,7 @@ def test_realised_multicalibration_from_pseudo_multicalibration(plays):
     assert needed > 0
 
 
+@pytest.mark.statistical
 def test_realised_swap_regret_from_pseudo_swap_regret(plays):
     delta, needed = 0.2, 0
     for P, drawn, labels, values in plays:
@@ -347,6 +356,7 @@ def test_realised_swap_regret_from_pseudo_swap_regret(plays):
     assert needed > 0
 
 
+@pytest.mark.statistical
 def test_realised_multicalibration_from_pseudo_swap_regret(plays):
     for P, drawn, labels, values in plays[:50]:
         pseudo = sum(

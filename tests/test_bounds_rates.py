@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from swapcal import bounds
 from tests import reference_bounds as reference
+from tests.chance import seeded
 
 dims = st.integers(1, 40)
 horizons = st.floats(1, 1e12)
@@ -19,8 +20,9 @@ deltas = st.floats(1e-6, 0.5)
 # Batch
 
 
+@pytest.mark.statistical
 def test_population_swap_regret_from_pseudo_swap_regret():
-    rng = np.random.default_rng(11)
+    rng = np.random.default_rng(seeded(11))
     atoms, truth = reference.contexts(rng, 5, 2), rng.uniform(size=5)
     levels, rounds = 3, 600
     play, population = reference.Play(np.linspace(0, 1, levels + 1), 2), np.zeros((levels + 1, 5))
@@ -42,8 +44,9 @@ def test_population_swap_regret_from_pseudo_swap_regret():
     assert 0 < error / rounds <= float(bound) + 18 / rounds
 
 
+@pytest.mark.statistical
 def test_action_deviation_covers_the_counts_of_levels_and_labels():
-    rng = np.random.default_rng(12)
+    rng = np.random.default_rng(seeded(12))
     failures, trials, rounds, levels, delta = 0, 200, 500, 4, 0.3
     for _ in range(trials):
         chance = rng.dirichlet(np.ones(2 * (levels + 1)))

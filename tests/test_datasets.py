@@ -9,6 +9,7 @@ from swapcal import Forecaster, _validate, errors
 from swapcal.datasets import KINDS, Stream, play, played, prediction_groups
 from swapcal.datasets.synthetic import BLOCK
 from swapcal.kernels.state import ADAPTIVE, AGE, BUCKETS, EPOCH, LEAVE_AHEAD, PUSH, blank_notes, choose_label
+from tests.chance import seeded
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -30,9 +31,10 @@ def test_any_part_is_the_same_part():
     assert not np.array_equal(whole.X[:5], Stream("drifting", 3, stream.rounds, seed=8).rows(0, 5).X)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ["linear", "nonlinear", "drifting", "rare", "revealed"])
 def test_labels_follow_their_chances(name):
-    stream = Stream(name, 4, 50_000)
+    stream = Stream(name, 4, 50_000, seeded(0))
     rows, y = stream.rows(0, 50_000), stream.labels(0, 50_000)
     edges = np.quantile(rows.chance, np.linspace(0, 1, 6))
     for low, high in pairwise(edges):
@@ -93,8 +95,9 @@ def test_a_replay_of_the_labels_gives_the_same_forecasts():
     assert np.allclose(Forecaster(3).run(part.X, part.y).mean, part.forecast.mean, atol=1e-9)
 
 
+@pytest.mark.statistical
 def test_groups_that_look_at_the_forecast_catch_who_deviates_from_a_revealed_chance():
-    stream = Stream("revealed", 2, 30_000)
+    stream = Stream("revealed", 2, 30_000, seeded(0))
     rows, y = stream.rows(0, 30_000), stream.labels(0, 30_000)
     assert len(np.unique(rows.chance.round(12))) == 31
 

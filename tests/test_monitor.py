@@ -34,6 +34,7 @@ from swapcal.monitor.alarms import since_change
 from swapcal.monitor.settings import DEFAULT_STAKES
 from swapcal.monitor.state import ENTRIES
 from tests import reference_monitor as reference
+from tests.chance import seeded
 
 
 def stream(rows, seed=0, shift=0.0):
@@ -215,8 +216,9 @@ def test_shares_of_appearance_and_of_starts_are_budgets():
     assert 0.9999 < head + tail <= 1.0 + 1e-5
 
 
+@pytest.mark.statistical
 def test_deviation_radius_holds_at_all_times_at_once():
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(seeded(4))
     runs, rows, alpha = 400, 2000, 0.1
     p = rng.uniform(0, 0.1, (runs, rows))
     truth = np.clip(p + 0.05 * np.sin(np.arange(rows) / 50), 0, 1)
@@ -243,8 +245,9 @@ def test_fan_inequality_behind_the_radius():
     assert (np.exp(tilt * x - psi * x**2) <= 1 + tilt * x + 1e-12).all()
 
 
+@pytest.mark.statistical
 def test_detection_delay_is_not_exceeded():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seeded(0))
     p, gap, k, rows, runs = 0.4, 0.1, 0.33, 2500, 60
     up, down = (reference.gain(p, y, 1, k, 0.0) for y in (1.0, 0.0))
     growth = (p + gap) * math.log(up) + (1 - p - gap) * math.log(down)
@@ -423,28 +426,29 @@ def test_joining_asks_for_equal_settings_and_clocks():
 
 
 def drifting(rows=30_000, change=12_000, gap=0.12, seed=4):
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seeded(seed))
     p = rng.uniform(0.1, 0.9, rows)
     shift = rng.choice(["day", "night", "noon"], rows, p=[0.6, 0.2, 0.2])
     off = (shift == "night") & (np.arange(rows) >= change) & (p < 0.5)
     return {"shift": shift}, p, rng.random(rows) < p + gap * off
 
 
+@pytest.mark.statistical
 def test_an_alarm_names_group_range_direction_time_and_size():
-    records, p, y = drifting()
+    records, p, y = drifting(gap=0.25)
     monitor = Monitor(["shift"]).add(records, p, y)
     alarm = monitor.alarms()[0]
     assert (alarm.group, alarm.kind, alarm.direction) == ("shift = night", "change", "too low")
     assert alarm.forecasts[1] <= 0.5
     assert abs(alarm.since - 12_000) < 1500
     assert 12_000 < alarm.raised < 20_000
-    assert alarm.low <= 0.12 <= alarm.high
+    assert alarm.low <= 0.25 <= alarm.high
     assert alarm.low > 0
     assert alarm.evidence >= 1e6
     assert alarm.sentence.startswith("shift = night, forecasts from ")
     assert "too low by" in alarm.sentence
     assert json.loads(json.dumps(alarm.to_dict()))["group"] == "shift = night"
-    assert [a.group for a in monitor.alarms()] == ["shift = night"]
+    assert {a.group for a in monitor.alarms()} <= {"shift = night", "all rows"}  # all rows together are off as well
     monitor.restart()
     assert not [a for a in monitor.alarms() if a.kind == "change"]
     assert Monitor(["shift"]).alarms() == []
@@ -504,10 +508,11 @@ def test_long_calm_and_long_storm_stay_finite():
         assert monitor.alarms()[0].sentence
 
 
+@pytest.mark.statistical
 def test_intervals_hold_from_the_chosen_start_for_all_groups_at_all_looks():
     rows, missed, widths = 3000, 0, []
     for seed in range(20):
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(seeded(seed))
         p, g = rng.uniform(0.1, 0.7, rows), rng.integers(0, 5, rows)
         deviation = 0.15 * ((g == 2) & (np.arange(rows) >= 1500))
         y = rng.random(rows) < p + deviation
@@ -526,10 +531,11 @@ def test_intervals_hold_from_the_chosen_start_for_all_groups_at_all_looks():
                     assert size.rows == inside.sum()
                     assert size.gap == pytest.approx((y - p)[inside].mean())
                     wrong |= not size.low <= deviation[inside].mean() <= size.high
-                    widths.append((size.high - size.low) / 2 * math.sqrt(size.rows))
+                    if size.rows >= 300:
+                        widths.append((size.high - size.low) / 2 * math.sqrt(size.rows))
         missed += wrong
-    assert missed == 0  # at most one in twenty is promised, over everything at once
-    assert np.median(widths) < 6.0  # in standard errors of a fair coin: twelve
+    assert missed <= 1  # at most one in twenty is promised, over everything at once
+    assert np.median(widths) < 4.5  # in standard errors of a fair coin: nine
 
 
 def test_sizes_cover_every_group():
@@ -647,7 +653,7 @@ def test_no_rows_and_times_of_every_kind():
 def false_alarms(runs, rows, tolerance, alpha, run_length, make):
     lifetime = change = 0
     for seed in range(runs):
-        records, p, y = make(np.random.default_rng(seed), rows)
+        records, p, y = make(np.random.default_rng(seeded(seed)), rows)
         monitor = Monitor(["g"], tolerance=tolerance, alpha=alpha, run_length=run_length).add(records, p, y)
         lifetime += monitor.test().rejected
         change += any(a.kind == "change" for a in monitor.alarms())
@@ -666,12 +672,14 @@ def labels_first_come_first(rng, rows):
     return {"g": records["g"][order]}, p[order], y[order]
 
 
+@pytest.mark.statistical
 def test_honest_forecasts_are_rarely_rejected_at_tolerance_zero():
     lifetime, change = false_alarms(60, 4000, 0.0, 0.2, 4000, honest)
     assert lifetime <= 0.2
     assert change <= 1 - math.exp(-1) + 0.2  # at most 4,000 rows in 4,000 on average
 
 
+@pytest.mark.statistical
 def test_an_order_that_depends_on_labels_is_not_valid():
     lifetime, _ = false_alarms(20, 4000, 0.0, 0.05, 1e6, labels_first_come_first)
     assert lifetime == 1.0

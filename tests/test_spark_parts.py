@@ -25,6 +25,7 @@ from swapcal.audit.rows import Encoder
 from swapcal.features.encoder import Scales
 from swapcal.features.sources import Number
 from swapcal.tables.frame import Table
+from tests.chance import seeded
 from tests.systems import spark_events
 
 
@@ -379,11 +380,12 @@ def test_one_refused_row_among_many_is_the_only_one(no_memory: None) -> None:
         assert ours == theirs
 
 
+@pytest.mark.statistical
 def test_rows_of_one_time_are_ordered_by_the_seed_alone() -> None:
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seeded(0))
     table = pa.table({"p": np.full(400, 0.5), "y": np.arange(400.0) % 2, CLOCK: np.sort(rng.integers(0, 4, 400))})
     shuffled = table.take(rng.permutation(400))
     one, other = (rows.take(_order(Table(rows), "p", "y", 0)) for rows in (table, shuffled))
     assert one.equals(other)
     y = one["y"].to_numpy()
-    assert abs(np.corrcoef(y[1:], y[:-1])[0, 1]) < 0.15, "outcomes took part in the order"
+    assert abs(np.corrcoef(y[1:], y[:-1])[0, 1]) < 0.25, "outcomes took part in the order"
