@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swapcal import Forecaster, Oracle, OracleForecaster, bounds
-from swapcal.archive import ArchiveError
+from swapcal import Forecaster, OracleForecaster
 from swapcal.arrays import Array
-from swapcal.oracles import FiniteClass, Fourier, Ridge
+from swapcal.oracles import FiniteClass, Ridge
 from tests.adversaries import RULES, contexts, labels, rules
 
 STUMPS = [(j, cut, low, high) for j in (1, 2) for cut in (-0.3, 0.0, 0.3) for low in (0.1, 0.6) for high in (0.2, 0.9)]

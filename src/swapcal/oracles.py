@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from swapcal import _validate, bounds, errors
-from swapcal.archive import ArchiveError, Kind, State
+from swapcal.archive import MOST_COUNT, ArchiveError, Kind, State, counts
 from swapcal.arrays import Array
 from swapcal.engine import state as memory
 from swapcal.engine.oracle import advance_weighted
@@ -102,7 +102,10 @@ class Ridge:
 
     def restore(self, state: State) -> None:
         """Take over the state of a learner with the same level, dimension and λ. Raises ArchiveError otherwise."""
-        kind = Kind("ridge", 1, {}, lambda _, shapes: memory.fields(self.dim, RIDGE_LEARNER, HEDGE, shapes))
+        one = counts(3, least=[1, 0, 0], most=[1, MOST_COUNT, MOST_COUNT], names=("levels",))
+        kind = Kind(
+            "ridge", 1, {}, lambda _, shapes: memory.fields(self.dim, RIDGE_LEARNER, HEDGE, shapes) | {"counts": one}
+        )
         kind.check_shapes({name: (array.dtype.str, array.shape) for name, array in state.arrays.items()}, {})
         kind.check_contents(state.arrays, {})
         same = all(np.array_equal(state.arrays[name], getattr(self._state, name)) for name in ("z", "prior", "knobs"))

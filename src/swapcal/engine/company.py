@@ -1,12 +1,31 @@
 """`Oracle`: what a level's learner must offer; `Company`: the oracles of one level, combined by exponential weights."""
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from math import exp, isfinite
+from operator import mul
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from swapcal.archive import State
-from swapcal.arrays import Array
+import numpy as np
+
+from swapcal.archive import (
+    OBJECT,
+    ArchiveError,
+    Field,
+    Settings,
+    Shapes,
+    State,
+    counts,
+    floats,
+    listed,
+    octets,
+    one_of,
+    part,
+    parted,
+    whole,
+)
+from swapcal.arrays import AnyArray, Array
 
 NEWBORN = ("copy", "fresh")
 CONCAVITY = 0.5
@@ -83,7 +102,7 @@ def bracket_of(oracle: Oracle, X: Any, y: Array, weight: Array) -> tuple[float, 
     return lower, upper
 
 
-class Row(NamedTuple):
+class LearnedRow(NamedTuple):
     """One label learned: what was given, and (slot, α, w, members' wishes) of each level in play."""
 
     x: Any
@@ -122,7 +141,7 @@ class Company:
             wishes.append(linear)
         if len(wishes) == 1:
             return [wishes[0], wishes[0]]
-        mean = sum(share * wish for share, wish in zip(self.shares, wishes, strict=True))
+        mean = sum(map(mul, self.shares, wishes))
         return [min(mean, 1.0), *wishes]
 
     def _clipped(self, wish: Any) -> float:
@@ -133,11 +152,15 @@ class Company:
 
     def charge(self, w: float, wishes: Sequence[float], y: float, alpha: float) -> None:
         """Enter the losses of a wish and of its members' wishes, and weigh the members anew."""
-        self.loss += alpha * (w - y) ** 2
-        self.losses = [lost + alpha * (w - y) ** 2 for lost, w in zip(self.losses, wishes, strict=True)]
-        if len(self.losses) > 1:
-            least = min(self.losses)
-            weights = [exp(CONCAVITY * (least - lost)) for lost in self.losses]
+        losses = [lost + alpha * (wish - y) ** 2 for lost, wish in zip(self.losses, wishes, strict=True)]
+        self.charged(self.loss + alpha * (w - y) ** 2, losses)
+
+    def charged(self, loss: float, losses: list[float]) -> None:
+        """Set the losses so far, and the members' weights that follow from them."""
+        self.loss, self.losses = loss, losses
+        if len(losses) > 1:
+            least = min(losses)
+            weights = [exp(CONCAVITY * (least - lost)) for lost in losses]
             total = sum(weights)
             self.shares = [weight / total for weight in weights]
 
@@ -148,10 +171,6 @@ class Company:
             for own, make in zip(self.oracles, makes, strict=True)
         ]
         return Company(level, oracles, len(self.losses))
-
-    def to_states(self) -> list[State]:
-        """Return the oracles' states. Raises TypeError if an oracle cannot be saved."""
-        return [_saved(oracle) for oracle in self.oracles]
 
 
 def newborn_of(oracle: Oracle) -> str:
@@ -165,11 +184,162 @@ def newborn_of(oracle: Oracle) -> str:
     return str(how)
 
 
+def learners(make: Any, beside: Any) -> tuple[list[Make], bool]:
+    """Return the functions that make oracles, the user's first, and whether ridge joins them."""
+    if isinstance(beside, str):
+        raise TypeError(f"beside: given {beside!r}, expected a sequence such as ({beside!r},)")
+    others = list(beside)
+    for each in [make, *(each for each in others if each != "ridge")]:
+        if not callable(each):
+            raise TypeError(
+                f'make: given {each!r}, expected a function of the level; beside: such functions, or "ridge"'
+            )
+    if others.count("ridge") > 1:
+        raise ValueError(f"beside: given {others!r}, expected ridge at most once")
+    return [make, *(each for each in others if each != "ridge")], "ridge" in others
+
+
+def check_distinct(companies: Sequence[Company], adaptive: bool) -> None:
+    """Refuse one oracle for several levels, and with self-refining levels those that do not tell how new ones start."""
+    oracles = [oracle for company in companies for oracle in company.oracles]
+    if len({id(oracle) for oracle in oracles}) < len(oracles):
+        raise ValueError("make: given the same object for several levels, expected an oracle of its own for each level")
+    if adaptive:
+        for oracle in companies[0].oracles:
+            newborn_of(oracle)
+
+
+# Companies and the rows they learned, in files.
+
+ROWS = ("none", "array", "json")
+"""How rows are written: not at all, as one array, or as JSON."""
+RULES = {
+    "members": whole(1, 1 << 16),
+    "oracles": listed(listed(parted({"types": OBJECT, "manifest": OBJECT}))),
+    "rows": one_of(*ROWS),
+}
+
+
+def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
+    """Return the arrays of a state from `to_state`; what an oracle's arrays hold is checked by its `restore`."""
+    members = settings["members"]
+    found = {"losses": floats("companies", 1 + members)}
+    for slot, states in enumerate(settings["oracles"]):
+        for number, state in enumerate(states):
+            for name, dtype in state["types"].items():
+                key = f"{slot}.{number}.{name}"
+                found[key] = Field(str(dtype), shapes[key], finite=False)
+    if settings["rows"] != "none":
+        found |= {
+            "y": floats("rows", least=0, most=1),
+            "weight": floats("rows", least=0),
+            "plays": counts("rows"),
+            "played": floats("levels played", 3 + members),
+            "x": floats("rows", shapes["x"][-1]) if settings["rows"] == "array" else octets("letters"),
+        }
+    return found
+
+
+def to_state(companies: Sequence[Company], log: "Sequence[LearnedRow] | None") -> State:
+    """Return companies and rows. Raises TypeError if an oracle has no hooks, or if a row is no array and no JSON."""
+    states = [[_saved(oracle) for oracle in company.oracles] for company in companies]
+    arrays = {
+        f"{slot}.{number}.{name}": np.asarray(array)
+        for slot, company in enumerate(states)
+        for number, state in enumerate(company)
+        for name, array in state.arrays.items()
+    }
+    arrays["losses"] = np.array([[company.loss, *company.losses] for company in companies])
+    described = [[{"types": _types(state), "manifest": state.manifest} for state in company] for company in states]
+    members = len(companies[0].losses)
+    settings: dict[str, Any] = {"members": members, "oracles": described, "rows": "none"}
+    if log is not None:
+        settings["rows"], x = _written_rows([row.x for row in log])
+        played = [play for row in log for play in row.played]
+        arrays |= {
+            "y": np.array([row.y for row in log], np.float64),
+            "weight": np.array([row.weight for row in log], np.float64),
+            "plays": np.array([len(row.played) for row in log], np.int64),
+            "played": np.array(played, np.float64).reshape(len(played), 3 + members),
+            "x": x,
+        }
+    return State(arrays, settings)
+
+
+def _types(state: State) -> dict[str, str]:
+    return {name: np.asarray(array).dtype.newbyteorder("<").str for name, array in state.arrays.items()}
+
+
+def _written_rows(rows: Sequence[Any]) -> tuple[str, AnyArray]:
+    stacked = table(rows)
+    if isinstance(stacked, np.ndarray) and stacked.ndim == 2 and stacked.dtype == np.float64:
+        return "array", stacked
+    try:
+        text = json.dumps(rows)
+        unchanged = json.loads(text) == rows
+    except (TypeError, ValueError):
+        unchanged = False
+    if not unchanged:
+        raise TypeError(
+            "save: given rows that are neither arrays of floats of one length nor plain JSON, expected either; "
+            "log=False keeps no rows, nothing written"
+        )
+    return "json", np.frombuffer(text.encode(), np.uint8)
+
+
+def table(rows: Sequence[Any]) -> Any:
+    """Return rows as one array if they are arrays of one shape, else as a list."""
+    alike = all(isinstance(x, np.ndarray) and x.shape == rows[0].shape for x in rows)
+    return np.array(rows) if alike and len(rows) else list(rows)
+
+
+def from_state(
+    state: State, levels: Sequence[float], makes: Sequence[Make]
+) -> "tuple[list[Company], list[LearnedRow] | None]":
+    """Rebuild companies, one for each level by slot, and rows; `restore` is called on what `makes` return."""
+    settings, arrays = state.manifest, state.arrays
+    members, described = settings["members"], settings["oracles"]
+    if any(len(each) != len(makes) for each in described) or members - len(makes) not in (0, 1):
+        raise ArchiveError(f"oracles: given {len(makes)} a level, expected as many as were saved")
+    if not len(described) == len(arrays["losses"]) == len(levels):
+        raise ArchiveError(f"oracles: given those of {len(described)} levels, expected {len(levels)}")
+    companies = [Company(level, [made(make, level) for make in makes], members) for level in levels]
+    for slot, (company, losses) in enumerate(zip(companies, arrays["losses"].tolist(), strict=True)):
+        company.charged(losses[0], losses[1:])
+        for number, oracle in enumerate(company.oracles):
+            own = part(State(arrays, {}), f"{slot}.{number}").arrays
+            _hooks(oracle)[1](State(own, described[slot][number]["manifest"]))
+    return companies, _read_rows(state, len(levels))
+
+
+def _read_rows(state: State, levels: int) -> "list[LearnedRow] | None":
+    how, arrays = state.manifest["rows"], state.arrays
+    if how == "none":
+        return None
+    ends = np.cumsum(arrays["plays"])
+    played = arrays["played"]
+    xs = list(arrays["x"]) if how == "array" else json.loads(arrays["x"].tobytes())
+    slots = played[:, 0]
+    if len(xs) != len(ends) or (ends[-1] if len(ends) else 0) != len(played) or not np.isin(slots, range(levels)).all():
+        raise ArchiveError("rows: given parts of different lengths or levels that do not exist, expected those saved")
+    parts = np.split(played, ends[:-1]) if len(ends) else []
+    columns = zip(xs, arrays["y"].tolist(), arrays["weight"].tolist(), parts, strict=True)
+    return [LearnedRow(x, y, weight, plays.tolist()) for x, y, weight, plays in columns]
+
+
 def _saved(oracle: Oracle) -> State:
-    hooks = getattr(oracle, "to_state", None), getattr(oracle, "restore", None)
-    if None in hooks:
+    state = State(*_hooks(oracle)[0]())
+    for name in state.arrays:
+        if not name.isidentifier():
+            raise ValueError(f"to_state: given an array called {name!r}, expected a name of letters, digits and _")
+    return state
+
+
+def _hooks(oracle: Oracle) -> tuple[Callable[[], Any], Callable[[State], None]]:
+    write, read = getattr(oracle, "to_state", None), getattr(oracle, "restore", None)
+    if write is None or read is None:
         raise TypeError(
             f"save: given {type(oracle).__name__} without to_state and restore, expected an oracle with both; nothing "
             "written"
         )
-    return State(*hooks[0]())  # type: ignore[misc]
+    return write, read

@@ -1,29 +1,48 @@
 """`OracleForecaster`: the engine's levels with a learner of the user's own on each of them."""
 
 import copy
+import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import _validate
+from swapcal import _validate, archive
 from swapcal._display import counted, display
 from swapcal._locking import CopyableLock, Writable, locked
+from swapcal.archive import (
+    MOST_COUNT,
+    MOST_INTEGER,
+    TEXT,
+    TRUTH,
+    Field,
+    Rule,
+    Settings,
+    Shapes,
+    State,
+    below,
+    inside,
+    nested,
+    one_of,
+    optional,
+    parted,
+    whole,
+)
 from swapcal.arrays import Array
-from swapcal.engine import grid
+from swapcal.engine import company, grid
 from swapcal.engine import state as memory
-from swapcal.engine.company import Company, Make, Oracle, Row, made, newborn_of, regret_of
+from swapcal.engine.company import Company, LearnedRow, Make, Oracle, check_distinct, learners, made, regret_of
 from swapcal.engine.forecast import Forecast
-from swapcal.engine.forecaster import MIXINGS, NO_MIX, SPARE_SLOTS, Levels, advance_one, check_combination
+from swapcal.engine.forecaster import MIXINGS, MOST_DIM, NO_MIX, SPARE_SLOTS, Levels, advance_one, check_combination
 from swapcal.engine.oracle_certificate import OracleCertificate, Standing, certify_oracles
 from swapcal.kernels.draw import uniform
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.loop import advance
 from swapcal.kernels.mixing import hedge_gap, hedge_weight, round_to_levels, stationary
-from swapcal.kernels.state import LEVELS, RIDGE_LEARNER, UPDATES, Memory, RunOptions, all_known
+from swapcal.kernels.state import CODES_ADAPTIVE, LEVELS, RIDGE_LEARNER, UPDATES, Memory, RunOptions, all_known
 
 __all__ = ["Oracle", "OracleForecaster"]
 
@@ -32,6 +51,29 @@ RIDGE, KAPPA = 1.0, 0.2
 CONSTANT = np.array([[0.5]])
 """The context of every row where no ridge learner reads contexts."""
 advance_weighted = DirectCall(advance)
+
+OWN_RULES = {
+    "mixing": one_of(*MIXINGS),
+    "uniform": TRUTH,
+    "ridge": TRUTH,
+    "dim": optional(whole(1, MOST_DIM)),
+    "owner": TEXT,
+    "history": whole(-MOST_INTEGER - 1),
+    "late": whole(0, MOST_COUNT),
+    "heavy": whole(0, MOST_COUNT),
+}
+RULES: dict[str, Rule] = {"levels": parted(OWN_RULES), "oracles": parted(company.RULES)}
+
+
+def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
+    """Return the arrays of a state from `OracleForecaster.save`."""
+    own, learners = settings["levels"], settings["oracles"]
+    mixing = MIXINGS[own["mixing"]]
+    levels = memory.fields(own["dim"] or 1, RIDGE_LEARNER, mixing, inside("levels", shapes))
+    return below("levels", levels) | below("oracles", company.fields(learners, inside("oracles", shapes)))
+
+
+FILE = archive.Kind("oracle forecaster", 1, RULES, fields)
 
 
 class OracleForecaster(Writable):
@@ -88,7 +130,7 @@ class OracleForecaster(Writable):
     ) -> None:
         z, self._adaptive = grid.starting(levels)
         check_combination("ridge", mixing, self._adaptive)
-        self._makes, self._ridge = _learners(make, beside)
+        self._makes, self._ridge = learners(make, beside)
         self._uniform = not self._adaptive and isinstance(levels, (int, np.integer))
         self._mixing = mixing
         self._seed = np.uint64(_validate.event_key(_validate.seed(seed)))
@@ -97,10 +139,10 @@ class OracleForecaster(Writable):
         self._state = self._allocated(z, 1)
         self._scratch = memory.scratch(self._state)
         self._companies = [self._founded(level) for level in z.tolist()]
-        _check_distinct(self._companies, self._adaptive)
+        check_distinct(self._companies, self._adaptive)
         self._sort()
         self._history, self._late, self._heavy = 0, 0, 0
-        self._log: list[Row] | None = [] if log else None
+        self._log: list[LearnedRow] | None = [] if log else None
         self._lock = CopyableLock()
 
     @property
@@ -166,11 +208,12 @@ class OracleForecaster(Writable):
         self._heavy += count > 1.0
         self._history = hash((self._history, label, count, *map(tuple, played)))
         if self._log is not None:
-            self._log.append(Row(x, label, count, played))
+            self._log.append(LearnedRow(x, label, count, played))
         forecast.settle()
         if len(self._companies) < self._state.counts[LEVELS]:
             self._bear(int(played[0][0]), int(played[1][0]))
 
+    @locked
     def run(
         self,
         X: Any,
@@ -187,7 +230,7 @@ class OracleForecaster(Writable):
         weight : (n,) how often each row counts; once unless given
         events : ids of the rows, as in `predict`
         """
-        rows = list(_rows(X))
+        rows = self._checked_rows(X)
         labels = _validate.label_rows(y, len(rows)).tolist()
         counts = [1.0] * len(rows) if weight is None else [_weight(each) for each in np.asarray(weight).tolist()]
         names: Sequence[object] = [None] * len(rows) if events is None else events
@@ -212,7 +255,63 @@ class OracleForecaster(Writable):
         rules = dim, self._uniform, self._adaptive
         return certify_oracles(Standing(self._state, self._companies, self._log, self._late, self._heavy, *rules))
 
+    @locked
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the whole state to one file, atomically; `load` continues bit for bit.
+
+        Oracles are saved through their `to_state` and `restore`. Raises TypeError, and writes nothing, if one has no
+        such methods, or if a row kept is neither an array of floats nor plain JSON.
+        """
+        own = {
+            "mixing": self._mixing,
+            "uniform": self._uniform,
+            "ridge": self._ridge,
+            "dim": self._dim,
+            "owner": self._owner,
+            "history": self._history,
+            "late": self._late,
+            "heavy": self._heavy,
+        }
+        levels = State(self._state._asdict(), own)
+        archive.write(path, FILE, *nested(levels=levels, oracles=company.to_state(self._companies, self._log)))
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]", make: Make, *, beside: "Sequence[str | Make]" = ("ridge",)) -> Self:
+        """Return the forecaster saved at `path`; `make` and `beside` must be those it was made with.
+
+        A damaged, inconsistent or foreign file raises `ArchiveError`.
+        """
+        makes, ridge = learners(make, beside)
+        return archive.load(path, FILE, lambda state: cls._from_state(state, makes, ridge))
+
+    @classmethod
+    def _from_state(cls, state: State, makes: list[Make], ridge: bool) -> Self:
+        self, levels = cls.__new__(cls), archive.part(state, "levels")
+        own = levels.manifest
+        if own["ridge"] != ridge:
+            raise archive.ArchiveError(f"beside: given {'with' if ridge else 'without'} ridge, expected as saved")
+        self._state = Memory(**memory.with_drawn(levels.arrays))
+        self._scratch = memory.scratch(self._state)
+        self._seed = self._state.seed[0]
+        self._makes, self._ridge, self._lock = makes, ridge, CopyableLock()
+        self._mixing, self._uniform = own["mixing"], own["uniform"]
+        self._adaptive = bool(self._state.codes[CODES_ADAPTIVE])
+        self._owner, self._dim = own["owner"], own["dim"]
+        self._history, self._late, self._heavy = own["history"], own["late"], own["heavy"]
+        self._sort()
+        z = self._state.z[: len(self._slots)].tolist()
+        self._companies, self._log = company.from_state(archive.part(state, "oracles"), z, makes)
+        return self
+
     # Issuing.
+
+    def _checked_rows(self, X: Any) -> list[Any]:
+        """Return the rows of an array, a sequence or a data frame; beside ridge all of them are contexts, or none."""
+        if self._ridge:
+            known = np.shape(X)[-1] if self._dim is None and np.ndim(X) == 2 else self._dim or 1
+            return list(_validate.context_rows(X, known))
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        return list(frame.iter_rows(named=True) if isinstance(frame, nw.DataFrame) else X)
 
     def _context(self, x: Any) -> Array:
         """Return x as a context of the engine; before the first label any dimension will do."""
@@ -232,7 +331,7 @@ class OracleForecaster(Writable):
 
     def _hedged(self, x: Any, linear: list[float] | None, draw: float) -> tuple[list[float], list[list[float]]]:
         """Play two adjacent levels so that their mean equals the mean of their wishes."""
-        k, low, high = crossing(self._z, lambda k: self._wish(k, x, linear))
+        k, low, high = grid.crossing(self._z, lambda k: self._wish(k, x, linear))
         z_low, z_high = self._z[k], self._z[k + 1]
         u, v, width = low[0] - z_low, z_high - high[0], z_high - z_low
         weight = hedge_weight(u, v)
@@ -357,74 +456,6 @@ class OracleForecaster(Writable):
         return display("OracleForecaster", f"after {self.rounds:,} labels", facts)
 
 
-def crossing(z: Sequence[float], wish: Callable[[int], list[float]]) -> tuple[int, list[float], list[float]]:
-    """Return k and the wishes of levels k and k + 1, with wish(low) ≥ z_low and wish(high) ≤ z_high.
-
-    The walk of `swapcal.kernels.learners.crossing`, which finds the same k where there are several; a wish is computed
-    once. `wish` returns a level's wish, and what else is to be known of it.
-
-    Examples
-    --------
-    >>> crossing([0.0, 0.5, 1.0], lambda k: [0.7])
-    (1, [0.7], [0.7])
-    """
-    seen: dict[int, list[float]] = {}
-
-    def at(k: int) -> list[float]:
-        if k not in seen:
-            seen[k] = wish(k)
-        return seen[k]
-
-    lo, hi = 0, len(z) - 1
-    k, turn = 0, 0
-    if hi > 1:
-        k = (lo + hi) // 2
-        w, middle = at(k)[0], z[k]
-        if w >= middle:
-            lo, share = k, (w - middle) / (1.0 - middle)
-        else:
-            hi, share = k, w / middle
-        k = min(hi - 1, lo + int(share * (hi - lo)))
-    while True:
-        low, high = at(k), at(k + 1)
-        turn += 1
-        if low[0] < z[k] and k > lo:
-            hi = k
-            k = hi - 1
-        elif high[0] > z[k + 1] and k + 1 < hi:
-            lo = k + 1
-            k = lo
-        else:
-            return k, low, high
-        if turn % 3 == 0:
-            k = min((lo + hi) // 2, hi - 1)
-
-
-def _learners(make: Any, beside: Any) -> tuple[list[Make], bool]:
-    """Return the functions that make oracles, the user's first, and whether ridge joins them."""
-    if isinstance(beside, str):
-        raise TypeError(f"beside: given {beside!r}, expected a sequence such as ({beside!r},)")
-    others = list(beside)
-    for each in [make, *(each for each in others if each != "ridge")]:
-        if not callable(each):
-            raise TypeError(
-                f'make: given {each!r}, expected a function of the level; beside: such functions, or "ridge"'
-            )
-    if others.count("ridge") > 1:
-        raise ValueError(f"beside: given {others!r}, expected ridge at most once")
-    return [make, *(each for each in others if each != "ridge")], "ridge" in others
-
-
-def _check_distinct(companies: Sequence[Company], adaptive: bool) -> None:
-    """Refuse one oracle for several levels, and with self-refining levels those that do not tell how new ones start."""
-    oracles = [oracle for company in companies for oracle in company.oracles]
-    if len({id(oracle) for oracle in oracles}) < len(oracles):
-        raise ValueError("make: given the same object for several levels, expected an oracle of its own for each level")
-    if adaptive:
-        for oracle in companies[0].oracles:
-            newborn_of(oracle)
-
-
 def _weight(value: Any) -> float:
     weight = float(value)
     if not 0.0 <= weight < float("inf"):
@@ -445,9 +476,3 @@ def _mark(x: Any) -> bytes:
         return x.tobytes()
     plain = isinstance(x, dict | list | tuple | str | bytes | int | float | np.generic)
     return repr(x).encode("utf-8", "surrogatepass") if plain else type(x).__name__.encode()
-
-
-def _rows(X: Any) -> Iterable[Any]:
-    """Return the rows of an array, a sequence or a data frame."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return frame.iter_rows(named=True) if isinstance(frame, nw.DataFrame) else X

@@ -16,7 +16,7 @@ from swapcal._display import counted, display
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import NOTHING, Certificate, certify, rated, theorem_of
-from swapcal.engine.company import Company, Row, bracket_of, regret_of
+from swapcal.engine.company import Company, LearnedRow, bracket_of, regret_of, table
 from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import GAP, UPDATES, Memory
 
@@ -146,14 +146,6 @@ def taken(X: Any, rows: Integers) -> Any:
     return frame[rows].to_native() if isinstance(frame, nw.DataFrame) else [X[row] for row in rows]
 
 
-def table(rows: Sequence[Any]) -> Any:
-    """Return rows as one array if they are arrays of one length, else as a list."""
-    alike = len({x.shape for x in rows if isinstance(x, np.ndarray)}) == 1 and all(
-        isinstance(x, np.ndarray) for x in rows
-    )
-    return np.array(rows) if alike else list(rows)
-
-
 # The certificate.
 
 
@@ -195,7 +187,7 @@ class OracleCertificate:
     weight: float
     members: int
     linear: Certificate | None
-    _rows: "Sequence[Row] | None" = field(default=None)
+    _rows: "Sequence[LearnedRow] | None" = field(default=None)
     _slots: tuple[int, ...] = ()
 
     def holds(self, tolerance: float = 1e-9) -> bool:
@@ -314,7 +306,7 @@ def _details(found: OracleCertificate) -> list[str]:
 # Certifying.
 
 
-def level_plays(rows: Sequence[Row], levels: int) -> list[tuple[Integers, Array, Array]]:
+def level_plays(rows: Sequence[LearnedRow], levels: int) -> list[tuple[Integers, Array, Array]]:
     """Return each slot's rows, their weights α (times the rows' own) and the wishes as issued."""
     found: list[list[tuple[int, float, float]]] = [[] for _ in range(levels)]
     for number, row in enumerate(rows):
@@ -335,7 +327,7 @@ class Standing(NamedTuple):
     state: Memory
     companies: Sequence[Company]
     """By slot."""
-    rows: "Sequence[Row] | None"
+    rows: "Sequence[LearnedRow] | None"
     """Those learned; None if they are not kept."""
     late: int
     """Labels of outdated forecasts."""
