@@ -188,15 +188,13 @@ def learners(make: Any, beside: Any) -> tuple[list[Make], bool]:
     """Return the functions that make oracles, the user's first, and whether ridge joins them."""
     if isinstance(beside, str):
         raise TypeError(f"beside: given {beside!r}, expected a sequence such as ({beside!r},)")
-    others = list(beside)
-    for each in [make, *(each for each in others if each != "ridge")]:
+    others = [each for each in beside if each != "ridge"]
+    for name, each, or_else in [("make", make, ""), *(("beside", other, ', or "ridge"') for other in others)]:
         if not callable(each):
-            raise TypeError(
-                f'make: given {each!r}, expected a function of the level; beside: such functions, or "ridge"'
-            )
-    if others.count("ridge") > 1:
-        raise ValueError(f"beside: given {others!r}, expected ridge at most once")
-    return [make, *(each for each in others if each != "ridge")], "ridge" in others
+            raise TypeError(f"{name}: given {each!r}, expected a function of the level{or_else}")
+    if len(others) < len(beside) - 1:
+        raise ValueError(f"beside: given {beside!r}, expected ridge at most once")
+    return [make, *others], len(others) < len(beside)
 
 
 def check_distinct(companies: Sequence[Company], adaptive: bool) -> None:
