@@ -91,6 +91,20 @@ def test_the_bound_of_the_hilbert_space_is_never_exceeded(seed: int) -> None:
     assert oracle.bound() <= oracle.regret(float(alpha.sum())) + 1e-9
 
 
+def test_the_bound_of_a_certificate_adds_up_what_its_oracles_lost_at_most() -> None:
+    rng = np.random.default_rng(7)
+    X = contexts(rng, 200, 3)
+    forecaster = OracleForecaster(kernel, levels=4)
+    forecaster.run(X, labels(rng, X))
+    found = forecaster.certificate()
+    lost = sum(forecaster.oracle(level).bound() for level in found.levels.tolist())  # type: ignore[attr-defined]
+    assert found.bound == pytest.approx(found.rounding + found.combining.sum() + lost)
+    assert found.psreg is not None
+    assert found.psreg[1] <= found.bound < found.theorem - 1.0
+    promised = sum(forecaster.oracle(v).regret(n) for v, n in zip(found.levels.tolist(), found.mass, strict=True))  # type: ignore[attr-defined]
+    assert found.theorem == pytest.approx(200 / 64 + promised + 5 * 2 * np.log(2))
+
+
 def test_random_features_approach_the_gaussian_kernel() -> None:
     oracle = Fourier(0.5, 3, features=4000, bandwidth=0.7)
     X = np.random.default_rng(0).uniform(-1, 1, (12, 3))

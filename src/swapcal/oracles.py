@@ -87,6 +87,10 @@ class Ridge:
         distance2 = bounds.prior_distance2(self.level)
         return float(bounds.ridge_regret(mass, self.dim, ridge=self.ridge, distance2=distance2))
 
+    def bound(self) -> float:
+        """Return λ(4 + 2v)² + ln det(I + G/λ) of the rows learned; see `bounds.kernel_regret`."""
+        return float(bounds.kernel_regret(bounds.prior_distance2(self.level), self.log_det, self.ridge))
+
     def best(self, X: ArrayLike, y: Array, weight: Array) -> tuple[float, float]:
         """Return the least weighted loss over F_4^lin, exact up to rounding, twice."""
         rows = np.asarray(X, np.float64)

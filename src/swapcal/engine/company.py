@@ -36,11 +36,13 @@ CONCAVITY = 0.5
 class Oracle(Protocol):
     """An online regression algorithm for one level: a wish before the label, a weighted squared loss after it.
 
-    Two methods are needed, and four optional ones (with an attribute) each make something more possible:
+    Two methods are needed; the others are optional, and each makes something more possible:
 
     ``regret(mass) -> float | None``
         r(n, F), known before any data: bounds Σ α(w - y)² - inf_F Σ α(f(x) - y)² for any labels on time and any
         weights α ≤ 1 of sum n, if the wishes w are clipped to [0, 1]. Makes `theorem` known. None claims nothing.
+    ``bound() -> float | None``
+        The same for the rows learned so far, known only now and smaller than r(n, F). Makes `bound` smaller.
     ``best(X, y, weight) -> (lower, upper) | None``
         Two numbers with inf_F Σ weight (f(x) - y)² between them, for rows X as `update` got them: an array if all
         are arrays of one length, else a list. Makes `psreg` known.
@@ -88,6 +90,13 @@ def regret_of(oracle: Oracle, mass: float) -> float | None:
     promise = getattr(oracle, "regret", None)
     value = None if promise is None else promise(mass)
     return None if value is None else float(value)
+
+
+def bound_of(oracle: Oracle, mass: float) -> float | None:
+    """Return what an oracle lost at most on the rows it learned; None if neither before nor after it can tell."""
+    known = getattr(oracle, "bound", None)
+    values = [regret_of(oracle, mass), None if known is None else known()]
+    return min((float(value) for value in values if value is not None), default=None)
 
 
 def bracket_of(oracle: Oracle, X: Any, y: Array, weight: Array) -> tuple[float, float] | None:

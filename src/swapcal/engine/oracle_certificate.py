@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from swapcal import _validate, bounds
 from swapcal._display import counted, display
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import NOTHING, Certificate, certify, rated, theorem_of
-from swapcal.engine.company import Company, LearnedRow, bracket_of, regret_of, table
+from swapcal.engine.certificate import NOTHING, TRIVIAL, Certificate, certify, rated, theorem_of
+from swapcal.engine.company import Company, LearnedRow, bound_of, bracket_of, regret_of, table
 from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import GAP, UPDATES, Memory
 
@@ -163,10 +163,10 @@ class OracleCertificate:
     excess : (L, 2) around Σ α(w - y)² - inf_F Σ α(f(x) - y)² of each level, w the wishes as issued; NaN where unknown.
     combining : (L,) Σ α(w - y)² - Σ α(w_oracle - y)²: what each level lost by not playing its oracle's own wish, exact;
         0 without learners beside the oracle, negative where they helped.
-    bound : at least PSReg_F: rounding + Σ (combining + the oracle's regret at the level's mass), where every oracle
-        knows its regret, labels were on time and no weight exceeded 1; else the upper end of `psreg`; or None.
-    theorem : T·max h²/4 + Σ (the oracle's regret at the level's mass + 2 ln M), under the same conditions and on fixed
-        levels; else None.
+    bound : at least PSReg_F: rounding + Σ (combining + what the oracle lost at most), where every oracle has `regret`
+        or `bound`, labels were on time, no weight exceeded 1 and levels are fixed; else the upper end of `psreg`, or
+        None.
+    theorem : T·max h²/4 + Σ (the oracle's `regret` at the level's mass + 2 ln M), under the same conditions; else None.
     levels, mass : (L,) the levels and their Σ α.
     rounds, late, weight : labels learned, how many of them for an outdated forecast, and Σ of their weights.
     members : M, the learners of a level.
@@ -276,9 +276,11 @@ def _rounded(found: OracleCertificate) -> str:
 
 def _promised(found: OracleCertificate) -> str:
     if found.theorem is not None:
+        promise = rated(found.theorem / found.weight)
+        idle = f", which says nothing yet: forecasting ½ costs {TRIVIAL:g}"
         return (
-            f"For any labels, the theorem at these levels' masses gives at most {rated(found.theorem / found.weight)} "
-            "per forecast."
+            f"For any labels, the theorem at these levels' masses gives at most {promise} per forecast"
+            f"{idle if found.theorem / found.weight >= TRIVIAL else ''}."
         )
     return (
         "No theorem is claimed: it needs oracles that know their regret, labels on time, weights of at most 1 and "
@@ -387,13 +389,21 @@ def _bounds(
     found: Standing, companies: Sequence[Company], mass: Array, spent: float
 ) -> tuple[float | None, float | None]:
     """Return what the oracles' promises bound PSReg by, with what was spent and before; None where they do not."""
-    promised = [regret_of(company.oracles[0], n) for company, n in zip(companies, mass.tolist(), strict=True)]
-    regrets = [regret for regret in promised if regret is not None]
-    if found.late or found.heavy or len(regrets) < len(promised) or found.adaptive:
+    if found.late or found.heavy or found.adaptive:
         return None, None
+    pairs = list(zip((company.oracles[0] for company in companies), mass.tolist(), strict=True))
+    known, promised = _all_known(bound_of(*pair) for pair in pairs), _all_known(regret_of(*pair) for pair in pairs)
     rounds, z = max(int(found.state.counts[UPDATES]), 1), [company.level for company in companies]
-    theorem = bounds.oracle_psreg(z, rounds, regrets, members=len(companies[0].losses))
-    return spent + sum(regrets), float(theorem)
+    theorem = None
+    if promised is not None:
+        theorem = float(bounds.oracle_psreg(z, rounds, promised, members=len(companies[0].losses)))
+    return None if known is None else spent + sum(known), theorem
+
+
+def _all_known(values: Iterable[float | None]) -> list[float] | None:
+    """Return the values, or None if one of them is."""
+    found = list(values)
+    return None if None in found else [value for value in found if value is not None]
 
 
 def _linear(found: Standing, members: int) -> Certificate:
