@@ -274,6 +274,29 @@ def test_a_new_level_that_cannot_be_made_is_taken_back(monkeypatch: pytest.Monke
     assert np.all(np.diff(forecaster.levels) > 0)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_certificates_on_self_refining_levels_hold_for_any_labels(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swapcal.engine.oracle.KAPPA", 0.02)
+    rng = np.random.default_rng(4)
+    X = contexts(rng, 120, 3)
+    forecaster = OracleForecaster(finite, levels="adaptive")
+    played = duel(forecaster, X, rules(rng, len(X), 3)[rule])
+    certificate = forecaster.certificate()
+    same(certificate.psreg, played.psreg(FUNCTIONS))
+    assert certificate.holds()
+    assert certificate.linear is not None
+    assert certificate.linear.theorem is not None
+
+
+def test_levels_that_were_never_played_need_no_promise() -> None:
+    forecaster = OracleForecaster(lambda v: FiniteClass(lambda x: [0.1, 0.2]), levels=4, beside=())
+    assert forecaster.oracle(1.0).regret(0.0) is None  # type: ignore[attr-defined]
+    forecaster.run([0, 1], [0, 1])
+    certificate = forecaster.certificate()
+    assert certificate.theorem == pytest.approx(2 / 64 + 2 * 2 * np.log(2))
+    assert certificate.psreg[1] <= certificate.bound <= certificate.theorem
+
+
 # Oracles that misbehave.
 
 
@@ -467,6 +490,9 @@ def test_rows_may_be_a_data_frame() -> None:
 def test_the_certificate_in_words() -> None:
     forecaster = OracleForecaster(finite, levels=4)
     assert "No label" in str(forecaster.certificate())
+    forecaster.update(forecaster.predict([0.5, 0.1, 0.1]), 1, weight=0)
+    assert "No label" in str(forecaster.certificate())
+    forecaster = OracleForecaster(finite, levels=4)
     rng = np.random.default_rng(0)
     X = contexts(rng, 100, 3)
     forecaster.run(X, labels(rng, X))

@@ -204,7 +204,8 @@ def test_hoeffding_trees_of_river() -> None:
     weighted = River(preprocessing.StandardScaler() | linear_model.LinearRegression())
     weighted.update(np.array([1.0, 2.0]), 1.0, 0.5)
     assert np.isfinite(weighted.predict(np.array([1.0, 2.0])))
-    for model in (neighbors.KNNRegressor(), preprocessing.StandardScaler() | neighbors.KNNRegressor(), 3):
+    pipeline = preprocessing.StandardScaler() | neighbors.KNNRegressor()
+    for model in (neighbors.KNNRegressor(), pipeline, linear_model.LogisticRegression(), 3):
         with pytest.raises(TypeError, match="model: given"):
             River(model)
 
@@ -409,12 +410,21 @@ def test_what_cannot_be_saved_is_refused_and_nothing_is_written(tmp_path: Path) 
         OracleForecaster(lambda v: Plain()).save(path)
     with pytest.raises(ValueError, match=r"to_state: given an array called 'a.b'"):
         OracleForecaster(lambda v: Named()).save(path)
-    for row in (object(), (1.0, 2.0), {1: 2.0}, np.array([1, 2]), float("nan")):
+    for row in (object(), (1.0, 2.0), {1: 2.0}, {"a": [(1,)]}, np.array([1, 2])):
         forecaster = OracleForecaster(lambda v: FiniteClass([lambda x: 0.5]), beside=())
         forecaster.run([row], [1])
         with pytest.raises(TypeError, match="save: given rows"):
             forecaster.save(path)
     assert not path.exists()
+
+
+def test_rows_of_plain_values_are_saved_as_they_are(tmp_path: Path) -> None:
+    rows = [{"a": [1, True, None, "x"], "b": float("nan")}, "text", 2.5, [], {"deep": {"er": [0.1]}}]
+    forecaster = OracleForecaster(lambda v: FiniteClass([lambda x: 0.5]), beside=())
+    forecaster.run(rows, [1, 0, 1, 0, 1])
+    forecaster.save(tmp_path / "state")
+    loaded = OracleForecaster.load(tmp_path / "state", lambda v: FiniteClass([lambda x: 0.5]), beside=())
+    assert repr(loaded._log) == repr(forecaster._log)
 
 
 def test_states_of_other_forecasters_are_refused(tmp_path: Path) -> None:

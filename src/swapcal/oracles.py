@@ -357,6 +357,8 @@ class River:
             raise TypeError(f"model: given {type(model).__name__}, expected one with predict_one and learn_one")
         steps = getattr(model, "steps", None)
         last = list(steps.values())[-1] if isinstance(steps, Mapping) else model
+        if hasattr(last, "predict_proba_one"):
+            raise TypeError(f"model: given {type(last).__name__}, a classifier, expected a regressor")
         if "w" not in inspect.signature(last.learn_one).parameters:
             raise TypeError(
                 f"model: given {type(last).__name__}, whose learn_one has no weight w, expected one with it"

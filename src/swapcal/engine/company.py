@@ -283,7 +283,7 @@ def _written_rows(rows: Sequence[Any]) -> tuple[str, AnyArray]:
         return "array", stacked
     try:
         text = json.dumps(rows)
-        unchanged = json.loads(text) == rows
+        unchanged = _unchanged(rows, json.loads(text))
     except (TypeError, ValueError):
         unchanged = False
     if not unchanged:
@@ -294,6 +294,17 @@ def _written_rows(rows: Sequence[Any]) -> tuple[str, AnyArray]:
     return "json", np.frombuffer(text.encode(), np.uint8)
 
 
+def _unchanged(given: Any, read: Any) -> bool:
+    """Return whether JSON gave the same back: keys that are text, lists that are no tuples; NaN stays NaN."""
+    if type(given) is not type(read):
+        return False
+    if isinstance(given, dict):
+        return given.keys() == read.keys() and all(_unchanged(given[key], read[key]) for key in given)
+    if isinstance(given, list):
+        return all(map(_unchanged, given, read))
+    return bool(given == read or given != given)
+
+
 def table(rows: Sequence[Any]) -> Any:
     """Return rows as one array if they are arrays of one shape, else as a list."""
     alike = all(isinstance(x, np.ndarray) and x.shape == rows[0].shape for x in rows)
@@ -301,12 +312,11 @@ def table(rows: Sequence[Any]) -> Any:
 
 
 def from_state(
-    state: State, levels: Sequence[float], makes: Sequence[Make]
+    state: State, levels: Sequence[float], makes: Sequence[Make], members: int
 ) -> "tuple[list[Company], list[LearnedRow] | None]":
-    """Rebuild companies, one for each level by slot, and rows; `restore` is called on what `makes` return."""
-    settings, arrays = state.manifest, state.arrays
-    members, described = settings["members"], settings["oracles"]
-    if any(len(each) != len(makes) for each in described) or members - len(makes) not in (0, 1):
+    """Rebuild companies of so many members, by slot, and rows; `restore` is called on what `makes` return."""
+    arrays, described = state.arrays, state.manifest["oracles"]
+    if any(len(each) != len(makes) for each in described) or state.manifest["members"] != members:
         raise ArchiveError(f"oracles: given {len(makes)} a level, expected as many as were saved")
     if not len(described) == len(arrays["losses"]) == len(levels):
         raise ArchiveError(f"oracles: given those of {len(described)} levels, expected {len(levels)}")

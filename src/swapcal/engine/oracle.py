@@ -300,7 +300,8 @@ class OracleForecaster(Writable):
         self._history, self._late, self._heavy = own["history"], own["late"], own["heavy"]
         self._sort()
         z = self._state.z[: len(self._slots)].tolist()
-        self._companies, self._log = company.from_state(archive.part(state, "oracles"), z, makes)
+        oracles = archive.part(state, "oracles")
+        self._companies, self._log = company.from_state(oracles, z, makes, len(makes) + ridge)
         return self
 
     # Issuing.
@@ -457,7 +458,10 @@ class OracleForecaster(Writable):
 
 
 def _weight(value: Any) -> float:
-    weight = float(value)
+    try:
+        weight = float(value)
+    except (TypeError, ValueError):
+        weight = -1.0
     if not 0.0 <= weight < float("inf"):
         raise ValueError(f"weight: given {value!r}, expected a finite number at least 0")
     return weight

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from swapcal._display import counted, display
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import NOTHING, TRIVIAL, Certificate, certify, rated, theorem_of
-from swapcal.engine.company import Company, LearnedRow, bound_of, bracket_of, regret_of, table
+from swapcal.engine.company import Company, LearnedRow, Oracle, bound_of, bracket_of, regret_of, table
 from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import GAP, UPDATES, Memory
 
@@ -225,7 +225,7 @@ class OracleCertificate:
 
     def sentences(self) -> list[str]:
         """Return what the numbers mean, most important first."""
-        if not self.rounds:
+        if not self.weight:
             return [NOTHING]
         found = [_against_class(self), _rounded(self), _promised(self)]
         return found if self.linear is None else [*found, self.linear.sentences()[0]]
@@ -392,12 +392,18 @@ def _bounds(
     if found.late or found.heavy or found.adaptive:
         return None, None
     pairs = list(zip((company.oracles[0] for company in companies), mass.tolist(), strict=True))
-    known, promised = _all_known(bound_of(*pair) for pair in pairs), _all_known(regret_of(*pair) for pair in pairs)
+    known, promised = (_all_known(_lost(promise, *pair) for pair in pairs) for promise in (bound_of, regret_of))
     rounds, z = max(int(found.state.counts[UPDATES]), 1), [company.level for company in companies]
     theorem = None
     if promised is not None:
         theorem = float(bounds.oracle_psreg(z, rounds, promised, members=len(companies[0].losses)))
     return None if known is None else spent + sum(known), theorem
+
+
+def _lost(promise: Callable[[Oracle, float], float | None], oracle: Oracle, mass: float) -> float | None:
+    """Return what an oracle lost at most; a level that was never played lost nothing, whatever its oracle knows."""
+    value = promise(oracle, mass)
+    return 0.0 if value is None and mass == 0.0 else value
 
 
 def _all_known(values: Iterable[float | None]) -> list[float] | None:
