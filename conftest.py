@@ -7,6 +7,8 @@ NEEDS = {
     **{f"src/swapcal/tables/{name}.py": ("pyarrow",) for name in ("delimited", "formats", "outcomes", "output")},
     **{f"src/swapcal/adapters/{name}.py": ("sklearn",) for name in ("sklearn", "table_estimator", "regression")},
     "src/swapcal/batch/onnx.py": ("onnx",),
+    "src/swapcal/engine/oracle_certificate.py": ("sklearn",),
+    "src/swapcal/oracles.py": ("river", "sklearn"),
     "src/swapcal/adapters/river.py": ("river",),
     "src/swapcal/adapters/spark": ("pyspark", "pandas", "pyarrow", "sklearn"),
     "src/swapcal/service": ("apsw", "httptools", "msgspec", "prometheus_client", "starlette", "typer", "pyarrow"),
@@ -17,6 +19,7 @@ NEEDS = {
     "tests/test_live_refusals.py": ("pandas",),
     "docs/batch.md": ("sklearn",),
     "docs/guide.md": ("sklearn",),
+    "docs/oracles.md": ("river", "sklearn"),
     "docs/howto/save.md": ("sklearn",),
     "docs/streams.md": ("pandas",),
 }

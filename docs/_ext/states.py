@@ -6,12 +6,14 @@ from swapcal.baselines import FosterHart
 from swapcal.baselines.online import file_of
 from swapcal.batch.state import FILE as MODEL
 from swapcal.engine.forecaster import FILE as FORECASTER
+from swapcal.engine.oracle import FILE as ORACLES
 from swapcal.live.state import FILE as LIVE
 from swapcal.monitor.state import FILE as MONITOR
 
 WRITTEN: tuple[tuple[Kind, str, str], ...] = (
     (LIVE, "`Live.save`, `swapcal forecast --state`", "`Live.load`, `swapcal label`"),
     (FORECASTER, "`Forecaster.save`", "`Forecaster.load`"),
+    (ORACLES, "`OracleForecaster.save`", "`OracleForecaster.load`, with the functions that make oracles"),
     (MODEL, "`SwapClassifier.model_.save`, `swapcal fit --out`", "`swapcal.batch.model.Model.load`, `swapcal predict`"),
     (AUDIT, "`Audit.save`, `swapcal audit --state`", "`Audit.load`, `swapcal audit --like`"),
     (MONITOR, "`Monitor.save`, `swapcal monitor --state`", "`Monitor.load`, `swapcal monitor --state`"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from swapcal.audit import Audit, Witness
     from swapcal.engine.forecast import Forecast
     from swapcal.engine.forecaster import Forecaster
+    from swapcal.engine.oracle import Oracle, OracleForecaster
     from swapcal.features import Contexts
     from swapcal.live import Live
     from swapcal.losses import Loss, decide
@@ -29,6 +30,8 @@ __all__ = [
     "Live",
     "Loss",
     "Monitor",
+    "Oracle",
+    "OracleForecaster",
     "SwapClassifier",
     "SwapRegressor",
     "Witness",
@@ -45,6 +48,8 @@ _HOME = {
     "Live": "live",
     "Loss": "losses",
     "Monitor": "monitor",
+    "Oracle": "engine.oracle",
+    "OracleForecaster": "engine.oracle",
     "SwapClassifier": "adapters.sklearn",
     "SwapRegressor": "adapters.regression",
     "Witness": "audit",

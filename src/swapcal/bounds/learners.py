@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, expm1, log1p, sqrt
+from math import exp, expm1, log, log1p, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,8 +27,10 @@ __all__ = [
     "discounted_psreg",
     "discounted_ridge_regret",
     "exp_concavity",
+    "kernel_regret",
     "learner_regret",
     "lipschitz",
+    "mixture_regret",
     "ons_regret",
     "prior_distance2",
     "ridge_regret",
@@ -197,6 +199,46 @@ def _potential(mass: float, dim: int, ridge: float) -> float:
 def _prior(ridge: float, distance2: float) -> float:
     require_nonnegative("distance2", distance2)
     return ridge * distance2
+
+
+# Learners beyond linear functions of the context: mixtures, finite classes, kernels.
+
+
+def mixture_regret(members: int) -> Bound:
+    """Regret of exponential weights over M forecasts in [0, 1] against each of them: 2 ln M, for weights α ≤ 1.
+
+    *Proof.* exp(−½α(w − y)²) is concave in w where α(w − y)² ≤ 1, so with weights ∝ exp(−½ Σ α(w_m − y)²) the mean
+    forecast loses at most the mixture's −2 ln Σ_m π_m exp(−½α(w_m − y)²). These add up to −2 ln of the last total
+    weight, which is at least each member's exp(−½ Σ α(w_m − y)²)/M. The weight α may depend on the forecasts. A finite
+    class of M functions with values in [0, 1] is the case in which the forecasts are the functions' values.
+
+    Examples
+    --------
+    >>> float(mixture_regret(1)), round(float(mixture_regret(648)), 3)
+    (0.0, 12.948)
+    """
+    require_range("members", members, low=1)
+    return Bound(2.0 * log(members), 0.0, "ours: exponential weights on the weighted squared loss")
+
+
+def kernel_regret(norm2: float, log_det: float, ridge: float = 1.0) -> Bound:
+    """Regret of clipped kernel ridge regression against f: λ‖f‖² + ln det(I + K/λ).
+
+    ‖f‖ is the norm of f less the start in the kernel's Hilbert space and K = (√α_s k(x_s, x_t) √α_t) the weighted Gram
+    matrix of the rows learned. *Proof.* That of `ridge_regret` on the features of the kernel, where
+    Σ ln(1 + αq) = ln det(A/λ) = ln det(I + K/λ), both being the product of the same eigenvalues.
+
+    Examples
+    --------
+    One row with k(x, x) = 1 and weight 1:
+
+    >>> round(float(kernel_regret(4.0, np.log(2.0))), 4)
+    4.6931
+    """
+    require_nonnegative("norm2", norm2)
+    require_nonnegative("log_det", log_det)
+    require_positive("ridge", ridge)
+    return Bound(ridge * norm2 + log_det, None, "ours: clipped kernel ridge regret")
 
 
 # Regret against every linear function near the start: the price of the start as the rows saw it.

@@ -17,7 +17,7 @@ from swapcal.bounds.bound import (
     rounding_error,
     sharp_rounding_error,
 )
-from swapcal.bounds.learners import learner_regret, ons_regret
+from swapcal.bounds.learners import learner_regret, mixture_regret, ons_regret
 from swapcal.bounds.realised import (
     log_cover_size,
     paper_smcal2_linear,
@@ -33,6 +33,7 @@ __all__ = [
     "blum_mansour",
     "certificate",
     "l1_lower_bound",
+    "oracle_psreg",
     "paper_psreg",
     "paper_smcal1",
     "paper_smcal2",
@@ -114,6 +115,34 @@ def certificate(gap: float, excesses: Iterable[float], prior: float = 0.0) -> Bo
     """
     require_nonnegative("prior", prior)
     return Bound(gap + sum(excesses) + prior, None, "ours: pathwise certificate")
+
+
+def oracle_psreg(points: Sequence[float], horizon: float, regrets: Iterable[float], *, members: int = 1) -> Bound:
+    """PSReg_F on any fixed levels with any oracle on each: T·max h²/4 + Σ_v [r_v + 2 ln M] (Assumption 2).
+
+    *Proof.* PSReg_F = Σ D_t + Σ_v [Σ α(w − y)² − inf_F Σ α(f(x) − y)²] for the hedge and for Blum–Mansour with RRound;
+    D_t ≤ h²/4 in both; and exponential weights over M learners, one of them the oracle, lose at most 2 ln M more than
+    the oracle's regret r_v against F, for weights of at most 1 that may depend on the wishes.
+
+    Parameters
+    ----------
+    points : the levels, increasing from 0 to 1
+    horizon : T
+    regrets : r_v, one for each level
+    members : M, the learners of a level
+
+    Examples
+    --------
+    >>> float(oracle_psreg([0, 0.5, 1], 160, [1.0, 2.0, 3.0]))
+    16.0
+    """
+    require_horizon(horizon)
+    each, widths = list(regrets), _widths(points)
+    if len(each) != len(points):
+        raise ValueError(f"regrets: given {len(each)}, expected {len(points)}, one for each level")
+    value = horizon * float(hedge_gap(max(widths))) + _total("regrets", each)
+    value += len(points) * float(mixture_regret(members))
+    return Bound(value, None, "ours: any oracle on fixed levels", levels=len(points) - 1)
 
 
 def paper_psreg(horizon: float, dim: int, levels: int | None = None) -> Bound:

@@ -138,7 +138,7 @@ class Forecaster(Player):
     ) -> None:
         self._dim = _validate.dimension(dim)
         z, adaptive = grid.starting(levels)
-        _check_combination(learner, mixing, adaptive != FIXED)
+        check_combination(learner, mixing, adaptive != FIXED)
         if adaptive == INNER and (learner, mixing) != ("ridge", "hedge"):
             raise ValueError(f'levels: given "inner" with {learner!r} and {mixing!r}, expected "ridge" and "hedge"')
         self._window = 0.0 if window is None else _checked_window(window, learner, mixing)
@@ -386,7 +386,8 @@ def _checked_window(window: Any, learner: str, mixing: str) -> float:
     return _validate.window(window)
 
 
-def _check_combination(learner: str, mixing: str, adaptive: bool) -> None:
+def check_combination(learner: str, mixing: str, adaptive: bool) -> None:
+    """Raise ValueError for an unknown learner or mixing, or for ones that do not go together."""
     if learner not in tuple(LEARNERS):
         raise ValueError(f"learner: given {learner!r}, expected one of {', '.join(LEARNERS)}")
     if mixing not in tuple(MIXINGS):

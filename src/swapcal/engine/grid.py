@@ -1,5 +1,7 @@
 """Levels: the finite set of probabilities a forecaster may issue. They start at 0, end at 1 and increase."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -108,3 +110,46 @@ def starting(levels: "str | int | ArrayLike") -> tuple[Array, int]:
     if isinstance(levels, (int, np.integer)):
         return uniform(int(levels)), FIXED
     return explicit(levels), FIXED
+
+
+def crossing(z: Sequence[float], wish: Callable[[int], list[float]]) -> tuple[int, list[float], list[float]]:
+    """Return k and the wishes of levels k and k + 1, with wish(low) ≥ z_low and wish(high) ≤ z_high.
+
+    The walk of `swapcal.kernels.learners.crossing`, which finds the same k where there are several; a wish is computed
+    once. `wish` returns a level's wish, and what else is to be known of it.
+
+    Examples
+    --------
+    >>> crossing([0.0, 0.5, 1.0], lambda k: [0.7])
+    (1, [0.7], [0.7])
+    """
+    seen: dict[int, list[float]] = {}
+
+    def at(k: int) -> list[float]:
+        if k not in seen:
+            seen[k] = wish(k)
+        return seen[k]
+
+    lo, hi = 0, len(z) - 1
+    k, turn = 0, 0
+    if hi > 1:
+        k = (lo + hi) // 2
+        w, middle = at(k)[0], z[k]
+        if w >= middle:
+            lo, share = k, (w - middle) / (1.0 - middle)
+        else:
+            hi, share = k, w / middle
+        k = min(hi - 1, lo + int(share * (hi - lo)))
+    while True:
+        low, high = at(k), at(k + 1)
+        turn += 1
+        if low[0] < z[k] and k > lo:
+            hi = k
+            k = hi - 1
+        elif high[0] > z[k + 1] and k + 1 < hi:
+            lo = k + 1
+            k = lo
+        else:
+            return k, low, high
+        if turn % 3 == 0:
+            k = min((lo + hi) // 2, hi - 1)

@@ -1,0 +1,533 @@
+"""Forecasting with learners of one's own: identities against brute force, adversaries, delays, failures, states."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from swapcal import Forecaster, Oracle, OracleForecaster
+from swapcal.arrays import Array
+from swapcal.oracles import FiniteClass, Ridge
+from tests.adversaries import RULES, contexts, labels, rules
+
+STUMPS = [(j, cut, low, high) for j in (1, 2) for cut in (-0.3, 0.0, 0.3) for low in (0.1, 0.6) for high in (0.2, 0.9)]
+
+
+def stump(j: int, cut: float, low: float, high: float) -> Callable[[Array], float]:
+    return lambda x: high if x[j] > cut else low
+
+
+FUNCTIONS = [stump(*each) for each in STUMPS] + [lambda x: 0.5, lambda x: 0.0, lambda x: 1.0]
+
+
+def finite(level: float) -> FiniteClass:
+    return FiniteClass(FUNCTIONS)
+
+
+class Played:
+    """What a forecaster did, kept literally: the distributions, the contexts, the labels and the weights."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[list[tuple[float, float]], Array, float, float]] = []
+
+    def add(self, forecaster: Any, forecast: Any, x: Array, y: float, weight: float = 1.0) -> None:
+        if forecaster._mixing == "hedge":
+            mix = [(forecast.low, 1 - forecast.weight), (forecast.high, forecast.weight)]
+        else:
+            mix = [(forecaster._state.z[int(slot)], alpha) for slot, alpha, *_ in forecast._mixes]
+        self.rows.append((mix, x, y, weight))
+
+    def psreg(self, functions: list[Callable[[Any], float]]) -> float:
+        """Return Σ_v max_f Σ_t α_t(v)[(v - y)² - (f(x) - y)²], by trying every function on every level."""
+        gains: dict[float, Array] = defaultdict(lambda: np.zeros(len(functions)))
+        for mix, x, y, weight in self.rows:
+            values = np.array([f(x) for f in functions])
+            for level, alpha in mix:
+                gains[level] = gains[level] + weight * alpha * ((level - y) ** 2 - (values - y) ** 2)
+        return float(sum(gain.max() for gain in gains.values()))
+
+
+def duel(forecaster: Any, X: Array, rule: Callable[[int, Array, Any], float]) -> Played:
+    played = Played()
+    for t, x in enumerate(X):
+        forecast = forecaster.predict(x)
+        y = rule(t, x, forecast)
+        played.add(forecaster, forecast, x, y)
+        forecaster.update(forecast, y)
+    return played
+
+
+def same(a: tuple[float, float], b: float, tolerance: float = 1e-9) -> None:
+    np.testing.assert_allclose(a, (b, b), rtol=0, atol=tolerance)
+
+
+BESIDE = {"alone": (), "ridge": ("ridge",), "three": ("ridge", lambda level: Ridge(level, 3, ridge=0.1))}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
+@pytest.mark.parametrize("beside", BESIDE)
+def test_swap_regret_is_rounding_plus_excess_for_any_labels(rule: str, mixing: str, beside: str) -> None:
+    rng = np.random.default_rng(3)
+    X = contexts(rng, 70, 3)
+    forecaster = OracleForecaster(finite, levels=5, beside=BESIDE[beside], mixing=mixing)
+    played = duel(forecaster, X, rules(rng, len(X), 3)[rule])
+    certificate = forecaster.certificate()
+    same(certificate.psreg, played.psreg(FUNCTIONS))
+    assert certificate.late == 0
+    assert certificate.holds()
+    assert certificate.psreg[1] <= certificate.bound <= certificate.theorem + 1e-12
+    assert np.all(certificate.combining <= 2 * np.log(len(BESIDE[beside]) + 1) + 1e-9)
+    assert (certificate.linear is None) == (beside == "alone")
+
+
+@pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
+@pytest.mark.parametrize("levels", [6, "sine:5", [0, 0.05, 0.3, 0.6, 1]])
+def test_ridge_oracles_give_the_certificate_of_the_engine(mixing: str, levels: Any) -> None:
+    rng = np.random.default_rng(5)
+    X = contexts(rng, 300, 4)
+    y, events = labels(rng, X), list(range(300))
+    engine = Forecaster(4, levels=levels, mixing=mixing, seed=3)
+    forecaster = OracleForecaster(lambda v: Ridge(v, 4), levels=levels, mixing=mixing, beside=(), seed=3)
+    expected = engine.run(X, y, events=events)
+    got = forecaster.run(X, y, events=events)
+    for name in ("p", "mean", "low", "high", "weight"):
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=0, atol=1e-10)
+    ours, theirs = forecaster.certificate(), engine.certificate()
+    same(ours.psreg, theirs.psreg, 1e-8)
+    assert ours.rounding == pytest.approx(theirs.rounding, abs=1e-10)
+    assert ours.bound is not None
+    assert theirs.psreg <= ours.bound
+
+
+@pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
+@pytest.mark.parametrize("beside", BESIDE)
+def test_late_labels_and_weights_leave_the_identity_exact(mixing: str, beside: str) -> None:
+    """Wishes count as they were issued: with present ones the two sides differ in the second digit."""
+    rng = np.random.default_rng(8)
+    X, forecaster, played = contexts(rng, 150, 3), None, Played()
+    forecaster = OracleForecaster(finite, levels=6, beside=BESIDE[beside], mixing=mixing)
+    open_: list[tuple[Any, Array, float]] = []
+    for x in X:
+        open_.append((forecaster.predict(x), x, float(rng.random() < 0.3)))
+        while len(open_) > 1 and rng.random() < 0.7:
+            forecast, then, y = open_.pop(int(rng.integers(len(open_))))
+            weight = float(rng.choice([0.0, 0.4, 1.0, 2.5]))
+            played.add(forecaster, forecast, then, y, weight)
+            forecaster.update(forecast, y, weight)
+    certificate = forecaster.certificate()
+    same(certificate.psreg, played.psreg(FUNCTIONS))
+    assert certificate.late > 50
+    assert certificate.theorem is None
+    assert certificate.bound == certificate.psreg[1]
+    assert certificate.weight == pytest.approx(sum(row[3] for row in played.rows))
+    assert certificate.holds()
+    if certificate.linear is not None:
+        assert certificate.linear.late == certificate.late
+        assert certificate.linear.theorem is None
+        assert certificate.linear.psreg <= certificate.linear.bound
+
+
+def test_theorems_are_claimed_for_labels_on_time_and_weights_up_to_one_only() -> None:
+    def certificate(weight: float, late: bool) -> Any:
+        forecaster = OracleForecaster(finite, levels=4)
+        x = np.array([0.5, 0.1, 0.1])
+        first, second = forecaster.predict(x), forecaster.predict(x)
+        forecaster.update(first, 1, weight)
+        forecaster.update(second if late else forecaster.predict(x), 0)
+        return forecaster.certificate()
+
+    for weight, late, claimed in ((1.0, False, True), (0.5, False, True), (1.5, False, False), (1.0, True, False)):
+        found = certificate(weight, late)
+        assert (found.theorem is not None) == claimed
+        assert (found.linear.theorem is not None) == claimed
+        assert found.late == late
+
+
+def test_a_label_for_the_forecast_of_a_copy_that_learned_other_labels_is_late() -> None:
+    forecaster = OracleForecaster(finite, levels=4)
+    twin = copy.deepcopy(forecaster)
+    x = np.array([0.5, 0.1, 0.1])
+    forecaster.update(forecaster.predict(x), 1)
+    twin.update(twin.predict(x), 0)
+    forecaster.update(twin.predict(x), 1)
+    assert (forecaster.rounds, forecaster.certificate().late) == (2, 1)
+
+
+def test_the_bound_with_ridge_beside_is_that_of_the_linear_class() -> None:
+    """A useless oracle costs at most 2 ln 2 a level; the engine's certificate holds for the combined wishes."""
+
+    class Contrary:
+        def predict(self, x: Any) -> float:
+            return float(x[1] < 0)
+
+        def update(self, x: Any, y: float, weight: float) -> None:
+            pass
+
+    rng = np.random.default_rng(2)
+    X = contexts(rng, 1500, 3)
+    y = (rng.random(1500) < np.clip(0.5 + X[:, 1], 0, 1)).astype(float)
+    engine, forecaster = Forecaster(3, levels=10), OracleForecaster(lambda level: Contrary(), levels=10)
+    engine.run(X, y)
+    forecaster.run(X, y)
+    alone, joined = engine.certificate(), forecaster.certificate()
+    assert joined.linear is not None
+    assert joined.linear.holds()
+    assert joined.psreg is joined.bound is joined.theorem is None
+    assert joined.linear.theorem == pytest.approx(alone.theorem + 11 * 2 * np.log(2))
+    assert alone.psreg < joined.linear.psreg < alone.bound + 11 * 2 * np.log(2)
+    assert joined.linear.issued is not None
+    assert joined.linear.issued.labels == 1500
+
+
+# Self-refining levels.
+
+
+class Newborn(FiniteClass):
+    """Remembers how it came to be."""
+
+    how = "fresh"
+
+    def __init__(self, level: float) -> None:
+        super().__init__([lambda x: 0.3 + 0.4 * (x[1] > 0), lambda x: 0.5])
+        self.born_at, self.copied = level, False
+
+    @property
+    def newborn(self) -> str:  # type: ignore[override]
+        return self.how
+
+    def __deepcopy__(self, memo: Any) -> Newborn:
+        twin = copy.copy(self)
+        twin.copied = True
+        return twin
+
+
+@pytest.mark.parametrize("how", ["copy", "fresh"])
+@pytest.mark.parametrize("beside", [(), ("ridge",)])
+def test_levels_refine_themselves_and_the_oracle_says_how_a_new_one_starts(
+    how: str, beside: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Newborn, "how", how)
+    monkeypatch.setattr("swapcal.engine.oracle.KAPPA", 0.005)
+    rng = np.random.default_rng(1)
+    X = contexts(rng, 900, 3)
+    forecaster, played = OracleForecaster(Newborn, levels="adaptive", beside=beside), Played()
+    before = len(forecaster.levels)
+    for x in X:
+        forecast = forecaster.predict(x)
+        y = float(rng.random() < 0.3 + 0.4 * (x[1] > 0))
+        played.add(forecaster, forecast, x, y)
+        forecaster.update(forecast, y)
+    born = forecaster._companies[before:]
+    assert len(born) >= 2
+    assert np.all(np.diff(forecaster.levels) > 0)
+    for company in born:
+        oracle: Any = company.oracles[0]
+        assert oracle.copied == (how == "copy")
+        assert (oracle.born_at == company.level) == (how == "fresh")
+    certificate = forecaster.certificate()
+    same(certificate.psreg, played.psreg(forecaster.oracle(0.0)._functions))  # type: ignore[attr-defined]
+    assert certificate.theorem is None
+
+
+def test_levels_refine_only_with_oracles_that_say_how() -> None:
+    with pytest.raises(TypeError, match=r"levels: given \"adaptive\" with Counting"):
+        OracleForecaster(Counting, levels="adaptive")
+
+
+def test_a_new_level_that_cannot_be_made_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Newborn, "how", "fresh")
+    monkeypatch.setattr("swapcal.engine.oracle.KAPPA", 0.005)
+    spoiled = False
+
+    def make(level: float) -> Newborn:
+        if spoiled:
+            raise RuntimeError("no more")
+        return Newborn(level)
+
+    rng = np.random.default_rng(1)
+    X = contexts(rng, 900, 3)
+    y = (rng.random(900) < 0.3 + 0.4 * (X[:, 1] > 0)).astype(float)
+    forecaster = OracleForecaster(make, levels="adaptive", beside=())
+    spoiled, levels, failed, played = True, forecaster.levels.tolist(), 0, Played()
+    for x, label in zip(X, y.tolist(), strict=True):
+        forecast = forecaster.predict(x)
+        played.add(forecaster, forecast, x, label)
+        try:
+            forecaster.update(forecast, label)
+        except RuntimeError:
+            failed += 1
+        assert forecast.learned
+    assert failed > 1
+    assert forecaster.levels.tolist() == levels
+    assert forecaster._state.order[: len(levels)].tolist() == list(range(len(levels)))
+    same(forecaster.certificate().psreg, played.psreg(forecaster.oracle(0.0)._functions))  # type: ignore[attr-defined]
+    spoiled = False
+    forecaster.run(X, 1.0 - y)
+    assert len(forecaster.levels) > len(levels)
+    assert np.all(np.diff(forecaster.levels) > 0)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_certificates_on_self_refining_levels_hold_for_any_labels(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swapcal.engine.oracle.KAPPA", 0.02)
+    rng = np.random.default_rng(4)
+    X = contexts(rng, 120, 3)
+    forecaster = OracleForecaster(finite, levels="adaptive")
+    played = duel(forecaster, X, rules(rng, len(X), 3)[rule])
+    certificate = forecaster.certificate()
+    same(certificate.psreg, played.psreg(FUNCTIONS))
+    assert certificate.holds()
+    assert certificate.linear is not None
+    assert certificate.linear.theorem is not None
+
+
+def test_levels_that_were_never_played_need_no_promise() -> None:
+    forecaster = OracleForecaster(lambda v: FiniteClass(lambda x: [0.1, 0.2]), levels=4, beside=())
+    assert forecaster.oracle(1.0).regret(0.0) is None  # type: ignore[attr-defined]
+    forecaster.run([0, 1], [0, 1])
+    certificate = forecaster.certificate()
+    assert certificate.theorem == pytest.approx(2 / 64 + 2 * 2 * np.log(2))
+    assert certificate.psreg[1] <= certificate.bound <= certificate.theorem
+
+
+# Oracles that misbehave.
+
+
+class Counting:
+    """Wishes for what it is told to, and counts what it learned."""
+
+    def __init__(self, level: float, wish: Any = 0.3) -> None:
+        self.level, self.wish, self.seen = level, wish, 0
+
+    def predict(self, x: Any) -> Any:
+        return self.wish
+
+    def update(self, x: Any, y: float, weight: float) -> None:
+        self.seen += 1
+
+
+@pytest.mark.parametrize("wish", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("beside", [(), ("ridge",)])
+def test_a_wish_that_is_no_number_is_refused_and_changes_nothing(wish: float, beside: tuple[str, ...]) -> None:
+    forecaster = OracleForecaster(lambda v: Counting(v, wish), levels=4, beside=beside)
+    with pytest.raises(ValueError, match="oracle: given the wish"):
+        forecaster.predict(np.array([0.5]))
+    assert forecaster.rounds == 0
+
+
+@pytest.mark.parametrize(("wish", "clipped"), [(7.0, 1.0), (-3.0, 0.0)])
+def test_a_wish_outside_is_clipped_and_charged_as_clipped(wish: float, clipped: float) -> None:
+    class Outside(Counting):
+        def best(self, X: Any, y: Array, weight: Array) -> tuple[float, float]:
+            return 0.0, float(weight.sum())
+
+    forecaster = OracleForecaster(lambda v: Outside(v, wish), levels=4, beside=())
+    for y in (1.0, 0.0, 1.0):
+        forecast = forecaster.predict("anything")
+        assert forecast.mean == clipped
+        forecaster.update(forecast, y)
+    certificate = forecaster.certificate()
+    lost = float(sum((clipped - y) ** 2 for y in (1.0, 0.0, 1.0)))
+    assert certificate.rounding == 0.0
+    assert certificate.psreg == (lost - 3.0, lost)
+
+
+def test_an_oracle_that_raises_leaves_the_accounts_as_they_were_and_the_label_can_be_learned_again() -> None:
+    class Failing(Counting):
+        fails = ()
+
+        def predict(self, x: Any) -> float:
+            return 0.375
+
+        def update(self, x: Any, y: float, weight: float) -> None:
+            if self.level in self.fails:
+                raise RuntimeError("disk full")
+            super().update(x, y, weight)
+
+    forecaster = OracleForecaster(Failing, levels=4)
+    x = np.array([0.5, 0.2])
+    forecaster.update(forecaster.predict(x), 1)
+    forecast = forecaster.predict(x)
+    assert 0 < forecast.weight < 1
+    accounts = pickle.dumps((forecaster._state._asdict(), forecaster._log, forecaster._late, forecaster._history))
+    for level, taught in ((forecast.low, 1), (forecast.high, 2)):
+        Failing.fails = (level,)  # type: ignore[assignment]
+        with pytest.raises(RuntimeError, match="disk full"):
+            forecaster.update(forecast, 0)
+        assert not forecast.learned
+        assert forecaster.rounds == 1
+        now = forecaster._state._asdict(), forecaster._log, forecaster._late, forecaster._history
+        assert pickle.dumps(now) == accounts
+        assert forecaster.oracle(forecast.low).seen == taught  # type: ignore[attr-defined]
+    Failing.fails = ()
+    forecaster.update(forecast, 0)
+    assert [forecaster.oracle(v).seen for v in (forecast.low, forecast.high)] == [2, 2]  # type: ignore[attr-defined]
+    assert forecaster.rounds == 2
+    with pytest.raises(ValueError, match="already learned"):
+        forecaster.update(forecast, 0)
+
+
+def test_a_failure_in_a_run_names_the_row() -> None:
+    def rule(x: float) -> float:
+        return 1 / x
+
+    forecaster = OracleForecaster(lambda v: FiniteClass([rule]), beside=())
+    with pytest.raises(ZeroDivisionError) as caught:
+        forecaster.run([1.0, 2.0, 0.0, 3.0], [0, 1, 0, 1])
+    assert "row 3" in caught.value.__notes__[0]
+    assert forecaster.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "error", "words"),
+    [
+        (3, {}, TypeError, "make: given 3"),
+        (lambda v: 3, {}, TypeError, "make: given int at level 0"),
+        (lambda v: Counting, {}, TypeError, "make: given type"),
+        (finite, {"beside": "ridge"}, TypeError, "beside: given 'ridge'"),
+        (finite, {"beside": ("tree",)}, TypeError, "beside: given 'tree'"),
+        (finite, {"beside": ("ridge", "ridge")}, ValueError, "beside: given"),
+        (finite, {"mixing": "both"}, ValueError, "mixing: given 'both'"),
+        (finite, {"mixing": "blum-mansour", "levels": "adaptive"}, ValueError, "levels: given"),
+        (finite, {"levels": 0}, ValueError, "levels: given"),
+        (finite, {"seed": -1}, ValueError, "seed: given -1"),
+    ],
+)
+def test_bad_arguments_are_refused(make: Any, options: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        OracleForecaster(make, **options)
+
+
+def test_one_oracle_for_all_levels_is_refused() -> None:
+    shared = Counting(0.5)
+    with pytest.raises(ValueError, match="make: given the same object"):
+        OracleForecaster(lambda level: shared)
+
+
+def test_bad_rows_labels_weights_and_forecasts_are_refused_and_change_nothing() -> None:
+    forecaster, other = OracleForecaster(finite, levels=4), OracleForecaster(finite, levels=4)
+    x = np.array([0.5, 0.1, 0.2])
+    forecaster.run([x], [1])
+    forecast = forecaster.predict(x)
+    attempts: list[Callable[[], Any]] = [
+        lambda: forecaster.predict({"a": 1}),
+        lambda: forecaster.predict(x[:2]),
+        lambda: forecaster.predict(np.array([0.4, 0.1, 0.2])),
+        lambda: forecaster.update(forecast, 2),
+        lambda: forecaster.update(forecast, 1, weight=-1.0),
+        lambda: forecaster.update(forecast, 1, weight=float("nan")),
+        lambda: forecaster.update(forecast, 1, weight=float("inf")),
+        lambda: other.update(forecast, 1),
+        lambda: forecaster.update(forecaster.run([x, x][:0], []), 1),
+        lambda: forecaster.run([x, x], [1]),
+        lambda: forecaster.run([x, x], [1, 0], weight=[1.0]),
+        lambda: forecaster.run([x, x], [1, 0], events=["a"]),
+        lambda: forecaster.oracle(0.3),
+    ]
+    for attempt in attempts:
+        with pytest.raises((ValueError, TypeError)):
+            attempt()
+    assert forecaster.rounds == 1
+    assert not forecast.learned
+
+
+def test_contexts_may_have_any_dimension_until_the_first_label() -> None:
+    forecaster = OracleForecaster(lambda v: Counting(v), levels=4)
+    three, two = forecaster.predict(np.array([0.5, 0.1, 0.2])), forecaster.predict(np.array([0.5, 0.1]))
+    forecaster.update(two, 1)
+    with pytest.raises(ValueError, match="context: given 3 coordinates, expected 2"):
+        forecaster.update(three, 1)
+    assert forecaster.rounds == 1
+
+
+def test_predicting_is_pure_and_keeps_its_own_copy_of_the_row() -> None:
+    class Echo(Counting):
+        def update(self, x: Any, y: float, weight: float) -> None:
+            self.seen = copy.deepcopy(x)
+
+    for row, spoil in (({"a": 1.0}, dict.clear), ([1.0, 2.0], list.clear), (np.ones(2), lambda x: x.fill(0))):
+        forecaster = OracleForecaster(Echo, levels=4, beside=())
+        before = copy.deepcopy(row)
+        forecast = forecaster.predict(row)
+        assert forecast == forecaster.predict(row)
+        spoil(row)  # type: ignore[operator]
+        forecaster.update(forecast, 1)
+        np.testing.assert_equal(forecaster.oracle(0.25).seen, before)  # type: ignore[attr-defined]
+
+
+def test_draws_follow_the_weight_and_depend_on_seed_event_and_row() -> None:
+    forecaster = OracleForecaster(lambda v: Counting(v, 0.3), levels=5, beside=())
+    drawn = [forecaster.predict(0, event=k) for k in range(2000)]
+    share = np.mean([forecast.p == forecast.high for forecast in drawn])
+    assert abs(share - drawn[0].weight) < 5 * np.sqrt(0.25 / 2000)
+    assert {forecast.p for forecast in drawn} == {drawn[0].low, drawn[0].high}
+    unnamed = [forecaster.predict({"row": k}).p for k in range(50)]
+    assert len(set(unnamed)) == 2
+    assert unnamed == [forecaster.predict({"row": k}).p for k in range(50)]
+    other = OracleForecaster(lambda v: Counting(v, 0.3), levels=5, beside=(), seed=1)
+    assert [other.predict(0, event=k).p for k in range(50)] != [forecast.p for forecast in drawn[:50]]
+
+
+def test_rows_may_be_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": [20, 60, 30], "town": ["a", "b", "a"]})
+    rule = [lambda x: 0.8 if x["town"] == "b" else 0.2]
+    forecaster, loop = (OracleForecaster(lambda v: FiniteClass(rule), levels=5, beside=()) for _ in range(2))
+    together = forecaster.run(frame, [0, 1, 0])
+    for k, x in enumerate([{"age": 20, "town": "a"}, {"age": 60, "town": "b"}, {"age": 30, "town": "a"}]):
+        forecast = loop.predict(x)
+        assert forecast.p == together.p[k]
+        loop.update(forecast, [0, 1, 0][k])
+
+
+def test_the_certificate_in_words() -> None:
+    forecaster = OracleForecaster(finite, levels=4)
+    assert "No label" in str(forecaster.certificate())
+    forecaster.update(forecaster.predict([0.5, 0.1, 0.1]), 1, weight=0)
+    assert "No label" in str(forecaster.certificate())
+    forecaster = OracleForecaster(finite, levels=4)
+    rng = np.random.default_rng(0)
+    X = contexts(rng, 100, 3)
+    forecaster.run(X, labels(rng, X))
+    certificate = forecaster.certificate()
+    text = str(certificate)
+    for words in ("not even one for each of the 5 levels", "combining 2 learners", "theorem", "No linear rule"):
+        assert words in text
+    assert certificate.as_dict()["linear"]["rounds"] == 100
+    assert "swap regret" in repr(certificate)
+    assert "OracleCertificate" in certificate._repr_html_()
+    assert "OracleForecaster(FiniteClass" in repr(forecaster)
+    assert "FiniteClass, ridge" in forecaster._repr_html_()
+    assert isinstance(forecaster.oracle(0.5), Oracle)
+
+
+def test_a_broken_promise_shows() -> None:
+    class Boastful(FiniteClass):
+        def regret(self, mass: float) -> float:
+            return -1.0
+
+    forecaster = OracleForecaster(lambda v: Boastful(FUNCTIONS), levels=4, beside=())
+    rng = np.random.default_rng(0)
+    X = contexts(rng, 50, 3)
+    duel(forecaster, X, rules(rng, 50, 3)["oppose the mean"])
+    certificate = forecaster.certificate()
+    assert not certificate.holds()
+    assert "DOES NOT HOLD" in repr(certificate)
+
+
+def test_an_oracle_that_brackets_wrongly_is_refused() -> None:
+    class Reversed(FiniteClass):
+        def best(self, X: Any, y: Array, weight: Array) -> tuple[float, float]:
+            return 2.0, 1.0
+
+    forecaster = OracleForecaster(lambda v: Reversed(FUNCTIONS), levels=4)
+    forecaster.run([np.array([0.5, 0.1, 0.2])], [1])
+    with pytest.raises(ValueError, match="best: given"):
+        forecaster.certificate()
