@@ -174,7 +174,7 @@ def _drawn(issued: IssuedErrors, rounds: int) -> str:
     which = (
         "all labels learned" if issued.labels == rounds else f"the {issued.labels:,} labels since the state was loaded"
     )
-    shares = [_rate(total / issued.weight) if issued.weight > 0 else "0" for total in (issued.smcal_1, issued.somni)]
+    shares = [rounded(total / issued.weight) if issued.weight > 0 else "0" for total in (issued.smcal_1, issued.somni)]
     return (
         f"The issued levels themselves, as drawn, over {which}: their residuals correlate with no linear rule of "
         f"values up to 1, one for each level, by more than {shares[0]} per forecast, and no convex loss of slope up to "
@@ -187,7 +187,7 @@ def _short(found: Certificate) -> str:
     if not found.rounds:
         return "no label learned yet"
     holds = "" if found.holds() else ", DOES NOT HOLD"
-    saved, bound = _rate(found.psreg / found.weight), _rate(_tightest(found) / found.weight)
+    saved, bound = rounded(found.psreg / found.weight), rounded(_tightest(found) / found.weight)
     return f"{found.rounds:,} labels: at most {saved} squared error per forecast left to save, bound {bound}{holds}"
 
 
@@ -229,7 +229,7 @@ def _rounds(found: Certificate) -> str:
 def _saved(found: Certificate) -> str:
     return (
         "No linear rule on these features with weights of bounded size, not even one for each of the "
-        f"{found.levels} levels, could have saved more than {_rate(found.psreg / found.weight)} squared error per "
+        f"{found.levels} levels, could have saved more than {rounded(found.psreg / found.weight)} squared error per "
         f"forecast over {_rounds(found)}, averaged over the issued distributions: computed, not estimated."
     )
 
@@ -243,15 +243,15 @@ def _moved(found: Certificate) -> str:
 
 
 def _bounded(found: Certificate) -> str:
-    rate = _rate(_tightest(found) / found.weight)
+    rate = rounded(_tightest(found) / found.weight)
     said = f"The bound computed beside it, of the distributions and for any labels, is {rate}"
     times = found.bound / found.psreg if found.psreg > 0 else 1.0
     if times < LOOSE:
         return f"{said} per forecast."
     return (
         f"{said} per forecast. With every level charged for its start before any row is seen it is "
-        f"{_rate(found.bound / found.weight)}, {times:,.0f} times the error: that charge, set by the ridge before the "
-        f"rows come, is {100 * found.prior / found.bound:.0f} % of it, and short tables feel it most."
+        f"{rounded(found.bound / found.weight)}, {times:,.0f} times the error: that charge, set by the ridge before "
+        f"the rows come, is {100 * found.prior / found.bound:.0f} % of it, and short tables feel it most."
     )
 
 
@@ -262,21 +262,22 @@ def _promised(found: Certificate) -> str:
     promise = found.theorem / found.weight
     if promise >= TRIVIAL:
         return (
-            f"The worst-case theorem about the distributions, known before the first label, promises {_rate(promise)} "
-            f"per forecast, which says nothing yet: forecasting ½ costs {TRIVIAL:g}. It needs many more labels."
+            f"The worst-case theorem about the distributions, known before the first label, promises "
+            f"{rounded(promise)} per forecast, which says nothing yet: forecasting ½ costs "
+            f"{TRIVIAL:g}. It needs many more labels."
         )
     return (
-        f"The worst-case theorem about the distributions had promised at most {_rate(promise)} per forecast before the "
-        "first label."
+        f"The worst-case theorem about the distributions had promised at most {rounded(promise)} per forecast before "
+        "the first label."
     )
 
 
-def _rate(value: float) -> str:
+def rounded(value: float) -> str:
     """Write squared error per forecast with two digits, rounded up: it is a promise.
 
     Examples
     --------
-    >>> _rate(0.00131), _rate(0.25), _rate(0.0000151), _rate(0.0)
+    >>> rounded(0.00131), rounded(0.25), rounded(0.0000151), rounded(0.0)
     ('0.0014', '0.25', '0.000016', '0')
     """
     if value <= 0:
