@@ -16,6 +16,7 @@ from swapcal.engine import grid
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import Certificate, certify, certify_recent
 from swapcal.engine.forecast import Forecast, Player
+from swapcal.engine.log_loss import LogForecaster
 from swapcal.engine.sparse import SparseForecaster
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.learners import ONS_RADIUS
@@ -185,6 +186,17 @@ class Forecaster(Player):
         SparseForecaster(columns=3, scores=1, levels=16, groups=1, rounds=0)
         """
         return SparseForecaster(columns, scores=scores, levels=levels, seed=seed)
+
+    @staticmethod
+    def log_loss(experts: int, *, levels: int = 32, seed: int = 0) -> LogForecaster:
+        """Return the engine for log loss over experts of yours; see `LogForecaster`.
+
+        Examples
+        --------
+        >>> Forecaster.log_loss(experts=3)
+        LogForecaster(experts=3, levels=32, rounds=0)
+        """
+        return LogForecaster(experts, levels=levels, seed=seed)
 
     @property
     def levels(self) -> Array:

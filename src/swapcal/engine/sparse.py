@@ -106,7 +106,7 @@ class SparseForecaster(Player):
         event : as in `Forecaster.predict`
         scores : (scores,) probabilities, NaN where there is none
         """
-        row = self._encoded([x], None if scores is None else [np.atleast_1d(scores)])
+        row = self._encoded([x], None if scores is None else [scores])
         return self._issue(row, None if event is None else [event], single=True)
 
     @locked
@@ -144,8 +144,7 @@ class SparseForecaster(Player):
         weights : (n,) how often each row counts; by default once
         """
         rows = self._encoded(X, scores)
-        counts = None if weights is None else _positive_rows(weights, len(rows))
-        return self._run(rows, y, events, progress, counts)
+        return self._run(rows, y, events, progress, _validate.weight_rows(weights, len(rows)))
 
     @locked
     def certificate(self) -> GroupCertificate:
@@ -297,25 +296,11 @@ def _score_count(scores: Any) -> int:
 
 def _score_rows(scores: Any, rows: int, wanted: int) -> Array:
     """Return scores of shape (rows, wanted), in [0, 1] or NaN."""
-    if scores is None and wanted == 0:
+    if scores is None:
+        if wanted:
+            raise ValueError(f"scores: given none, expected ({rows}, {wanted})")
         return np.zeros((rows, 0))
-    found = np.array([] if scores is None else scores, dtype=np.float64, order="C")
-    if found.ndim == 1 and wanted == 1 and scores is not None:
-        found = found[:, None]
-    if found.shape != (rows, wanted):
-        raise ValueError(f"scores: given shape {found.shape}, expected ({rows}, {wanted})")
-    bad = ~(((found >= 0.0) & (found <= 1.0)) | np.isnan(found))
-    if bad.any():
-        row = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise ValueError(f"scores: given {found[row][bad[row]][0]} in row {row + 1}, expected numbers in [0, 1] or NaN")
-    return found
-
-
-def _positive_rows(weights: ArrayLike, rows: int) -> Array:
-    found = np.array(weights, dtype=np.float64)
-    if found.shape != (rows,):
-        raise ValueError(f"weights: given shape {found.shape}, expected ({rows},), one per row")
-    bad = np.flatnonzero(~((found > 0.0) & np.isfinite(found)))
-    if bad.size:
-        raise ValueError(f"weights: given {found[bad[0]]} in row {bad[0] + 1}, expected positive finite numbers")
+    found = _validate.probability_rows("scores", scores, wanted, gaps=True)
+    if len(found) != rows:
+        raise ValueError(f"scores: given {len(found)} rows, expected {rows}")
     return found
