@@ -285,7 +285,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "forecaster_paper": lambda: _forecaster(learner="ons", mixing="blum-mansour", levels=5),
     **{
         f"baseline_{name}": lambda name=name: _baseline(name)  # type: ignore[misc]
-        for name in ("foster-vohra", "foster-hart", "fishelson", "luo-kl", "garg-ito", "groups", "okoroafor")
+        for name in ("foster-vohra", "foster-hart", "fishelson", "luo-kl", "garg-ito", "groups", "okoroafor", "hu-luo")
     },
     "live": lambda: Case(_make_live, _use_live),
     "live_held": lambda: Case(_make_held, _use_live, ("monitor.state",)),
