@@ -23,6 +23,8 @@ import numpy as np
 
 from swapcal import Audit, Forecaster, Live, Monitor
 from swapcal.archive import ArchiveError, pack
+from swapcal.engine.log_loss import LogForecaster
+from swapcal.engine.sparse import SparseForecaster
 from tests.checks import stream
 
 SECONDS = 30
@@ -278,14 +280,42 @@ def _use_ward(path: Path) -> None:
     path.write_bytes(Still(hosted).to_bytes())
 
 
+def _many_groups(path: Path) -> None:
+    forecaster = Forecaster.sparse(2, scores=1, levels=5)
+    forecaster.run(np.arange(60).reshape(30, 2) % 7, np.arange(30) % 2, scores=np.full(30, 0.4))
+    forecaster.save(path)
+
+
+def _use_many_groups(path: Path) -> None:
+    forecaster = SparseForecaster.load(path)
+    forecaster.run(np.arange(80).reshape(40, 2) % 11, np.arange(40) % 2, scores=np.full(40, 0.3))
+    forecaster.certificate()
+    forecaster.save(path)
+
+
+def _log_loss(path: Path) -> None:
+    forecaster = Forecaster.log_loss(2, levels=5)
+    forecaster.run(np.full((30, 2), 0.3), np.arange(30) % 2)
+    forecaster.save(path)
+
+
+def _use_log_loss(path: Path) -> None:
+    forecaster = LogForecaster.load(path)
+    forecaster.run(np.full((20, 2), 0.6), np.arange(20) % 2)
+    forecaster.certificate()
+    forecaster.save(path)
+
+
 CASES: dict[str, Callable[[], Case]] = {
+    "sparse": lambda: Case(_many_groups, _use_many_groups),
+    "log_loss": lambda: Case(_log_loss, _use_log_loss),
     "forecaster": _forecaster,
     "forecaster_window": lambda: _forecaster(window=20),
     "forecaster_vaw": lambda: _forecaster(learner="vaw"),
     "forecaster_paper": lambda: _forecaster(learner="ons", mixing="blum-mansour", levels=5),
     **{
         f"baseline_{name}": lambda name=name: _baseline(name)  # type: ignore[misc]
-        for name in ("foster-vohra", "foster-hart", "fishelson", "luo-kl", "garg-ito", "groups", "okoroafor")
+        for name in ("foster-vohra", "foster-hart", "fishelson", "luo-kl", "garg-ito", "groups", "okoroafor", "hu-luo")
     },
     "live": lambda: Case(_make_live, _use_live),
     "live_held": lambda: Case(_make_held, _use_live, ("monitor.state",)),
@@ -366,6 +396,8 @@ def reshape_array(rng: random.Random, arrays: dict[str, Any]) -> str:
 
 def replace_setting(rng: random.Random, settings: dict[str, Any]) -> str:
     """Replace, drop or repeat a part of the settings."""
+    if not settings:
+        return "no settings left"
     *steps, last = rng.choice([path for path in leaves(settings) if path])
     place: Any = settings
     for step in steps:

@@ -16,6 +16,7 @@ from swapcal.baselines import (
     FosterVohra,
     GargIto,
     GroupMulticalibration,
+    HuLuo,
     LuoKL,
     Okoroafor,
 )
@@ -347,3 +348,62 @@ def test_the_paper_meets_its_pseudo_swap_regret():
         found = forecaster.certificate()
         assert found.holds()
         assert found.psreg <= float(bounds.paper_psreg(T, d))
+
+
+def anh_weight(gain, seen):
+    high, low = (np.exp(max(0.0, gain + sign) ** 2 / (3 * (seen + 1))) for sign in (1, -1))
+    return (high - low) / 2
+
+
+def test_hu_luo_plays_by_its_rule_written_out():
+    """Three learners of the residual for each level, AdaNormalHedge over all, and the first crossing of their sum."""
+    d, T, N = 3, 300, 5
+    forecaster, stream = HuLuo(d, levels=N, seed=2), Stream("adaptive", d, T, 0)
+    X, y = stream.rows(0, T).X, (np.random.default_rng(0).random(T) < 0.4).astype(float)
+    scaled = 2 / sqrt(3) * X[:, 1:]
+    rounds = [[] for _ in range(N + 1)]
+
+    def direction(level, u, until):
+        past = rounds[level][:until]
+        G = sum((r * scaled[t] for t, r in past), np.zeros(d - 1))
+        size = max(float(G @ G), 2 * sum(r * r * float(scaled[t] @ scaled[t]) for t, r in past))
+        return float(G @ u) / sqrt(size) if size > 0 else 0.0
+
+    def pull(level, u):
+        residuals = [r for _, r in rounds[level]]
+        turned = [r * direction(level, scaled[t], k) for k, (t, r) in enumerate(rounds[level])]
+        seen = sum(map(abs, residuals))
+        up, down = anh_weight(sum(residuals), seen), anh_weight(-sum(residuals), seen)
+        along = anh_weight(sum(turned), sum(map(abs, turned)))
+        return up - down + along * direction(level, u, len(rounds[level]))
+
+    for t in range(T):
+        S = [pull(level, scaled[t]) for level in range(N + 1)]
+        forecast = forecaster.predict(X[t])
+        level = next((i for i in range(N + 1) if S[i] <= 0), N + 1)
+        if 0 < level <= N:
+            assert (forecast.low, forecast.high) == ((level - 1) / N, level / N)
+            assert forecast.weight == pytest.approx(S[level - 1] / (S[level - 1] - S[level]), abs=1e-9)
+        else:
+            assert forecast.p == forecast.mean == min(level, N) / N
+        rounds[round(forecast.p * N)].append((t, y[t] - forecast.p))
+        forecaster.update(forecast, y[t])
+
+
+@pytest.mark.parametrize("opponent", OPPONENTS)
+def test_hu_luo_meets_its_swap_multicalibration(opponent):
+    """E SMCal_2 ≤ Σ_v (√(3n_v Λ) + 3√n_v + n_v/N)²/n_v, with Λ of AdaNormalHedge over three learners a level."""
+    d, T = 3, 8000
+    N = len(HuLuo(d, horizon=T).levels) - 1
+    learners = 3 * (N + 1)
+    price = log(learners) + log(2.5 + 1.5 * log(1 + T)) + log(1 + log(learners))
+    bound = 3 * ((N + 1) * (3 * price + 9) + T / N**2)
+
+    def measure(seed):
+        part = played(HuLuo(d, horizon=T, seed=seed), Stream(opponent, d, T, seed))
+        _, n, residual, _ = per_level(part.forecast.p, part.X, part.y)
+        return errors.smcal_linear(n, residual, 2)
+
+    found = mean_over_seeds(measure, 3)
+    assert found <= bound
+    assert found < 40 * T ** (1 / 3)  # measured: at most 8; a level that is not hedged costs a share of T

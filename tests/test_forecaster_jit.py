@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from swapcal import Forecaster
 from tests.checks import COMBINATIONS, NAMES, build, stream
 from tests.fresh import python
 
@@ -29,9 +30,33 @@ def outcome(combination: tuple[str, str, str]) -> np.ndarray:
     return np.concatenate([*shown, proved, *learned])
 
 
+def many_groups() -> np.ndarray:
+    """Return what a run with groups and scores shows, one of whose levels is rescaled on the way."""
+    rng = np.random.default_rng(4)
+    X, y, s = rng.integers(-1, 9, (ROWS, 2)), rng.random(ROWS) < 0.4, rng.random((ROWS, 1))
+    forecaster = Forecaster.sparse(2, scores=1, levels=4)
+    forecasts = forecaster.run(X, y, scores=s, weights=np.where(np.arange(ROWS) % 5, 1.0, 60.0))
+    proved = [value for value in forecaster.certificate().as_dict().values() if value is not None]
+    return np.concatenate([*(getattr(forecasts, name) for name in FIELDS), proved])
+
+
+def log_loss() -> np.ndarray:
+    """Return what a run for log loss shows."""
+    rng = np.random.default_rng(5)
+    forecaster = Forecaster.log_loss(3, levels=6)
+    forecasts = forecaster.run(rng.random((ROWS, 3)), rng.random(ROWS) < 0.1)
+    return np.concatenate(
+        [*(getattr(forecasts, name) for name in FIELDS), [*forecaster.certificate().as_dict().values()]]
+    )
+
+
+OTHERS = {"sparse": many_groups, "log loss": log_loss}
+
+
 def write(path: str) -> None:
     """Save the outcome of every combination; what the interpreted process runs."""
-    np.savez(path, **{name: outcome(c) for name, c in zip(NAMES, COMBINATIONS, strict=True)})
+    found = {name: outcome(c) for name, c in zip(NAMES, COMBINATIONS, strict=True)}
+    np.savez(path, **found, **{name: run() for name, run in OTHERS.items()})
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +72,8 @@ def test_compiled_and_interpreted_agree(interpreted, name):
     compiled = outcome(COMBINATIONS[NAMES.index(name)])
     assert compiled.shape == interpreted[name].shape
     np.testing.assert_allclose(compiled, interpreted[name], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_engines_agree_too(interpreted, name):
+    np.testing.assert_allclose(OTHERS[name](), interpreted[name], rtol=1e-9, atol=1e-9)

@@ -73,7 +73,7 @@ def test_online_runs_measure_what_the_theorems_bound(rows):
         assert row["SMCal_2"] <= row["SReg"] * (1 + 1e-9)
         assert row["SMCal_1"] <= np.sqrt(row["rounds"] * row["SMCal_2"]) * (1 + 1e-9)
         assert row["PSMCal_2"] <= row["PSReg"] * (1 + 1e-9)
-        if row["system"] != "garg-ito":
+        if row["system"] not in ("garg-ito", "hu-luo"):
             assert row["certified"]
             assert row["PSReg"] <= row["certificate"] * (1 + 1e-9)
             assert row["certificate"] <= row["theorem"]

@@ -15,6 +15,7 @@ COLOURS = {
     "paper-sreg": "#e8a0a9",
     "paper-ridge": "#8f5bb5",
     "garg-ito": "#6b8e23",
+    "hu-luo": "#c9a227",
     "lsboost": "#b07a1e",
     "hkrr": "#555555",
 }

@@ -44,9 +44,19 @@ def _online(task: Task) -> dict[str, Any]:
         seconds += time.perf_counter() - start
         realised.add(part.forecast.p, part.X, part.y)
         if not isinstance(forecaster, Forecaster):
-            pseudo.add_mixture(forecaster.levels, part.forecast._mixes, part.X, part.y)
+            _add_pseudo(pseudo, forecaster.levels, part)
         start = time.perf_counter()
     return realised.errors() | _pseudo(forecaster, pseudo) | {"seconds": seconds, "levels": len(forecaster.levels)}
+
+
+def _add_pseudo(sums: LevelSums, levels: Array, part: Any) -> None:
+    """Add rounds with the probabilities that were issued: whole distributions, or two levels."""
+    if part.forecast._mixes.shape[1]:
+        sums.add_mixture(levels, part.forecast._mixes, part.X, part.y)
+        return
+    for value, share in ((part.forecast.low, 1.0 - part.forecast.weight), (part.forecast.high, part.forecast.weight)):
+        rows = np.flatnonzero(share)
+        sums.add(value[rows], part.X[rows], part.y[rows], share[rows])
 
 
 def _pseudo(forecaster: Any, sums: LevelSums) -> dict[str, Any]:

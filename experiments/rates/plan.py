@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from swapcal import bounds
-from swapcal.baselines import GargIto
+from swapcal.baselines import GargIto, HuLuo
 from swapcal.baselines.batch import HKRR, LSBoost
 from swapcal.engine.forecaster import Forecaster
 
@@ -63,6 +63,10 @@ def _garg(dim: int, horizon: int, seed: int) -> GargIto:
     return GargIto(dim, horizon=horizon, seed=seed)
 
 
+def _hu(dim: int, horizon: int, seed: int) -> HuLuo:
+    return HuLuo(dim, horizon=horizon, seed=seed)
+
+
 def _lsboost(dim: int, samples: int) -> LSBoost:
     levels = bounds.default_levels(samples, dim, "batch-omni")
     return LSBoost("linear", levels=levels, tolerance=0.25 / levels**2, smallest=2 * dim)
@@ -81,12 +85,13 @@ SYSTEMS: dict[str, System] = {
     "paper-sreg": System("paper (N for SReg)", "paper", _paper("sreg"), _paper("batch-agnostic")),
     "paper-ridge": System("paper with ridge learners", "paper", _ridge),
     "garg-ito": System("Garg et al. + Ito", "previous", _garg, _garg),
+    "hu-luo": System("Hu et al.", "paper", _hu),
     "lsboost": System("LSBoost, linear", "previous", table=_lsboost),
     "hkrr": System("HKRR over half-spaces", "previous", table=_hkrr),
 }
 
 STREAMING = [name for name, system in SYSTEMS.items() if system.online]
-VARIANTS = ("engine-recent", "paper-sreg", "paper-ridge")
+VARIANTS = ("engine-recent", "paper-sreg", "paper-ridge", "hu-luo")
 FITTED = [name for name, system in SYSTEMS.items() if system.batch or system.table]
 
 STREAMS = ("linear", "nonlinear", "drifting", "oppose", "adaptive", "leave-ahead")

@@ -180,6 +180,34 @@ def refuse_swapped(p: Array, y: Array, names: tuple[str, str] = ("p", "y"), leas
         raise ValueError(f"{names[0]}: given only 0 and 1 where {seen}, expected predictions as {names[0]}; {swapped}")
 
 
+def probability_rows(name: str, values: Any, columns: int, *, copy: bool = True, gaps: bool = False) -> Array:
+    """Return numbers in [0, 1] of shape (n, columns); with `gaps` NaN is one too, and one column may be (n,)."""
+    found = _floats(name, values, copy=copy)
+    if gaps and columns == 1 and found.ndim == 1:
+        found = found[:, None]
+    if found.ndim != 2 or found.shape[1] != columns:
+        raise ValueError(f"{name}: given shape {found.shape}, expected (rows, {columns})")
+    bad = ~((found >= 0.0) & (found <= 1.0)) & ~(np.isnan(found) & gaps)
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        expected = "numbers in [0, 1] or NaN" if gaps else "numbers in [0, 1]"
+        raise ValueError(f"{name}: given {found[row, column]} in row {row + 1}, expected {expected}")
+    return found
+
+
+def weight_rows(weights: "ArrayLike | None", rows: int) -> "Array | None":
+    """Return positive weights of shape (rows,), or None for once each."""
+    if weights is None:
+        return None
+    found = _floats("weights", weights, copy=True)
+    if found.shape != (rows,):
+        raise ValueError(f"weights: given shape {found.shape}, expected ({rows},), one per row")
+    bad = np.flatnonzero(~((found > 0.0) & np.isfinite(found)))
+    if bad.size:
+        raise ValueError(f"weights: given {found[bad[0]]} in row {bad[0] + 1}, expected positive finite numbers")
+    return found
+
+
 def event_key(event: object) -> int:
     """Return the 64-bit key of an event id (any int, str or bytes); never 0, which stands for "not named"."""
     if type(event) is not str and (isinstance(event, bool) or not isinstance(event, (int, np.integer, str, bytes))):

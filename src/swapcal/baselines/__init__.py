@@ -14,7 +14,7 @@ Examples
 from typing import Any
 
 from swapcal.baselines.calibration import Fishelson, FosterHart, FosterVohra, LuoKL
-from swapcal.baselines.contextual import BlumMansourONS, GargIto, GroupMulticalibration, Okoroafor
+from swapcal.baselines.contextual import BlumMansourONS, GargIto, GroupMulticalibration, HuLuo, Okoroafor
 
 __all__ = [
     "ONLINE",
@@ -24,6 +24,7 @@ __all__ = [
     "FosterVohra",
     "GargIto",
     "GroupMulticalibration",
+    "HuLuo",
     "LuoKL",
     "Okoroafor",
 ]
@@ -37,5 +38,6 @@ ONLINE: dict[str, type[Any]] = {
     "garg-ito": GargIto,
     "groups": GroupMulticalibration,
     "okoroafor": Okoroafor,
+    "hu-luo": HuLuo,
 }
 """Online baselines by name."""

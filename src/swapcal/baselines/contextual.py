@@ -1,4 +1,4 @@
-"""Forecasters with contexts: Garg et al. with Ito, finite groups, Okoroafor et al., the paper's own."""
+"""Forecasters with contexts: Garg et al. with Ito, finite groups, Okoroafor et al., Hu et al., the paper's own."""
 
 from collections.abc import Callable
 from math import ceil, log, sqrt
@@ -11,7 +11,7 @@ from swapcal.arrays import Array
 from swapcal.baselines.online import OnlineBaseline, cells, root
 from swapcal.engine import grid
 from swapcal.engine.forecaster import Forecaster
-from swapcal.kernels.baselines import GARG_ITO, GROUPS, NUDGE, OKOROAFOR, BaselineState
+from swapcal.kernels.baselines import AGNOSTIC, GARG_ITO, GROUPS, HU_LUO, NUDGE, OKOROAFOR, BaselineState
 from swapcal.kernels.linalg import factor_size, padded
 
 # Garg et al. with Ito's reduction: the best rate before the paper.
@@ -219,6 +219,41 @@ class Okoroafor(OnlineBaseline):
         blank = cells(grid.uniform(n), self.SYSTEM, self._seed, width=width, columns=2, knobs=(step, 0.0), theta=theta)
         blank.total[:] = 1.0
         return blank
+
+
+# Hu et al.: swap multicalibration from learners of the residual, without regressions.
+
+
+class HuLuo(OnlineBaseline):
+    """Swap multicalibration of order T^{1/3} without regressions (Hu, Luo, Senapati, Sharan 2026), for means.
+
+    N + 1 levels i/N. Each level keeps online agnostic learners, which choose f to make Σ f(x)(y − p) large over the
+    rounds that drew the level, and hedging weighs the learners of all levels. S_i(x) is the weighted sum of what the
+    learners of level i forecast of the residual. If S_0 ≤ 0 the forecast is 0; if S is positive throughout it is 1;
+    else two neighbouring levels with S_i > 0 ≥ S_{i+1} are played so that the expected S(p)(y − p) is at most
+    1/N times the weights, whatever y.
+
+    Guarantee: with a learner of regret O(√n) on n rounds, hedging whose regret on a level's n rounds is Õ(√n), and
+    N = T^{1/3} levels, SMCal_2 is Σ_v Õ(√n_v + n_v/N)²/n_v = Õ(N + T/N²) = Õ(T^{1/3}) with high probability.
+
+    Assumed, where only the structure is known: F_1^lin through its extreme points, f = ±1 and f = (2/√3)⟨u, x_2:⟩ with
+    ‖u‖ ≤ 1; for the latter u = G / max(‖G‖, √(2Σ‖r x‖²)), G = Σ r x, a regularised leader whose rate needs no tuning;
+    AdaNormalHedge for the weights; points i/N in place of intervals. Cost: O(Nd) a round.
+
+    Examples
+    --------
+    >>> forecaster = HuLuo(dim=2, horizon=1000)
+    >>> forecaster.update(forecaster.predict([0.5, 0.1]), 1)
+    >>> forecaster
+    HuLuo(dim=2, levels=10, rounds=1)
+    """
+
+    SYSTEM: ClassVar[int] = HU_LUO
+
+    def _allocate(self, n: int) -> BaselineState:
+        width = padded(self._dim)
+        theta = np.zeros((n + 1, width))
+        return cells(grid.uniform(n), self.SYSTEM, self._seed, width=width, columns=AGNOSTIC, theta=theta)
 
 
 # The paper's algorithm under the baselines' constructor.

@@ -26,9 +26,11 @@ from swapcal.engine import grid
 from swapcal.engine.forecast import Player
 from swapcal.engine.forecaster import MOST_DIM
 from swapcal.kernels.baselines import (
+    AGNOSTIC,
     FOSTER_VOHRA,
     GARG_ITO,
     GROUPS,
+    HU_LUO,
     OKOROAFOR,
     UPDATES,
     Baseline,
@@ -48,10 +50,10 @@ def file_of(name: str, system: int) -> archive.Kind:
 
     def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
         levels, grouped = max(shapes["z"][0], 1 if system == GROUPS else 2), system == GROUPS
-        columns = {GROUPS: shapes["seen"][1], OKOROAFOR: 2}.get(system, 1)
+        columns = {GROUPS: shapes["seen"][1], OKOROAFOR: 2, HU_LUO: AGNOSTIC}.get(system, 1)
         width = columns if grouped else padded(settings["dim"])
         packed = factor_size(settings["dim"]) if system == GARG_ITO else 0
-        regressions = {GARG_ITO: levels, OKOROAFOR: 2}.get(system, 1)
+        regressions = {GARG_ITO: levels, HU_LUO: levels, OKOROAFOR: 2}.get(system, 1)
         # the search of Foster and Vohra stops at the highest level, whose gap Σ(y - 1) is never positive
         ends = system == FOSTER_VOHRA
         return {

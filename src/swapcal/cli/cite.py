@@ -22,6 +22,7 @@ USES: dict[str, tuple[str, ...]] = {
     "garg-ito": ("garg2024oracle", "ito2020tight"),
     "groups": ("gupta2022online", "noarov2023high", "ghuge2025improved"),
     "okoroafor": ("okoroafor2025near",),
+    "hu-luo": ("hu2026efficient",),
     "hkrr": ("hebert2018multicalibration",),
     "gopalan": ("gopalan2023swap",),
     "lsboost": ("globus2023multicalibration",),

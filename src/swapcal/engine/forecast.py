@@ -234,23 +234,25 @@ class Player(Writable, ABC):
         event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
             the context and the number of labels learned so far.
         """
-        row = _validate.context_rows(x, self._dim, single=True)
-        return self._issue(row, None if event is None else [event], single=True)
+        return self._issue(self._rows(x, single=True), None if event is None else [event], single=True)
 
     @locked
     def predict_many(self, X: ArrayLike, events: "list[object] | None" = None) -> Forecast:
         """Return forecasts for many contexts from the present, frozen state; they may be learned from later."""
-        return self._issue(_validate.context_rows(X, self._dim), events, single=False)
+        return self._issue(self._rows(X), events, single=False)
 
     @locked
     def update(self, forecast: Forecast, y: Any) -> None:
         """Learn the label of a forecast, in {0, 1} or [0, 1], at any time and in any order; of many, an array."""
+        self._learn(forecast, y)
+
+    def _learn(self, forecast: Forecast, y: Any, options: RunOptions | None = None) -> None:
         Forecast.check_open(forecast, self._owner)
         many = len(forecast._tickets)
         labels = np.array([_validate.label(y)]) if forecast._single else writable(_validate.label_rows(y, many))
         assert forecast._contexts is not None, "only learned forecasts drop their contexts"
         X = self._placed(forecast, forecast._contexts)
-        self._advance(X, labels, _validate.NO_EVENT, forecast._tickets, forecast._mixes)
+        self._advance(X, labels, _validate.NO_EVENT, forecast._tickets, forecast._mixes, options)
         forecast.settle()
 
     @locked
@@ -274,7 +276,16 @@ class Player(Writable, ABC):
         -------
         A Forecast of arrays. Running in pieces gives the same as running at once.
         """
-        rows = _validate.context_rows(X, self._dim, copy=False)
+        return self._run(self._rows(X, copy=False), y, events, progress)
+
+    def _run(
+        self,
+        rows: Array,
+        y: ArrayLike,
+        events: "list[object] | None",
+        progress: "Callable[[int], object] | None",
+        weights: "Array | None" = None,
+    ) -> Forecast:
         labels = _validate.label_rows(y, len(rows))
         keys = _validate.event_keys(events, len(rows))
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(1)
@@ -282,7 +293,8 @@ class Player(Writable, ABC):
             part = slice(start, start + CHUNK)
             named = keys if events is None else keys[part]
             # kernels are compiled anew for arrays that are read-only, which may be maps of large files
-            self._advance(writable(rows[part]), writable(labels[part]), named, tickets[part], mixes)
+            options = None if weights is None else RunOptions(weights=weights[part])
+            self._advance(writable(rows[part]), writable(labels[part]), named, tickets[part], mixes, options)
             if progress is not None:
                 progress(len(rows[part]))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
@@ -296,10 +308,14 @@ class Player(Writable, ABC):
         X : (n, dim)
         opponent : of `swapcal.kernels.state`; its labels are written
         """
-        rows = writable(_validate.context_rows(X, self._dim, copy=False))
+        rows = writable(self._rows(X, copy=False))
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(self._distributions(len(rows)))
         self._advance(rows, opponent.labels, _validate.NO_EVENT, tickets, mixes, RunOptions(opponent=opponent))
         return Forecast(tickets, None, mixes, self._owner, single=False, learned=True)
+
+    def _rows(self, X: Any, *, single: bool = False, copy: bool = True) -> Array:
+        """Return rows as the kernel reads them, one from a single context; with `copy` a private copy."""
+        return _validate.context_rows(X, self._dim, single=single, copy=copy)
 
     def _issue(self, rows: Array, events: "list[object] | None", *, single: bool) -> Forecast:
         tickets, mixes = memory.blank_tickets(len(rows)), self._blank_mixes(len(rows))

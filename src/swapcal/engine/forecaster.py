@@ -16,6 +16,8 @@ from swapcal.engine import grid
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import Certificate, certify, certify_recent
 from swapcal.engine.forecast import Forecast, Player
+from swapcal.engine.log_loss import LogForecaster
+from swapcal.engine.sparse import SparseForecaster
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.learners import ONS_RADIUS
 from swapcal.kernels.loop import advance
@@ -181,6 +183,28 @@ class Forecaster(Player):
             raise ValueError(f'target: given {target!r}, expected "smcal", "sreg" or "omni"')
         n = bounds.default_levels(horizon, _validate.dimension(dim), target)
         return cls(dim, levels=n, learner="ons", mixing="blum-mansour", seed=seed)
+
+    @staticmethod
+    def sparse(columns: int, *, scores: int = 0, levels: Levels = 16, seed: int = 0) -> SparseForecaster:
+        """Return the engine for 10⁴ to 10⁶ groups, which are the values of columns; see `SparseForecaster`.
+
+        Examples
+        --------
+        >>> Forecaster.sparse(columns=3, scores=1)
+        SparseForecaster(columns=3, scores=1, levels=16, groups=1, rounds=0)
+        """
+        return SparseForecaster(columns, scores=scores, levels=levels, seed=seed)
+
+    @staticmethod
+    def log_loss(experts: int, *, levels: int = 32, seed: int = 0) -> LogForecaster:
+        """Return the engine for log loss over experts of yours; see `LogForecaster`.
+
+        Examples
+        --------
+        >>> Forecaster.log_loss(experts=3)
+        LogForecaster(experts=3, levels=32, rounds=0)
+        """
+        return LogForecaster(experts, levels=levels, seed=seed)
 
     @property
     def levels(self) -> Array:

@@ -1,6 +1,7 @@
 """Levels: the finite set of probabilities a forecaster may issue. They start at 0, end at 1 and increase."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,6 +39,19 @@ def sine(n: int) -> Array:
     z = np.sin(np.pi * np.arange(n + 1) / (2 * n)) ** 2
     z[0], z[-1] = 0.0, 1.0
     return z
+
+
+def inner_sine(n: Any) -> Array:
+    """Return the n + 1 levels sin²(π(2i + 1)/(4(n + 1))), between 0 and 1 but neither: for log loss.
+
+    Examples
+    --------
+    >>> inner_sine(3).round(3)
+    array([0.038, 0.309, 0.691, 0.962])
+    """
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(f"levels: given {n!r}, expected an integer N of at least 1")
+    return np.sin(np.pi * (2 * np.arange(n + 1) + 1) / (4 * (n + 1))) ** 2
 
 
 def refinable(halvings: int = END_HALVINGS) -> Array:

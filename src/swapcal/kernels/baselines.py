@@ -14,8 +14,8 @@ from swapcal.kernels.state import T_HIGH, T_ISSUED, T_LOW, T_MEAN, T_P, T_SLOT_H
 
 # The memory that all online baselines share, as named arrays; each system says what it keeps where.
 
-SYSTEMS = range(7)
-FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR = SYSTEMS
+SYSTEMS = range(8)
+FOSTER_VOHRA, FOSTER_HART, FISHELSON, LUO_KL, GARG_ITO, GROUPS, OKOROAFOR, HU_LUO = SYSTEMS
 UPDATES, LAST = 0, 1
 # knobs: a system's step size, and how far below a bucket's end its highest forecast lies
 STEP, NUDGE = 0, 1
@@ -285,6 +285,74 @@ def learn_okoroafor(cells: BaselineState, tests: Array, y: float, ticket: Array)
         cells.theta[1, k] /= factor
 
 
+# Hu et al.: in each level three learners of the residual, 1, -1 and a direction; columns of `seen` and `total`.
+DIRECTION, AGNOSTIC = 2, 3
+# The direction reads coordinates that fill the unit ball: ‖x_2:‖ ≤ √3/2.
+TO_UNIT = 2.0 / np.sqrt(3.0)
+
+
+@inlined
+def normal_hedge(gain: float, seen: float) -> float:
+    """Return AdaNormalHedge's weight of a learner with this gain over so much seen."""
+    above, below = max(0.0, gain + 1.0), max(0.0, gain - 1.0)
+    unit = 3.0 * (seen + 1.0)
+    return float(0.5 * (np.exp(min(MOST, above * above / unit)) - np.exp(min(MOST, below * below / unit))))
+
+
+@inlined
+def direction_of(cells: BaselineState, level: int, x: Array) -> float:
+    """Return what the level's direction forecasts of the residual: ⟨G, x⟩ / max(‖G‖, √(2 Σ‖r x‖²)), G = Σ r x."""
+    along, square = 0.0, 0.0
+    for i in range(1, x.shape[0]):
+        along += cells.theta[level, i] * x[i]
+        square += cells.theta[level, i] * cells.theta[level, i]
+    largest = max(square, 2.0 * cells.scale[level, 0])
+    return float(TO_UNIT * along / np.sqrt(largest)) if largest > 0.0 else 0.0
+
+
+@inlined
+def residual_pull(cells: BaselineState, level: int, x: Array) -> float:
+    """Return S_i: positive when the level's learners, weighted by hedging, expect outcomes above the level."""
+    up = normal_hedge(cells.total[level, 0], cells.seen[level, 0])
+    down = normal_hedge(cells.total[level, 1], cells.seen[level, 1])
+    along = normal_hedge(cells.total[level, DIRECTION], cells.seen[level, DIRECTION])
+    return up - down + along * direction_of(cells, level, x)
+
+
+@inlined
+def issue_hu_luo(cells: BaselineState, x: Array, draw: float, ticket: Array) -> None:
+    """Hedge two neighbours between which the pull changes sign; 0 if it is never positive at 0, 1 if it stays so."""
+    z = cells.z
+    before = residual_pull(cells, 0, x)
+    if before <= 0.0:
+        write_pair(ticket, 0, 0, z[0], z[0], 0.0, draw)
+        return
+    for i in range(1, z.shape[0]):
+        pull = residual_pull(cells, i, x)
+        if pull <= 0.0:
+            write_pair(ticket, i - 1, i, z[i - 1], z[i], before / (before - pull), draw)
+            return
+        before = pull
+    write_pair(ticket, z.shape[0] - 1, z.shape[0] - 1, z[-1], z[-1], 0.0, draw)
+
+
+@inlined
+def learn_hu_luo(cells: BaselineState, x: Array, y: float, ticket: Array) -> None:
+    """Credit the learners of the level that was drawn with f(x)(y - p), and turn its direction."""
+    level, gap = int(ticket[T_SLOT_LOW]), y - ticket[T_P]
+    along = direction_of(cells, level, x) * gap
+    for k in range(AGNOSTIC):
+        gain = along if k == DIRECTION else (gap if k == 0 else -gap)
+        cells.total[level, k] += gain
+        cells.seen[level, k] += abs(gain)
+    square = 0.0
+    for i in range(1, x.shape[0]):
+        square += x[i] * x[i]
+    for i in range(1, x.shape[0]):
+        cells.theta[level, i] += gap * TO_UNIT * x[i]
+    cells.scale[level, 0] += gap * gap * TO_UNIT * TO_UNIT * square
+
+
 # What a baseline does in a round of the engine's loop: each system's own way to issue a forecast and learn a label.
 
 
@@ -312,6 +380,8 @@ def issue_baseline(baseline: Baseline, event: np.uint64, ticket: Array, mix: Arr
         issue_garg_ito(cells, x, draw, ticket, mix, room)
     elif system == GROUPS:
         issue_groups(cells, x, draw, ticket)
+    elif system == HU_LUO:
+        issue_hu_luo(cells, x, draw, ticket)
     else:
         issue_okoroafor(cells, x, draw, ticket)
 
@@ -329,6 +399,8 @@ def learn_baseline(baseline: Baseline, y: float, ticket: Array, mix: Array) -> N
         learn_garg_ito(cells, x, y, ticket, room)
     elif system == GROUPS:
         learn_groups(cells, x, y, ticket)
+    elif system == HU_LUO:
+        learn_hu_luo(cells, x, y, ticket)
     else:
         learn_okoroafor(cells, x, y, ticket)
     cells.counts[UPDATES] += 1

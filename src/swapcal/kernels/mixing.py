@@ -2,7 +2,18 @@
 
 from swapcal.arrays import Array, Integers
 from swapcal.kernels.jit import inlined, shared
-from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_HIGH, T_SLOT_LOW, T_WEIGHT
+from swapcal.kernels.state import (
+    T_GAP,
+    T_HIGH,
+    T_LOW,
+    T_MEAN,
+    T_P,
+    T_SLOT_HIGH,
+    T_SLOT_LOW,
+    T_W_HIGH,
+    T_W_LOW,
+    T_WEIGHT,
+)
 
 # A rounding probability below this is rounding noise of the division that made it; as an edge of the chain it
 # could only make two classes look like one.
@@ -26,6 +37,28 @@ def hedge_gap(u: float, v: float, h: float) -> float:
     if u <= 0.0 or v <= 0.0:
         return 0.0
     return u * v * (2.0 * h / (u + v) - 1.0)
+
+
+@inlined
+def write_mixed(
+    ticket: Array, z_low: float, z_high: float, w_low: float, w_high: float, weight: float, gap: float, draw: float
+) -> None:
+    """Fill in a ticket that plays z_high with the given probability and z_low otherwise; the slots are the caller's."""
+    ticket[T_P] = z_high if draw < weight else z_low
+    ticket[T_MEAN] = z_low + weight * (z_high - z_low)
+    ticket[T_LOW] = z_low
+    ticket[T_HIGH] = z_high
+    ticket[T_WEIGHT] = weight
+    ticket[T_W_LOW] = w_low
+    ticket[T_W_HIGH] = w_high
+    ticket[T_GAP] = gap
+
+
+@inlined
+def write_hedge(ticket: Array, z_low: float, z_high: float, w_low: float, w_high: float, draw: float) -> None:
+    """Fill in a ticket whose mean equals the mean of the two wishes."""
+    u, v = w_low - z_low, z_high - w_high
+    write_mixed(ticket, z_low, z_high, w_low, w_high, hedge_weight(u, v), hedge_gap(u, v, z_high - z_low), draw)
 
 
 @shared
