@@ -58,6 +58,29 @@ def test_a_planted_interaction_of_three_columns_is_found_and_said():
     assert words(region).replace("≥", "&ge;").split()[0] in render(findings)
     assert not any(ELSEWHERE in name for name in titles)
     assert len(audit.regions.found) <= MOST_REGIONS
+    assert not any(ELSEWHERE in one.name for one in audit.findings(100))
+    small = [row for row in audit.group_table() if row.n < 0.05 * audit.n and row.p_value > ALPHA]
+    assert audit.verdict().unresolved == len(small)
+
+
+def test_an_error_of_all_rows_does_not_hide_a_region():
+    rng = np.random.default_rng(6)
+    columns = {"age": rng.uniform(18, 80, 6000), "sex": coded(rng.choice(["f", "m"], 6000))}
+    inside = (columns["age"] >= 50) & (columns["sex"].codes == 0)
+    p = np.full(6000, 0.3)
+    y = (rng.random(6000) < 0.5 + 0.2 * inside).astype(float)  # 20 points too low everywhere
+    (first, *_) = propose(columns, p, y, np.ones(6000)).found
+    assert {(one.column, one.kind) for one in first} == {("age", "≥"), ("sex", "=")}
+
+
+def test_of_two_regions_about_as_good_the_simpler_is_told():
+    age, kind = np.arange(4000) % 62 + 18.0, np.array(["x"] * 4000)
+    y = (np.arange(4000) % 10 < np.where(age >= 50, 7, 5)).astype(float)
+    odd = (np.arange(4000) % 200 == 7) & (age >= 50)
+    kind[odd], y[odd] = "z", 0.0  # without them the error is a trifle larger
+    columns = {"age": age, "kind": coded(kind)}
+    (first, *_) = propose(columns, np.full(4000, 0.5), y, np.ones(4000)).found
+    assert [one.column for one in first] == ["age"]
 
 
 def test_a_regions_sums_are_those_of_the_rows_that_did_not_propose():
