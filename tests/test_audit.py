@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from swapcal import Audit, Forecaster, errors
 from swapcal.batch import SnapshotRun
-from swapcal.losses import threshold_losses
+from swapcal.losses import omniprediction, threshold_losses
 
 
 def data(rows=400, d=4, seed=0, values=None, bias=0.2):
@@ -505,6 +505,10 @@ def test_plain_omniprediction_lies_between_its_ends_and_needs_the_rows():
     rate = np.full(len(y), w @ y / w.sum())
     by_hand = [w @ (loss.induced(p, y) - loss.induced(rate, y)) for loss in threshold_losses()]
     assert low >= max(by_hand) - 1e-9  # the best constant is an affine rule
+    interval = omniprediction(np.zeros(50), np.ones(50), np.full((50, 2), 0.5), rules="all")
+    f = (1 + np.full((50, 2), 0.5) @ interval.theta) / 2
+    attained = np.sum(interval.loss.induced(np.zeros(50), np.ones(50)) - interval.loss(f, np.ones(50)))
+    assert attained == pytest.approx(interval.lower)
     audit.sums.sample.complete = False
     with pytest.raises(ValueError, match=r"omni: given .* rows kept, expected all"):
         audit.omni()

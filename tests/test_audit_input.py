@@ -222,6 +222,7 @@ def test_swapped_arguments_are_refused_with_the_mistake():
         Comparison(p, y, 0.5 * p)
     audit = Audit([0.3], [0])
     audit.add(p=[1.0], y=[0.25])  # one hard forecast of a fraction is no mistake yet
+    assert Audit([1.0], [0.25]).n == 1
     assert Audit(y, y).n == Audit(y, 1 - y).n == 600  # hard forecasts of outcomes 0 and 1 are judged
 
 

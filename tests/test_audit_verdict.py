@@ -161,6 +161,20 @@ def test_the_far_end_covers_every_cell_of_a_twentieth_of_the_rows_and_no_smaller
     assert used > 20
 
 
+def test_a_small_group_beyond_chance_is_covered_whatever_its_rows():
+    rng = np.random.default_rng(8)
+    p = rng.uniform(0.2, 0.6, 6000)
+    few = np.arange(6000) < 150  # 2.5 % of the rows
+    y = rng.random(6000) < p + 0.35 * few
+    audit = Audit(p, y, groups={"few": np.where(few, "yes", "no")})
+    (row,) = (row for row in audit.group_table() if row.name == "few = yes")
+    assert row.p_value <= ALPHA
+    verdict = audit.verdict()
+    assert verdict.high >= row.high > 0.4
+    assert verdict.unresolved == 0
+    assert audit.verdict((verdict.low + row.high) / 2).word == "undecided"
+
+
 def standing_still(where, rows=4000, dated=True):
     rng = np.random.default_rng(seeded(1))
     p = rng.uniform(0.2, 0.6, rows)

@@ -267,6 +267,14 @@ def test_constant_outcomes_head_the_sentence_and_are_left_out_of_the_gain():
     assert fair.without_stretches is None
 
 
+def test_rows_on_both_sides_of_a_stretch_are_kept():
+    p, y, day = stopped()
+    order = np.r_[0:1000, 2000:2400, 1000:2000]  # the constant outcomes come in the middle
+    contest = Benchmark(y[order], {"mine": p[order], "swapcal": p[order]}, time=day)
+    assert contest.without_stretches is not None
+    np.testing.assert_array_equal(contest.without_stretches.forecasts["mine"], p[:2000])
+
+
 def test_a_result_too_good_and_given_warnings_come_before_the_gain():
     rng = np.random.default_rng(0)
     y = (rng.random(800) < 0.4).astype(float)
@@ -327,6 +335,18 @@ def test_likely_leaks_are_named(name, expected):
     assert expected is None or found.leaks[name].startswith(expected)
     assert found.dates == (["when"] if name == "when" else [])
     assert found.ids == []
+
+
+def test_a_value_whose_rows_are_alike_by_chance_is_no_leak():
+    pa = pytest.importorskip("pyarrow")
+    from swapcal.cli.rows import ColumnDoubts
+
+    y = np.r_[np.ones(20), np.zeros(102), np.ones(78)]  # 98 of 200: twenty alike are possible among twelve values
+    town = ["a"] * 20 + [f"t{k % 11}" for k in range(180)]
+    assert ColumnDoubts.of(pa.table({"town": town}), y).leaks == {}
+    town = ["a"] * 20 + [f"t{k % 11}" for k in range(980)]
+    sure = np.r_[np.ones(20), np.zeros(900), np.ones(80)]
+    assert list(ColumnDoubts.of(pa.table({"town": town}), sure).leaks) == ["town"]
 
 
 def test_columns_that_name_rows_are_ids_unless_they_were_named():
@@ -392,6 +412,7 @@ def test_fit_forecast_and_monitor_warn_of_constant_outcomes_and_leaks(tmp_path):
     ):
         text = " ".join(runner(command)(path, "--target", "y", *options).output.split())
         assert constant in text, text
+        assert ("were predicted" in text) == (command is monitor)  # others have learned from these outcomes
         assert ("Column 'closed' alone explains" in text) == (command is fit)
     with path.open("w", newline="") as file:  # in order of the file, without a time
         writer = csv.writer(file)

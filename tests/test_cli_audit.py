@@ -196,7 +196,7 @@ def test_the_terminal_explains_its_table(files):
     plain = run(*command).stdout
     assert not any(word in plain for word in ("SMCal", "F_1^lin", "SOmni")), plain
     said = " ".join(run(*command, "--details").stdout.split())
-    for name in ("SMCal_2", "MCal_1", "SReg", "SOmni", "Cal_1", "F_1^lin", "F_4^lin", "F_res^aff", "constant"):
+    for name in ("SMCal_2", "MCal_1", "SReg", "SOmni", "Cal_1", "F_1^lin", "F_4^lin", "F_[0,1]^aff", "constant"):
         assert f"{name}: " in said, name
     assert "By chance: mean and 95 % band if every prediction were exactly right" in said
     assert "Nearest to an error" not in said
@@ -277,3 +277,23 @@ def test_swapped_columns_and_scores_that_are_no_probabilities(table, tmp_path):
         result = run(tmp_path / "odd.csv", "--prob", prob, "--target", target)
         assert result.exit_code == 2
         assert expected in " ".join(result.output.split())
+
+
+def test_a_search_names_regions_and_reads_the_file_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "PARQUET_ROWS", 4000)
+    rng = np.random.default_rng(2)
+    p, age, town = rng.uniform(0.2, 0.6, 9000), rng.uniform(20, 80, 9000), rng.choice(["Rome", "Bari", "Pisa"], 9000)
+    y = (rng.random(9000) < p + 0.3 * ((age >= 50) & (town == "Rome"))).astype(int)
+    papq.write_table(pa.table({"p": p, "y": y, "age": age, "town": town}), tmp_path / "rows.parquet")
+    search = ["--features", "age", "--groups", "town", "--search"]
+    done = run(tmp_path / "rows.parquet", *NAMED, *search, "--json", tmp_path / "a.json")
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "a.json").read_text())
+    regions = {row["title"]: row["n"] for row in found["groups"] if row["name"].startswith("searched region")}
+    first = next(name for name in regions if "age ≥" in name and "town = Rome" in name)
+    everyone = ((age >= 50) & (town == "Rome")).sum()
+    assert 0.65 * everyone < regions[first] < 0.95 * everyone  # but for the half of the first 4,000 rows
+    assert f"Where {first}" in " ".join(done.output.split())
+    two = run(tmp_path / "rows.parquet", *NAMED, "--prob", "age", "--search")
+    assert two.exit_code == 2
+    assert "--search: given with two --prob, expected one" in two.output

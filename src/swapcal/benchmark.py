@@ -371,7 +371,7 @@ class Benchmark:
         """What must be known before a gain is believed: those given, those of the audit, and a gain too good."""
         found = [*self._given_warnings, *data_warnings(self._against_mine[SWAPCAL].before.sums, 0.0)]
         mine, swap, rate = self.entries[0], self[SWAPCAL], float(np.mean(self.y))
-        if swap.brier < TOO_GOOD * min(mine.brier, rate * (1.0 - rate)) and swap.better:
+        if swap.brier < TOO_GOOD * min(mine.brier, rate * (1.0 - rate)):
             found.append(
                 f"The squared error of swapcal, {swap.brier:.3g}, is less than half of yours: too good to be likely. "
                 "Check that no column is known only after the outcome."

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Self, TypedDict, Unpack
 
@@ -20,7 +21,17 @@ from swapcal.audit.findings import groups as group_entries
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
-from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, intersect, pairs_of
+from swapcal.audit.rows import (
+    AuditColumns,
+    AuditRows,
+    Coordinate,
+    Encoder,
+    in_regions,
+    intersect,
+    pairs_of,
+    searched,
+)
+from swapcal.audit.search import Regions, checked_search
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import TitleIndex, Titles
 from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, checked_tolerance
@@ -65,6 +76,9 @@ class Audit:
     levels : number of intervals, or their edges from 0 to 1; default as above
     title, seed : heading of the report; seed of the simulated noise floor
     intersections : 2 to examine the intersections of every two columns of `groups` as groups too
+    search : "trees" to look for regions that were not declared: half of the rows, at random, propose up to six regions
+        of at most three conditions on features and groups; the other half tests them as groups, with everything else.
+        Rows added later test the same regions (not after this constructor, nor after `load`: both forget the rules)
 
     Examples
     --------
@@ -95,11 +109,16 @@ class Audit:
         title: str = "Audit",
         seed: int = 0,
         intersections: int | None = None,
+        search: str | None = None,
     ) -> None:
         given = {"weights": weights, "low": low, "high": high, "weight": weight, "time": time, "issued": issued}
         batch = AuditRows.check(p, y, X, groups=groups, **given)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
-        self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
+        coordinates = _named(names, batch.X.shape[1])
+        if checked_search(search):
+            numbers = {one.name: batch.X[:, j] for j, one in enumerate(coordinates) if j}
+            batch = searched(batch, numbers, seed)[0]
+        self._hold(Sums.of(batch, coordinates, Levels.declare(levels), None), title, seed)
 
     def _hold(self, sums: Sums, title: str, seed: int) -> Self:
         self.sums, self.title, self.seed = sums, title, seed
@@ -126,6 +145,7 @@ class Audit:
         seed: int = 0,
         like: "Audit | None" = None,
         intersections: int | None = None,
+        search: str | None = None,
     ) -> Self:
         """Audit over raw features: a table, a mapping of columns, or a matrix with `names`.
 
@@ -144,8 +164,14 @@ class Audit:
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
         batch = encoder.batch(table, {**given, "time": time, "issued": issued})
         reader = AuditColumns("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
-        batch = intersect(batch, pairs_of(list(batch.groups), intersections))
-        sums = Sums.of(encoder.grouped(batch, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
+        batch = encoder.grouped(intersect(batch, pairs_of(list(batch.groups), intersections)), table)
+        if like is not None and like.regions is not None:
+            batch, regions = in_regions(batch, like.regions, encoder.numbers(table)), like.regions
+            reader = replace(reader, regions=regions)
+        elif checked_search(search):
+            batch, regions = searched(batch, encoder.numbers(table), seed)
+            reader = replace(reader, regions=regions)
+        sums = Sums.of(batch, tuple(encoder.coordinates), Levels.declare(levels), reader)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     @classmethod
@@ -165,6 +191,7 @@ class Audit:
         seed: int = 0,
         like: "Audit | Encoder | None" = None,
         intersections: int | None = None,
+        search: str | None = None,
     ) -> Self:
         """Audit the named columns of a pandas, polars or pyarrow table, or of what is larger than memory.
 
@@ -183,7 +210,9 @@ class Audit:
         """
         reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
         encoder = like.encoder if isinstance(like, Audit) else like
-        sums = Sums.of_frame(frame, reader, encoder, Levels.declare(levels), pairs_of(groups, intersections))
+        reader = replace(reader, regions=like.regions) if isinstance(like, Audit) else reader
+        pairs, proposed_by = pairs_of(groups, intersections), None if checked_search(search) is None else seed
+        sums = Sums.of_frame(frame, reader, encoder, Levels.declare(levels), pairs, proposed_by)
         return cls.__new__(cls)._hold(sums, title, seed)
 
     def add(self, batch: Any = None, /, **columns: Any) -> None:
@@ -230,7 +259,8 @@ class Audit:
         if "features" not in columns:
             return AuditRows.check(**columns)
         table = Table(columns.pop("features"))
-        return self.encoder.grouped(self.encoder.batch(table, columns), table)
+        batch = self.encoder.grouped(self.encoder.batch(table, columns), table)
+        return batch if self.regions is None else in_regions(batch, self.regions, self.encoder.numbers(table))
 
     def __add__(self, other: "Audit") -> Self:
         """Return the audit of both sets of rows together."""
@@ -291,6 +321,11 @@ class Audit:
     def reader(self) -> AuditColumns | None:
         """Which columns hold what; None for an audit of arrays."""
         return self.sums.reader
+
+    @property
+    def regions(self) -> Regions | None:
+        """The regions that a search proposed; None if there was none, or for an audit of arrays or from a file."""
+        return None if self.sums.reader is None else self.sums.reader.regions
 
     @property
     def encoder(self) -> Encoder:

@@ -13,6 +13,7 @@ from swapcal.audit.levels import Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.rows import intersections_of
+from swapcal.audit.search import is_elsewhere
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import percentage_points
 from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, judged
@@ -250,7 +251,8 @@ class Evidence:
         beyond = p_value <= ALPHA
         everyone = self.sums.tally.table.sum(axis=0)
         spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
-        covered = whole.covered[len(self.scan.coordinates) :]
+        elsewhere = np.array([is_elsewhere(name) for name in self.design.group_names], dtype=bool)
+        covered = whole.covered[len(self.scan.coordinates) :] | elsewhere
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
             word=word,
@@ -302,7 +304,8 @@ class Evidence:
 
         Intersections too small to be tested are left out.
         """
-        rows = group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        every = group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        rows = [row for row in every if not is_elsewhere(row.name)]
         marks = tuple(f"{pair.name} = " for pair in intersections_of(self.sums.tally.groups))
         return [row for row in rows if not (row.small and row.name.startswith(marks))] if marks else rows
 
@@ -324,7 +327,8 @@ class Evidence:
         """The family of everything that is looked at."""
         table = self.sums.tally.table
         unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
-        return ScanStatistic(self.design, self._scanned(), unit)
+        left_out = [k for k, name in enumerate(self.design.group_names) if is_elsewhere(name)]
+        return ScanStatistic(self.design, self._scanned(), unit, left_out)
 
     def _scanned(self) -> Places:
         """Coordinates examined one by one: all but the indicators that are groups as well."""

@@ -17,6 +17,7 @@ from swapcal.audit.intervals import LEAST_VARIANCE
 from swapcal.audit.measures import QUANTITIES
 from swapcal.audit.null import describe
 from swapcal.audit.rows import intersections_of
+from swapcal.audit.search import is_region
 from swapcal.audit.text import TitleIndex
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE, TOLERANCE, Finding, Verdict
 from swapcal.kernels import tally as kernel
@@ -313,6 +314,11 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
         f"and each feature along a range, with {100 * COVERED_SHARE:g} % of the rows or more, and every error beyond "
         f"chance whatever its rows; {evidence.verdict(TOLERANCE).unresolved:,} smaller groups are not covered.",
     ]
+    if any(map(is_region, evidence.sums.tally.groups)):
+        found.append(
+            "Searched regions were proposed by half of the rows (of the first batch, if there were several) and are "
+            "tested on the other rows alone, together with everything else that is examined."
+        )
     if _crowded(evidence):
         found.append(
             "Nearly all forecasts fall into one interval, so the reliability curve is drawn over parts of equal weight "

@@ -1,6 +1,6 @@
 """One simultaneous test over all groups, features and ranges, and intervals for every one of its cells."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +38,12 @@ class ScanStatistic:
     """The family of cells of a design: which functions, which windows, their variances and penalties.
 
     Functions are numbered: the chosen context coordinates first (the constant is the first of them), then all
-    groups.
+    groups, of which some may be left out of the test.
     """
 
-    def __init__(self, design: FixedDesign, coordinates: Places, unit: float = 1.0) -> None:
+    def __init__(
+        self, design: FixedDesign, coordinates: Places, unit: float = 1.0, left_out: Sequence[int] = ()
+    ) -> None:
         self.coordinates = coordinates
         self.windows = _windows(len(design.n))
         constant = self._sum(design.G[None, :, 0][:, :, coordinates])[0]
@@ -53,6 +55,7 @@ class ScanStatistic:
         worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(design.group_variance.shape[1])])
         coins = self._variance(mean, design, np.ones_like(design.spread))
         usable = coins >= LEAST_VARIANCE * unit * worth
+        usable[:, len(coordinates) + np.array(left_out, dtype=np.intp)] = False
         variance = self._variance(mean, design, design.spread) if design.fractional.any() else coins
         self._root, self._penalty = _prices(variance, usable)
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal._validate import likely_mistake
-from swapcal.arrays import Array, Keys, Places
+from swapcal.arrays import Array, Flags, Keys, Places
 from swapcal.audit.levels import Pseudo
+from swapcal.audit.search import Regions, propose, proposing
 from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number
 from swapcal.kernels.tally import fill
@@ -272,6 +273,32 @@ def intersect(batch: AuditRows, pairs: Sequence[Pair]) -> AuditRows:
     return replace(batch, groups={**batch.groups, **found}) if found else batch
 
 
+def searched(batch: AuditRows, numbers: Mapping[str, Array], seed: int) -> tuple[AuditRows, Regions]:
+    """Return rows with the regions that half of them propose as groups of the other half, and the regions."""
+    columns = _searchable(batch, numbers)
+    chosen = proposing(len(batch), seed)
+    some = np.flatnonzero(chosen)
+    regions = propose(
+        {name: column[some] if isinstance(column, np.ndarray) else Categories(column.codes[some], column.names)
+         for name, column in columns.items()},
+        batch.p[some], batch.y[some], batch.weights[some],
+    )  # fmt: skip
+    return in_regions(batch, regions, numbers, ~chosen), regions
+
+
+def in_regions(
+    batch: AuditRows, regions: Regions, numbers: Mapping[str, Array], tested: Flags | None = None
+) -> AuditRows:
+    """Return rows with the regions as groups."""
+    found = regions.groups(_searchable(batch, numbers), len(batch), tested)
+    return replace(batch, groups={**batch.groups, **found})
+
+
+def _searchable(batch: AuditRows, numbers: Mapping[str, Array]) -> dict[str, Array | Categories]:
+    crossed = {pair.name for pair in intersections_of(batch.groups)}
+    return {**numbers, **{name: column for name, column in batch.groups.items() if name not in crossed}}
+
+
 def _product(first: Categories, second: Categories) -> Categories:
     codes = first.codes.astype(np.int64) * len(second.names) + second.codes
     present, place = np.unique(codes, return_inverse=True)
@@ -403,6 +430,10 @@ class Encoder:
         """Return a hash of each row's features as given; categories are hashed as groups."""
         return table.marks([str(column.name) for column in self.columns if isinstance(column, Number)])
 
+    def numbers(self, table: Table) -> dict[str, Array]:
+        """Return the numeric features as they are given."""
+        return {str(c.name): table.numbers(str(c.name)) for c in self.columns if isinstance(c, Number)}
+
     def categorical(self) -> list[str]:
         """Names of the columns that hold categories."""
         return [str(column.name) for column in self.columns if isinstance(column, Category)]
@@ -413,9 +444,10 @@ class Encoder:
 
 @dataclass(frozen=True)
 class AuditColumns(JudgedColumns):
-    """Names of the columns, and the encoding of the features once learned."""
+    """Names of the columns, the encoding of the features once learned, and the regions found by a search."""
 
     encoder: Encoder | None = None
+    regions: Regions | None = None
 
     def learn(self, table: Table) -> "AuditColumns":
         """Return a reader whose encoding is learned from this table."""
@@ -454,7 +486,7 @@ class AuditColumns(JudgedColumns):
         when, dated = times(None if self.time is None else table.raw(self.time), rows)
         p = probabilities(f"column {self.prob!r}", table.numbers(self.prob), predicted=True)
         weights = None if self.weights is None else table.numbers(self.weights)
-        return AuditRows(
+        rows_read = AuditRows(
             p=p,
             y=self._probabilities(table, self.target),
             X=self.encoder.encode(table),
@@ -465,6 +497,7 @@ class AuditColumns(JudgedColumns):
             pseudo=self._issued(table, p),
             marks=self.encoder.marks(table),
         )
+        return rows_read if self.regions is None else in_regions(rows_read, self.regions, self.encoder.numbers(table))
 
     def _issued(self, table: Table, p: Array) -> Pseudo | None:
         return None if self.issued is None else Pseudo.two(p, *(self._probabilities(table, c) for c in self.issued))

@@ -147,7 +147,7 @@ def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
 
 def _reader_state(reader: AuditColumns) -> dict[str, Any]:
     assert reader.encoder is not None
-    own = {field.name: getattr(reader, field.name) for field in fields(reader)}
+    own = {field.name: getattr(reader, field.name) for field in fields(reader) if field.name != "regions"}
     return own | {"encoder": {"columns": [_column_state(column) for column in reader.encoder.columns]}}
 
 

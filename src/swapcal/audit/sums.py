@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy as np
 from swapcal._validate import refuse_swapped
 from swapcal.arrays import Array, Index, Keys, Places
 from swapcal.audit.levels import Histogram, Levels, Timeline
-from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of
+from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of, searched
+from swapcal.audit.search import is_region
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import finish_hashes, hash_rows
 from swapcal.tables.frame import Table, batches_of
@@ -328,9 +329,18 @@ class Sums:
 
     @classmethod
     def of_frame(
-        cls, frame: Any, reader: AuditColumns, encoder: Encoder | None, levels: Levels, pairs: Sequence[Pair]
+        cls,
+        frame: Any,
+        reader: AuditColumns,
+        encoder: Encoder | None,
+        levels: Levels,
+        pairs: Sequence[Pair],
+        search_seed: int | None = None,
     ) -> Self:
-        """Read a table, or batches of one; encoded by the scales of all rows where they can be read twice."""
+        """Read a table, or batches of one; encoded by the scales of all rows where they can be read twice.
+
+        With `search_seed`, half of the first table proposes regions, which its other half and all further tables test.
+        """
         many = batches_of(frame)
         if encoder is None and many is not None and many.again:
             encoder = reader.scaled(map(Table, many))
@@ -341,7 +351,11 @@ class Sums:
                 continue
             reader = reader.learn(table) if encoder is None else reader.like(encoder)
             assert reader.encoder is not None
-            sums = cls.of(intersect(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
+            batch, coordinates = intersect(reader.read(table), pairs), tuple(reader.encoder.coordinates)
+            if search_seed is not None and reader.regions is None:
+                batch, regions = searched(batch, reader.encoder.numbers(table), search_seed)
+                reader = replace(reader, regions=regions)
+            sums = cls.of(batch, coordinates, levels, reader)
         if sums is None:
             raise ValueError("rows: given none, expected at least one")
         return sums
@@ -366,6 +380,11 @@ class Sums:
 
     def _check_fit(self, groups: Collection[str], time: object, issued: object, dated: bool | None, like: str) -> None:
         """Refuse other groups, and times or issued distributions where there are none, or none where there are."""
+        if any(is_region(name) for name in {*self.tally.groups} ^ {*groups}):
+            raise ValueError(
+                "regions: given rows or an audit without those of this searched audit, expected the same regions: "
+                "parts made with like= share them, and a saved file does not keep them"
+            )
         if set(groups) != set(self.tally.groups):
             raise ValueError(f"groups: given {sorted(groups)}, expected {sorted(self.tally.groups)} like {like}")
         for name, theirs, mine in (("time", time, self.timeline), ("issued distribution", issued, self.issued)):
@@ -421,6 +440,9 @@ class Sums:
             )
         if self.levels.edges != other.levels.edges:
             raise ValueError("levels: given different ones, expected audits with the same levels= to be added")
+        for name in filter(is_region, {*self.tally.groups} & {*other.tally.groups}):
+            if set(self.tally.groups[name].names) != set(other.tally.groups[name].names):
+                raise ValueError("regions: given others, expected audits that share them; make the second with like=")
         dated = None if other.timeline is None else other.timeline.dated
         self._check_fit(other.tally.groups, other.timeline, other.issued, dated, "the audit it is added to")
 

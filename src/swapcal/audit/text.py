@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from swapcal.audit.rows import halves, intersections_of
+from swapcal.audit.search import is_region
 from swapcal.audit.sums import Sums
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE, Finding, Verdict, Witness
 from swapcal.report.findings import Term
@@ -416,6 +417,8 @@ class TitleIndex:
         known |= {f"{name} missing": f"{titles.column(name)} missing" for name in coordinates}
         for name in [*columns, *read]:
             known |= {f"{name} = {k}": titles.group(name, k) for k in _categories(name, columns, coordinates)}
+        for region in filter(is_region, columns):
+            known |= {f"{region} = {described}": described for described in columns[region]}
         for pair in intersections_of(columns):
             cells = {category: halves(category, *(columns[name] for name in pair)) for category in columns[pair.name]}
             known |= {

@@ -62,9 +62,10 @@ class Reading:
         run: Run,
         categorical: Sequence[str] = (),
         second: str | None = None,
+        search: str | None = None,
     ) -> None:
         self._file, self._columns, self._positive, self._jobs, self._run = file, columns, positive, jobs, run
-        self._second = second
+        self._second, self._search = second, search
         for name in categorical:
             if name not in columns.features:
                 raise InputError(f"--categorical: given {name!r}, expected one of --features")
@@ -144,7 +145,8 @@ class Reading:
         prob, issued, shared = self._columns.prob, self._columns.issued, self._columns.shared
         if self._second is not None:
             return Comparison.from_frame(batch, probs=[prob, self._second], like=encoder, **shared, **settings)
-        return Audit.from_frame(batch, prob=prob, issued=issued, like=encoder, **shared, **settings)
+        searched = {**shared, "search": self._search}
+        return Audit.from_frame(batch, prob=prob, issued=issued, like=encoder, **searched, **settings)
 
 
 @contextmanager
@@ -206,6 +208,12 @@ def audit(
     intersections: Annotated[
         bool, typer.Option("--intersections", help="Examine the intersections of every two --groups columns too.")
     ] = False,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search", help="Search regions of up to three conditions: half of the rows propose, the others test."
+        ),
+    ] = False,
     tolerance: options.Tolerance = TOLERANCE,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if miscalibrated, with 3 if undecided.")
@@ -239,7 +247,8 @@ def audit(
             [file, *(str(path) for path in (like, titles) if path is not None)],
             {"--out": out, "--json": json, "--card": card, "--state": state},
         )
-        first, second = _probs(prob, source.columns, {"--issued": issued, "--state": state})
+        single = {"--issued": issued, "--state": state, "--search": search or None}
+        first, second = _probs(prob, source.columns, single)
         columns = JudgedColumns(
             prob=first,
             target=target,
@@ -258,7 +267,8 @@ def audit(
         said = _titles(titles, source.columns, kinds(columns, second))
         texts = listed(categorical, source.columns)
         counted = options.positive_in(target, positive, source)
-        reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second)
+        trees = "trees" if search else None
+        reading = Reading(file, columns, counted, options.threads(jobs), run, texts, second, trees)
         found = reading.audit(source, encoder, settings)
         found_with = {"losses": loss or [], "tolerance": tolerance if fail_above is None else fail_above}
         findings = _save(found, out, json, titles=said, **found_with)

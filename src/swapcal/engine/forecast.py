@@ -129,11 +129,6 @@ class Forecast:
         """The probability of `high`."""
         return self._column(T_WEIGHT)
 
-    def mixing(self) -> tuple[Array, Array, Array, Array]:
-        """Return `low`, `high` and `weight` as arrays of (n,), and the whole distributions by slot, where kept."""
-        low, high, weight = (np.array(self._tickets[:, part]) for part in (T_LOW, T_HIGH, T_WEIGHT))
-        return low, high, weight, self._mixes
-
     def explained_by(self, explain: "Callable[[int], Any]") -> Self:
         """Let `explain` answer for each row; returns the forecast."""
         self._why = Why(explain)

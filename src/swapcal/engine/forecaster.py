@@ -30,7 +30,9 @@ from swapcal.kernels.state import (
     LEVELS,
     ONS_LEARNER,
     RIDGE_LEARNER,
+    T_HIGH,
     T_ISSUED,
+    T_LOW,
     T_SLOT_HIGH,
     T_SLOT_LOW,
     T_W_HIGH,
@@ -270,16 +272,16 @@ class Forecaster(Player):
         >>> levels.shape, P.shape, float(P.sum())
         ((5,), (1, 5), 1.0)
         """
-        low, high, weight, kept = forecast.mixing()
+        low, high, weight = forecast._tickets[:, [T_LOW, T_HIGH, T_WEIGHT]].T
         if self._mixing != "blum-mansour":
             levels = np.unique(np.concatenate([low, high]))
             P, rows = np.zeros((len(low), len(levels))), np.arange(len(low))
             np.add.at(P, (rows, np.searchsorted(levels, low)), 1.0 - weight)
             np.add.at(P, (rows, np.searchsorted(levels, high)), weight)
             return levels, P
-        if len(kept) != len(low):
+        if len(forecast._mixes) != len(low):
             raise ValueError("forecast: given one of `run`, expected one of `predict`: runs keep no distributions")
-        return self.levels, kept[:, memory.slots_in_order(self._state)]
+        return self.levels, forecast._mixes[:, memory.slots_in_order(self._state)]
 
     def behind(self, ticket: Array, x: Array) -> tuple[Array, float]:
         """Return (θ, c) with mean = ⟨θ, x⟩ + c as the ticket's two learners are now, c being what clipping adds.
