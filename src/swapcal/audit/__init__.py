@@ -2,6 +2,7 @@
 
 from swapcal.audit.audit import Audit
 from swapcal.audit.comparison import Comparison
+from swapcal.audit.conventional import ConventionalMeasures, ObservedRate
 from swapcal.audit.null import Noise
 from swapcal.audit.text import Titles
 from swapcal.audit.verdict import Finding, Witness
@@ -10,11 +11,13 @@ from swapcal.report.findings import Difference, GroupDifference, GroupRow, Term
 __all__ = [
     "Audit",
     "Comparison",
+    "ConventionalMeasures",
     "Difference",
     "Finding",
     "GroupDifference",
     "GroupRow",
     "Noise",
+    "ObservedRate",
     "Term",
     "Titles",
     "Witness",
