@@ -277,7 +277,7 @@ def test_forecasts_are_a_table():
 
 def test_several_classes_are_judged_together():
     condemned, one_by_one = 0, 0
-    for seed in range(5):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         P = rng.dirichlet([1, 2, 3, 1, 1], 300)
         y = (rng.random(300)[:, None] > P.cumsum(axis=1)).sum(axis=1).clip(0, 4)
