@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from swapcal import Audit
+from swapcal import Audit, Forecaster
+from swapcal.audit import ClassAudits
 from swapcal.audit.conventional import Spectrum
 
 
@@ -216,3 +217,86 @@ def test_weights_of_one_over_the_probability_of_an_outcome_keep_the_audits_level
     assert condemned[0] <= 4
     assert condemned[1] == 20
     assert np.abs(np.mean(gaps, axis=0)).max() < 0.03
+
+
+# ---------------------------------------------------------------- one forecast, tables out, several classes
+
+
+def test_around_counts_the_rows_like_this_one():
+    rng = np.random.default_rng(0)
+    p, town = rng.choice([0.2, 0.5], 900), rng.choice(["Bari", "Rome", ""], 900).astype(object)
+    town[town == ""] = None
+    y = (rng.random(900) < p).astype(float)
+    audit = Audit(p, y, groups={"town": town})
+    level, both, group = audit.around(0.21, {"town": "Rome", "colour": "red"})
+    for found, rows in ((level, p == 0.2), (both, (p == 0.2) & (town == "Rome")), (group, town == "Rome")):
+        assert (found.rows, found.observed) == (rows.sum(), pytest.approx(y[rows].mean()))
+        assert found.predicted == pytest.approx(p[rows].mean())
+        z, n, r = 1.959964, rows.sum(), y[rows].mean()
+        wilson = lambda bound, r=r, n=n, z=z: (r - bound) ** 2 - z**2 * bound * (1 - bound) / n  # noqa: E731
+        assert [wilson(found.low), wilson(found.high)] == pytest.approx([0, 0], abs=1e-6)
+        assert found.low < r < found.high
+    assert both.where == "town = Rome, forecasts of 0.2"
+    assert audit.around(0.2, {"town": None})[1].where == "town = (missing), forecasts of 0.2"
+    assert len(audit.around(0.2, {"town": "Oslo"})) == 1
+    assert Audit(rng.random(900), y).around(0.999)[0].where == "forecasts from 0.98 to 1"
+    with pytest.raises(ValueError, match="p: given 2"):
+        audit.around(2.0)
+
+
+def test_tables_out_hold_what_the_methods_return():
+    rng = np.random.default_rng(0)
+    p, g = rng.choice([0.2, 0.5], 900), rng.choice(["a", "b"], 900)
+    audit = Audit(p, rng.random(900) < p + 0.2 * (g == "a"), groups={"g": g})
+    found = audit.to_frame(backend="dict")
+    assert found["gap"] == [row.gap for row in audit.group_table()]
+    findings = audit.to_frame("findings", backend="dict")
+    assert findings["name"] == [one.name for one in audit.findings()]
+    for module in ("pandas", "polars", "pyarrow"):
+        pytest.importorskip(module)
+        frame = audit.to_frame("groups", backend=module)
+        assert type(frame).__module__.startswith(module)
+        columns = frame.column_names if module == "pyarrow" else list(frame.columns)
+        assert columns == list(found)
+        values = frame["gap"].to_pylist() if module == "pyarrow" else list(frame["gap"])
+        assert values == found["gap"]
+    assert len(audit.to_frame("reliability", backend="dict")["v"]) == 2
+    assert audit.to_frame("net_benefit", backend="dict")["threshold"][0] == 0.02
+    with pytest.raises(ValueError, match="kind: given 'rows'"):
+        audit.to_frame("rows")
+    with pytest.raises(ValueError, match="backend: given 'excel'"):
+        audit.to_frame(backend="excel")
+
+
+def test_forecasts_are_a_table():
+    forecaster = Forecaster(2)
+    one, many = forecaster.predict([0.5, 0.1]), forecaster.run([[0.5, 0.1], [0.5, -0.2]], [0, 1])
+    assert one.to_frame("dict") == {name: [getattr(one, name)] for name in ("p", "mean", "low", "high", "weight")}
+    assert many.to_frame("dict")["mean"] == many.mean.tolist()
+
+
+def test_several_classes_are_judged_together():
+    condemned, one_by_one = 0, 0
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        P = rng.dirichlet([1, 2, 3, 1, 1], 300)
+        y = (rng.random(300)[:, None] > P.cumsum(axis=1)).sum(axis=1).clip(0, 4)
+        found = ClassAudits(P, y, classes=range(5))
+        raw = [audit.verdict().p_value for audit in found.audits.values()]
+        assert min(found.p_values().values()) == pytest.approx(min(1.0, 5 * min(raw)))
+        condemned += bool(found.condemned())
+        one_by_one += min(raw) <= 0.05
+    assert condemned <= one_by_one
+    assert condemned <= 1
+    broken = ClassAudits(P[:, [1, 0, 2, 3, 4]], y, classes=range(5))
+    assert set(broken.condemned()) >= {"0", "1"}
+    assert broken.sentence.startswith("Errors beyond chance for 0 and 1")
+    assert broken.to_frame("dict")["class"] == ["0", "1", "2", "3", "4"]
+    assert broken.to_frame("dict")["mean_p"] == pytest.approx(P.mean(axis=0)[[1, 0, 2, 3, 4]])
+    steps = list(broken.p_values().values())
+    ranked = sorted(audit.verdict().p_value for audit in broken.audits.values())
+    assert sorted(steps) == pytest.approx(np.minimum(1, np.maximum.accumulate(np.array(ranked) * [5, 4, 3, 2, 1])))
+    with pytest.raises(ValueError, match="P: given shape"):
+        ClassAudits(P[:, :4], y, classes=range(5))
+    with pytest.raises(ValueError, match="y: given 4"):
+        ClassAudits(P[:, :4], y, classes=range(4))

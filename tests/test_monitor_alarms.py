@@ -440,3 +440,91 @@ def test_bins_are_checked(edges):
         Monitor(bins={"age": edges})
     with pytest.raises(ValueError, match="expected a number, as its bins need"):
         Monitor(bins={"age": [3]}).add({"age": ["old"]}, [0.5], [1])
+
+
+# ---------------------------------------------------------------- warnings, one forecast, tables out
+
+
+def test_runs_of_equal_outcomes_are_followed_through_pieces_files_and_joins(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.3, 0.7, 2000)
+    y = (rng.random(2000) < p).astype(float)
+    y[700:790] = 1
+    y[1950:] = 0
+    first, last = 700 - int(np.argmax(y[699::-1] == 0)), 700 + int(np.argmin(y[700:]))
+    whole = Monitor().add({}, p, y)
+    expected = [
+        f"From row {first + 1:,} to row {last:,} all {last - first:,} ",
+        "to row 2,000 all ",
+    ]
+    assert len(whole.warnings()) == 2
+    assert all(words in warning for words, warning in zip(expected, whole.warnings(), strict=True))
+    pieces = Monitor()
+    for part in np.split(np.arange(2000), [1, 705, 730, 731, 1960]):
+        pieces.add({}, p[part], y[part])
+        pieces.save(tmp_path / "m")
+        pieces = Monitor.load(tmp_path / "m")
+    assert pieces.warnings() == whole.warnings()
+    halves = [Monitor().add({}, p[part], y[part]) for part in (slice(0, 1000), slice(1000, None))]
+    assert halves[0].then(halves[1]).warnings() == whole.warnings()
+    assert len((halves[0] + halves[1]).warnings()) == 2
+    assert "Warning: " in whole.to_html()
+    assert whole.summary()["warnings"] == whole.warnings()
+
+
+def test_runs_that_chance_or_the_forecasts_explain_are_no_warning():
+    rare = np.zeros(5000)
+    rare[::997] = 1
+    assert Monitor().add({}, np.full(5000, 0.001), rare).warnings() == []
+    warned = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        p = rng.uniform(0.3, 0.9, 3000)
+        warned += bool(Monitor(level_ranges=False).add({}, p, rng.random(3000) < p).warnings())
+    assert warned == 0
+    rare[2000:2030] = 1  # among thousands of long runs of the usual outcome
+    assert len(Monitor().add({}, np.full(5000, 0.01), rare).warnings()) == 1
+
+
+def test_a_run_is_as_rare_as_its_bound_says():
+    rng = np.random.default_rng(0)
+    flips = (rng.random((2000, 400)) < 0.5).astype(int)
+    padded = np.pad(flips, ((0, 0), (1, 1)))
+    longest = []
+    for row in padded:
+        ends = np.flatnonzero(np.diff(row))
+        longest.append((ends[1::2] - ends[::2]).max(initial=0))
+    for length in (10, 12):
+        share = np.mean(np.array(longest) >= length)
+        assert 0.2 * float(bounds.run_chance(length, 0.5, 400)) < share <= float(bounds.run_chance(length, 0.5, 400))
+
+
+def test_around_names_the_narrowest_range_with_enough_rows():
+    rng = np.random.default_rng(0)
+    p, shift = np.concatenate([rng.uniform(0, 0.5, 480), np.full(20, 0.6)]), np.array(["day"] * 490 + ["night"] * 10)
+    y = (rng.random(500) < p).astype(float)
+    monitor = Monitor(["shift"]).add({"shift": shift}, p, y)
+    every, day = monitor.around({"shift": "day"}, 0.3)
+    inside = (p >= 0.25) & (p < 0.5)
+    assert (every["group"], every["forecasts"], every["rows"]) == ("all rows", (0.25, 0.5), inside.sum())
+    assert every["observed"] == pytest.approx(y[inside].mean())
+    assert every["mean_forecast"] == pytest.approx(p[inside].mean())
+    assert every["low"] < every["observed"] < every["high"]
+    assert day["group"] == "shift = day"
+    wide, night = monitor.around({"shift": "night"}, 0.6)
+    assert (wide["forecasts"], wide["rows"]) == ((0.0, 1.0), 500)
+    assert (night["forecasts"], night["rows"]) == ((0.0, 1.0), 10)
+    assert [found["group"] for found in monitor.around({"shift": "dusk"}, 0.3)] == ["all rows"]
+    assert monitor.groups() == ["all rows", "shift = day", "shift = night"]
+    assert Monitor(["shift"]).around({"shift": "day"}, 0.3) == []
+
+
+def test_a_monitors_groups_and_log_are_tables():
+    p, y = swinging(rows=2000)
+    monitor = Monitor(level_ranges=False).add({}, p, y)
+    assert monitor.to_frame(backend="dict")["gap"] == [size["gap"] for size in monitor.sizes()]
+    log = monitor.to_frame("log", "dict")
+    assert log["sentence"] == [alarm.sentence for alarm in monitor.log()]
+    assert len(monitor.to_frame("log", "pandas")) == len(monitor.log())
+    with pytest.raises(ValueError, match="kind: given 'x'"):
+        monitor.to_frame("x")

@@ -1,7 +1,8 @@
 """Audit: exact errors of anyone's predictions, what attains them, and what chance alone would give."""
 
 from swapcal.audit.audit import Audit
-from swapcal.audit.comparison import Comparison
+from swapcal.audit.comparison import ClassAudits, Comparison
+from swapcal.audit.conventional import ConventionalMeasures, ObservedRate
 from swapcal.audit.null import Noise
 from swapcal.audit.text import Titles
 from swapcal.audit.verdict import Finding, Witness
@@ -9,12 +10,15 @@ from swapcal.report.findings import Difference, GroupDifference, GroupRow, Term
 
 __all__ = [
     "Audit",
+    "ClassAudits",
     "Comparison",
+    "ConventionalMeasures",
     "Difference",
     "Finding",
     "GroupDifference",
     "GroupRow",
     "Noise",
+    "ObservedRate",
     "Term",
     "Titles",
     "Witness",

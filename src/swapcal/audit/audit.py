@@ -1,8 +1,8 @@
 """Audit: exact errors of anyone's predictions, and every question their sums answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from os import PathLike
 from typing import Any, Self, TypedDict, Unpack
 
@@ -13,7 +13,7 @@ from swapcal._display import counted, display
 from swapcal.archive import written
 from swapcal.audit import curves, measures, state
 from swapcal.audit import state as file
-from swapcal.audit.conventional import ConventionalMeasures
+from swapcal.audit.conventional import ConventionalMeasures, ObservedRate, observed_around
 from swapcal.audit.curves import likenesses
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import AuditSettings, assemble, reliability
@@ -38,8 +38,8 @@ from swapcal.audit.verdict import ALPHA, TOLERANCE, Finding, Verdict, Witness, c
 from swapcal.losses import Loss, omniprediction
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
-from swapcal.report.findings import GroupRow, Resemblance
-from swapcal.tables.frame import Table, is_table
+from swapcal.report.findings import GroupRow, Level, NetBenefitPoint, Resemblance
+from swapcal.tables.frame import Table, columns_from, is_table, made_frame
 
 
 class AuditOptions(TypedDict, total=False):
@@ -538,6 +538,58 @@ class Audit:
     def group_table(self, tolerance: float = TOLERANCE) -> list[GroupRow]:
         """Return every group's size, means, gap, interval and verdict, simultaneous over everything examined."""
         return self.evidence.group_table(checked_tolerance(tolerance))
+
+    def around(self, p: float, groups: Mapping[str, Any] | None = None) -> list[ObservedRate]:
+        """Return how often outcomes happened where this audit's predictions were like p: how sure one forecast is.
+
+        Over the rows on p's level, over those of them in each of the groups given, and over each group as a whole, with
+        95 % intervals, one at a time.
+
+        Parameters
+        ----------
+        p : one prediction
+        groups : category by column, for instance of one record; columns that were not audited are ignored
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> p, shift = rng.choice([0.2, 0.5], 4000), rng.choice(["day", "night"], 4000)
+        >>> audit = Audit(p, rng.random(4000) < p + 0.1 * (shift == "night"), groups={"shift": shift})
+        >>> for found in audit.around(0.2, {"shift": "night"}):
+        ...     print(found)
+        forecasts of 0.2: 25.7 % of 1,971 rows (23.8 to 27.6 %)
+        shift = night, forecasts of 0.2: 29.1 % of 945 rows (26.3 to 32.1 %)
+        shift = night: 44.3 % of 1,967 rows (42.1 to 46.5 %)
+        """
+        return observed_around(self.sums, p, groups or {})
+
+    def to_frame(self, kind: str = "groups", *, backend: str = "pandas", tolerance: float = TOLERANCE) -> Any:
+        """Return a table of the audit as a DataFrame.
+
+        Parameters
+        ----------
+        kind : "groups", as `group_table`; "findings", as `findings`; "reliability", the curve of the report; or
+            "net_benefit", the decision curve
+        backend : "pandas", "polars", "pyarrow", or "dict" for a dict of lists
+        tolerance : largest gap called small, in the verdicts of the groups
+
+        Examples
+        --------
+        >>> audit = Audit([0.2, 0.7, 0.2], [0, 1, 1], groups={"shift": ["day", "day", "night"]})
+        >>> audit.to_frame(backend="dict")["name"]
+        ['shift = day', 'shift = night']
+        """
+        tables: dict[str, tuple[type, Callable[[], Sequence[Any]]]] = {
+            "groups": (GroupRow, lambda: self.group_table(tolerance)),
+            "findings": (Finding, self.findings),
+            "reliability": (Level, lambda: reliability(self.evidence)),
+            "net_benefit": (NetBenefitPoint, lambda: self.conventional.net_benefit()),
+        }
+        if kind not in tables:
+            raise ValueError(f"kind: given {kind!r}, expected one of {', '.join(tables)}")
+        record, rows = tables[kind]
+        names = list(getattr(record, "_fields", None) or (each.name for each in fields(record)))
+        return made_frame(columns_from(({n: getattr(row, n) for n in names} for row in rows()), names), backend)
 
     def to_findings(
         self,

@@ -5,11 +5,13 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, Self, Unpack
 
-from swapcal._display import counted, display
+import numpy as np
+
+from swapcal._display import counted, display, named
 from swapcal.archive import written
 from swapcal.audit.audit import Audit, AuditOptions
 from swapcal.audit.difference import LEAST_EVENTS, Pairs, differences, group_differences
-from swapcal.audit.findings import ReportSettings, assemble
+from swapcal.audit.findings import ReportSettings, assemble, score_entry
 from swapcal.audit.rows import AuditRows, Encoder, intersections_of
 from swapcal.audit.text import TitleIndex, Titles, chance, listed
 from swapcal.audit.verdict import ALPHA, TOLERANCE, checked_tolerance
@@ -17,7 +19,7 @@ from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
-from swapcal.tables.frame import JudgedColumns
+from swapcal.tables.frame import JudgedColumns, made_frame
 
 # A comparison as plain data, and in sentences a reader without statistics understands.
 
@@ -402,3 +404,77 @@ def two(names: Sequence[str], argument: str) -> tuple[str, str]:
     if len(names) != 2 or names[0] == names[1] or isinstance(names, str):
         raise ValueError(f"{argument}: given {', '.join(names) or 'none'}, expected two different names")
     return names[0], names[1]
+
+
+class ClassAudits:
+    """Predictions of several classes: an `Audit` of each class against the rest, and one test over all of them.
+
+    A class's p-value is that of its audit, simultaneous over its groups, features and ranges, then corrected for the
+    number of classes (Holm): the probability that any class whose predictions are right is condemned is at most 5 %.
+    An audit's p-value is at least 0.001, so of more than 50 classes none can be condemned.
+
+    Parameters
+    ----------
+    P : (rows, classes) predicted probabilities
+    y : (rows,) labels
+    classes : labels in the order of the columns; default the sorted labels that occur
+    columns : groups, weights, time, levels, title, seed and so on, as `Audit` takes them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> P = rng.dirichlet([2, 3, 4], 3000)
+    >>> y = np.array(["bus", "car", "walk"])[(rng.random(3000)[:, None] > P.cumsum(axis=1)).sum(axis=1)]
+    >>> fair = ClassAudits(P, y)
+    >>> fair.condemned(), [(name, round(audit.n)) for name, audit in fair.audits.items()]
+    ([], [('bus', 3000), ('car', 3000), ('walk', 3000)])
+    >>> swapped = ClassAudits(P[:, [0, 2, 1]], y)
+    >>> swapped.condemned()
+    ['car', 'walk']
+    """
+
+    def __init__(self, P: Any, y: Any, classes: Sequence[Any] | None = None, **columns: Any) -> None:
+        given, labels = np.asarray(P, dtype=np.float64), np.asarray(y)
+        known = sorted(set(labels.tolist())) if classes is None else list(classes)
+        if given.ndim != 2 or given.shape[1] != len(known):
+            raise ValueError(f"P: given shape {given.shape}, expected a column for each of {len(known)} classes")
+        strange = [label for label in dict.fromkeys(labels.tolist()) if label not in known]
+        if strange:
+            raise ValueError(f"y: given {strange[0]!r}, expected one of the classes {known[:12]}")
+        self.audits = {str(name): Audit(given[:, k], labels == name, **columns) for k, name in enumerate(known)}
+        if len(self.audits) < len(known):
+            raise ValueError(f"classes: given {known[:12]}, expected different names")
+
+    def p_values(self) -> dict[str, float]:
+        """Return the p-value of every class, corrected for the number of classes by Holm's method."""
+        raw = {name: audit.verdict().p_value for name, audit in self.audits.items()}
+        corrected, largest = {}, 0.0
+        for rank, name in enumerate(sorted(raw, key=raw.__getitem__)):
+            largest = max(largest, (len(raw) - rank) * raw[name])
+            corrected[name] = min(1.0, largest)
+        return {name: corrected[name] for name in raw}
+
+    def condemned(self, alpha: float = ALPHA) -> list[str]:
+        """Return the classes whose errors chance does not explain, at a level over all classes together."""
+        return [name for name, p_value in self.p_values().items() if p_value <= alpha]
+
+    @property
+    def sentence(self) -> str:
+        """The answer over all classes."""
+        found, count = self.condemned(), f"{len(self.audits):,} classes (corrected for testing all, 5 % overall)"
+        if not found:
+            return f"No error beyond chance was found for any of {count}."
+        return f"Errors beyond chance for {listed(found)}, of {count}."
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return class, rows, mean prediction, observed rate, ECE and corrected p-value, one row per class."""
+        scores = [score_entry(audit.evidence) for audit in self.audits.values()]
+        figures = [(score.mean_p, score.mean_y, score.ece) for score in scores]
+        columns = dict(zip(("mean_p", "mean_y", "ece"), map(list, zip(*figures, strict=True)), strict=True))
+        first: dict[str, list[Any]]
+        first = {"class": list(self.audits), "n": [audit.n for audit in self.audits.values()]}
+        return made_frame({**first, **columns, "p_value": list(self.p_values().values())}, backend)
+
+    def __repr__(self) -> str:
+        return f"ClassAudits({len(self.audits):,} classes: {named(self.audits, 3)})"

@@ -1,8 +1,8 @@
 """The measures that fields report: calibration line, O:E, net benefit, isotonic reliability, truthful errors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -15,6 +15,7 @@ from swapcal.audit.sums import Sums
 from swapcal.kernels import tally as kernel
 from swapcal.kernels.tally import FLOOR
 from swapcal.report.findings import ConventionalEntry, IsotonicPoint, NetBenefitPoint
+from swapcal.tables.values import MISSING, group_name, text_of
 
 DRAWS = 199
 """Draws of the outcomes behind bands of 95 %: their fifth smallest and fifth largest values."""
@@ -256,6 +257,56 @@ class ConventionalMeasures:
         places = np.searchsorted(heaped, np.linspace(0.0, heaped[-1], MOST_POINTS)).clip(0, len(heaped) - 1)
         columns = (curve.p, curve.rate, curve.low, curve.high)
         return [IsotonicPoint(*(float(column[i]) for column in columns)) for i in np.unique(places)]
+
+
+class ObservedRate(NamedTuple):
+    """How often outcomes happened on some rows, with a 95 % interval (Wilson), rows being independent."""
+
+    where: str
+    rows: float
+    predicted: float
+    observed: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        ends = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
+        return f"{self.where}: {100 * self.observed:.1f} % of {self.rows:,.0f} rows ({ends})"
+
+
+def observed_around(sums: Sums, p: float, groups: Mapping[str, Any]) -> list[ObservedRate]:
+    """Return the observed rates of the rows on p's level, of its groups there, and of its groups: `Audit.around`."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"p: given {p}, expected a probability")
+    level, place = _level_of(sums, p)
+    found = [_observed(place, sums.tally.table[level])]
+    for name, names, table in sums.tally.columns():
+        category = group_name(text_of(groups[name])) if groups.get(name) is not None else MISSING
+        if name in groups and category in names:
+            sums_of = table[:, names.index(category)]
+            found.append(_observed(f"{name} = {category}, {place}", sums_of[level]))
+            found.append(_observed(f"{name} = {category}", sums_of.sum(axis=0)))
+    return [one for one in found if one.rows > 0]
+
+
+def _level_of(sums: Sums, p: float) -> tuple[int, str]:
+    """Return the level of a prediction and its name; among values that were kept, the nearest one."""
+    levels = sums.levels
+    if levels.values is not None:
+        level = int(np.argmin(np.abs(np.array(levels.values) - p)))
+        return level, f"forecasts of {levels.values[level]:g}"
+    level = int(levels.index(np.array([p]))[0])
+    return level, f"forecasts from {levels.edges[level]:.3g} to {levels.edges[level + 1]:.3g}"
+
+
+def _observed(where: str, sums: Array) -> ObservedRate:
+    mass = float(sums[kernel.MASS])
+    if mass <= 0:
+        return ObservedRate(where, 0.0, np.nan, np.nan, 0.0, 1.0)
+    rate, rows = float(sums[kernel.OBSERVED]) / mass, mass**2 / float(sums[kernel.MASS2])
+    centre, spread = rate + PLAIN**2 / (2 * rows), PLAIN * np.sqrt(rate * (1 - rate) / rows + (PLAIN / (2 * rows)) ** 2)
+    ends = [float(end / (1 + PLAIN**2 / rows)) for end in (centre - spread, centre + spread)]
+    return ObservedRate(where, mass, float(sums[kernel.PREDICTED]) / mass, rate, max(0.0, ends[0]), min(1.0, ends[1]))
 
 
 def _isotonic(rate: Array, mass: Array) -> Array:

@@ -36,6 +36,7 @@ __all__ = [
     "deviation_radius",
     "e_bh_limit",
     "false_alarm_spacing",
+    "run_chance",
     "stake_regret",
     "start_share",
     "ville",
@@ -199,6 +200,23 @@ def stake_regret(stakes: Sequence[float]) -> Bound:
     """
     require_range("number of stakes", len(stakes), low=1)
     return Bound(log(len(stakes)), None, "ours: mixture of stakes")
+
+
+def run_chance(length: float, chance: float, rows: float) -> Bound:
+    """Probability that somewhere in `rows` rows `length` outcomes in a row are what has at most this chance each.
+
+    *Proof.* There are at most `rows` places where the run can begin, each with probability chance^length at most. For
+    outcomes of different chances the mean may stand for all: by concavity Π p ≤ (Σ p/n)^n.
+
+    Examples
+    --------
+    >>> float(run_chance(20, 0.5, 1000)) < 0.001 < float(run_chance(10, 0.5, 1000))
+    True
+    """
+    require_range("length", length, low=1)
+    require_nonnegative("chance", chance)
+    require_range("rows", rows, low=1)
+    return Bound(min(1.0, exp(log(rows) + length * log(max(chance, 1e-300)))), None, "union bound")
 
 
 def _psi(tilt: float) -> float:

@@ -174,6 +174,8 @@ def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None
 def _show(summary: dict[str, Any], console: Console) -> None:
     style = "red" if summary["alarmed"] else "green"
     console.print(summary["sentence"], style=style, markup=False, highlight=False)
+    for warning in summary["warnings"]:
+        console.print(f"Warning: {warning}", style="yellow", markup=False, highlight=False)
     alarms = summary["alarms"] + [alarm for alarm in summary["log"] if alarm not in summary["alarms"]]
     for alarm in alarms[:MOST_SHOWN]:
         console.print(f"  {alarm['sentence']}", markup=False, highlight=False)

@@ -57,7 +57,8 @@ class Forecast:
     ----------
     p : the issued level, drawn from the forecast's distribution; the guarantees are about it.
     mean : z*, the distribution's mean; the best single number, slightly off the levels.
-    low, high : the lowest and highest level that could have been issued (neighbours, when hedging).
+    low, high : the lowest and highest level that could have been issued: neighbouring levels, when hedging. They are
+        no interval of confidence; how sure a forecast is, `Audit.around` and `Monitor.around` measure.
     weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
         some too, and `Forecaster.distribution` returns all.
 
@@ -116,18 +117,28 @@ class Forecast:
 
     @property
     def low(self) -> Any:
-        """The lowest level of the distribution."""
+        """The lowest level that could have been issued; no end of a confidence interval."""
         return self._column(T_LOW)
 
     @property
     def high(self) -> Any:
-        """The highest level of the distribution."""
+        """The highest level that could have been issued; no end of a confidence interval."""
         return self._column(T_HIGH)
 
     @property
     def weight(self) -> Any:
         """The probability of `high`."""
         return self._column(T_WEIGHT)
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return p, mean, low, high and weight as columns of a DataFrame, one row per forecast.
+
+        `backend` is "pandas", "polars", "pyarrow", or "dict" for a dict of lists.
+        """
+        from swapcal.tables.frame import made_frame
+
+        places = {"p": T_P, "mean": T_MEAN, "low": T_LOW, "high": T_HIGH, "weight": T_WEIGHT}
+        return made_frame({name: self._tickets[:, place].tolist() for name, place in places.items()}, backend)
 
     def explained_by(self, explain: "Callable[[int], Any]") -> Self:
         """Let `explain` answer for each row; returns the forecast."""

@@ -42,6 +42,7 @@ from swapcal.monitor.state import Bets, EvidenceHistory
 
 SEGMENT = [START, ROWS, RESIDUAL, SQUARE]
 ADDED = [VISITS, FORECAST, TOTAL, TOTAL_SQUARE]
+RUN_CLOCKS = np.isin(np.arange(state.RUN), [state.BEGAN, state.LASTED])
 
 
 def after(first: Bets, later: Bets) -> Bets:
@@ -59,6 +60,9 @@ def after(first: Bets, later: Bets) -> Bets:
     joined.make_room()
     joined.bet_state = consecutive(_aligned(joined, first, 0.0), _aligned(joined, later, shift))
     joined.note_ended(np.concatenate([_logged(joined, first, 0.0), _logged(joined, later, shift)]))
+    moved = later.runs + shift * RUN_CLOCKS
+    joined.keep_runs(np.concatenate([first.runs, first.current[None], moved]))
+    joined.current = later.current + shift * RUN_CLOCKS if later.rows else first.current
     past = first.history
     joined.history = EvidenceHistory(past.stride, list(past.rows), list(past.clock), list(past.figures))
     _notice(joined)
@@ -77,6 +81,7 @@ def beside(one: Bets, other: Bets) -> Bets:
         joined.last_clock = float(joined.rows)
     joined.make_room()
     joined.bet_state = parallel(_aligned(joined, one, 0.0), _aligned(joined, other, 0.0))
+    joined.keep_runs(np.concatenate([one.runs, one.current[None], other.runs, other.current[None]]))
     both = np.concatenate([_logged(joined, one, 0.0), _logged(joined, other, 0.0)])
     joined.note_ended(both[np.argsort(both[:, ENDED], kind="stable")])
     _notice(joined)
@@ -99,6 +104,7 @@ def _empty(one: Bets, other: Bets) -> Bets:
     joined.clock_kind = one.clock_kind or other.clock_kind
     joined.dropped, joined.repeated = one.dropped + other.dropped, one.repeated + other.repeated
     joined.clusters = one.clusters | other.clusters
+    joined.ones = one.ones + other.ones
     return joined
 
 

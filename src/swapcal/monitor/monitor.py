@@ -12,7 +12,20 @@ from swapcal._display import counted, display, named
 from swapcal.archive import State, written
 from swapcal.arrays import Array
 from swapcal.bounds import e_bh_limit
-from swapcal.kernels.wealth import AT, CELL, CHANGE_AT, CHANGE_PEAK, CUSUM, ENDED, LIFE_AT, PEAK, SIDE, SUM
+from swapcal.kernels.wealth import (
+    AT,
+    CELL,
+    CHANGE_AT,
+    CHANGE_PEAK,
+    CUSUM,
+    ENDED,
+    FORECAST,
+    LIFE_AT,
+    PEAK,
+    SIDE,
+    SUM,
+    VISITS,
+)
 from swapcal.monitor import merge
 from swapcal.monitor import state as file
 from swapcal.monitor.alarms import (
@@ -33,8 +46,10 @@ from swapcal.monitor.alarms import (
 )
 from swapcal.monitor.settings import DEFAULT_STAKES, MonitorSettings, cluster_keys, read_settings
 from swapcal.monitor.state import LN10, Bets
+from swapcal.tables.frame import columns_from, made_frame
 
 MOST_SHOWN = 5  # alarms in a notebook
+LEAST_AROUND = 50.0  # rows of a range that says how sure a forecast is
 
 
 class Monitor:
@@ -283,6 +298,49 @@ class Monitor:
             found.append({**sized, "change": known[g][0], "lifetime": known[g][1]})
         return found
 
+    def around(self, record: Mapping[str, Any], p: float) -> list[dict[str, Any]]:
+        """Return how often outcomes happened where forecasts were like p, in each group of a record: how sure p is.
+
+        Of each group the narrowest range of forecasts around p that has 50 rows or more, or the widest: its rows, the
+        mean forecast, the observed rate and an interval, valid at all times and over all groups and ranges together.
+
+        Examples
+        --------
+        >>> monitor = Monitor(["shift"]).add({"shift": ["day"] * 400}, np.full(400, 0.3), np.arange(400) % 4 == 0)
+        >>> [(found["group"], found["forecasts"], found["rows"]) for found in monitor.around({"shift": "day"}, 0.3)]
+        [('all rows', (0.25, 0.5), 400), ('shift = day', (0.25, 0.5), 400)]
+        """
+        ranges, weights = self.settings.ranges, self._bets.log_weights()
+        leaf = ranges.leaves + int(np.searchsorted(ranges.inner(), _validate.label(p, "p"), side="right"))
+        members = self._bets.group_index.place_one(_one_record(record)).members[0]
+        found = []
+        for g in [int(g) for g in members if g < len(weights)]:
+            nodes = [(leaf >> up) - 1 for up in range(ranges.depths)]
+            notes = self._bets.bet_state.notes[[g * ranges.nodes + node for node in nodes]]
+            pick = next((k for k, note in enumerate(notes) if note[VISITS] >= LEAST_AROUND), len(nodes) - 1)
+            rows, forecast = float(notes[pick][VISITS]), float(notes[pick][FORECAST])
+            if rows > 0:
+                alpha = self.settings.alpha * float(np.exp(weights[g, nodes[pick]]))
+                size = since_first(notes[pick], alpha, self.settings.max_weight)
+                mean = forecast / rows
+                ends = {"low": max(0.0, mean + size.low), "high": min(1.0, mean + size.high)}
+                where = {"group": self.groups()[g], "forecasts": ranges.bounds(nodes[pick]), "rows": size.rows}
+                found.append(where | {"mean_forecast": mean, "observed": mean + size.gap} | ends)
+        return found
+
+    def to_frame(self, kind: str = "groups", backend: str = "pandas") -> Any:
+        """Return `sizes` (kind "groups") or `log` (kind "log") as a DataFrame.
+
+        `backend` is "pandas", "polars", "pyarrow", or "dict" for a dict of lists.
+        """
+        if kind not in ("groups", "log"):
+            raise ValueError(f'kind: given {kind!r}, expected "groups" or "log"')
+        names = ["group", "rows", "gap", "low", "high", "change", "lifetime"]
+        if kind == "log":
+            names = [name for name in (*Alarm._fields, "sentence") if name not in ("clock", "forecasts")]
+        rows = self.sizes() if kind == "groups" else [alarm.to_dict() for alarm in self.log()]
+        return made_frame(columns_from(rows, names), backend)
+
     def test(self) -> Lifetime:
         """Return the lifetime test over all groups together."""
         now = self._bets.pooled(self._bets.log_wealth())
@@ -290,6 +348,25 @@ class Monitor:
         peak = max(now, self._bets.pooled_peak, beyond)
         p_value = float(np.exp(-max(0.0, peak)))
         return Lifetime(now / LN10, peak / LN10, p_value, p_value <= self.settings.alpha)
+
+    def warnings(self) -> list[str]:
+        """Return what is doubtful about the outcomes: runs of equal ones that chance does not explain.
+
+        Examples
+        --------
+        >>> p, y = np.full(300, 0.5), np.arange(300) % 2
+        >>> y[200:] = 1
+        >>> Monitor().add({}, p, y).warnings()[0].split(":")[0]
+        'From row 200 to row 300 all 101 outcomes are 1, where 50.0 % were forecast'
+        """
+        kind = self._bets.clock_kind or ROW_NUMBERS
+        return [
+            f"From {show(float(run[file.BEGAN]), kind)} to {show(float(run[file.LASTED]), kind)} all "
+            f"{run[file.LENGTH]:,.0f} outcomes are {run[file.OUTCOME]:.0f}, where "
+            f"{100 * run[file.PREDICTED] / run[file.LENGTH]:.1f} % were forecast: too many in a row for chance. Check "
+            "how these outcomes were recorded; alarms and sizes include them."
+            for run in self._bets.unlikely_runs()
+        ]
 
     def wealth(self, group: str | None = None) -> dict[str, Array]:
         """Return evidence over time, at most 64 entries: rows, clock, and log10 of both kinds of evidence of a group.
@@ -337,6 +414,7 @@ class Monitor:
             "alarmed": bool(alarms) or test.rejected,
             "alarms": [alarm.to_dict() for alarm in alarms],
             "log": [alarm.to_dict() for alarm in log],
+            "warnings": self.warnings(),
             "lifetime": test._asdict(),
             "run_length": self.settings.run_length,
             "sizes": self.sizes(),

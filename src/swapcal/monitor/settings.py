@@ -277,7 +277,7 @@ def binned(values: Array, edges: tuple[float, ...]) -> Categories:
     Examples
     --------
     >>> binned(np.array([31.0, 30.0, np.nan, 12.0]), (18.0, 30.0)).names
-    ['30 or more', '(missing)', 'below 18']
+    ['below 18', '30 or more', '(missing)']
     """
     names = [f"below {edges[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(edges)), f"{edges[-1]:g} or more", None]
     codes = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="right"))

@@ -31,6 +31,7 @@ from swapcal.archive import (
 )
 from swapcal.archive import Settings as Manifest
 from swapcal.arrays import Array, Flags, Integers
+from swapcal.bounds import run_chance
 from swapcal.kernels import wealth as kernel
 from swapcal.kernels.wealth import (
     CHANGE_AT,
@@ -38,6 +39,7 @@ from swapcal.kernels.wealth import (
     CUSUM,
     ENTRY,
     FIELDS,
+    FORECAST,
     GAIN,
     LANES,
     LIFE_PEAK,
@@ -49,6 +51,7 @@ from swapcal.kernels.wealth import (
     SQUARE,
     STAKES,
     START,
+    TOTAL,
     VISITS,
     BetState,
     Terms,
@@ -148,6 +151,40 @@ class EvidenceHistory:
         return found
 
 
+# Runs of equal outcomes: too long for chance, they are nearly always a fault of the records.
+
+OUTCOME, LENGTH, PREDICTED, BEGAN, LASTED = range(5)
+RUN = 5
+LEAST_RUN = 20
+"""Shorter runs hardly move any figure."""
+MOST_RUNS = 32
+"""Ended runs that are kept: those that the forecasts explain least."""
+RUN_CHANCE = 1e-6
+"""A run is reported if chance gives one as long with less than this probability."""
+
+
+def equal_runs(p: Array, y: Array, clock: Array, current: Array) -> Array:
+    """Return (runs, RUN): stretches of equal outcomes, the first of them going on from the current one if it can."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(y) != 0) + 1])
+    ends = np.append(starts[1:], len(y))
+    found = np.column_stack([y[starts], ends - starts, np.add.reduceat(p, starts), clock[starts], clock[ends - 1]])
+    if current[LENGTH] > 0 and current[OUTCOME] == y[0]:
+        found[0, [LENGTH, PREDICTED]] += current[[LENGTH, PREDICTED]]
+        found[0, BEGAN] = current[BEGAN]
+        return found
+    return np.concatenate([current[None], found])
+
+
+def is_unlikely(run: Array, ones: float, rows: float) -> bool:
+    """Tell whether neither the forecasts nor the rate of all other rows explain a run of equal outcomes."""
+    outcome, length, predicted = (float(run[place]) for place in (OUTCOME, LENGTH, PREDICTED))
+    if outcome not in (0.0, 1.0) or length < LEAST_RUN:
+        return False
+    rates = [predicted / length] + ([] if rows <= length else [(ones - outcome * length) / (rows - length)])
+    likely = max(rate if outcome else 1.0 - rate for rate in rates)
+    return float(run_chance(length, min(1.0, max(0.0, likely)), rows)) < RUN_CHANCE
+
+
 # Bets: the state that rows change: the bets of every cell, the groups so far, the clock, the history and the log.
 
 LN10 = float(np.log(10.0))
@@ -172,6 +209,9 @@ class Bets(Writable):
         self.dropped = 0
         self.clusters: set[int] = set()
         self.repeated = 0
+        self.ones = 0.0
+        self.runs = np.zeros((0, RUN))
+        self.current = np.zeros(RUN)
         self.terms = settings.terms()
         self.bet_state = blank_bet_state(0)
         self.life_limits = np.zeros((0, settings.ranges.nodes))
@@ -194,6 +234,7 @@ class Bets(Writable):
     def enter(self, placed: Placed, p: Array, y: Array, weight: Array, clock: Array, kind: str) -> None:
         """Enter all rows, in parts that end where the history gets an entry: results do not depend on the batches."""
         known = self._begin(placed, clock, kind)
+        self._note_runs(p, y, clock)
         newest = np.maximum.accumulate(placed.members.max(axis=1))
         start = 0
         while start < len(p):
@@ -211,6 +252,7 @@ class Bets(Writable):
     ) -> None:
         """Enter rows of which each cluster plays once, with the mean of its rows here; known clusters do not play."""
         self._begin(placed, clock, kind)
+        self._note_runs(p, y, clock)
         codes = {key: code for code, key in enumerate(dict.fromkeys(keys)) if key not in self.clusters}
         code = np.array([codes.get(key, -1) for key in keys], dtype=np.int64)
         last = np.full(len(keys), -1, dtype=np.int64)
@@ -225,6 +267,28 @@ class Bets(Writable):
         recorded, self.rows, self.last_clock = self.rows, self.rows + len(keys), float(clock[-1])
         if passed > recorded:
             self._record(passed, len(self.group_index.groups))
+
+    def _note_runs(self, p: Array, y: Array, clock: Array) -> None:
+        """Follow runs of equal outcomes, and keep the least likely that ended."""
+        found = equal_runs(p, y, clock, self.current)
+        self.ones += float(y.sum())
+        self.current = found[-1]
+        self.keep_runs(found[:-1])
+
+    def keep_runs(self, ended: Array) -> None:
+        """Keep of the runs so far and of some more those that the forecasts explain least, in order."""
+        long = ended[(ended[:, LENGTH] >= LEAST_RUN) & np.isin(ended[:, OUTCOME], (0.0, 1.0))]
+        if len(long):
+            every = np.concatenate([self.runs, long])
+            rate = every[:, PREDICTED] / every[:, LENGTH]
+            chance = np.maximum(np.where(every[:, OUTCOME] > 0, rate, 1.0 - rate), 1e-300)
+            kept = np.argsort(every[:, LENGTH] * np.log(chance), kind="stable")[:MOST_RUNS]
+            self.runs = every[np.sort(kept)]
+
+    def unlikely_runs(self) -> list[Array]:
+        """Return the runs of equal outcomes that chance does not explain, in order."""
+        every = [*self.runs, self.current]
+        return [run for run in every if is_unlikely(run, self.ones, float(self.rows))]
 
     def _begin(self, placed: Placed, clock: Array, kind: str) -> int:
         """Admit new groups and start the clock; return how many groups there were."""
@@ -394,7 +458,9 @@ def fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
             "alarms", ENTRY, least=[0, 0, *[-np.inf] * (ENTRY - 2)], most=[cells - 1, 1, *[np.inf] * (ENTRY - 2)]
         ),
     }
+    runs = {"runs": floats("runs", RUN), "current": floats(RUN), "ones": floats(1)}
     return {
+        **(runs if "runs" in shapes else {}),
         **(logged if "log" in shapes else {}),  # files of versions before the log stay readable
         **({"clusters": keys("clusters", rises=True)} if settings.clusters else {}),
         "bets": floats(cells, FIELDS, LANES, finite=False),
@@ -417,6 +483,9 @@ def state_of(bets: Bets) -> archive.State:
     arrays = {
         **bet_state._asdict(),
         "log": bets.log,
+        "runs": bets.runs,
+        "current": bets.current,
+        "ones": np.array([bets.ones]),
         **({"clusters": np.array(sorted(bets.clusters), dtype=np.uint64)} if bets.settings.clusters else {}),
         "shares": np.array([group.share for group in groups], dtype=np.float64),
         "clock": np.array([bets.first_clock, bets.last_clock, bets.pooled_peak]),
@@ -463,6 +532,10 @@ def _bets(state: archive.State) -> Bets:
         bets.bet_state.marks[:cells], bets.log = arrays["marks"], arrays["log"]
     else:
         mark(bets, bets.open_alarms())
+    if "runs" in arrays:
+        bets.runs, bets.current, bets.ones = arrays["runs"], arrays["current"], float(arrays["ones"][0])
+    elif cells:
+        bets.ones = float(arrays["notes"][0, [FORECAST, TOTAL]].sum())
     bets.dropped, bets.repeated = plain.get("dropped", 0), plain.get("repeated", 0)
     bets.clusters = set(map(int, arrays.get("clusters", ())))
     bets.history = _history(arrays, plain["stride"])

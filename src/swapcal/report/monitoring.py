@@ -48,7 +48,9 @@ READING = (
 
 def render_monitoring(summary: Mapping[str, Any]) -> str:
     """Render the summary of a monitor (see `swapcal.Monitor.summary`) as one self-contained HTML page."""
-    headline = tag("div", prose(clip(summary["sentence"], 800), style="sentence"), class_="headline")
+    found = summary.get("warnings", [])[:MOST_GROUPS]
+    warnings = [prose(tag("strong", "Warning: "), clip(warning, 600), style="warning") for warning in found]
+    headline = tag("div", prose(clip(summary["sentence"], 800), style="sentence"), *warnings, class_="headline")
     body = [_top(summary), headline, _alarms(summary), _pictures(summary), _sizes(summary)]
     body += [section("reading", "How to read", sentences(READING)), _settings(summary)]
     main = tag("main", *(part for part in body if part))

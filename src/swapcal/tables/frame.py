@@ -544,3 +544,37 @@ class JudgedColumns:
                 raise ValueError(f"column {name!r}: given as a feature or group too, expected one role a column")
         if self.prob == self.target:
             raise ValueError(f"column {self.prob!r}: given as prediction and as outcome, expected two columns")
+
+
+# Tables out: columns as a data frame of the library that is asked for.
+
+BACKENDS = ("pandas", "polars", "pyarrow", "dict")
+"""Kinds of tables that `made_frame` makes."""
+
+
+def made_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
+    """Return columns as a pandas or polars DataFrame, a pyarrow Table, or a dict of lists.
+
+    Examples
+    --------
+    >>> made_frame({"p": [0.2, 0.4]}, "dict")
+    {'p': [0.2, 0.4]}
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"backend: given {backend!r}, expected one of {', '.join(BACKENDS)}")
+    if backend == "dict":
+        return {name: list(values) for name, values in columns.items()}
+    lists = {name: list(values) for name, values in columns.items()}
+    return nw.from_dict(lists, backend=nw.Implementation.from_backend(backend)).to_native()  # type: ignore[arg-type]
+
+
+def columns_from(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return records as columns, of the names given.
+
+    Examples
+    --------
+    >>> columns_from([{"a": 1, "b": 2}], ["b"])
+    {'b': [2]}
+    """
+    found = list(rows)
+    return {name: [row[name] for row in found] for name in names}
