@@ -234,6 +234,13 @@ def test_pseudo_errors_are_those_of_the_forecasters_certificate():
     assert audit.psmcal(1) == pytest.approx(certificate.psmcal_1)
     shown = audit.to_dict(certificate=certificate.as_dict())["forecaster"]
     assert shown["observed"] <= shown["certificate"] <= shown["bound"]
+    drawn = certificate.issued
+    means = {name: getattr(drawn, name) / drawn.weight for name in ("smcal_1", "smcal_2", "somni", "cal")}
+    assert shown["issued"] == pytest.approx({"labels": drawn.labels, **means})
+    page = audit.to_html(certificate=certificate.as_dict())
+    assert "The levels themselves, as they were drawn, over" in page
+    assert "not about the mean forecasts" in page
+    assert "issued" not in audit.to_dict(certificate=certificate.as_dict() | {"issued": None})["forecaster"]
 
 
 def test_theorem_inequalities_hold():

@@ -103,6 +103,7 @@ def complete() -> Mapping:
     scores |= {"auc": 0.67, "ece": 0.015, "smooth_ece": 0.009, "mean_p": 0.31, "mean_y": 0.33}
     decision = {"loss": "newsvendor 3:1", "cost": 0.41, "regret": 0.003, "certificate": 0.02}
     forecaster = {"levels": 87, "dims": 24, "rounds": 61035, "certificate": 97.3, "observed": 22.4}
+    forecaster |= {"issued": {"labels": 61000, "smcal_1": 0.0123, "smcal_2": 0.0004, "somni": 0.0234, "cal": 0.0111}}
     pieces = [{"name": "rounding", "value": 31.3}, {"name": "learning", "value": 66.0}]
     method = {"name": "mine", "brier": 0.2, "log_loss": 0.6, "worst_group": "x = 1", "worst_gap": -0.02}
     method |= {"verdict": "small", "word": None, **dict.fromkeys(CONTEST_FIGURES)}

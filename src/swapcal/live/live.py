@@ -184,8 +184,17 @@ class Live:
 
     @locked
     def status(self) -> Status:
-        """Return label coverage and delay."""
-        return self._open_forecasts.status()
+        """Return label coverage and delay, and the exact errors of the issued levels p (`certificate().issued`).
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> _ = live.run([{"shop": "a"}] * 40, [0, 1] * 20)
+        >>> status = live.status()
+        >>> status.coverage, status.issued.labels, status.issued == live.certificate().issued
+        (1.0, 40, True)
+        """
+        return self._open_forecasts.status()._replace(issued=self._learner.issued_errors())
 
     @locked
     def is_open(self, id: Id) -> bool:

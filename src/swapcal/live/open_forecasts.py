@@ -12,13 +12,17 @@ import numpy as np
 from swapcal._display import counted, display, share
 from swapcal._validate import in_row
 from swapcal.archive import ArchiveError, State
+from swapcal.engine.certificate import IssuedErrors
 from swapcal.live.validation import NO_LIMITS, REMEMBERED, Id, OpenLimits, is_id, packed, unpacked
 
 # `Status`: label coverage and delay.
 
 
 class Status(NamedTuple):
-    """Label coverage and delay. Delays count forecasts issued meanwhile, and time where times were given."""
+    """Label coverage and delay, and how far off the issued levels were.
+
+    Delays count forecasts issued meanwhile, and time where times were given.
+    """
 
     forecasts: int
     labels: int
@@ -36,11 +40,14 @@ class Status(NamedTuple):
     """forecasts given up unlabelled: forecasts = labels + open + expired"""
     held: int = 0
     """open forecasts whose label has come, and waits for its maturity or for its turn"""
+    issued: IssuedErrors | None = None
+    """exact errors of the issued levels p, not of the mean forecasts, as sums over labels; None before the first"""
 
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
-        return display("Status", counts, facts | {"expired": self.expired, "held": self.held})
+        own = {} if self.issued is None else {"issued levels off by": self.issued.short()}
+        return display("Status", counts, facts | {"expired": self.expired, "held": self.held, **own})
 
 
 # `IssueQueue`: open forecasts in order of issue.
