@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from swapcal import Forecaster, Monitor, bounds
+from swapcal import Audit, Forecaster, Monitor, bounds
 from swapcal.audit import difference, evidence, intervals, measures, null
 from swapcal.batch import History, Mixture, Stream, mixture
 from swapcal.monitor import alarms
@@ -307,6 +307,21 @@ def each_interval_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def detectable_half_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The minimum detectable error is the one found half of the time."""
     monkeypatch.setattr(null, "POWER", 0.5)
+
+
+PLUG_IN = "test_audit.test_plug_in_errors_of_a_population_are_too_large_on_average"
+
+
+@caught_by(PLUG_IN, "values.mean() - true > -error")
+def half_of_the_residuals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is halved."""
+    scale(monkeypatch, Audit, "smcal", 0.5)
+
+
+@caught_by(PLUG_IN, "values.mean() - true < ")
+def twice_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is doubled."""
+    scale(monkeypatch, Audit, "smcal", 2.0)
 
 
 # Verdicts and warnings

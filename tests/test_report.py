@@ -618,6 +618,14 @@ def test_degenerate_findings_draw_finite_pictures(section: str, data: st.DataObj
     assert not re.search(r"\b(nan|inf)\b", page.text)
 
 
+def test_the_errors_of_drawn_levels_stand_beside_their_names() -> None:
+    page = render(complete())
+    rows = re.findall(r"<tr><th[^>]*>([^<]+)</th><td[^>]*>[^<]+</td><td[^>]*>([\d.]+)</td></tr>", page)
+    expected = {"Distance from what happened": 0.0111, "Along linear rules": 0.0123, "The same, squared": 0.0004}
+    expected |= {"Lost by decisions": 0.0234}
+    assert expected == {name: float(value) for name, value in rows if name in expected}
+
+
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300))
 def test_ticks_are_few_and_inside(a: float, b: float) -> None:
     scale = covering([a, b])
