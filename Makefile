@@ -114,6 +114,9 @@ PLAN ?= --small
 rates: $(VENV)/.dev     ## the theorems' rates, measured in two minutes (PLAN="--full --docs" for docs/rates.md, hours)
 	PYTHONPATH=experiments $(BIN)/python -m rates $(PLAN) --out build/rates
 
+measured: $(VENV)/.bench     ## measure again each page whose code changed since, and stamp it; many hours, resumable (PAGES="streams")
+	$(BIN)/python experiments/measured.py $(PAGES)
+
 soak: $(VENV)/.dev     ## numerics after 10^8 updates (many minutes)
 	$(BIN)/python -m pytest -m soak -s
 

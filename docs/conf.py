@@ -20,6 +20,7 @@ extensions = [
     "docstrings",
     "generated",
     "nouns",
+    "stamps",
 ]
 exclude_patterns = ["_ext", "_static"]
 

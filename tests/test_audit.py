@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from swapcal import Audit, Forecaster, errors
 from swapcal.batch import SnapshotRun
 from swapcal.losses import omniprediction, threshold_losses
+from tests.chance import seeded
 
 
 def data(rows=400, d=4, seed=0, values=None, bias=0.2):
@@ -237,6 +238,16 @@ def test_pseudo_errors_are_those_of_the_forecasters_certificate():
     assert audit.psmcal(1) == pytest.approx(certificate.psmcal_1)
     shown = audit.to_dict(certificate=certificate.as_dict())["forecaster"]
     assert shown["observed"] <= shown["certificate"] <= shown["bound"]
+    drawn = certificate.issued
+    means = {name: getattr(drawn, name) / drawn.weight for name in ("smcal_1", "smcal_2", "somni", "cal")}
+    assert shown["issued"] == pytest.approx({"labels": drawn.labels, **means})
+    heavy = certificate.as_dict()["issued"] | {"weight": 2 * drawn.weight}
+    halved = audit.to_dict(certificate=certificate.as_dict() | {"issued": heavy})["forecaster"]["issued"]
+    assert halved["cal"] == pytest.approx(means["cal"] / 2)
+    page = audit.to_html(certificate=certificate.as_dict())
+    assert "The levels themselves, as they were drawn, over" in page
+    assert "not about the mean forecasts" in page
+    assert "issued" not in audit.to_dict(certificate=certificate.as_dict() | {"issued": None})["forecaster"]
 
 
 def test_theorem_inequalities_hold():
@@ -512,3 +523,18 @@ def test_plain_omniprediction_lies_between_its_ends_and_needs_the_rows():
     audit.sums.sample.complete = False
     with pytest.raises(ValueError, match=r"omni: given .* rows kept, expected all"):
         audit.omni()
+
+
+@pytest.mark.statistical
+def test_plug_in_errors_of_a_population_are_too_large_on_average():
+    """One level, two contexts, known chances: by Jensen's inequality, and by no more than right predictions show."""
+    rng = np.random.default_rng(seeded(0))
+    X = np.column_stack([np.full(60, 0.5), np.tile([-0.4, 0.4], 30)])
+    chance = 0.5 + 0.25 * X[:, 1] / 0.4
+    true = (2 / np.sqrt(3) * 0.25 * 0.4) ** 2
+    found = [Audit(np.full(60, 0.5), rng.random(60) < chance, X) for _ in range(300)]
+    values = np.array([audit.dsmcal() for audit in found])
+    error = 4 * values.std() / np.sqrt(300)
+    assert values.mean() - true > -error
+    assert values.mean() - true < found[0].noise("smcal").mean / 60 + error
+    assert np.mean([audit.saerr() for audit in found]) > 0.25**2 * 0.9

@@ -200,6 +200,24 @@ def test_a_foreign_or_damaged_state_is_refused(tmp_path: Any) -> None:
         Live.load(path)
 
 
+def test_the_status_has_the_errors_of_the_issued_levels() -> None:
+    live = Live(groups=["shop"])
+    assert live.status().issued is None
+    live.forecast({"shop": "a"}, id="first")
+    assert live.status().issued is None
+    assert "issued levels" not in live.status()._repr_html_()
+    live.label("first", 1)
+    records = [{"shop": "ab"[k % 2], "price": float(k % 7)} for k in range(300)]
+    p = live.run(records, [k % 2 for k in range(300)]).p
+    issued = live.status().issued
+    assert issued is not None
+    assert issued == live.certificate().issued
+    assert issued.labels == 301
+    gaps = [np.sum(np.arange(300)[p == v] % 2 - v) for v in np.unique(p)]
+    assert issued.cal == pytest.approx(np.abs(gaps).sum(), abs=1.0)  # beside the first forecast
+    assert issued.short() in live.status()._repr_html_()
+
+
 def test_before_any_record_the_certificate_is_that_of_no_rounds() -> None:
     live = Live(window=500)
     assert live.certificate().rounds == 0

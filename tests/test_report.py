@@ -119,6 +119,7 @@ def complete() -> Mapping:
     scores |= {"auc": 0.67, "ece": 0.015, "smooth_ece": 0.009, "mean_p": 0.31, "mean_y": 0.33}
     decision = {"loss": "newsvendor 3:1", "cost": 0.41, "regret": 0.003, "certificate": 0.02}
     forecaster = {"levels": 87, "dims": 24, "rounds": 61035, "certificate": 97.3, "observed": 22.4}
+    forecaster |= {"issued": {"labels": 61000, "smcal_1": 0.0123, "smcal_2": 0.0004, "somni": 0.0234, "cal": 0.0111}}
     pieces = [{"name": "rounding", "value": 31.3}, {"name": "learning", "value": 66.0}]
     method = {"name": "mine", "brier": 0.2, "log_loss": 0.6, "worst_group": "x = 1", "worst_gap": -0.02}
     method |= {"verdict": "small", "word": None, **dict.fromkeys(CONTEST_FIGURES)}
@@ -633,6 +634,14 @@ def test_degenerate_findings_draw_finite_pictures(section: str, data: st.DataObj
     findings = minimal() | {"reliability": [level()], section: data.draw(STRANGE[section])}
     page = check_page(render(findings))
     assert not re.search(r"\b(nan|inf)\b", page.text)
+
+
+def test_the_errors_of_drawn_levels_stand_beside_their_names() -> None:
+    page = render(complete())
+    rows = re.findall(r"<tr><th[^>]*>([^<]+)</th><td[^>]*>[^<]+</td><td[^>]*>([\d.]+)</td></tr>", page)
+    expected = {"Distance from what happened": 0.0111, "Along linear rules": 0.0123, "The same, squared": 0.0004}
+    expected |= {"Lost by decisions": 0.0234}
+    assert expected == {name: float(value) for name, value in rows if name in expected}
 
 
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300))

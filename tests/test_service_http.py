@@ -198,6 +198,8 @@ def test_certificate_and_alarms_have_words(service: Caller) -> None:
     told = service.get(f"{SHOP}/certificate").body
     assert told["psreg"] <= told["bound"]
     assert "outcomes" in told["sentence"]
+    assert service.get(f"{SHOP}/status").body["issued"] == told["issued"]
+    assert told["issued"]["labels"] == told["rounds"] > 0
     assert service.get(f"{SHOP}/alarms").body["sentence"]
 
 

@@ -5,6 +5,7 @@ import io
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Any, cast
 
 import numpy as np
@@ -411,6 +412,11 @@ def test_status_alarms_and_certificate_say_how_it_stands() -> None:
     told = certificate(worker.ask(engine))
     assert told["holds"]
     assert "400 outcomes" in told["sentence"]
+    assert "distributions" in told["sentence"]
+    assert "issued levels themselves, as drawn" in told["words"]
+    assert told["issued"] == asdict(found.issued)
+    assert found.issued.labels == 400
+    assert 0 < found.issued.smcal_2 < found.issued.smcal_1 < found.issued.weight == 400.0
 
 
 def test_an_early_outcome_dated_beyond_its_forecasts_life_is_not_lost() -> None:

@@ -407,19 +407,23 @@ class Audit:
         return self._scaled(found.lower, mean), self._scaled(found.upper, mean)
 
     def dsmcal(self, q: int = 2, against: Against = "linear") -> float:
-        """DSMCal_q: `smcal` per row, the distributional error when the rows are a held-out sample."""
+        """DSMCal_q: `smcal` per row, which estimates the error of the population that held-out rows were drawn from.
+
+        A plug-in value, as are `dmcal`, `dsomni` and `saerr`: suprema and squares of sums make of noise an error, so it
+        is too large on average, never too small. `noise` has the mean and the quantiles of that for right predictions.
+        """
         return self.smcal(q, against, mean=True)
 
     def dmcal(self, q: int = 2, against: Against = "linear") -> float | tuple[float, float]:
-        """DMCal_q: `mcal` per row, on a held-out sample."""
+        """DMCal_q: `mcal` per row of a held-out sample; a plug-in value, too large on average."""
         return self.mcal(q, against, mean=True)
 
     def dsomni(self) -> float:
-        """DSOmni: `somni` per row, on a held-out sample."""
+        """DSOmni: `somni` per row of a held-out sample; a plug-in value, too large on average."""
         return self.somni(mean=True)
 
     def saerr(self) -> float:
-        """SAErr: `sreg` per row, the swap agnostic error on a held-out sample."""
+        """SAErr: `sreg` per row of a held-out sample; a plug-in value, too large on average."""
         return self.sreg(mean=True)
 
     def ece(self) -> float:

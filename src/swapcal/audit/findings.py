@@ -33,6 +33,7 @@ from swapcal.report.findings import (
     GroupRow,
     Headline,
     Identity,
+    IssuedEntry,
     Level,
     QuantityEntry,
     Scores,
@@ -261,7 +262,16 @@ def forecaster(evidence: Evidence, certificate: Mapping[str, Any]) -> Forecaster
         observed=certificate.get("psreg", measures.sreg(evidence.sums.weighted)),
         bound=certificate.get("theorem"),
         citation="pathwise certificate of the clipped ridge learners",
+        issued=_drawn(certificate.get("issued")),
     )
+
+
+def _drawn(issued: Mapping[str, Any] | None) -> IssuedEntry | None:
+    """Return the errors of the levels drawn, per outcome; None if they were not kept."""
+    if not issued or not issued["weight"] > 0:
+        return None
+    means = {name: issued[name] / issued["weight"] for name in ("smcal_1", "smcal_2", "somni", "cal")}
+    return IssuedEntry(labels=int(issued["labels"]), **means)
 
 
 def score_entry(evidence: Evidence) -> Scores:

@@ -60,6 +60,25 @@ class IssuedErrors:
     labels: int
     weight: float
 
+    def short(self) -> str:
+        """Return in a few words how far off the levels are, per forecast and rounded up.
+
+        Examples
+        --------
+        >>> print(IssuedErrors(2.5, 0.5, 3.0, 2.0, 100, 100.0).short())
+        at most 0.025 per forecast along any linear rule; no convex loss loses more than 0.030 to an affine rule
+        """
+        linear, lost = self.rates()
+        return (
+            f"at most {linear} per forecast along any linear rule; no convex loss loses more than {lost} to an affine "
+            "rule"
+        )
+
+    def rates(self) -> tuple[str, str]:
+        """Return smcal_1 and somni per forecast, rounded up."""
+        first, second = (_rate(total / self.weight) if self.weight > 0 else "0" for total in (self.smcal_1, self.somni))
+        return first, second
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
@@ -176,7 +195,7 @@ def _drawn(issued: IssuedErrors, rounds: int) -> str:
     which = (
         "all labels learned" if issued.labels == rounds else f"the {issued.labels:,} labels since the state was loaded"
     )
-    shares = [rated(total / issued.weight) if issued.weight > 0 else "0" for total in (issued.smcal_1, issued.somni)]
+    shares = issued.rates()
     return (
         f"The issued levels themselves, as drawn, over {which}: their residuals correlate with no linear rule of "
         f"values up to 1, one for each level, by more than {shares[0]} per forecast, and no convex loss of slope up to "
@@ -332,11 +351,11 @@ def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: 
         levels=len(slots),
         dim=dim,
         tight=min(bound, float(state.totals[GAP]) + tight),
-        issued=_issued(state, dim, drawn_from),
+        issued=issued_errors(state, dim, drawn_from),
     )
 
 
-def _issued(state: Memory, dim: int, drawn_from: int) -> IssuedErrors:
+def issued_errors(state: Memory, dim: int, drawn_from: int) -> IssuedErrors:
     """Return the errors of the levels drawn; Σ 1[p = v] (y - v) is 2ĝ_1, because x_1 = ½."""
     slots = memory.slots_in_order(state)
     n, g = state.drawn_mass[slots], state.drawn_residual[np.ix_(slots, memory.places(dim, float(state.knobs[WINDOW])))]
@@ -384,7 +403,7 @@ def certify_recent(state: Memory, dim: int, drawn_from: int) -> Certificate:
         dim=dim,
         window=window,
         tight=min(bound, gap + tight),
-        issued=_issued(state, dim, drawn_from),
+        issued=issued_errors(state, dim, drawn_from),
     )
 
 

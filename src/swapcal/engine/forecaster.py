@@ -14,7 +14,7 @@ from swapcal.archive import MOST_COUNT, TEXT, TRUTH, Fields, Settings, Shapes, S
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine import state as memory
-from swapcal.engine.certificate import Certificate, certify, certify_recent
+from swapcal.engine.certificate import Certificate, IssuedErrors, certify, certify_recent, issued_errors
 from swapcal.engine.forecast import Forecast, Player
 from swapcal.engine.log_loss import LogForecaster
 from swapcal.engine.sparse import SparseForecaster
@@ -324,6 +324,19 @@ class Forecaster(Player):
                 raise ValueError(f"window: given {window!r}, expected {kept} of this forecaster")
             return certify_recent(self._state, self._dim, self._drawn_from)
         return certify(self._state, self._dim, self._learner, self._drawn_from, uniform=self._uniform)
+
+    @locked
+    def issued_errors(self) -> IssuedErrors:
+        """Return the exact errors of the levels issued so far: `certificate().issued`, without the rest of it.
+
+        Examples
+        --------
+        >>> forecaster = Forecaster(dim=1)
+        >>> _ = forecaster.run(np.full((400, 1), 0.5), np.arange(400) % 4 == 0)
+        >>> forecaster.issued_errors() == forecaster.certificate().issued
+        True
+        """
+        return issued_errors(self._state, self._dim, self._drawn_from)
 
     @locked
     def save(self, path: "str | os.PathLike[str]") -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from swapcal._validate import MOST_RIDGE, event_key, event_keys
 from swapcal.archive import State, nested, part
 from swapcal.arrays import AnyArray, Array, Flags, Integers, Keys
-from swapcal.engine.certificate import Certificate
+from swapcal.engine.certificate import Certificate, IssuedErrors
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import NO_MIX, Forecaster
 from swapcal.features import Contexts, Encoded
@@ -180,6 +180,10 @@ class Learner:
         """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
         engine = self._new_engine(self.contexts.dim) if self.forecaster is None else self.forecaster
         return engine.certificate(window)
+
+    def issued_errors(self) -> IssuedErrors | None:
+        """Return the errors of the levels issued; None before the first label."""
+        return self.forecaster.issued_errors() if self.forecaster is not None and self.forecaster.rounds else None
 
     def _new_engine(self, dim: int) -> Forecaster:
         prior = _blend(dim, float(self.contexts.reserved_weights[0]))

@@ -203,9 +203,21 @@ class Live:
 
     @locked
     def status(self) -> Status:
-        """Return label coverage and delay, and how often declared scores and groups were missing."""
-        gaps = self.contexts.gaps
-        return self._open_forecasts.status()._replace(missing=gaps.missing(), warnings=(*gaps.sentences(),))
+        """Return label coverage and delay, missing scores and groups, and the exact errors of the issued levels p.
+
+        The last are `certificate().issued`.
+
+        Examples
+        --------
+        >>> live = Live()
+        >>> _ = live.run([{"shop": "a"}] * 40, [0, 1] * 20)
+        >>> status = live.status()
+        >>> status.coverage, status.issued.labels, status.issued == live.certificate().issued
+        (1.0, 40, True)
+        """
+        gaps, issued = self.contexts.gaps, self._learner.issued_errors()
+        status = self._open_forecasts.status()
+        return status._replace(missing=gaps.missing(), warnings=(*gaps.sentences(),), issued=issued)
 
     @locked
     def is_open(self, id: Id) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from swapcal._display import counted, display, share
 from swapcal._validate import in_row
 from swapcal.archive import ArchiveError, State
+from swapcal.engine.certificate import IssuedErrors
 from swapcal.live.validation import (
     NO_LIMITS,
     NO_MATURITY,
@@ -29,7 +30,10 @@ from swapcal.live.validation import (
 
 
 class Status(NamedTuple):
-    """Label coverage and delay. Delays count forecasts issued meanwhile, and time where times were given."""
+    """Label coverage and delay, and how far off the issued levels were.
+
+    Delays count forecasts issued meanwhile, and time where times were given.
+    """
 
     forecasts: int
     labels: int
@@ -55,12 +59,15 @@ class Status(NamedTuple):
     """forecasts without a value of each declared score and group"""
     warnings: tuple[str, ...] = ()
     """what to look at: scores and groups that are suddenly missing, by a plain threshold"""
+    issued: IssuedErrors | None = None
+    """exact errors of the issued levels p, not of the mean forecasts, as sums over labels; None before the first"""
 
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
         facts |= {"expired": f"{self.expired:,}", "held": f"{self.held:,}"}
         facts |= {f"{name} missing": f"{count:,}" for name, count in self.missing.items() if count}
+        facts |= {} if self.issued is None else {"issued levels off by": self.issued.short()}
         return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
 
 

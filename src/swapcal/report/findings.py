@@ -379,8 +379,27 @@ class CertificatePiece:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IssuedEntry:
+    """Errors of the levels as they were drawn, per outcome: not of their distributions, nor of the mean forecasts."""
+
+    labels: int
+    """Outcomes that the sums are over."""
+    smcal_1: float | None
+    """Swap multicalibration error SMCal_1."""
+    smcal_2: float | None
+    """SMCal_2."""
+    somni: float | None
+    """Swap omniprediction error."""
+    cal: float | None
+    """Calibration error Cal_1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ForecasterEntry:
-    """What a swapcal forecaster says about the predictions it issued."""
+    """What a swapcal forecaster says about the predictions it issued.
+
+    Certificate, pieces, observed and bound are about the distributions that levels were drawn from.
+    """
 
     levels: int
     """Levels in use."""
@@ -398,6 +417,8 @@ class ForecasterEntry:
     """The theorem's a-priori bound at these levels, dims and rounds."""
     citation: str | None = None
     """Theorem behind the bound."""
+    issued: IssuedEntry | None = None
+    """Errors of the levels that were drawn, if the forecaster kept them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from swapcal.report.findings import CertificatePiece, DecisionEntry, Findings, ForecasterEntry, QuantityEntry
+from swapcal.report.findings import (
+    CertificatePiece,
+    DecisionEntry,
+    Findings,
+    ForecasterEntry,
+    IssuedEntry,
+    QuantityEntry,
+)
 from swapcal.report.html import (
     Html,
     all_finite,
@@ -219,16 +226,16 @@ def certificate(findings: Findings) -> Html:
     sizes = ("Levels", forecaster.levels), ("Dimensions", forecaster.dims), ("Outcomes learned from", forecaster.rounds)
     pairs = [(name, count(size)) for name, size in sizes]
     pieces = forecaster.pieces[:MOST_PIECES]
-    parts = [_lead(forecaster), facts(pairs, "compact"), _bars(forecaster), _pieces(pieces)]
+    parts = [_lead(forecaster), facts(pairs, "compact"), _bars(forecaster), _pieces(pieces), _drawn(forecaster.issued)]
     return section("certificate", "The forecaster’s certificate", *parts)
 
 
 def _lead(forecaster: ForecasterEntry) -> Html:
     citation = forecaster.citation
     text = (
-        "These predictions were issued by a forecaster that bounds its own error as it runs. The "
+        "These predictions come from a forecaster that bounds its own error as it runs. The "
         "certificate holds for this very sequence, whatever produced the outcomes; it is a computed "
-        "number, not a rate."
+        "number, not a rate. It is about the distributions from which levels were drawn, not about the mean forecasts."
     )
     return prose(text + (f" Its a-priori counterpart: {clip(citation, 200)}." if citation else ""))
 
@@ -244,7 +251,7 @@ def _bars(forecaster: ForecasterEntry) -> Html:
     if longest <= 0:
         return Html("")
     rows = [_bar(name, x, x / longest, style) for name, x, style in known]
-    return exhibit("Observed error and what was guaranteed", tag("div", *rows, class_="bars"))
+    return exhibit("Observed error of the distributions and what was guaranteed", tag("div", *rows, class_="bars"))
 
 
 def _bar(name: str, value: float, share: float, style: str) -> Html:
@@ -260,6 +267,25 @@ def _pieces(pieces: Sequence[CertificatePiece]) -> Html:
     columns = [("Piece", "name"), ("Amount", "number"), ("Share", "number")]
     rows = [[clip(p.name, 200), figure(p.value), _share(p.value, total)] for p in pieces]
     return table("What the certificate is made of.", columns, rows, style="pieces")
+
+
+ISSUED = (
+    ("cal", "Distance from what happened", "mean over the levels, weighted by their outcomes"),
+    ("smcal_1", "Along linear rules", "residuals times the worst linear rule of values up to 1, one for each level"),
+    ("smcal_2", "The same, squared", "mean over the levels of its square"),
+    ("somni", "Lost by decisions", "by convex losses of slope up to 1 to affine rules, one of each for each level"),
+)
+
+
+def _drawn(issued: IssuedEntry | None) -> Html:
+    if issued is None:
+        return Html("")
+    rows = [[name, meaning, figure(getattr(issued, field))] for field, name, meaning in ISSUED]
+    columns = [("Error", "name"), ("What it is", "text"), ("Per outcome", "number")]
+    caption = (
+        f"The levels themselves, as they were drawn, over {count(issued.labels)} outcomes: exact sums, chance included."
+    )
+    return table(caption, columns, rows, style="pieces")
 
 
 def _share(value: float | None, total: float) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from swapcal.engine.certificate import IssuedErrors
 from swapcal.engine.forecaster import Forecaster
 from swapcal.monitor.alarms import sentence
 from swapcal.service.hosted import DELAYS, HostedForecaster
@@ -80,6 +81,8 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     """what to look at besides alarms"""
     reliability: list[dict[str, float]]
     over_time: list[dict[str, float]]
+    issued: IssuedErrors | None = None
+    """exact errors of the issued levels p, not of the mean forecasts, as sums over outcomes; null before the first"""
 
 
 def describe(hosted: HostedForecaster) -> ForecasterStatus:
@@ -119,6 +122,7 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         warnings=[*live.warnings],
         reliability=figures.curve(),
         over_time=figures.over_time(),
+        issued=live.issued,
     )
 
 
@@ -138,7 +142,10 @@ def engine(hosted: HostedForecaster) -> Forecaster | None:
 
 
 def certificate(engine: Forecaster | None) -> dict[str, Any]:
-    """Return the errors of the issued forecasts and what bounds them, with a sentence; may take seconds."""
+    """Return the errors of the distributions that levels are drawn from and what bounds them; may take seconds.
+
+    `sentence` is about the distributions, `issued` holds the errors of the levels as drawn, and `words` says both.
+    """
     if engine is None:
         words = "No outcome has been learned yet, so there is nothing to certify."
         return {"rounds": 0, "holds": None, "sentence": words, "words": words}
