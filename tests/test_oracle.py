@@ -40,7 +40,7 @@ class Played:
         if forecaster._mixing == "hedge":
             mix = [(forecast.low, 1 - forecast.weight), (forecast.high, forecast.weight)]
         else:
-            mix = [(forecaster._state.z[int(slot)], alpha) for slot, alpha, *_ in forecast._mixes]
+            mix = [(forecaster._state.z[int(slot)], alpha) for slot, alpha, *_ in forecast._contexts[2]]
         self.rows.append((mix, x, y, weight))
 
     def psreg(self, functions: list[Callable[[Any], float]]) -> float:
@@ -85,6 +85,22 @@ def test_swap_regret_is_rounding_plus_excess_for_any_labels(rule: str, mixing: s
     assert certificate.psreg[1] <= certificate.bound <= certificate.theorem + 1e-12
     assert np.all(certificate.combining <= 2 * np.log(len(BESIDE[beside]) + 1) + 1e-9)
     assert (certificate.linear is None) == (beside == "alone")
+
+
+@pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
+@pytest.mark.parametrize("beside", [(), ("ridge",)])
+def test_the_identity_needs_nothing_of_the_learner(mixing: str, beside: tuple[str, ...]) -> None:
+    """Wishes at random, anywhere, compared with a class that the learner has never heard of."""
+
+    class Erratic(FiniteClass):
+        def predict(self, x: Any) -> float:
+            return float(np.random.default_rng(int(1e6 * abs(x[1]))).normal(0.5, 0.5))
+
+    rng = np.random.default_rng(12)
+    X = contexts(rng, 120, 3)
+    forecaster = OracleForecaster(lambda v: Erratic(FUNCTIONS), levels=7, beside=beside, mixing=mixing)
+    played = duel(forecaster, X, rules(rng, len(X), 3)["along the witness"])
+    same(forecaster.certificate().psreg, played.psreg(FUNCTIONS))
 
 
 @pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
@@ -194,7 +210,7 @@ def test_members_are_combined_by_exponential_weights_of_their_losses_as_issued()
     open_: list[Any] = []
     for x in contexts(rng, 120, 2):
         forecast = forecaster.predict(x)
-        for slot, _, w, *wishes in forecast._mixes.tolist():
+        for slot, _, w, *wishes in forecast._contexts[2]:
             weights = np.exp(-0.5 * lost[int(slot)][1:])
             assert wishes[:2] == [0.2, 0.9]
             assert w == pytest.approx(float(weights @ wishes / weights.sum()), abs=1e-12)
@@ -202,7 +218,7 @@ def test_members_are_combined_by_exponential_weights_of_their_losses_as_issued()
         if len(open_) > 3:
             done, y, weight = open_.pop(int(rng.integers(4))), float(rng.random() < 0.6), float(rng.random() * 2)
             forecaster.update(done, y, weight)
-            for slot, alpha, *wishes in done._mixes.tolist():
+            for slot, alpha, *wishes in done._contexts[2]:
                 lost[int(slot)] = lost[int(slot)] + weight * alpha * (np.array(wishes) - y) ** 2
     combining = forecaster.certificate().combining
     np.testing.assert_allclose(combining, [lost[k][0] - lost[k][1] for k in range(4)], atol=1e-10)
