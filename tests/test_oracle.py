@@ -529,6 +529,8 @@ def test_bad_rows_labels_weights_and_forecasts_are_refused_and_change_nothing() 
             attempt()
     assert forecaster.rounds == 1
     assert not forecast.learned
+    with pytest.raises(TypeError, match=r"context: given dict .*; with beside=\(\) x may be anything"):
+        forecaster.predict({"a": 1})
 
 
 def test_contexts_may_have_any_dimension_until_the_first_label() -> None:

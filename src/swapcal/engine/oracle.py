@@ -317,7 +317,10 @@ class OracleForecaster(Writable):
     def _context(self, x: Any) -> Array:
         """Return x as a context of the engine; before the first label any dimension will do."""
         dim = np.size(x) if self._dim is None else self._dim
-        row: Array = _validate.context_rows(x, dim, single=True)[0]
+        try:
+            row: Array = _validate.context_rows(x, dim, single=True)[0]
+        except (TypeError, ValueError) as error:
+            raise type(error)(f'{error} beside "ridge"; with beside=() x may be anything the oracle reads') from None
         return row
 
     def _linear(self, x: Array) -> list[float]:
