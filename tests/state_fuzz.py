@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal import Audit, Forecaster, Live, Monitor
+from swapcal import Audit, Forecaster, Live, Monitor, OracleForecaster
 from swapcal.archive import ArchiveError, pack
 from swapcal.engine.log_loss import LogForecaster
 from swapcal.engine.sparse import SparseForecaster
+from swapcal.oracles import Fourier
 from tests.checks import stream
 
 SECONDS = 30
@@ -62,6 +63,26 @@ def _forecaster(**options: Any) -> Case:
         loaded.update(loaded.predict(X[0]), 1)
         loaded.grow(6)
         loaded.certificate()
+
+    return Case(make, use)
+
+
+def _oracles(**options: Any) -> Case:
+    X, y = stream(60, 3)
+
+    def kernel(level: float) -> Fourier:
+        return Fourier(level, 3, features=4)
+
+    def make(path: Path) -> None:
+        made = OracleForecaster(kernel, **options)
+        made.run(X[:40], y[:40])
+        made.save(path)
+
+    def use(path: Path) -> None:
+        loaded = OracleForecaster.load(path, kernel)
+        loaded.save(path)
+        loaded.run(X[40:], y[40:], weight=np.resize([1.0, 2.0], 20))
+        str(loaded.certificate())
 
     return Case(make, use)
 
@@ -313,6 +334,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "forecaster_window": lambda: _forecaster(window=20),
     "forecaster_vaw": lambda: _forecaster(learner="vaw"),
     "forecaster_paper": lambda: _forecaster(learner="ons", mixing="blum-mansour", levels=5),
+    "oracles": lambda: _oracles(levels="adaptive"),
+    "oracles_chain": lambda: _oracles(levels=4, mixing="blum-mansour"),
     **{
         f"baseline_{name}": lambda name=name: _baseline(name)  # type: ignore[misc]
         for name in ("foster-vohra", "foster-hart", "fishelson", "luo-kl", "garg-ito", "groups", "okoroafor", "hu-luo")

@@ -40,7 +40,7 @@ class Played:
         if forecaster._mixing == "hedge":
             mix = [(forecast.low, 1 - forecast.weight), (forecast.high, forecast.weight)]
         else:
-            mix = [(forecaster._state.z[int(slot)], alpha) for slot, alpha, *_ in forecast._mixes]
+            mix = [(forecaster._state.z[int(slot)], alpha) for slot, alpha, *_ in forecast._contexts[2]]
         self.rows.append((mix, x, y, weight))
 
     def psreg(self, functions: list[Callable[[Any], float]]) -> float:
@@ -85,6 +85,22 @@ def test_swap_regret_is_rounding_plus_excess_for_any_labels(rule: str, mixing: s
     assert certificate.psreg[1] <= certificate.bound <= certificate.theorem + 1e-12
     assert np.all(certificate.combining <= 2 * np.log(len(BESIDE[beside]) + 1) + 1e-9)
     assert (certificate.linear is None) == (beside == "alone")
+
+
+@pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
+@pytest.mark.parametrize("beside", [(), ("ridge",)])
+def test_the_identity_needs_nothing_of_the_learner(mixing: str, beside: tuple[str, ...]) -> None:
+    """Wishes at random, anywhere, compared with a class that the learner has never heard of."""
+
+    class Erratic(FiniteClass):
+        def predict(self, x: Any) -> float:
+            return float(np.random.default_rng(int(1e6 * abs(x[1]))).normal(0.5, 0.5))
+
+    rng = np.random.default_rng(12)
+    X = contexts(rng, 120, 3)
+    forecaster = OracleForecaster(lambda v: Erratic(FUNCTIONS), levels=7, beside=beside, mixing=mixing)
+    played = duel(forecaster, X, rules(rng, len(X), 3)["along the witness"])
+    same(forecaster.certificate().psreg, played.psreg(FUNCTIONS))
 
 
 @pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
@@ -186,6 +202,46 @@ def test_the_bound_with_ridge_beside_is_that_of_the_linear_class() -> None:
     assert joined.linear.issued.labels == 1500
 
 
+def test_members_are_combined_by_exponential_weights_of_their_losses_as_issued() -> None:
+    """Replayed literally from what was issued, with late labels and weights; two constants and ridge."""
+    rng = np.random.default_rng(9)
+    forecaster = OracleForecaster(lambda v: Counting(v, 0.2), levels=3, beside=(lambda v: Counting(v, 0.9), "ridge"))
+    lost: dict[int, Array] = defaultdict(lambda: np.zeros(4))
+    open_: list[Any] = []
+    for x in contexts(rng, 120, 2):
+        forecast = forecaster.predict(x)
+        for slot, _, w, *wishes in forecast._contexts[2]:
+            weights = np.exp(-0.5 * lost[int(slot)][1:])
+            assert wishes[:2] == [0.2, 0.9]
+            assert w == pytest.approx(float(weights @ wishes / weights.sum()), abs=1e-12)
+        open_.append(forecast)
+        if len(open_) > 3:
+            done, y, weight = open_.pop(int(rng.integers(4))), float(rng.random() < 0.6), float(rng.random() * 2)
+            forecaster.update(done, y, weight)
+            for slot, alpha, *wishes in done._contexts[2]:
+                lost[int(slot)] = lost[int(slot)] + weight * alpha * (np.array(wishes) - y) ** 2
+    combining = forecaster.certificate().combining
+    np.testing.assert_allclose(combining, [lost[k][0] - lost[k][1] for k in range(4)], atol=1e-10)
+    assert forecaster.certificate().late > 50
+
+
+def test_a_forecast_looks_at_logarithmically_many_oracles() -> None:
+    """Wishes that agree with their level up to a late crossing would make a walk look at every one of them."""
+    asked: list[float] = []
+
+    class Asked(Counting):
+        def predict(self, x: Any) -> float:
+            asked.append(self.level)
+            return self.level + 0.0005 if self.level < x else self.level - 0.0005
+
+    forecaster = OracleForecaster(Asked, levels=1000, beside=())
+    for x in (0.03, 0.4, 0.6, 0.97):
+        asked.clear()
+        forecast = forecaster.predict(x)
+        assert forecast.low < x <= forecast.high
+        assert len(asked) == len(set(asked)) <= 3 * 10 + 3
+
+
 # Self-refining levels.
 
 
@@ -236,6 +292,41 @@ def test_levels_refine_themselves_and_the_oracle_says_how_a_new_one_starts(
     assert certificate.theorem is None
 
 
+@pytest.mark.parametrize("wish", [0.26, 0.3])
+def test_a_copy_is_made_of_the_neighbour_that_has_learned_more(wish: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swapcal.engine.oracle.KAPPA", 0.01)
+
+    class Copied(Counting):
+        newborn = "copy"
+
+    forecaster = OracleForecaster(lambda v: Copied(v, wish), levels="adaptive", beside=())
+    low, high = 0.25, 0.3125
+    while len(forecaster.levels) == 25:
+        forecaster.update(forecaster.predict(None), 0)
+    assert forecaster._companies[-1].level == (low + high) / 2
+    assert forecaster._companies[-1].oracles[0].level == (low if wish < (low + high) / 2 else high)  # type: ignore[attr-defined]
+
+
+def test_levels_wait_for_what_their_oracles_promise_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swapcal.engine.oracle.KAPPA", 0.01)
+
+    def rows_to_a_split(promise: float) -> int:
+        class Promising(Counting):
+            newborn = "fresh"
+
+            def regret(self, mass: float) -> float:
+                return promise
+
+        forecaster = OracleForecaster(lambda v: Promising(v, 0.28), levels="adaptive", beside=())
+        while len(forecaster.levels) == 25:
+            forecaster.update(forecaster.predict(None), 0)
+        return forecaster.rounds
+
+    gap = (0.28 - 0.25) * (0.3125 - 0.28)  # both wish for 0.28
+    for promise in (0.5, 3.0):
+        assert abs(rows_to_a_split(promise) - 0.01 * (promise + 0.1) / gap) < 2
+
+
 def test_levels_refine_only_with_oracles_that_say_how() -> None:
     with pytest.raises(TypeError, match=r"levels: given \"adaptive\" with Counting"):
         OracleForecaster(Counting, levels="adaptive")
@@ -266,7 +357,9 @@ def test_a_new_level_that_cannot_be_made_is_taken_back(monkeypatch: pytest.Monke
         assert forecast.learned
     assert failed > 1
     assert forecaster.levels.tolist() == levels
-    assert forecaster._state.order[: len(levels)].tolist() == list(range(len(levels)))
+    state = forecaster._state
+    assert state.order.tolist() == list(range(len(state.order)))
+    assert state.right.tolist() == [*range(1, len(levels)), *[-1] * (len(state.right) - len(levels) + 1)]
     same(forecaster.certificate().psreg, played.psreg(forecaster.oracle(0.0)._functions))  # type: ignore[attr-defined]
     spoiled = False
     forecaster.run(X, 1.0 - y)
@@ -436,6 +529,8 @@ def test_bad_rows_labels_weights_and_forecasts_are_refused_and_change_nothing() 
             attempt()
     assert forecaster.rounds == 1
     assert not forecast.learned
+    with pytest.raises(TypeError, match=r"context: given dict .*; with beside=\(\) x may be anything"):
+        forecaster.predict({"a": 1})
 
 
 def test_contexts_may_have_any_dimension_until_the_first_label() -> None:
@@ -468,6 +563,8 @@ def test_draws_follow_the_weight_and_depend_on_seed_event_and_row() -> None:
     share = np.mean([forecast.p == forecast.high for forecast in drawn])
     assert abs(share - drawn[0].weight) < 5 * np.sqrt(0.25 / 2000)
     assert {forecast.p for forecast in drawn} == {drawn[0].low, drawn[0].high}
+    again = OracleForecaster(lambda v: Counting(v, 0.3), levels=5, beside=())
+    assert len(set(again.run([0] * 40, [1] * 40).p.tolist())) == 2
     unnamed = [forecaster.predict({"row": k}).p for k in range(50)]
     assert len(set(unnamed)) == 2
     assert unnamed == [forecaster.predict({"row": k}).p for k in range(50)]

@@ -76,7 +76,7 @@ class IssuedErrors:
 
     def rates(self) -> tuple[str, str]:
         """Return smcal_1 and somni per forecast, rounded up."""
-        first, second = (_rate(total / self.weight) if self.weight > 0 else "0" for total in (self.smcal_1, self.somni))
+        first, second = (rated(total / self.weight) if self.weight > 0 else "0" for total in (self.smcal_1, self.somni))
         return first, second
 
 

@@ -199,8 +199,8 @@ class OracleForecaster(Writable):
         ticket, played = issue(kept, linear, draw)
         tickets = np.array([[*ticket, float(self.rounds), 0.0, 0.0, 0.0]])
         # who was taught is kept with the forecast, so that a label whose learning failed half-way can be learned again
-        given: tuple[Any, int, set[tuple[int, int]]] = (kept, self._history, set())
-        return Forecast(tickets, given, np.array(played), self._owner, single=True, learned=False)  # type: ignore[arg-type]
+        given: Any = (kept, self._history, played, set())
+        return Forecast(tickets, given, NO_MIX, self._owner, single=True, learned=False)
 
     @locked
     def update(self, forecast: Forecast, y: Any, weight: float = 1.0) -> None:
@@ -211,9 +211,9 @@ class OracleForecaster(Writable):
         """
         Forecast.check_open(forecast, self._owner)
         label, count = _validate.label(y), _weight(weight)
-        x, history, taught = forecast._contexts  # type: ignore[misc]
+        given: Any = forecast._contexts
+        x, history, played, taught = given
         self._check_known(forecast, x)
-        played = forecast._mixes.tolist()
         for slot, alpha, *_ in played:
             self._teach(int(slot), x, label, alpha * count, taught)
         self._enter(forecast, x, label, count, played)
@@ -330,7 +330,10 @@ class OracleForecaster(Writable):
     def _context(self, x: Any) -> Array:
         """Return x as a context of the engine; before the first label any dimension will do."""
         dim = np.size(x) if self._dim is None else self._dim
-        row: Array = _validate.context_rows(x, dim, single=True)[0]
+        try:
+            row: Array = _validate.context_rows(x, dim, single=True)[0]
+        except (TypeError, ValueError) as error:
+            raise type(error)(f'{error} beside "ridge"; with beside=() x may be anything the oracle reads') from None
         return row
 
     def _linear(self, x: Array) -> list[float]:
