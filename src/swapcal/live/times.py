@@ -108,7 +108,7 @@ class Mixed(NamedTuple):
                     slot = open_forecasts.find(name, y, when, passed)
                     learned = None if slot is None else open_forecasts.issued[slot]
                 elif when < issued[name][0]:
-                    raise ValueError(f"label time: given {when:.12g}, before the forecast at {issued[name][0]:.12g}")
+                    raise ValueError(f"label time: {open_forecasts.before(when, issued[name][0])}")
                 else:
                     learned = issued[name][1]
             except ValueError as error:
