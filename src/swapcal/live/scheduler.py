@@ -34,6 +34,8 @@ class Learned(NamedTuple):
     mean: Array
     experts: Array
     """(n, number of experts) each expert's probability, in the order of `Live.experts`"""
+    scores: Array
+    """(n, number of scores and models) the users' own, as heard: within 10⁻⁴ of 0 and 1, ½ where missing"""
 
 
 # `Trace`: everything about a run.
@@ -468,7 +470,8 @@ class Scheduler(Writable):
         if self.watcher is None:
             return None
         ids = [self.open_forecasts.ids[slot] for slot in slots]
-        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own])
+        scores = self.learner.experts.heard(rows.memory[own])
+        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], scores)
 
     def _row_numbers(self) -> Integers:
         """Return which of the rows at hand each event is about."""
