@@ -306,3 +306,40 @@ def test_logits_can_be_scores(frame: pd.DataFrame, tmp_path: Path) -> None:
     logits = frame.assign(p_model=np.log(frame["p_model"] / (1 - frame["p_model"])))
     result = run(written(tmp_path / "in.csv", logits), *ROLES, "--score", "p_model:logit")
     assert result.exit_code == 0, result.output
+
+
+def test_a_state_brings_its_settings_and_columns_are_kept(frame: pd.DataFrame, tmp_path: Path) -> None:
+    halves = [written(tmp_path / f"{k}.csv", frame.iloc[a : a + 250]) for k, a in enumerate((0, 250))]
+    given = ("--score", "p_model", "--groups", "shop", "--seed", "7")
+    state = ("--state", tmp_path / "state")
+    assert run(halves[0], *ROLES, *given, *state).exit_code == 0
+    copied = tmp_path / "copied"
+    copied.write_bytes((tmp_path / "state").read_bytes())
+    tail = ("--out", tmp_path / "all.csv", "--keep", "shop,p_model")
+    assert run(halves[1], *ROLES, *given, *state, *tail).exit_code == 0
+    named = ("--target", "bought", "--state", copied)
+    result = run(halves[1], *named, "--out", tmp_path / "few.csv", "--keep", "shop,p_model")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "few.csv").read_bytes() == (tmp_path / "all.csv").read_bytes()
+    kept = pd.read_csv(tmp_path / "few.csv")
+    np.testing.assert_array_equal(kept["shop"], frame["shop"][250:])
+    np.testing.assert_allclose(kept["p_model"], frame["p_model"][250:])
+    assert "given a state with seed = 7, expected seed = 8" in said(run(halves[1], *named, "--seed", "8"))
+    assert "saved without --trees" in said(run(halves[1], *named, "--trees"))
+
+
+def test_the_verdict_and_the_reports_path_are_printed(frame: pd.DataFrame, tmp_path: Path) -> None:
+    result = run(written(tmp_path / "in.csv", frame), *ROLES, "--report", tmp_path / "report.html")
+    assert result.exit_code == 0, result.output
+    words = said(result)
+    assert any(f"{verdict}: " in words for verdict in ("no error found", "small", "miscalibrated", "undecided"))
+    assert "report: " in words
+    assert "report.html" in words.replace(" ", "")
+
+
+def test_a_score_that_is_suddenly_missing_is_named(frame: pd.DataFrame, tmp_path: Path) -> None:
+    holes = frame.assign(p_model=frame["p_model"].where(np.arange(len(frame)) < 380))
+    result = run(written(tmp_path / "in.csv", holes), *ROLES, "--score", "p_model")
+    assert "'p_model' is missing in" in said(result)
+    renamed = frame.rename(columns={"p_model": "P_model"})
+    assert run(written(tmp_path / "renamed.csv", renamed), *ROLES, "--score", "p_model").exit_code == 2

@@ -170,7 +170,6 @@ def test_trees_are_saved_beside_the_state_and_go_on_exactly(tmp_path: Path, monk
     whole, state = forecasts("whole.csv", rows), ("--state", tmp_path / "s")
     halves = forecasts("one.csv", rows[:700], *state) + forecasts("two.csv", rows[700:], *state)
     assert whole == halves
-    assert "saved with --trees" in said(run("forecast", tmp_path / "in.csv", "--target", "y", *state))
 
 
 def test_labels_reach_a_state_with_trees_which_never_know_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,3 +162,22 @@ def test_a_record_that_says_nothing_is_explained_by_the_base_rate():
     live.forecast({"x": 1}, id="first")
     found = live.explain("first")
     assert found.mean == pytest.approx(found.base + sum(term.amount for term in found.terms), abs=1e-12)
+
+
+def test_why_a_forecast_changed_since_yesterday_adds_up() -> None:
+    rng = np.random.default_rng(3)
+    live = Live(groups=["shop"])
+    rows = [{"shop": "ab"[k % 2], "price": float(v)} for k, v in enumerate(rng.normal(size=600))]
+    y = [float(rng.random() < (0.2 if row["shop"] == "a" else 0.6)) for row in rows]
+    live.run(rows[:300], y[:300])
+    same = {"shop": "a", "price": 0.3}
+    before = live.preview(same).explain()
+    live.run(rows[300:], [1.0 - label for label in y[300:]])
+    now = live.preview(same).explain()
+    changes = now.since(before)
+    assert math.fsum(term.amount for term in changes) == pytest.approx(now.mean - before.mean, abs=1e-12)
+    assert changes[0].amount != 0.0
+    assert now.since(now) == ()
+    assert type(before).from_dict(json.loads(json.dumps(before.to_dict()))) == before
+    moved = live.preview(same | {"shop": "b"}).explain().since(now)
+    assert {"shop = a", "shop = b"} <= {term.name for term in moved}

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import datetime
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,3 +310,22 @@ def test_a_score_is_belief_and_may_be_nearer_but_never_certain() -> None:
     alone = Live(scores=["s"])
     for k, s in enumerate(given):
         assert alone.forecast({"s": s, "v": 1.0}, id=k).mean == made.mean[k]
+
+
+def test_times_with_and_without_a_zone_are_not_mixed_and_messages_print_dates() -> None:
+    live = Live()
+    for mixed in (["2024-01-01T10:00+02:00", "2024-01-01T11:00"], ["2024-01-01T10:00Z", datetime.datetime(2024, 1, 2)]):
+        with pytest.raises(ValueError, match="time: given times with a zone and times without"):
+            live.forecast_many([{"v": 1.0}] * 2, [1, 2], time=mixed)
+    live.forecast({"v": 1.0}, id=1, time="2024-01-02T10:00+02:00", matures="2024-01-05")
+    message = "time: given 2024-01-01T00:00:00Z in row 1 after 2024-01-02T08:00:00Z, expected order of time"
+    with pytest.raises(ValueError, match=message):
+        live.forecast({"v": 1.0}, id=2, time="2024-01-01")
+    with pytest.raises(ValueError, match="given 2024-01-01T00:00:00Z, before the forecast at 2024-01-02T08:00:00Z"):
+        live.label(1, 1, time="2024-01-01")
+    with pytest.raises(ValueError, match="matures: given 2024-01-02T00:00:00Z in row 1, before the forecast at 2024"):
+        live.forecast({"v": 1.0}, id=3, time="2024-01-03", matures="2024-01-02")
+    numbers = Live()
+    numbers.forecast({"v": 1.0}, id=1, time=5.5)
+    with pytest.raises(ValueError, match=r"given 5 in row 1 after 5\.5"):
+        numbers.forecast({"v": 1.0}, id=2, time=5)

@@ -87,3 +87,15 @@ def test_what_is_no_single_row_is_refused_and_nothing_changes(live, given, error
             ask(given, id="next")
     assert live.status() == before
     assert not live.knows("next")
+
+
+def test_a_preview_of_one_record_gives_numbers_as_a_forecast_does() -> None:
+    live = Live()
+    live.run([{"v": float(k % 3)} for k in range(50)], [k % 3 == 0 for k in range(50)])
+    many, one = live.preview([{"v": 1.0}]), live.preview({"v": 1.0})
+    assert (one.p, one.mean, one.low, one.high, one.weight) == tuple(
+        float(getattr(many, name)[0]) for name in ("p", "mean", "low", "high", "weight")
+    )
+    assert type(one.mean) is float
+    assert one.explain().mean == one.mean
+    assert Live().preview({"v": 1.0}).mean == 0.5

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import ANY
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 pytest.importorskip("starlette")
@@ -409,3 +410,34 @@ def test_an_absent_column_is_refused_and_a_missing_value_is_counted(service: Cal
     text = service.get("/metrics").body
     assert 'swapcal_missing_values_total{column="s",forecaster="scored"} 131.0' in text
     assert 'swapcal_missing_jumped{column="s",forecaster="scored"} 1.0' in text
+
+
+def test_given_scores_stand_beside_the_forecasts_and_one_kind_of_outcome_is_too_early(service: Caller) -> None:
+    assert service.post("/v1/forecasters", {"name": "beside", "scores": ["good", "bad"]}).status == 201
+    path, rng = "/v1/forecasters/beside", np.random.default_rng(4)
+    truth = rng.uniform(0.02, 0.98, 500)
+    y = (rng.random(500) < truth).astype(float)
+    y[:250] = 0.0
+
+    def reported(a: int, b: int) -> Any:
+        rows = [{"id": f"{k}", "record": {"good": float(truth[k]), "bad": float(1 - truth[k])}} for k in range(a, b)]
+        made = service.post(f"{path}/forecasts", {"forecasts": rows}).body["forecasts"]
+        outcomes = [{"id": f"{k}", "y": float(y[k])} for k in range(a, b)]
+        assert service.post(f"{path}/outcomes", {"outcomes": outcomes}).status == 200
+        return [row["mean"] for row in made]
+
+    mean = reported(0, 250)
+    found = service.get(f"{path}/status").body
+    assert (found["early"], found["scores"][0]["low"]) == (True, None)
+    assert "too early to tell" in found["scores"][0]["sentence"]
+    mean += reported(250, 500)
+    found = service.get(f"{path}/status").body
+    assert not found["early"]
+    for score, given in zip(found["scores"], (truth, 1 - truth), strict=True):
+        d = (np.array(mean) - y) ** 2 - (given - y) ** 2
+        assert score["brier"] == pytest.approx(np.mean((given - y) ** 2), rel=1e-6)
+        assert score["difference"] == pytest.approx(d.mean(), rel=1e-6)
+        reach = 1.96 * d.std() / len(d) ** 0.5
+        assert (score["low"], score["high"]) == pytest.approx((d.mean() - reach, d.mean() + reach), rel=1e-6)
+    assert "better than bad" in found["scores"][1]["sentence"]
+    assert 'swapcal_score_brier{forecaster="beside",score="bad"}' in service.get("/metrics").body

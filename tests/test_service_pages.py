@@ -507,3 +507,20 @@ def test_alarms_are_looked_at_only_after_something_came() -> None:
     hosted.outcome([OutcomeRowIn(str(k), 1.0) for k in range(400)], 1.0)
     hosted.seq = 801
     assert set((alarms_of(hosted, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}
+
+
+def test_a_page_shows_given_scores_and_missing_values_and_does_not_call_one_kind_of_outcome_fine(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path, pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "rare", "scores": ["yours"]})
+        rows = [{"id": f"{k}", "record": {"yours": None if k == 7 else 0.01, "v": k % 5}} for k in range(300)]
+        assert caller.post("/v1/forecasters/rare/forecasts", {"forecasts": rows}).status == 200
+        outcomes = [{"id": f"{k}", "y": 0} for k in range(300)]
+        assert caller.post("/v1/forecasters/rare/outcomes", {"outcomes": outcomes}).status == 200
+        page = caller.get("/forecasters/rare").body
+        assert "Too early to tell" in page
+        assert "Nothing to do" not in page
+        assert "yours: too early to tell" in page
+        assert "Without yours" in page
+        assert "yours, as given" in caller.get("/forecasters/rare/card").body

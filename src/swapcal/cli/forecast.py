@@ -12,7 +12,16 @@ from rich.table import Table
 
 from swapcal.cli import STOPPED, options
 from swapcal.cli.follow import Follower, holding
-from swapcal.cli.forecasting import ForecastReport, RunningScores, open_live, refuse_made, run_stream, save_live
+from swapcal.cli.forecasting import (
+    ForecastReport,
+    RunningScores,
+    as_saved,
+    load_live,
+    open_live,
+    refuse_made,
+    run_stream,
+    save_live,
+)
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import LOG_LOSS, Run, running, stoppable
 from swapcal.cli.stream_table import Roles, StreamReader
@@ -47,6 +56,7 @@ def forecast(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report of the forecasts' calibration.")] = None,
     state: Annotated[Path | None, typer.Option(help="Continue from this file if it exists; save to it.")] = None,
+    keep: options.Keep = None,
     trees: Annotated[
         bool, typer.Option("--trees", help="Add boosted trees to the experts, refitted as outcomes come; slower.")
     ] = False,
@@ -55,15 +65,17 @@ def forecast(
     ] = False,
     jobs: options.Jobs = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the draws; 0 by default.")] = None,
     positive: options.Positive = None,
 ) -> None:
     """Forecast each row, then learn its outcome, in the order of the file.
 
-    Writes for each row the issued probability p, the mean forecast, and the two levels it was drawn from. With
+    Writes for each row the mean forecast, the issued level p, which is drawn (identical rows may get neighbouring
+    levels), the two levels it was drawn from, and the columns of --keep. With
     --time and --label-time a label is learned only once it is known; with --matures, not before it matures either.
     Ctrl-C keeps the forecasts made so far and a state to continue
-    from; the state is also saved every minute. Labels that come later are learned by `swapcal label`.
+    from; the state is also saved every minute, and brings its settings: options that are not given are as they were.
+    Labels that come later are learned by `swapcal label`.
 
     The file is read in pieces and may be larger than memory; column types are detected from the first 64 MiB.
     --follow writes each forecast as its line arrives, in CSV, TSV or JSONL; with --id, a row with an outcome that
@@ -89,14 +101,16 @@ def forecast(
                 raise InputError(f"{option}: given without --time, expected both")
         roles = Roles(
             target, time, id, label_time, matures, scored(score, source.columns),
-            *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop)),
+            *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop, keep)),
         )  # fmt: skip
-        roles.refuse_clashes()
-        if out is not None:
-            refuse_made(roles.special())
         skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
         with holding(state if follow else None, "this one"):
-            live = open_live(roles, state, seed, trees=trees)
+            saved = load_live(state) if state is not None and state.exists() else None
+            roles = roles if saved is None else as_saved(roles, saved)
+            roles.refuse_clashes()
+            if out is not None:
+                refuse_made(roles.shown())
+            live = open_live(roles, state, seed, trees=trees, saved=saved)
             before = live.status()
             taken = None if follow else live.knows
             counted = options.positive_in(target, positive, source)
@@ -112,8 +126,7 @@ def forecast(
             if not follow:
                 save_live(live, state)
             run.kept = f"{f'{out} and ' if out else ''}{state} written, the report is not"
-        if page is not None and not tally.stopped:
-            page.write()
+        verdict = page.write() if page is not None and not tally.stopped else None
         show_summary(run, live.status(), before, tally)
         tally.times.say(run)
         reader.say_skipped(run)
@@ -121,6 +134,10 @@ def forecast(
         for name, model in live.models.items():
             run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
                     f"{model.status().seconds:,.1f} s in all")  # fmt: skip
+        for warning in live.status().warnings:
+            run.say(warning, "yellow")
+        if verdict is not None:
+            run.say(verdict)
         if tally.stopped:
             run.say(_kept(reader, tally, out, state), "yellow")
     if tally.stopped:

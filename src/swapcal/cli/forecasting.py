@@ -7,7 +7,7 @@ import shutil
 import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.tally import log_losses
 from swapcal.live import ConflictingLabelError, Live, Refit, Trace
+from swapcal.report import render
 from swapcal.tables.outcomes import floats
 from swapcal.tables.output import table_writer
 from swapcal.tables.sources import InputError
@@ -34,8 +35,23 @@ CHECKPOINT = 60.0  # seconds after which a state is saved again
 TREES = "trees"
 
 
-def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = False) -> Live:
-    """Return a new `Live`, or the one saved at `state` if its settings are these."""
+def as_saved(given: Roles, live: Live) -> Roles:
+    """Return the roles of columns with those that are not given taken from a saved state."""
+    own = live.contexts.settings
+    dropped = [name for name in own["drop"] if name not in given.special()]
+    found = {**own, "drop": dropped}
+    named = {role: tuple(found[role]) for role in ("groups", "numeric", "categorical", "drop")}
+    missing: dict[str, Any] = {role: names for role, names in named.items() if not getattr(given, role)}
+    return replace(given, **missing, scores=given.scores or dict(own["scores"]))
+
+
+def open_live(
+    roles: Roles, state: Path | None, seed: int | None, *, trees: bool = False, saved: Live | None = None
+) -> Live:
+    """Return a new `Live`, or the saved one if its settings are these; what is not given is as in the saved one."""
+    if saved is not None:
+        seed = saved.settings["seed"] if seed is None else seed
+        trees = trees or TREES in saved.models
     fresh = Live(
         groups=roles.groups,
         scores=roles.scores,
@@ -43,22 +59,19 @@ def open_live(roles: Roles, state: Path | None, seed: int, *, trees: bool = Fals
         categorical=roles.categorical,
         drop=[*dict.fromkeys([*roles.special(), *roles.drop])],
         models={TREES: Refit(boosted_trees())} if trees else None,
-        seed=seed,
+        seed=seed or 0,
     )
-    if state is None or not state.exists():
+    if saved is None:
         return fresh
-    live = load_live(state)
-    if trees != (TREES in live.models):
-        raise ArchiveError(
-            f"{state}: given a state saved {'without' if trees else 'with'} --trees, expected the same now"
-        )
-    ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, live))
+    if trees and TREES not in saved.models:
+        raise ArchiveError(f"{state}: given a state saved without --trees, expected the same now")
+    ours, theirs = (json.loads(json.dumps(each.settings)) for each in (fresh, saved))
     for name in ours:
         if ours[name] != theirs.get(name):
             raise ArchiveError(
                 f"{state}: given a state with {name} = {theirs.get(name)}, expected {name} = {ours[name]}"
             )
-    return live
+    return saved
 
 
 def load_live(state: Path) -> Live:
@@ -177,11 +190,13 @@ class ForecastReport:
             self._audit.widen(names)
             self._audit.add(**columns)
 
-    def write(self) -> None:
-        """Render the findings."""
+    def write(self) -> str:
+        """Render the findings; return the verdict on the issued levels in a sentence, and where the report is."""
         if self._audit is None:
             raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
-        put_text(self._path, self._audit.to_html(certificate=self._live.certificate().as_dict()))
+        findings = self._audit.to_findings(certificate=self._live.certificate().as_dict())
+        put_text(self._path, render(findings))
+        return f"{findings.headline.verdict}: {findings.headline.sentence}\nreport: {self._path}"
 
     def _is_grouping(self, column: Any) -> bool:
         return len(pc.unique(column)) <= GROUPS_SHOWN

@@ -34,6 +34,8 @@ class Roles:
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    """columns that are copied to the output"""
 
     def moments(self) -> dict[str, str]:
         """Return the columns of times, by role."""
@@ -59,7 +61,12 @@ class Roles:
 
     def named(self) -> list[str]:
         """Return every column named by the user that must exist."""
-        return [*self.special(), *self.scores, *self.groups, *self.numeric, *self.categorical, *self.drop]
+        features = [*self.scores, *self.groups, *self.numeric, *self.categorical, *self.drop]
+        return [*self.special(), *features, *self.keep]
+
+    def shown(self) -> list[str]:
+        """Return the columns that are copied to the output."""
+        return [*dict.fromkeys([*self.special(), *self.keep])]
 
     def kinds(self) -> dict[str, ReadAs]:
         """Return what these columns are read as; all others are features."""
@@ -295,7 +302,7 @@ def _kept(table: pa.Table, roles: Roles, bad: Bad, y: Array, moments: list[Array
     keep = bad.keep
     if not keep.all():
         table = table.filter(pa.array(keep))
-    shown = {name: table[name] for name in roles.special()}
+    shown = {name: table[name] for name in roles.shown()}
     time, label_time, matures = (None if each is None else each[keep] for each in moments)
     features = table.drop_columns([*dict.fromkeys([*roles.special(), *roles.drop])])
     return StreamTable(

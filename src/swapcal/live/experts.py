@@ -303,8 +303,8 @@ class Experts(Writable):
             self._work = _work(max(entries, self._work.slots.shape[0] - 1), width, self.memory_width)
 
     def heard(self, memory: Array) -> Array:
-        """Return the users' scores behind one forecast, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
-        return _chance(memory[1 + EXPERTS : 1 + EXPERTS + self.scores])
+        """Return the users' scores behind forecasts, as probabilities within 10⁻⁴ of 0 and 1; ½ where missing."""
+        return _chance(memory[..., 1 + EXPERTS : 1 + EXPERTS + self.scores])
 
     def base_rate(self, memory: Array) -> float:
         """Return the rate of the labels known when a row was forecast; ½ before the first."""

@@ -2,9 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import starmap
+from typing import Any, Self
 
 import numpy as np
 
@@ -87,6 +88,33 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` wrote, as `client.about(…)["explanation"]` has it too."""
+        terms = tuple(Contribution(**term) for term in found["terms"])
+        members = tuple(Member(**member) for member in found["members"])
+        return cls(found["p"], found["mean"], found["base"], terms, found["blend"], members)
+
+    def since(self, before: Self) -> tuple[Contribution, ...]:
+        """Return why the mean has changed since an earlier explanation: the amounts add up to the change, exactly.
+
+        Of the same record yesterday and today they say what was learned meanwhile; of a record that has changed, which
+        column did it.
+
+        Examples
+        --------
+        >>> yesterday = Explanation(0.25, 0.29, 0.2, (Contribution("shop = b", "group", 0.09),), 0.3, ())
+        >>> today = Explanation(0.25, 0.31, 0.2, (Contribution("shop = b", "group", 0.11),), 0.3, ())
+        >>> [(term.name, round(term.amount, 4)) for term in today.since(yesterday)]
+        [('shop = b', 0.02)]
+        """
+        amounts: dict[Name, float] = defaultdict(float)
+        amounts[BASE] = self.base - before.base
+        for sign, why in ((1.0, self), (-1.0, before)):
+            for term in why.terms:
+                amounts[term.name, term.kind] += sign * term.amount
+        return _sorted_terms(amounts)
 
     def _shown(self) -> list[Contribution]:
         """Return the largest terms, and the others added up."""
@@ -188,6 +216,7 @@ Name = tuple[str, str]
 
 CONSTANT: Name = ("calibration of all forecasts", "constant")
 BOUNDS: Name = ("held between 0 and 1", "bounds")
+BASE: Name = ("base rate", "constant")
 SINCE: Name = ("labels learned since it was issued", "since")
 
 
@@ -218,11 +247,14 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
     amounts[CONSTANT] += float(theta[0] * x[0] + theta @ neutral) - base + per_point * (nothing - base)
     amounts[BOUNDS] += clipped
     amounts[SINCE] += mean - math.fsum([base, *amounts.values()])
-    terms = [
-        Contribution(name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE
-    ]
-    terms.sort(key=lambda term: (-abs(term.amount), term.name))
-    return Explanation(p, mean, base, tuple(terms), float(rows.judged[row, 0]), _members(learner, rows.memory[row]))
+    terms = _sorted_terms(amounts)
+    return Explanation(p, mean, base, terms, float(rows.judged[row, 0]), _members(learner, rows.memory[row]))
+
+
+def _sorted_terms(amounts: Mapping[Name, float]) -> tuple[Contribution, ...]:
+    """Return what contributes, largest first."""
+    found = ((name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE)
+    return tuple(sorted(starmap(Contribution, found), key=lambda term: (-abs(term.amount), term.name)))
 
 
 def _neutral(base: float, weights: Array, dim: int) -> Array:

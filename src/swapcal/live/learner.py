@@ -141,13 +141,13 @@ class Learner:
         assert self.forecaster is not None, "a label was forecast"
         self.forecaster.set_ridge(min(self._engine["ridge"] * (1.0 + late), MOST_RIDGE))
 
-    def preview(self, rows: Rows) -> Forecast:
+    def preview(self, rows: Rows, *, single: bool = False) -> Forecast:
         """Return forecasts that nobody will learn from."""
         if self.forecaster is None:
             rows.ticket[:] = NO_KNOWLEDGE
         else:
             self.step(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
-        return self.forecast(rows.ticket, rows.x)
+        return self.forecast(rows.ticket, rows.x, single=single)
 
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:
         """Return tickets as the engine's forecasts; one that stands alone is open."""

@@ -396,13 +396,17 @@ class Live:
 
     @locked
     def preview(self, records: Any) -> Forecast:
-        """Forecast records as they would be forecast now, without opening them and without changing anything."""
+        """Forecast records as they would be forecast now, without opening them and without changing anything.
+
+        One record gives numbers, as in `forecast`; many give arrays.
+        """
+        single = isinstance(records, Mapping)
         learner = self._learner
         rows = learner.rows(self.contexts.encode(records, learn=False), None, self._open_forecasts.forecasts)
         if learner.models and learner.forecaster is not None:
-            for k, record in enumerate(as_mappings(records)):
+            for k, record in enumerate([records] if single else as_mappings(records)):
                 learner.consult(rows, k, record)
-        return learner.preview(rows).explained_by(lambda row: explain_row(learner, rows, row))
+        return learner.preview(rows, single=single).explained_by(lambda row: explain_row(learner, rows, row))
 
     @locked
     def explain(self, id: Id) -> Explanation:

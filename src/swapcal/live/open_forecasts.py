@@ -25,6 +25,7 @@ from swapcal.live.validation import (
     packed,
     unpacked,
 )
+from swapcal.tables.clock import shown
 
 # `Status`: label coverage and delay.
 
@@ -214,6 +215,11 @@ class OpenForecasts:
             raise ValueError(f"{name}: given {words[dated]}, expected {words[known]} as for the other times")
         return others if dated is None else dated
 
+    def before(self, label: float, forecast: float) -> str:
+        """Return what is wrong with a label that comes before its forecast."""
+        dated = self.dated is True
+        return f"given {shown(label, dated)}, before the forecast at {shown(forecast, dated)}"
+
     def keep_calendar(self, dated: bool | None) -> None:
         """Remember what times are, if that is known now."""
         self.dated = self.dated if dated is None else dated
@@ -383,7 +389,7 @@ class OpenForecasts:
             raise ExpiredIdError(f"label: given id {id!r}, whose forecast has expired, expected an open one")
         if slot is not None:
             if time < self.time[slot]:
-                raise ValueError(f"label time: given {time:.12g}, before the forecast at {self.time[slot]:.12g}")
+                raise ValueError(f"label time: {self.before(time, self.time[slot])}")
             return slot
         if id not in self.labelled:
             raise UnknownIdError(f"label: given id {id!r}, expected the id of a forecast that was issued")

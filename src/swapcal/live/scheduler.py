@@ -34,6 +34,8 @@ class Learned(NamedTuple):
     mean: Array
     experts: Array
     """(n, number of experts) each expert's probability, in the order of `Live.experts`"""
+    scores: Array
+    """(n, number of scores and models) the users' own, as heard: within 10⁻⁴ of 0 and 1, ½ where missing"""
     silent: Flags | None = None
     """(n,) which were learned as silence, without a report; None if none was"""
 
@@ -486,8 +488,10 @@ class Scheduler(Writable):
         if self.watcher is None:
             return None
         ids = [self.open_forecasts.ids[slot] for slot in slots]
-        silent = np.array([self.open_forecasts.is_silence(slot) for slot in slots])
-        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], silent if silent.any() else None)
+        scores = self.learner.experts.heard(rows.memory[own])
+        silence = np.array([self.open_forecasts.is_silence(slot) for slot in slots])
+        silent = silence if silence.any() else None
+        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], scores, silent)
 
     def _row_numbers(self) -> Integers:
         """Return which of the rows at hand each event is about."""

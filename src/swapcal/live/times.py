@@ -134,7 +134,7 @@ class _Progress:
         """Enter the label of a forecast that is among the events."""
         made, number, matures = self.issued[name]
         if when < made:
-            raise ValueError(f"label time: given {when:.12g}, before the forecast at {made:.12g}")
+            raise ValueError(f"label time: {self.open_forecasts.before(when, made)}")
         if self.open_forecasts.is_past(matures, number, when, self.passed):
             if y != self.open_forecasts.maturity.silence:
                 self._take(name, y, when, FREE)

@@ -38,6 +38,34 @@ LABELS, ONES, BRIER_MEAN, BRIER_ISSUED, SUM_MEAN = range(5)
 P_LABELS, P_MEAN, P_ONES, P_BRIER, P_FROM, P_TO = range(6)
 
 
+ENOUGH = 20
+"""Outcomes of either kind before forecasts and scores are compared."""
+NORMAL = 1.96
+
+
+class ScoreBeside(NamedTuple):
+    """A given score beside the mean forecasts: squared errors, the forecasts' less its own, and a 95 % interval."""
+
+    name: str
+    labels: int
+    brier: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    sentence: str
+
+
+def _beside_in_words(name: str, change: float, low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"{name}: too early to tell, {ENOUGH} outcomes of either kind are needed."
+    span = f"{change:+.2g} ({low:+.2g} to {high:+.2g}, 95 % at this look)"
+    if high < 0:
+        return f"The forecasts are better than {name} by the Brier score: {span}."
+    if low > 0:
+        return f"The forecasts are worse than {name} by the Brier score: {span}."
+    return f"No difference from {name} beyond chance by the Brier score: {span}."
+
+
 class Figures:
     """Brier scores of the forecast, of each expert and of the base rate; reliability; the same over time; delays.
 
@@ -45,14 +73,17 @@ class Figures:
 
     Examples
     --------
-    >>> figures = Figures(("blend",))
-    >>> figures.learn(Learned(["a"], np.array([1.0]), np.array([0.5]), np.array([0.6]), np.array([[0.7]])), 0.0)
-    >>> round(figures.brier(), 2), figures.best_expert()[0]
-    (0.16, 'blend')
+    >>> figures, one = Figures(("blend",), ("yours",)), np.array([1.0])
+    >>> figures.learn(Learned(["a"], one, 0.5 * one, 0.6 * one, np.array([[0.7]]), np.array([[0.4]])), 0.0)
+    >>> round(figures.brier(), 2), figures.best_expert()[0], round(figures.beside()[0].brier, 2)
+    (0.16, 'blend', 0.36)
     """
 
-    def __init__(self, experts: tuple[str, ...]) -> None:
+    def __init__(self, experts: tuple[str, ...], scores: tuple[str, ...] = ()) -> None:
         self.experts = experts
+        self.scores = scores
+        self.score_sums = np.zeros((len(scores), 4))
+        """of each given score: labels, its squared errors, those of the mean less its own, and the squares of that"""
         self.totals = np.zeros(5)
         self.expert_brier = np.zeros(len(experts))
         self.reliability = np.zeros((BINS, 3))
@@ -77,6 +108,9 @@ class Figures:
         before = self.labels
         self.totals = _added(self.totals, rows)
         self.expert_brier = _added(self.expert_brier, (learned.experts - learned.y[:, None]) ** 2)
+        ours, theirs = error[:, None], (learned.scores[:, : len(self.scores)] - learned.y[:, None]) ** 2
+        beside = np.stack([np.ones_like(theirs), theirs, ours - theirs, (ours - theirs) ** 2], axis=2)
+        self.score_sums = _added(self.score_sums, beside)
         bins = np.minimum((learned.mean * BINS).astype(np.int64), BINS - 1)
         np.add.at(self.reliability, bins, rows[:, [LABELS, SUM_MEAN, ONES]])
         self._enter(before, rows[:, [LABELS, SUM_MEAN, ONES, BRIER_MEAN]], now)
@@ -138,6 +172,27 @@ class Figures:
         best = int(np.argmin(self.expert_brier))
         return self.experts[best], float(self.expert_brier[best]) / self.labels
 
+    def is_early(self) -> bool:
+        """Tell whether there are too few outcomes of either kind to compare anything."""
+        return bool(min(self.totals[ONES], self.labels - self.totals[ONES]) < ENOUGH)
+
+    def beside(self) -> list[ScoreBeside]:
+        """Return each given score beside the mean forecasts; no interval while it is too early to tell.
+
+        The interval is 95 % at one look, of outcomes that are independent: it does not hold at all times at once.
+        """
+        found = []
+        for name, (n, theirs, change, square) in zip(self.scores, self.score_sums.tolist(), strict=True):
+            if not n:
+                found.append(ScoreBeside(name, 0, None, None, None, None, f"{name}: no outcome yet."))
+                continue
+            mean = change / n
+            reach = NORMAL * math.sqrt(max(square / n - mean**2, 0.0) / n)
+            low, high = (None, None) if self.is_early() else (mean - reach, mean + reach)
+            words = _beside_in_words(name, mean, low, high)
+            found.append(ScoreBeside(name, int(n), theirs / n, mean, low, high, words))
+        return found
+
     def mean_delay(self) -> float:
         """Return the mean time from forecast to outcome, in seconds."""
         count = sum(self.delays)
@@ -166,14 +221,14 @@ class Figures:
 
     def to_state(self) -> State:
         """Return all sums."""
-        names = ("totals", "expert_brier", "reliability", "delays", "delay", "periods")
+        names = ("totals", "expert_brier", "reliability", "delays", "delay", "periods", "score_sums")
         arrays: dict[str, Any] = {name: np.array(getattr(self, name)) for name in names}
-        return State(arrays, {"stride": self.stride})
+        return State(arrays, {"stride": self.stride, "scores": len(self.scores)})
 
     @classmethod
-    def from_state(cls, state: State, experts: tuple[str, ...]) -> "Figures":
-        """Rebuild from `to_state`."""
-        figures = cls(experts)
+    def from_state(cls, state: State, experts: tuple[str, ...], scores: tuple[str, ...] = ()) -> "Figures":
+        """Rebuild from `to_state`; a state from before the scores were compared begins with that now."""
+        figures = cls(experts, scores)
         for name, values in state.arrays.items():
             setattr(figures, name, values.tolist() if name in ("delay", "delays") else np.array(values))
         figures.stride = state.manifest["stride"]
@@ -228,7 +283,7 @@ class HostedForecaster:
 
     def __init__(self, settings: Settings) -> None:
         self._hold(settings, settings.live(), settings.monitor())
-        self.figures = Figures(self.live.experts)
+        self.figures = Figures(self.live.experts, (*self.live.contexts.settings["scores"],))
 
     def _hold(self, settings: Settings, live: Live, monitor: Monitor) -> None:
         self.settings = settings

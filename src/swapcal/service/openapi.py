@@ -212,6 +212,23 @@ def _of_forecasters(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric
     yield brier
     yield delay
     yield from _of_missing(statuses)
+    yield from _of_scores(statuses)
+
+
+def _of_scores(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:
+    """Yield the given scores beside the forecasts."""
+    labels = ["forecaster", "score"]
+    brier = GaugeMetricFamily("swapcal_score_brier", "Mean squared error of a given score", labels=labels)
+    change = GaugeMetricFamily(
+        "swapcal_score_difference", "Brier of the forecasts less that of a given score", labels=[*labels, "end"]
+    )
+    for own in statuses.values():
+        for each in own.scores:
+            brier.add_metric([own.name, each.name], _number(each.brier))
+            for end, value in (("", each.difference), ("low", each.low), ("high", each.high)):
+                change.add_metric([own.name, each.name, end], _number(value))
+    yield brier
+    yield change
 
 
 def _of_missing(statuses: Mapping[str, ForecasterStatus]) -> Iterator[Metric]:

@@ -18,6 +18,7 @@ from swapcal.archive import (
     Kind,
     Shapes,
     State,
+    addition,
     below,
     built,
     floats,
@@ -66,7 +67,7 @@ RULES = {
     "latest": optional(real()),
     "lapsed": whole(),
     "corrections": whole(),
-    "figures": parted({"stride": whole(1, 1 << 40)}),
+    "figures": parted({"stride": whole(1, 1 << 40), "scores": addition(whole())}),
 }
 
 _OPENED = msgspec.json.Decoder(dict[str, OpenForecast])
@@ -84,6 +85,8 @@ def _fields(manifest: Manifest, shapes: Shapes) -> dict[str, Field]:
         "delay": floats(2),
         "periods": floats(PERIODS, 6),
     }
+    if "scores" in manifest["figures"]:  # later than the others
+        figures["score_sums"] = floats(manifest["figures"]["scores"], 4)
     return {name: octets(name) for name in ("live", "monitor", "opened", "parked")} | below("figures", figures)
 
 
@@ -153,9 +156,12 @@ def _restored(state: State) -> HostedForecaster:
     monitor = Monitor.from_state(unpacked(_bytes(state, "monitor"), MONITOR))
     hosted = HostedForecaster.__new__(HostedForecaster)
     hosted._hold(msgspec.convert(manifest["settings"], Settings), live, monitor)
-    hosted.figures = Figures.from_state(part(state, "figures"), live.experts)
+    scores = (*live.contexts.settings["scores"],)
+    hosted.figures = Figures.from_state(part(state, "figures"), live.experts, scores)
     hosted.opened = _OPENED.decode(_bytes(state, "opened"))
     hosted.parked = _PARKED.decode(_bytes(state, "parked"))
+    if len(hosted.figures.score_sums) != len(scores):
+        raise ArchiveError("figures.score_sums: given other scores than there are, expected one row for each")
     if len(hosted.figures.expert_brier) != len(live.experts):
         raise ArchiveError("figures.expert_brier: given other experts than there are, expected one for each")
     for name in ("seq", "now", "clock", "lapsed", "corrections"):

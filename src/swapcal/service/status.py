@@ -47,6 +47,22 @@ class Missing(msgspec.Struct, frozen=True):
     jumped: bool
 
 
+class GivenScore(msgspec.Struct, frozen=True):
+    """A score of the records beside the mean forecasts, by the Brier score: `difference` is theirs less its own.
+
+    `low` and `high` are a 95 % interval of the difference at one look, for independent outcomes; null while there are
+    fewer than 20 outcomes of either kind. A missing score counts as one half.
+    """
+
+    name: str
+    labels: int
+    brier: Figure
+    difference: Figure
+    low: Figure
+    high: Figure
+    sentence: str
+
+
 class ForecasterStatus(msgspec.Struct, frozen=True):
     """How a forecaster is doing.
 
@@ -76,6 +92,9 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     alarms: int
     alarmed: bool
     sentence: str
+    early: bool
+    """whether there are too few outcomes of either kind to say how good the forecasts are"""
+    scores: list[GivenScore]
     missing: list[Missing]
     warnings: list[str]
     """what to look at besides alarms"""
@@ -118,6 +137,8 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         alarms=len(alarms),
         alarmed=bool(alarms) or rejected,
         sentence=sentence(alarms, rejected, monitor.settings.tolerance, len(monitor.groups()), monitor.rows),
+        early=figures.is_early(),
+        scores=[GivenScore(*each) for each in figures.beside()],
         missing=[Missing(column, count, column in jumps) for column, count in live.missing.items()],
         warnings=[*live.warnings],
         reliability=figures.curve(),

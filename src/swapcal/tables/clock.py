@@ -16,6 +16,9 @@ from swapcal.tables.values import as_number, is_missing, unmasked
 # Two-digit years first: C's strptime would take "15" for the year 15, but "%y" never takes all of "2015".
 _DAYS = {"mdy": ("%m{0}%d{0}%y", "%m{0}%d{0}%Y"), "dmy": ("%d{0}%m{0}%y", "%d{0}%m{0}%Y")}
 _SHORT = re.compile(r"\d{4}(-\d\d)?")
+_ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?(:?\d\d(\.\d+)?)?)$")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_DATE = 2.5e11  # seconds from 1970 to the year 9892
 NUMBERS = (int, float, Decimal, Fraction, np.integer, np.floating)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -88,6 +91,42 @@ def as_times(name: str, values: Any) -> Array:
     return times
 
 
+def shown(time: float, dated: bool) -> str:
+    """Return a time as a message prints it: a date in UTC, or the number.
+
+    Examples
+    --------
+    >>> shown(86400.5, True), shown(86400.0, True), shown(86400.5, False)
+    ('1970-01-02T00:00:00.500000Z', '1970-01-02T00:00:00Z', '86400.5')
+    """
+    if not dated or not abs(time) < LAST_DATE:
+        return f"{time:.12g}"
+    return (EPOCH + timedelta(seconds=float(time))).isoformat().replace("+00:00", "Z")
+
+
+def _is_zoned(value: Any) -> bool | None:
+    """Tell whether a time names its zone; None for what needs none: a number, a day, a numpy time."""
+    if isinstance(value, datetime):
+        return value.tzinfo is not None
+    if not isinstance(value, str) or len(value) <= len("2024-01-01"):
+        return None
+    return _ZONE.search(value) is not None
+
+
+def refuse_mixed_zones(name: str, values: Sequence[Any]) -> None:
+    """Raise ValueError if some times name their zone and others do not; those that do not are all read as UTC.
+
+    Examples
+    --------
+    >>> refuse_mixed_zones("time", ["2024-01-01T10:00+02:00", "2024-01-01T11:00Z", "2024-01-02"])
+    """
+    zoned = {_is_zoned(value) for value in values} - {None}
+    if len(zoned) > 1:
+        raise ValueError(
+            f"{name}: given times with a zone and times without, expected all with one or all without (read as UTC)"
+        )
+
+
 def are_dates(name: str, values: Any) -> bool | None:
     """Tell whether times are dates or ISO text rather than numbers; None if all are missing; a mixture is refused.
 
@@ -117,6 +156,7 @@ def _as_numbers(name: str, array: AnyArray) -> Array:
     if array.ndim != 1:
         raise ValueError(f"{name}: given shape {array.shape}, expected one per record")
     values = array.tolist()
+    refuse_mixed_zones(name, values)
     if array.dtype.kind == "U":
         known = {text: seconds_of(text) for text in set(values)}
         if math.inf not in known.values():
@@ -145,7 +185,7 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
             raise ValueError("label_time: given without time, expected both")
         return None, None
     times = sized(as_times("time", time), "time", n)
-    _check_order(times, clock)
+    _check_order(times, clock, are_dates("time", time) is True)
     if label_time is None:
         return times, None
     return times, _not_before(times, label_time, "label_time")
@@ -170,7 +210,8 @@ def _not_before(times: Array, given: Any, name: str) -> Array:
     early = np.flatnonzero(moments < times)
     if early.size:
         row = int(early[0])
-        before = f"{moments[row]:.12g} in row {row + 1}, before the forecast at {times[row]:.12g}"
+        dated = are_dates(name, given) is True
+        before = f"{shown(moments[row], dated)} in row {row + 1}, before the forecast at {shown(times[row], dated)}"
         raise ValueError(f"{name}: given {before}, expected then or later")
     return moments
 
@@ -182,7 +223,7 @@ def sized(values: Array, name: str, n: int) -> Array:
     return values
 
 
-def _check_order(times: Array, clock: float) -> None:
+def _check_order(times: Array, clock: float, dated: bool) -> None:
     if np.isnan(times).any():
         row = int(np.flatnonzero(np.isnan(times))[0]) + 1
         raise ValueError(f"time: given none in row {row}, expected one per record")
@@ -190,7 +231,7 @@ def _check_order(times: Array, clock: float) -> None:
     back = np.flatnonzero(times < before)
     if back.size:
         row = int(back[0])
-        given = f"given {times[row]:.12g} in row {row + 1} after {before[row]:.12g}"
+        given = f"given {shown(times[row], dated)} in row {row + 1} after {shown(before[row], dated)}"
         raise ValueError(f"time: {given}, expected order of time")
 
 

@@ -17,7 +17,7 @@ from swapcal.monitor import Monitor
 from swapcal.service import snapshots, status
 from swapcal.service.api_error import ApiError
 from swapcal.service.endpoint import ServiceContext
-from swapcal.service.hosted import HostedForecaster
+from swapcal.service.hosted import ENOUGH, HostedForecaster
 from swapcal.service.sql import StoreError
 
 # View: everything a page shows of a forecaster, as plain JSON data.
@@ -99,8 +99,9 @@ def state(found: Mapping[str, Any]) -> dict[str, str]:
         return _state("alarm", "Some group is off", "No single group stands out yet; look at the groups below.")
     if found.get("warnings"):
         return _state("alarm", "Values are missing", " ".join(found["warnings"]))
-    if found["labels"] < EARLY:
-        return _state("early", "Too early to tell", f"Figures settle after a few hundred outcomes, {EARLY} at least.")
+    if found["labels"] < EARLY or found.get("early"):
+        few = f"Figures settle after a few hundred outcomes, {EARLY} at least, and {ENOUGH} of either kind."
+        return _state("early", "Too early to tell", few)
     return _state("fine", "No alarm", "Nothing to do.")
 
 
