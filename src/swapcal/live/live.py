@@ -61,6 +61,7 @@ from swapcal.tables.values import FEATURE_CATEGORIES
 
 __all__ = ["CORRECTED", "HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
+RIDGE, SCORED_RIDGE = 2.0, 64.0
 REPEATED, REFUSED = "repeated", "refused"
 
 
@@ -77,7 +78,8 @@ class Live:
     models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
         each becomes a score.
     ridge, kappa, seed : as in `Forecaster`; many coordinates ask for a larger penalty and levels that split sooner than
-        its own.
+        its own. The penalty is 2 by default, and 64 where scores or models are given: the levels then hold on longer to
+        a blend that starts from these.
     window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
     matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
@@ -127,7 +129,7 @@ class Live:
         categories: int = FEATURE_CATEGORIES,
         max_dim: int = 160,
         fourier: int = 0,
-        ridge: float = 2.0,
+        ridge: float | None = None,
         kappa: float = 0.05,
         window: float | None = None,
         seed: int = 0,
@@ -155,8 +157,9 @@ class Live:
             reserved=expert_weights() | dict.fromkeys(wrapped, EXPERT_WEIGHT),
             seed=seed,
         )
+        given = bool(wrapped) or bool(contexts.settings["scores"])
         self._engine = {
-            "ridge": _validate.ridge(ridge),
+            "ridge": _validate.ridge((SCORED_RIDGE if given else RIDGE) if ridge is None else ridge),
             "kappa": _validate.positive("kappa", kappa),
             "window": None if window is None else _validate.window(window),
         }
