@@ -12,7 +12,7 @@ from swapcal.arrays import AnyArray, Array, Flags
 from swapcal.features import Contexts
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import put_scores
-from swapcal.kernels.state import T_MEAN, T_P
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
 from swapcal.live.experts import Rows, expert_names
 from swapcal.live.learner import BANK, Learner
 
@@ -188,6 +188,7 @@ Name = tuple[str, str]
 
 CONSTANT: Name = ("calibration of all forecasts", "constant")
 BOUNDS: Name = ("held between 0 and 1", "bounds")
+UNSEEN: Name = ("outcomes that cannot have been seen yet", "unseen")
 SINCE: Name = ("labels learned since it was issued", "since")
 
 
@@ -217,7 +218,9 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
         amounts[name] += own[place]
     amounts[CONSTANT] += float(theta[0] * x[0] + theta @ neutral) - base + per_point * (nothing - base)
     amounts[BOUNDS] += clipped
-    amounts[SINCE] += mean - math.fsum([base, *amounts.values()])
+    issued = float(ticket[T_LOW] + ticket[T_WEIGHT] * (ticket[T_HIGH] - ticket[T_LOW]))
+    amounts[SINCE] += issued - math.fsum([base, *amounts.values()])
+    amounts[UNSEEN] += mean - issued
     terms = [
         Contribution(name, kind, float(value)) for (name, kind), value in amounts.items() if abs(value) > NEGLIGIBLE
     ]
