@@ -229,7 +229,7 @@ class OpenForecasts:
         """sum of the labels learned"""
         self.delays, self.arrival_order = OutcomeDelays(), ArrivalOrder()
         self._unseen = 1.0
-        self._unseen_until = (0, 0)
+        self._unseen_until: tuple[int, ...] = (0, 0)
         """labels and forecasts up to which `_unseen` is not computed again"""
         self.delay, self.wait, self.waits = 0.0, 0.0, 0
         self.clock = -math.inf
@@ -378,12 +378,13 @@ class OpenForecasts:
             return 1.0
         if not self.opened and not self.expiries:
             return 0.0
-        if self.labels < self._unseen_until[0] and self.forecasts < self._unseen_until[1]:
+        labels, forecasts = self._unseen_until
+        if self.labels < labels and self.forecasts < forecasts:
             return self._unseen
         share = self.delays.unseen(self._ages())
         if keep:
             self._unseen = share
-            self._unseen_until = self.labels + 1 + self.labels // 32, self.forecasts + 1 + self.forecasts // 32
+            self._unseen_until = tuple(n + max(1, n // 32) for n in (self.labels, self.forecasts))
         return share
 
     def _ages(self) -> Integers:

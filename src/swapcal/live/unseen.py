@@ -13,7 +13,7 @@ from swapcal.tables.clock import NUMBERS
 
 # `OutcomeDelays`: how long outcomes took.
 
-FINE = 4  # delays are told apart to one part in 2**FINE
+FINE = 6  # delays are told apart to one part in 2**FINE
 
 
 def delay_class(delay: int) -> int:
@@ -21,8 +21,8 @@ def delay_class(delay: int) -> int:
 
     Examples
     --------
-    >>> [delay_class(delay) for delay in (0, 31, 32, 33, 34, 1 << 20)]
-    [0, 31, 32, 32, 33, 272]
+    >>> [delay_class(delay) for delay in (0, 127, 128, 129, 130, 1 << 20)]
+    [0, 127, 128, 128, 129, 960]
     """
     shift = max(delay.bit_length() - FINE - 1, 0)
     return (shift << FINE) + (delay >> shift)
