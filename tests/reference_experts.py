@@ -60,11 +60,11 @@ class ReferenceExperts:
         self.stacks = [plain, scored][: 1 + (scores > 0)]
         known = (np.arange(n) < own).astype(float)
         self.covariances = [kernels.PRIOR * np.diag(known), kernels.PRIOR * np.eye(n)][: 1 + (scores > 0)]
-        self.shares = np.array([0.1, 0.9]) if scores else np.ones(1)
+        self.shares = np.array([0.02, 0.08, 0.9]) if scores else np.ones(1)
         self.known, self.ones, self.lag = 0, 0.0, 0.0
         self.merits, self.runs = np.zeros(n + 1), np.zeros(n + 1)
         self.tension, self.peak = 0.0, 0.0
-        self.shortfalls = np.zeros(kernels.EXPERTS)
+        self.shortfalls = np.zeros(kernels.EXPERTS + scores)
         self.curve, self.spread = np.zeros(2), 0.1 * np.eye(2)
 
     def context(self, x: Any) -> Any:
@@ -96,7 +96,8 @@ class ReferenceExperts:
         inputs = np.array([1.0, *logits, *users])
         base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
         stacks = [self.stacked(k, inputs) for k in range(len(self.stacks))]
-        believed = self.shares if self.known else np.eye(len(stacks))[-1]
+        stacks += [float(np.mean(users))] if self.scores else []
+        believed = self.shares if self.known else np.eye(len(stacks))[len(self.stacks) - 1]
         mixed = float(believed @ [chance(m) for m in stacks])
         members = np.array([math.log(mixed / (1 - mixed)), *logits, *users, base])
         blend = self.blend(members) if self.known else members[0]
@@ -124,9 +125,12 @@ class ReferenceExperts:
         ]
         aged = [0.15 * r / math.sqrt(seen) if f else r for r, f in zip(rates, falling, strict=True)]
         aged += [max(1 / seen, 1 - keep) for keep in newton.KEEP]
-        lost = min(seen, 1000) * np.maximum(self.shortfalls, 0) * self.lag / (self.lag + seen)
+        own, given = self.shortfalls[: kernels.EXPERTS], self.shortfalls[kernels.EXPERTS :]
+        least, young = min([0.0, *given]), self.lag / (self.lag + seen)
+        lost = min(seen, 1000) * np.maximum(own - least, 0) * young
         odds = np.exp(-np.minimum(lost, 15)) / (1 + np.array(aged) * self.lag)
-        return np.array([1000 / (1 + self.lag), *odds, *([1.0] * self.scores), 0.03])
+        scores = 1 + self.lag * young * np.exp(-np.minimum(min(seen, 1000) * (given - least), 15))
+        return np.array([1000 / (1 + self.lag), *odds, *scores, 0.03])
 
     def weights_of_members(self) -> Any:
         rate = min(1.0, math.sqrt(2 / self.peak)) if self.peak else 1.0
@@ -138,7 +142,7 @@ class ReferenceExperts:
 
     def learn(self, keys: Any, values: Any, memory: Any, y: Any, x: Any = (0.5,)) -> Any:
         if self.lag > 0 or memory[3] < self.known:
-            self.learn_shortfalls(keys, values, y, x)
+            self.learn_shortfalls(keys, values, memory[0][1 + kernels.EXPERTS :], y, x)
         for each in self.newtons:
             each.learn(self.context(x), y)
         for e in range(kernels.HASHED):
@@ -153,9 +157,9 @@ class ReferenceExperts:
                 self.weights[e][slot] = self.weights[e].get(slot, 0.0) + step * gradient
         self.learn_blend(memory, y)
 
-    def learn_shortfalls(self, keys: Any, values: Any, y: Any, x: Any) -> Any:
+    def learn_shortfalls(self, keys: Any, values: Any, given: Any, y: Any, x: Any) -> Any:
         margins = [self.margin(e, keys, values)[0] for e in range(kernels.HASHED)]
-        margins += [each.margin(self.context(x)) for each in self.newtons]
+        margins += [*(each.margin(self.context(x)) for each in self.newtons), *given]
         base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
         short = self.likelihoods(np.array([base]), y) - self.likelihoods(np.array(margins), y)
         self.shortfalls += (short - self.shortfalls) * max(2 / (self.known + 2), 1 / 1000)
@@ -168,10 +172,15 @@ class ReferenceExperts:
             for k in range(len(self.stacks)):
                 self.learn_stack(k, inputs, y, share)
             self.learn_merits(np.clip(members, -kernels.LOGIT, kernels.LOGIT), y, share)
-            rate = share / (1 + self.lag) ** 0.6
-            gained = self.shares * np.exp(rate * self.likelihoods(np.array(stacks), y))
-            self.shares = (1 - 1e-4) * gained / gained.sum() + 1e-4 / len(stacks)
+            self.learn_shares(stacks, y, share / (1 + self.lag) ** 0.6)
+        if share < 0.5 and self.scores:
+            base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
+            self.learn_shares([base, *stacks[1:]], y, 1 - 2 * share)
         self.known, self.ones = self.known + 1, self.ones + y
+
+    def learn_shares(self, stacks: Any, y: Any, rate: Any) -> Any:
+        gained = self.shares * np.exp(rate * self.likelihoods(np.array(stacks), y))
+        self.shares = (1 - 1e-4) * gained / gained.sum() + 1e-4 / len(stacks)
 
     def learn_merits(self, members: Any, y: Any, share: Any) -> Any:
         weights, keep, odds = self.weights_of_members(), 1 - 1 / (kernels.MEMORY + 10 * self.lag), self.blend(members)

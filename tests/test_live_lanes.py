@@ -98,6 +98,7 @@ def stream_of(seed: int) -> Stream:
     ids: list[int | str] = [k if rng.random() < 0.5 else f"id {k}" for k in range(n)]
     monitored, modelled = rng.random() < 0.15, rng.random() < 0.1
     settings = settings_of(rng) | (silence_of(rng) if time is not None else {})
+    settings |= belief_of(rng, settings)
     stream = Stream(settings, monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y)
     stream.events = [*events_of(rng, stream)]
     return stream
@@ -124,6 +125,13 @@ def silence_of(rng: np.random.Generator) -> dict[str, Any]:
     """Return, for some streams, a window of all forecasts and what silence means at its end."""
     settings: dict[str, Any] = {"matures": float(rng.choice([0.0, 0.5, 1.0, 3.0]))} if rng.random() < 0.3 else {}
     return settings | ({"silence": int(rng.integers(0, 2))} if rng.random() < 0.5 else {})
+
+
+def belief_of(rng: np.random.Generator, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return, for some streams, a prior and what unseen outcomes may be."""
+    priors = [None, 0.03, *settings.get("scores", ())]
+    rules = ["auto", "auto", "anything", "fair", 3.0]
+    return {"prior": priors[rng.integers(len(priors))], "unseen": rules[rng.integers(len(rules))]}
 
 
 def record_of(rng: np.random.Generator, k: int, n: int) -> dict[str, Any]:

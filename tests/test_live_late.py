@@ -329,3 +329,48 @@ def test_times_with_and_without_a_zone_are_not_mixed_and_messages_print_dates() 
     numbers.forecast({"v": 1.0}, id=1, time=5.5)
     with pytest.raises(ValueError, match=r"given 5 in row 1 after 5\.5"):
         numbers.forecast({"v": 1.0}, id=2, time=5)
+
+
+# --------------------------------------------------------------------------------------------- scores and late labels
+
+
+def scored_stream(n: int, seed: int) -> tuple[list[dict[str, Any]], Any, Any]:
+    """Return records, true probabilities and outcomes."""
+    rng = np.random.default_rng(seed)
+    a, b, kind = rng.normal(size=n), rng.normal(size=n), rng.integers(0, 8, n)
+    p = 1 / (1 + np.exp(-(0.8 * a - 0.6 * b + 0.5 * (kind % 3 - 1))))
+    records = [{"a": u, "b": v, "kind": f"k{k}"} for u, v, k in zip(a.tolist(), b.tolist(), kind.tolist(), strict=True)]
+    return records, p, (rng.random(n) < p).astype(float)
+
+
+def late_mean(records: Any, y: Any, score: Any, late: int, batch: int = 1) -> Any:
+    time = np.arange(float(len(y)))
+    given = records if score is None else [{**each, "s": s} for each, s in zip(records, score.tolist(), strict=True)]
+    live = Live(scores=[] if score is None else ["s"])
+    return np.asarray(live.run(given, y, time=time, label_time=np.ceil((time + late) / batch) * batch).mean)
+
+
+@pytest.mark.parametrize(("late", "batch"), [(200, 1), (1000, 1), (1500, 1), (1000, 1000)])
+def test_a_perfect_score_is_left_alone_until_labels_tell_otherwise(late: int, batch: int) -> None:
+    records, p, y = scored_stream(4500, 3)
+    error = late_mean(records, y, p, late, batch) - p
+    for fifth in np.array_split(error, 5):
+        assert math.sqrt(np.mean(fifth**2)) < 0.025
+
+
+def test_a_score_that_is_worth_nothing_is_left_behind_as_soon_as_labels_tell() -> None:
+    records, p, y = scored_stream(4500, 4)
+    noise = np.random.default_rng(5).random(4500)
+    alone = np.mean((late_mean(records, y, None, 1000) - p)[1200:] ** 2)
+    for score in (noise, 1 - p):
+        assert np.mean((late_mean(records, y, score, 1000) - p)[1200:] ** 2) < alone + 0.01
+
+
+def test_a_perfect_score_costs_little_with_labels_at_once() -> None:
+    excess = []
+    for seed in range(4):
+        records, p, y = scored_stream(1500, seed)
+        given = [{**each, "s": s} for each, s in zip(records, p.tolist(), strict=True)]
+        error = np.asarray(Live(scores=["s"]).run(given, y).mean) - p
+        excess.append(np.mean(error**2) / np.mean(p * (1 - p)))
+    assert np.mean(excess) < 0.01

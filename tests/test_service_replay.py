@@ -144,7 +144,8 @@ def test_export_has_a_row_for_each_forecast(path, tmp_path, monkeypatch, rows):
         assert row["record.time"] == known.get("time")
         assert row["mixed"] == (None if "mixed" not in known else {True: "true"}.get(known["mixed"], known["mixed"]))
         assert isinstance(row["time"], datetime.datetime)
-        assert 0.0 <= row["low"] <= row["mean"] <= row["high"] <= 1.0
+        assert 0.0 <= row["low"] <= row["high"] <= 1.0
+        assert 0.0 <= row["mean"] <= 1.0
     store = open_store(str(path))
     about = store.about("shop", ["id 3"])
     assert table["seq"][3].as_py() == about[0].seq

@@ -20,7 +20,7 @@ A second bet on a cluster could know its fate, so each bets once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log, log1p
+from math import exp, lgamma, log, log1p, pi
 
 from swapcal.bounds.bound import (
     Bound,
@@ -32,6 +32,7 @@ from swapcal.bounds.bound import (
 
 __all__ = [
     "appearance_share",
+    "coin_wealth",
     "detection_delay",
     "deviation_radius",
     "e_bh_limit",
@@ -64,6 +65,25 @@ def ville(alpha: float) -> Bound:
     """
     require_probability("alpha", alpha)
     return Bound(1 / alpha, None, "Ville's inequality")
+
+
+def coin_wealth(heads: int, tails: int) -> Bound:
+    """Wealth won against a fair coin by betting as Krichevsky and Trofimov: 2^n B(h + ½, t + ½)/B(½, ½).
+
+    *Proof.* It is the mean over a Beta(½, ½) prior of Π 2θ^{heads}(1 − θ)^{tails}, each of which is a nonnegative
+    martingale that starts at 1 if the coin is fair given the past. By `ville` it ever reaches 1/α with probability at
+    most α, however often one looks.
+
+    Examples
+    --------
+    >>> float(coin_wealth(0, 0)), float(coin_wealth(30, 2)) > 1000
+    (1.0, True)
+    """
+    require_nonnegative("heads", heads)
+    require_nonnegative("tails", tails)
+    tosses = heads + tails
+    mixture = lgamma(heads + 0.5) + lgamma(tails + 0.5) - lgamma(tosses + 1.0) - log(pi)
+    return Bound(exp(min(tosses * log(2.0) + mixture, 700.0)), None, "Krichevsky and Trofimov 1981, by Ville")
 
 
 def false_alarm_spacing(threshold: float, mass: float = 1.0) -> Bound:

@@ -116,6 +116,6 @@ def _named(live: Live, given: Any) -> Id:
 
 def _say(run: Run, counts: Counter[str]) -> None:
     left_out = (*REASONS.values(), NO_OUTCOME)
-    for reason in ("learned", "held", "repeated", "without an outcome", *left_out):
+    for reason in ("learned", "held", "repeated", "corrected", "without an outcome", *left_out):
         if counts[reason]:
             run.say(f"{counts[reason]:,} {reason}", "yellow" if reason in left_out else None)

@@ -62,6 +62,9 @@ class Forecast:
     weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
         some too, and `Forecaster.distribution` returns all.
 
+    Where a `Live` allows for outcomes that it cannot have seen, `mean` and sometimes `p` move towards its prior and
+    may lie beyond `low` and `high`, which are the levels of the engine.
+
     Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
     forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
     as open or closed as the forecast was when it was written; and asking `predict` twice gives two forecasts, equal but

@@ -57,21 +57,17 @@ def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float,
 #
 # The bank reads each row as a short list of hashed features. One part of it is linear in them; another also sees
 # every pair of columns, which is what trees of depth two see; the last are second-order regressions on the context.
-# None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and
-# without
-# the scores, share their weight by what each has been worth lately, so that a score which is noise, or breaks, costs
-# next
-# to nothing. The blend pools the log-odds of the stacks, the experts, the scores and the base rate by merit: while
-# labels
-# come at once it is the stacks, and the later they come the more it leans on experts that change slowly. Merits move
-# as
-# fast as late labels allow: slowly where surprises come in runs, as if labels came at once where they do not. Where
-# labels come late, experts that fall short of the base rate even on labels as they come lose their odds, and a row
-# unlike
-# those whose labels are known is forecast with less confidence. Where they come at once, the blend is what a curve
-# with
-# a short memory makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it
-# late.
+# None of them sees the user's own scores. Two stacks, second-order logistic regressions on all logits, with and without
+# the scores, and the scores as they are given share their weight by what each has been worth lately, so that a score
+# which is noise, or breaks, costs next to nothing, and so does learning where a score is the truth. The blend pools the
+# log-odds of the stacks, the experts, the scores and the base rate by merit: while labels come at once it is the
+# stacks, and the later they come the more it leans on experts that change slowly. Merits move as fast as late labels
+# allow: slowly where surprises come in runs, as if labels came at once where they do not. Where labels come late,
+# experts that fall short of the base rate or of a score even on labels as they come lose their odds, a score that does
+# not is held on to until rows are labelled whose experts knew enough to be judged, and a row unlike those whose labels
+# are known is forecast with less confidence. Where they come at once, the blend is what a curve with a short memory
+# makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it late.
+
 
 Single = NDArray[np.float32]
 
@@ -111,8 +107,10 @@ LEAST_MERIT = -15.0  # lower limit of merit's effect on a weight, as a logarithm
 RECENT = 1e3  # labels that the last second-order expert remembers; over as many, experts are held against the base rate
 DOUBT = 0.2  # part of a row's leverage that is doubt in what the experts say of it, when labels come late
 SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ would do in a world that stands still
-# The stacks: one knows the experts only, the other also the users' scores. Neither weighs less than half of SWITCHING.
-PLAIN, SCORED = 0, 1
+# The stacks: one knows the experts only, the other also the users' scores; beside them the scores as given. None weighs
+# less than a third of SWITCHING.
+PLAIN, SCORED, GIVEN = 0, 1, 2
+INFORMED = 0.5  # share of today's labels that a row must have known to tell nothing of the scores as against the base
 SWITCHING = 1e-4
 # counts of the bank: labels known, their sum, how many labels come between a forecast and its own, all surprise of the
 # blend so far, and the most there was
@@ -141,14 +139,14 @@ class Bank(NamedTuple):
     covariance: Array
     """(1 or 2, 1 + EXPERTS + scores, same)"""
     shares: Array
-    """(1 or 2,) how much each stack is believed"""
+    """(1 or 3,) how much each stack is believed, and the users' scores as they are"""
     merits: Array
     """(2 + EXPERTS + scores,) what more of each of the blend's members would have gained it, the best at 0."""
     runs: Array
     """(2 + EXPERTS + scores,) the part of it that came with the latest labels, about `lag` of them"""
     shortfalls: Array
-    """(EXPERTS,) each expert's mean log loss beyond the base rate's, on labels as they came, about the last RECENT;
-    kept only where they come late"""
+    """(EXPERTS + scores,) each expert's and score's mean log loss beyond the base rate's, on labels as they came, about
+    the last RECENT; kept only where they come late"""
     counts: Array
     """[labels known, their sum, lag, tension, its peak]"""
     curve: Array
@@ -352,6 +350,15 @@ def stacked(bank: Bank, stack: int, inputs: Array, trust: Array) -> float:
 
 
 @inlined
+def as_given(memory: Array, inputs: int) -> float:
+    """Return the mean log-odds of the users' scores: what the stack that knows them starts from."""
+    odds = 0.0
+    for score in range(1 + EXPERTS, inputs):
+        odds += memory[score]
+    return float(odds / (inputs - 1 - EXPERTS))
+
+
+@inlined
 def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
     """Write the log-odds of each stack, and of their mixture; before the first label the users' scores speak."""
     inputs = bank.weights.shape[1]
@@ -362,6 +369,7 @@ def put_stacks(bank: Bank, memory: Array, trust: Array) -> None:
         memory[inputs + SAID_SCORED] = memory[inputs + SAID_STACK] = scored
         if bank.counts[KNOWN] > 0.0:
             p = bank.shares[PLAIN] * sigmoid(plain) + bank.shares[SCORED] * sigmoid(scored)
+            p += bank.shares[GIVEN] * sigmoid(as_given(memory, inputs))
             memory[inputs + SAID_STACK] = np.log(p / (1.0 - p))
 
 
@@ -377,14 +385,24 @@ def said(bank: Bank, memory: Array, member: int) -> float:
 
 
 @inlined
-def trust(bank: Bank, member: int) -> float:
-    """Return a member's prior odds, given how late labels come.
+def least_shortfall(bank: Bank) -> float:
+    """Return the shortfall of the best among base rate and users' scores, of which no label teaches anything."""
+    least = 0.0
+    for score in range(EXPERTS, bank.shortfalls.shape[0]):
+        least = min(least, bank.shortfalls[score])
+    return least
+
+
+@inlined
+def trust(bank: Bank, member: int, least: float) -> float:
+    """Return a member's prior odds, given how late labels come and the least shortfall of what does not learn.
 
     An expert that moves by its rate with each label has, while `lag` labels are outstanding, outlived what it followed
     about rate × lag times over. AdaGrad's rate falls with the square root of the labels, a second-order expert's with
     their number as far as it remembers; the stack, which has most to learn, counts as an expert of rate 1; a user's
-    score and the base rate do not age. An expert that falls short of the base rate when every label before a row's own
-    is known will not do better with older ones: it pays for its shortfall, until the blend has rows to judge it by.
+    score and the base rate do not age. An expert that falls short of the base rate, or of a score, when every label
+    before a row's own is known will not do better with older ones: it pays for its shortfall, until the blend has rows
+    to judge it by. Until then the best score, if it is no worse than the base rate, has the odds of `lag` experts.
     """
     lag, inputs = bank.counts[LAG], bank.weights.shape[1]
     expert, seen = member - FIRST_EXPERT, bank.counts[KNOWN] + 1.0
@@ -393,7 +411,8 @@ def trust(bank: Bank, member: int) -> float:
     if member == inputs:
         return BASE_ODDS
     if expert >= EXPERTS:
-        return 1.0
+        lost = min(seen, RECENT) * (bank.shortfalls[expert] - least)
+        return float(1.0 + lag * lag / (lag + seen) * np.exp(max(-lost, LEAST_MERIT)))
     if expert >= HASHED:
         rate = max(1.0 / seen, 1.0 - KEEP[expert - HASHED])
     elif FALLING[expert]:
@@ -401,8 +420,8 @@ def trust(bank: Bank, member: int) -> float:
     else:
         rate = np.float64(RATES[expert])
     odds = 1.0 / (1.0 + rate * lag)
-    if lag > 0.0 and bank.shortfalls[expert] > 0.0:
-        lost = min(seen, RECENT) * bank.shortfalls[expert] * lag / (lag + seen)
+    if lag > 0.0 and bank.shortfalls[expert] > least:
+        lost = min(seen, RECENT) * (bank.shortfalls[expert] - least) * lag / (lag + seen)
         odds *= np.exp(max(-lost, LEAST_MERIT))
     return float(odds)
 
@@ -410,8 +429,9 @@ def trust(bank: Bank, member: int) -> float:
 @inlined
 def put_trust(bank: Bank, odds: Array) -> None:
     """Write the prior odds of all members."""
+    least = least_shortfall(bank)
     for member in range(bank.merits.shape[0]):
-        odds[member] = trust(bank, member)
+        odds[member] = trust(bank, member, least)
 
 
 @inlined
@@ -467,13 +487,20 @@ def hesitant(bank: Bank, memory: Array, weights: Array, work: Workspace) -> floa
 
 
 @inlined
+def base_rate(bank: Bank) -> float:
+    """Return the log-odds of the rate of the labels known."""
+    known, ones = bank.counts[KNOWN], bank.counts[ONES]
+    return float(np.log((ones + 0.5) / (known - ones + 0.5)))
+
+
+@inlined
 def forecast_row(bank: Bank, work: Workspace, given: Array, memory: Array, probabilities: Array) -> None:
     """Write the blend's and the experts' probabilities, and all that the row's label will be learned with."""
     list_inputs(work, given, memory)
     inputs, known = bank.weights.shape[1], bank.counts[KNOWN]
     put_trust(bank, work.trust)
     put_stacks(bank, memory, work.trust)
-    memory[inputs + SAID_BASE] = np.log((bank.counts[ONES] + 0.5) / (known - bank.counts[ONES] + 0.5))
+    memory[inputs + SAID_BASE] = base_rate(bank)
     memory[inputs + SAID_KNOWN] = known
     put_weights(bank, work.trust, work.credit)
     # before the first label only the stack has anything to say
@@ -565,25 +592,34 @@ def log_likelihood(m: float, y: float) -> float:
 
 
 @inlined
-def learn_shortfalls(bank: Bank, then: float, y: float, work: Workspace) -> None:
-    """Hold the experts' margins of the row looked at last, and a late label, against the base rate of those before."""
-    known, ones = bank.counts[KNOWN], bank.counts[ONES]
-    if bank.counts[LAG] > 0.0 or then < known:
-        base = log_likelihood(np.log((ones + 0.5) / (known - ones + 0.5)), y)
+def learn_shortfalls(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
+    """Hold the experts' margins of the row looked at last, and its scores, against the base rate, given a late label.
+
+    The base rate is that of the labels before it.
+    """
+    known = bank.counts[KNOWN]
+    if bank.counts[LAG] > 0.0 or memory[bank.weights.shape[1] + SAID_KNOWN] < known:
+        base = log_likelihood(base_rate(bank), y)
         step = max(2.0 / (known + 2.0), 1.0 / RECENT)
         for e in range(EXPERTS):
             bank.shortfalls[e] += step * (base - log_likelihood(work.margins[e], y) - bank.shortfalls[e])
+        for e in range(EXPERTS, bank.shortfalls.shape[0]):
+            bank.shortfalls[e] += step * (base - log_likelihood(memory[FIRST_EXPERT + e], y) - bank.shortfalls[e])
 
 
 @inlined
-def learn_shares(bank: Bank, memory: Array, y: float, rate: float) -> None:
-    """Credit each stack with its likelihood of a label; either may have to be believed again any time."""
-    inputs = bank.weights.shape[1]
-    lead = log_likelihood(memory[inputs + SAID_SCORED], y) - log_likelihood(memory[inputs + SAID_PLAIN], y)
-    gained = bank.shares[SCORED] * np.exp(rate * lead)
-    scored = gained / (gained + bank.shares[PLAIN])
-    bank.shares[SCORED] = scored + SWITCHING * (0.5 - scored)
-    bank.shares[PLAIN] = 1.0 - bank.shares[SCORED]
+def learn_shares(bank: Bank, memory: Array, y: float, rate: float, rival: float) -> None:
+    """Credit the stack that knows the scores, and these, with their likelihoods of a label beyond those of a rival.
+
+    The rival is the plain stack, or what stands for it, as log-odds. Each may have to be believed again any time.
+    """
+    inputs, plain = bank.weights.shape[1], log_likelihood(rival, y)
+    scored = bank.shares[SCORED] * np.exp(rate * (log_likelihood(memory[inputs + SAID_SCORED], y) - plain))
+    given = bank.shares[GIVEN] * np.exp(rate * (log_likelihood(as_given(memory, inputs), y) - plain))
+    total = scored + given + bank.shares[PLAIN]
+    bank.shares[SCORED] = scored / total + SWITCHING * (1.0 / 3.0 - scored / total)
+    bank.shares[GIVEN] = given / total + SWITCHING * (1.0 / 3.0 - given / total)
+    bank.shares[PLAIN] = 1.0 - bank.shares[SCORED] - bank.shares[GIVEN]
 
 
 @inlined
@@ -615,7 +651,8 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
     bank.counts[TENSION] = keep * bank.counts[TENSION] + tension
     bank.counts[PEAK] = max(keep * bank.counts[PEAK], bank.counts[TENSION])
     if bank.weights.shape[0] > SCORED:
-        learn_shares(bank, memory, y, share / (1.0 + lag) ** SURPRISE)
+        rival = memory[bank.weights.shape[1] + SAID_PLAIN]
+        learn_shares(bank, memory, y, share / (1.0 + lag) ** SURPRISE, rival)
 
 
 @inlined
@@ -625,6 +662,9 @@ def learn_blend(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
     In a row issued before any label the experts forecast ½: learning the base rate from it as a correction of the
     experts would count it a second time once they have learned it. A label therefore counts by the share of today's
     labels that were known when its row was issued: 1 when nothing came between, 0 when the row was uninformed.
+
+    A user's score does not learn, so a row tells how good it is, informed or not: against the base rate, where experts
+    said nothing that they could be judged by.
     """
     known, then = bank.counts[KNOWN], memory[bank.weights.shape[1] + SAID_KNOWN]
     share = then / known if then < known else 1.0
@@ -634,6 +674,8 @@ def learn_blend(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
         for stack in range(bank.weights.shape[0]):
             learn_stack(bank, stack, memory, y, share, work)
         learn_merits(bank, memory, y, share, work)
+    if share < INFORMED and bank.weights.shape[0] > SCORED:
+        learn_shares(bank, memory, y, 1.0 - share / INFORMED, base_rate(bank))
     bank.counts[KNOWN] += 1.0
     bank.counts[ONES] += y
 
@@ -668,7 +710,7 @@ def run_experts(
             forecast_row(bank, work, given[row], memory[row], probabilities[row])
             looked_at = row
         else:
-            learn_shortfalls(bank, memory[row, bank.weights.shape[1] + SAID_KNOWN], labels[k], work)
+            learn_shortfalls(bank, memory[row], labels[k], work)
             learn_bank(bank, work, labels[k])
             learn_blend(bank, memory[row], labels[k], work)
             looked_at = -1

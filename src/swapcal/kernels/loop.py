@@ -246,7 +246,7 @@ def drawn_slot(state: Memory, ticket: Array) -> int:
     low, high, p = int(ticket[T_SLOT_LOW]), int(ticket[T_SLOT_HIGH]), ticket[T_P]
     if state.z[low] == p:
         return low
-    if state.codes[CODES_MIXING] == HEDGE or state.z[high] == p:
+    if state.z[high] == p:
         return high
     found = high
     for slot in range(state.counts[LEVELS]):

@@ -118,7 +118,7 @@ TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
 TABLES = (("linear", LINEAR), ("paired", PAIRED))
 DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts", "curve", "spread")
 NO_FEATURES = View(1, 1.0)
-SCORED_AT_FIRST = 0.9  # belief in the stack that knows the users' scores, until labels tell
+AT_FIRST = np.array([0.02, 0.08, 0.9])  # belief in the stacks without and with users' scores, and in these as given
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
 ONLY = np.zeros(1, np.int64)
 run_one = DirectCall(run_experts)
@@ -127,14 +127,15 @@ run_one = DirectCall(run_experts)
 def file_fields(scores: int, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a state from `Experts.to_state`; the kernels go through the first `newton.met` weights."""
     stacks, inputs = 1 + (scores > 0), 1 + EXPERTS + scores
+    earlier = scores > 0 and shapes["shares"] == (stacks,)  # the scores as given took no part
     width = padded(min(shapes["newton.weights"][1], MOST_DIM) or 1)
     return {
         "weights": floats(stacks, inputs),
         "covariance": floats(stacks, inputs, inputs),
-        "shares": floats(stacks),
+        "shares": floats(stacks if earlier else len(AT_FIRST) if scores else 1),
         "merits": floats(inputs + 1),
         "runs": floats(inputs + 1),
-        "shortfalls": floats(EXPERTS),
+        "shortfalls": floats(EXPERTS if earlier else EXPERTS + scores),
         "counts": floats(COUNTS),
         "curve": floats(CURVE),
         "spread": floats(CURVE, CURVE),
@@ -194,9 +195,10 @@ class Experts(Writable):
     Each expert minimises Σ log(1 + exp(-(2y-1)⟨w, f⟩)) on rows f of unit norm by stochastic gradient steps of its
     own constant rate (SGD) or by AdaGrad, or on the context with a ridge penalty by second-order steps (Newton). High
     rates follow drift, low ones average noise; the stack, an online second-order logistic regression on all logits,
-    finds out which the stream needs. No expert sees the users' scores: a second stack does, and the two are mixed by
-    how well each did lately. The blend pools stacks, experts, scores and base rate by how well each has done as issued
-    and by how late labels come; while they come at once, a curve with a short memory says how its forecasts turn out.
+    finds out which the stream needs. No expert sees the users' scores: a second stack does, and the two are mixed, and
+    the scores as given with them, by how well each did lately. The blend pools stacks, experts, scores and base rate by
+    how well each has done as issued and by how late labels come; while they come at once, a curve with a short memory
+    says how its forecasts turn out.
 
     Parameters
     ----------
@@ -231,10 +233,10 @@ class Experts(Writable):
             blank_newton(1),
             weights,
             covariance,
-            np.array([1.0 - SCORED_AT_FIRST, SCORED_AT_FIRST]) if scores else np.ones(1),
+            AT_FIRST.copy() if scores else np.ones(1),
             np.zeros(n + 1),
             np.zeros(n + 1),
-            np.zeros(EXPERTS),
+            np.zeros(EXPERTS + scores),
             np.zeros(COUNTS),
             np.zeros(CURVE),
             VARIANCE * np.eye(CURVE),
@@ -338,7 +340,9 @@ class Experts(Writable):
         for name, _ in TABLES:
             getattr(experts._bank, name)[arrays[f"{name}_used"]] = arrays[name]
         for name in DENSE:
-            getattr(experts._bank, name)[:] = arrays[name]
+            held = getattr(experts._bank, name)
+            held[:] = 0.0  # what files of earlier releases lack
+            held[tuple(slice(size) for size in arrays[name].shape)] = arrays[name]
         newton = Newton(*(np.array(arrays[f"newton.{name}"], order="C") for name in Newton._fields))
         experts._bank = experts._bank._replace(newton=newton)
         return experts

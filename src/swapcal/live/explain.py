@@ -13,7 +13,7 @@ from swapcal.arrays import AnyArray, Array, Flags
 from swapcal.features import Contexts
 from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import put_scores
-from swapcal.kernels.state import T_MEAN, T_P
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT
 from swapcal.live.experts import Rows, expert_names
 from swapcal.live.learner import BANK, Learner
 
@@ -217,6 +217,7 @@ Name = tuple[str, str]
 CONSTANT: Name = ("calibration of all forecasts", "constant")
 BOUNDS: Name = ("held between 0 and 1", "bounds")
 BASE: Name = ("base rate", "constant")
+UNSEEN: Name = ("outcomes that cannot have been seen yet", "unseen")
 SINCE: Name = ("labels learned since it was issued", "since")
 
 
@@ -246,7 +247,9 @@ def explain_row(learner: Learner, rows: Rows, row: int) -> Explanation:
         amounts[name] += own[place]
     amounts[CONSTANT] += float(theta[0] * x[0] + theta @ neutral) - base + per_point * (nothing - base)
     amounts[BOUNDS] += clipped
-    amounts[SINCE] += mean - math.fsum([base, *amounts.values()])
+    issued = float(ticket[T_LOW] + ticket[T_WEIGHT] * (ticket[T_HIGH] - ticket[T_LOW]))
+    amounts[SINCE] += issued - math.fsum([base, *amounts.values()])
+    amounts[UNSEEN] += mean - issued
     terms = _sorted_terms(amounts)
     return Explanation(p, mean, base, terms, float(rows.judged[row, 0]), _members(learner, rows.memory[row]))
 

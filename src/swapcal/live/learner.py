@@ -20,6 +20,7 @@ from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
 from swapcal.live.experts import ExpertModel, Experts, Row, Rows, expert_names
+from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
 
 BANK = len(expert_names())
 # The ticket before anything is known: one half, surely.
@@ -36,6 +37,7 @@ class Learner:
     def __init__(self, contexts: Contexts, models: dict[str, ExpertModel], engine: dict[str, Any]) -> None:
         self.contexts = contexts
         self.models = models
+        self.unseen = Unseen(FAIR)
         self.experts = Experts(len(contexts.settings["scores"]) + len(models), _view(contexts), len(models))
         self.forecaster: Forecaster | None = None
         self._engine = engine
@@ -119,6 +121,20 @@ class Learner:
             x = _padded(x, FIRST, engine.dim)
         engine.play_one(x, label, row.draws, row.ticket)
 
+    def allow(self, rows: Rows, row: int, share: float, factor: float) -> None:
+        """Let a row's forecast allow for a share of outcomes not seen, with odds that differ by at most a factor.
+
+        With a probability of that share the level issued is one around their mean. The coin does not know the label,
+        and levels learn what they would have issued.
+        """
+        ticket, unseen = rows.ticket[row], self.unseen
+        belief = unseen.believed(rows.scores[row])
+        ticket[T_MEAN], other = unseen.moved(float(ticket[T_MEAN]), share, factor, belief)
+        draw = coin(self._engine["seed"], int(rows.draws[row]))
+        if draw < share:
+            levels = None if self.forecaster is None else self.forecaster.levels
+            ticket[T_P] = other if levels is None else neighbouring_level(levels, other, draw / share)
+
     def consult(self, rows: Rows, row: int, record: Mapping[str, Any]) -> None:
         """Ask the outside models for their forecasts of one record."""
         if not self.models:
@@ -141,12 +157,14 @@ class Learner:
         assert self.forecaster is not None, "a label was forecast"
         self.forecaster.set_ridge(min(self._engine["ridge"] * (1.0 + late), MOST_RIDGE))
 
-    def preview(self, rows: Rows, *, single: bool = False) -> Forecast:
-        """Return forecasts that nobody will learn from."""
+    def preview(self, rows: Rows, share: float, factor: float, *, single: bool = False) -> Forecast:
+        """Return forecasts that are not learned from, which allow for a share of outcomes not seen."""
         if self.forecaster is None:
             rows.ticket[:] = NO_KNOWLEDGE
         else:
             self.step(rows, np.arange(len(rows)), np.full(len(rows), np.nan))
+        for row in range(len(rows) if share > 0.0 else 0):
+            self.allow(rows, row, share, factor)
         return self.forecast(rows.ticket, rows.x, single=single)
 
     def forecast(self, tickets: Array, x: Array | None = None, *, single: bool = False) -> Forecast:

@@ -35,6 +35,7 @@ from swapcal.live.open_forecasts import (
 from swapcal.live.scheduler import CORRECTED, HELD, LEARNED, EventBatch, Learned, Scheduler, Trace
 from swapcal.live.state import FILE
 from swapcal.live.times import NO_TIMES, EventTimes, read_arrivals, read_event_times, read_mixed
+from swapcal.live.unseen import AUTO, FAIR, read_unseen
 from swapcal.live.validation import (
     ORDERS,
     REMEMBERED,
@@ -61,6 +62,7 @@ from swapcal.tables.values import FEATURE_CATEGORIES
 
 __all__ = ["CORRECTED", "HELD", "LEARNED", "REPEATED", "Live", "Trace"]
 
+RIDGE, SCORED_RIDGE = 2.0, 64.0
 REPEATED, REFUSED = "repeated", "refused"
 
 
@@ -77,13 +79,23 @@ class Live:
     models : {name: model} of river classifiers, scikit-learn classifiers with `partial_fit`, or any other in `Refit`;
         each becomes a score.
     ridge, kappa, seed : as in `Forecaster`; many coordinates ask for a larger penalty and levels that split sooner than
-        its own.
+        its own. The penalty is 2 by default, and 64 where scores or models are given: the levels then hold on longer to
+        a blend that starts from these.
     window : as in `Forecaster`: about so many labels are remembered by the regressions that follow a moving world, and
         `certificate(window=…)` is about them; 2,000 is a good number where labels come at once. By default none.
     matures : length of time after which the label of every forecast is known whatever it is, where no time of its own
         is given: in the unit of the times, or "24h", "7d", a timedelta. Labels are learned then, not before.
     silence : 0 or 1, what a mature forecast is learned as for which no label has come, where only one outcome is ever
         reported; counted in `status().silent`. By default such a forecast goes on waiting.
+    prior : a base rate, or the name of a score: what is forecast before anything is known, and believed of outcomes
+        that take longer than any seen. By default the score, if there is one, else one half.
+    unseen : what to make of the share π of outcomes that take longer than any seen so far (`status().unseen`), of which
+        nothing is known: (1 - π)·mean + π·q is forecast. "anything": q is the prior. A number Λ: q is the prior as far
+        as the odds differ by no more than Λ from those of the outcomes seen, without a prior the middle between both
+        ends. "fair": delays do not depend on outcomes, and the mean stands. "auto": Λ = 1 + 30/k with k outcomes of the
+        rarer kind known, at most 1.5 where 1 is the rarer kind. With probability π the level `p` is drawn around q
+        likewise: `certificate().issued` is about what was issued, its other figures are about what the levels would
+        have issued by themselves.
     max_open : forecasts that may wait for a label. One more makes the oldest expire: it counts as unlabelled for good,
         in `status().expired`, and a label for it raises `ExpiredIdError`. Each open forecast of a dozen columns
         takes some 600 bytes, its id included.
@@ -128,12 +140,14 @@ class Live:
         categories: int = FEATURE_CATEGORIES,
         max_dim: int = 160,
         fourier: int = 0,
-        ridge: float = 2.0,
+        ridge: float | None = None,
         kappa: float = 0.05,
         window: float | None = None,
         seed: int = 0,
         matures: Any = None,
         silence: int | None = None,
+        prior: "float | str | None" = None,
+        unseen: "float | str" = AUTO,
         max_open: int = REMEMBERED,
         expires: int | None = None,
         lifetime: float | None = None,
@@ -156,14 +170,17 @@ class Live:
             reserved=expert_weights() | dict.fromkeys(wrapped, EXPERT_WEIGHT),
             seed=seed,
         )
+        given = bool(wrapped) or bool(contexts.settings["scores"])
         self._engine = {
-            "ridge": _validate.ridge(ridge),
+            "ridge": _validate.ridge((SCORED_RIDGE if given else RIDGE) if ridge is None else ridge),
             "kappa": _validate.positive("kappa", kappa),
             "window": None if window is None else _validate.window(window),
         }
         self._learner = Learner(contexts, wrapped, {**self._engine, "seed": seed})
         limits, maturity = read_limits(max_open, expires, lifetime), read_maturity(matures, silence)
         self._open_forecasts = OpenForecasts(limits, read_patience(order, patience), maturity)
+        self._belief: dict[str, Any] = {"unseen": unseen, "prior": prior}
+        self._learner.unseen = read_unseen(unseen, prior, contexts.settings["scores"])
         self._scheduler = Scheduler(self._learner, self._open_forecasts)
         self._scheduler.monitor_feed = None if monitor is None else MonitorFeed(monitor)
         self._lock = CopyableLock()
@@ -173,7 +190,14 @@ class Live:
         """What distinguishes this object from one with other arguments; JSON-able."""
         limits = self._open_forecasts.limits._asdict() | self._open_forecasts.maturity._asdict()
         turn = {"order": ORDERS[self._open_forecasts.patience is not None], "patience": self._open_forecasts.patience}
-        return {**self.contexts.settings, **self._engine, "models": list(self._learner.models), **limits, **turn}
+        return {
+            **self.contexts.settings,
+            **self._engine,
+            "models": list(self._learner.models),
+            **limits,
+            **turn,
+            **self._belief,
+        }
 
     @property
     def contexts(self) -> Contexts:
@@ -406,7 +430,8 @@ class Live:
         if learner.models and learner.forecaster is not None:
             for k, record in enumerate([records] if single else as_mappings(records)):
                 learner.consult(rows, k, record)
-        return learner.preview(rows, single=single).explained_by(lambda row: explain_row(learner, rows, row))
+        issued = learner.preview(rows, *self._scheduler.allowance(), single=single)
+        return issued.explained_by(lambda row: explain_row(learner, rows, row))
 
     @locked
     def explain(self, id: Id) -> Explanation:
@@ -731,6 +756,7 @@ class Live:
             "models": list(self._learner.models),
             "limits": self._open_forecasts.limits._asdict(),
             "maturity": self._open_forecasts.maturity._asdict(),
+            "belief": self._belief,
             "patience": self._open_forecasts.patience,
             "ledger": open_forecasts.manifest,
         }
@@ -757,6 +783,8 @@ class Live:
         seed = manifest["contexts"]["settings"]["seed"]
         live = cls(**manifest["engine"], **manifest["limits"], seed=seed, models=ordered)
         live._learner.restore(state)
+        live._belief = manifest.get("belief", {"unseen": FAIR, "prior": None})
+        live._learner.unseen = read_unseen(**live._belief, scores=live.contexts.settings["scores"])
         own = State(state.arrays, manifest["ledger"])
         maturity = Maturity(**manifest.get("maturity", {}))
         limits = live._open_forecasts.limits

@@ -13,7 +13,10 @@ import numpy as np
 from swapcal._display import counted, display, share
 from swapcal._validate import in_row
 from swapcal.archive import ArchiveError, State
+from swapcal.arrays import Integers
+from swapcal.bounds import coin_wealth, ville
 from swapcal.engine.certificate import IssuedErrors
+from swapcal.live.unseen import ArrivalOrder, OutcomeDelays
 from swapcal.live.validation import (
     NO_LIMITS,
     NO_MATURITY,
@@ -62,6 +65,24 @@ class Status(NamedTuple):
     """what to look at: scores and groups that are suddenly missing, by a plain threshold"""
     issued: IssuedErrors | None = None
     """exact errors of the issued levels p, not of the mean forecasts, as sums over labels; None before the first"""
+    ones: float = 0.0
+    """sum of the labels learned"""
+    unseen: float = 1.0
+    """share of outcomes that take longer than any seen so far, by Kaplan and Meier: what they are cannot be known"""
+    earlier: int = 0
+    """neighbouring forecasts with different labels of which the 1 was learned after the shorter delay"""
+    later: int = 0
+    """the same of which the 0 was"""
+
+    def sentences(self) -> list[str]:
+        """Return what is unusual about the labels known, each with what to do about it.
+
+        Examples
+        --------
+        >>> Status(400, 30, 370, 0.075, 2.0, math.nan, 399.0, ones=30.0, unseen=0.93).sentences()[0][:72]
+        'All 30 outcomes known so far are 1 and 370 forecasts are still open: if '
+        """
+        return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
 
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
@@ -70,6 +91,51 @@ class Status(NamedTuple):
         facts |= {f"{name} missing": f"{count:,}" for name, count in self.missing.items() if count}
         facts |= {} if self.issued is None else {"issued levels off by": self.issued.short()}
         return display("Status", counts, facts | ({"look at": " ".join(self.warnings)} if self.warnings else {}))
+
+
+ENOUGH = 20  # outcomes of one kind, before that is remarkable
+FALSE_ALARMS = 0.001  # probability that the order of arrival is ever found to matter where it does not
+SMALL = 0.01  # a share of unseen outcomes that is not worth a sentence
+
+
+def _one_kind(status: Status) -> Iterator[str]:
+    """Tell that the outcomes known are all the same while many are not: a count, which looking does not change."""
+    if status.labels - status.silent < ENOUGH or status.open < status.labels or status.ones not in (0, status.labels):
+        return
+    kind, other = ("1", "0") if status.ones else ("0", "1")
+    yield (
+        f"All {status.labels:,} outcomes known so far are {kind} and {status.open:,} forecasts are still open: if "
+        f"outcomes are reported only when they {'happen' if status.ones else 'do not happen'}, name the window and the "
+        f"meaning of silence, matures= and silence={other}."
+    )
+
+
+def _order_of_arrival(status: Status) -> Iterator[str]:
+    first, pairs = max(status.earlier, status.later), status.earlier + status.later
+    if float(coin_wealth(status.earlier, status.later)) < float(ville(FALSE_ALARMS)):
+        return
+    kind = "1 comes earlier than 0" if status.earlier > status.later else "0 comes earlier than 1"
+    yield (
+        f"Outcome {kind} in {first:,} of {pairs:,} pairs of neighbouring forecasts (false-alarm probability below "
+        f"{FALSE_ALARMS:.1%}, however often one looks): the outcomes known are no fair sample of all. Name the time by "
+        "which an outcome is known whatever it is, matures=."
+    )
+
+
+def _unseen_share(status: Status) -> Iterator[str]:
+    if status.labels and status.unseen >= SMALL:
+        yield (
+            f"{status.unseen:.1%} of the outcomes cannot have been seen yet: they take longer than any that has come. "
+            'Name matures=, or unseen="fair" if delays do not depend on outcomes.'
+        )
+
+
+def _corrected(status: Status) -> Iterator[str]:
+    if status.corrections:
+        yield (
+            f"{status.corrections:,} of {status.silent:,} forecasts learned as silence were reported otherwise after "
+            "their window; what was learned stays. A longer matures= would wait for them."
+        )
 
 
 # `IssueQueue`: open forecasts in order of issue.
@@ -106,6 +172,13 @@ class IssueQueue:
         self._issued, self._slots = array("I", numbers[stand].tobytes()), array("I", slots[stand].tobytes())
         self._head = 0
 
+    def numbers(self, issued: "array[int]") -> Integers:
+        """Return the numbers of open forecasts, increasing."""
+        self._drop_closed(issued)
+        if not self._slots:
+            return np.zeros(0, np.int64)
+        return np.frombuffer(issued, np.int64)[np.frombuffer(self._slots, np.uint32)]
+
     def first(self, issued: "array[int]") -> int:
         """Return the slot of the oldest open forecast; there must be one."""
         while not _stands(self._slots[self._head], self._issued[self._head], issued):
@@ -126,7 +199,7 @@ SAVED = {"arrived": np.int64}  # types in files, where they differ
 REAL = ("time", "matures", "due", "y")
 COLUMNS = (*WHOLE, *REAL)
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
-SILENCE_COUNTS = ("silences", "corrections")
+SILENCE_COUNTS = ("silences", "corrections", "ones")
 ARRIVED, SILENT = 1, 2
 SILENCES = 2**62  # added to the numbers of forecasts in a heap: at one moment silence comes after all labels
 CORRECTION = -2
@@ -167,6 +240,12 @@ class OpenForecasts:
         self.maturity = maturity
         self.forecasts, self.labels, self.expiries, self.held = 0, 0, 0, 0
         self.silences, self.corrections = 0, 0
+        self.ones = 0.0
+        """sum of the labels learned"""
+        self.delays, self.arrival_order = OutcomeDelays(), ArrivalOrder()
+        self._unseen = 1.0
+        self._unseen_until: tuple[int, ...] = (0, 0)
+        """labels and forecasts up to which `_unseen` is not computed again"""
         self.delay, self.wait, self.waits = 0.0, 0.0, 0
         self.clock = -math.inf
         """the latest forecast time"""
@@ -310,10 +389,36 @@ class OpenForecasts:
             if self.issued[slot] == issued:
                 self._start_aging(slot, self.forecasts - 2)
 
+    def unseen_share(self, *, keep: bool = False) -> float:
+        """Return the share of outcomes that cannot have been seen yet, for the next forecast.
+
+        Computed anew once there are about 3 % more labels or forecasts; only a forecast may `keep` it until then.
+        """
+        if not self.labels:
+            return 1.0
+        if not self.opened and not self.expiries:
+            return 0.0
+        labels, forecasts = self._unseen_until
+        if self.labels < labels and self.forecasts < forecasts:
+            return self._unseen
+        share = self.delays.unseen(self._ages())
+        if keep:
+            self._unseen = share
+            self._unseen_until = tuple(n + max(1, n // 32) for n in (self.labels, self.forecasts))
+        return share
+
+    def _ages(self) -> Integers:
+        """Return the numbers of forecasts issued since each open one, not increasing."""
+        return self.forecasts - 1 - self._issue_queue.numbers(self.issued)
+
     def book(self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None) -> None:
         """Record forecasts whose labels came at once and were learned."""
         n = len(y)
         self.labels += n
+        for each in y:  # in order: sums of other orders differ in their last bits
+            self.ones += each
+        self.delays.add(0, n)
+        self.arrival_order.learn_at_once(self.forecasts, y)
         if ids is not None:
             self.labelled.update(zip(ids, y, strict=True))
             self._forget()
@@ -357,6 +462,9 @@ class OpenForecasts:
     def _give_up(self, slot: int) -> None:
         self.expired[self.ids[slot]] = None
         self.expiries += 1
+        age = max(self.forecasts - self.issued[slot] - 1, 0)
+        self.delays.lose(age)
+        self.arrival_order.learn(self.issued[slot], age, math.nan)
         self._vacate(slot)
         while len(self.expired) > REMEMBERED:
             self.expired.popitem(last=False)
@@ -600,8 +708,12 @@ class OpenForecasts:
     def close(self, slot: int) -> float:
         """Record that a label is learned, and how long it took; return it."""
         y, due, time = self.y[slot], self.due[slot], self.time[slot]
+        delay = self.forecasts - self.issued[slot] - 1
         self.labels += 1
-        self.delay += self.forecasts - self.issued[slot] - 1
+        self.ones += y
+        self.delay += delay
+        self.delays.add(delay)
+        self.arrival_order.learn(self.issued[slot], delay, y)
         if due == due and time == time:
             self.wait += max(due, self._age_from(slot)) - time
             self.waits += 1
@@ -645,6 +757,10 @@ class OpenForecasts:
             self.held,
             self.silences,
             self.corrections,
+            ones=self.ones,
+            unseen=self.delays.unseen(self._ages()) if self.opened or self.expiries else float(not self.labels),
+            earlier=self.arrival_order.earlier,
+            later=self.arrival_order.later,
         )
 
     def in_order(self) -> list[int]:
@@ -664,6 +780,10 @@ class OpenForecasts:
         arrays["silent.ids"] = packed(id for id in self.labelled if id in self.silent)
         arrays["reports.ids"] = packed(self.reports)
         arrays["reports.of"] = np.array([*self.reports.values()], np.float64).reshape(-1, 3)
+        arrays |= {f"delays.{name}": column for name, column in self.delays.to_arrays().items()}
+        arrays["pairs.halves"] = self.arrival_order.to_array()
+        counts["pairs"] = [self.arrival_order.earlier, self.arrival_order.later]
+        counts["unseen"] = [self._unseen, *self._unseen_until]
         return State(arrays, counts | {"clock": self.clock if math.isfinite(self.clock) else None, "dated": self.dated})
 
     @classmethod
@@ -693,6 +813,9 @@ class OpenForecasts:
             raise ArchiveError("ids: given what is no id, one twice, or too few, expected one for each forecast")
         if "silences" in manifest:
             open_forecasts._restore_silence(arrays)
+            open_forecasts._restore_delays(state)
+        elif open_forecasts.labels:
+            open_forecasts.delays.add(round(open_forecasts.delay / open_forecasts.labels), open_forecasts.labels)
         open_forecasts._reschedule()
         if open_forecasts._ready and patience is None:
             raise ArchiveError("open.matures: given none for a label that is held, expected when it matures")
@@ -706,6 +829,15 @@ class OpenForecasts:
             raise ArchiveError("silent.ids: given ids without a label, expected some of those labelled")
         self.reports = {id: (when, int(issued), y) for id, (when, issued, y) in zip(ids, of, strict=True)}
         self._reports_ahead = sorted((when, issued, id) for id, (when, issued, _) in self.reports.items())
+
+    def _restore_delays(self, state: State) -> None:
+        """Take over how long labels took, and which came earlier."""
+        names = ("seen", "lost", "longest")
+        self.delays = OutcomeDelays.from_arrays({name: state.arrays[f"delays.{name}"] for name in names})
+        self.arrival_order.restore(state.arrays["pairs.halves"])
+        self.arrival_order.earlier, self.arrival_order.later = state.manifest["pairs"]
+        self._unseen, labels, forecasts = state.manifest["unseen"]
+        self._unseen_until = int(labels), int(forecasts)
 
     def _reschedule(self) -> None:
         """Rebuild every queue from the open forecasts."""

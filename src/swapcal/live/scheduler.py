@@ -206,6 +206,7 @@ SAVED = {"dims": "widths"}  # names in files, where they differ
 LEARNED, HELD, CORRECTED = "learned", "held", "corrected"
 WINDOW = 1024  # events stepped through at once: enough to amortise calls, few enough to stay in cache
 PIECE = 4096  # the same of rows that are learned at once
+NOTHING = 0.0, 1.0
 
 
 class Scheduler(Writable):
@@ -229,6 +230,10 @@ class Scheduler(Writable):
         """slots of rows that are forecast in the events collected, in order, and their numbers"""
         self._late: dict[int, int] = {}
         """the same of rows that were forecast before, and are learned"""
+        self._allowed = NOTHING
+        """share of unseen outcomes, and factor of their odds, for the row admitted last"""
+        self._moves: dict[int, tuple[float, float]] = {}
+        """the same of rows that are forecast in the events collected, by slot, where the share is not 0"""
         self._batch: Rows | None = None
         self._first = 0
         self._label = np.zeros(1)
@@ -255,6 +260,8 @@ class Scheduler(Writable):
             self.flush()
         slot = self._admit(row, 0, name, mark, now, mature, math.nan, math.nan, record, watched)
         self.learner.step(row, FIRST, NO_LABEL)
+        if self._allowed is not NOTHING:
+            self.learner.allow(row, 0, *self._allowed)
         if self.open_forecasts.issued[slot] != FREE:
             self.open_rows.put_one(row, slot, self.open_forecasts.slots)
         self.open_forecasts.reuse()
@@ -297,10 +304,19 @@ class Scheduler(Writable):
             yield 0, len(y), False
             return
         for a, b in equal_stretches(np.isnan(y)):
-            if math.isnan(y[a]):
+            if not math.isnan(y[a]) and not open_forecasts.labels and self.learner.unseen.named:
+                yield a, a + 1, False  # before anything is known the belief is forecast
+                a += 1
+            if math.isnan(y[b - 1]) or not self._sees_everything():
                 yield a, b, False
             else:
                 yield from ((c, min(c + PIECE, b), True) for c in range(a, b, PIECE))
+
+    def _sees_everything(self) -> bool:
+        """Tell whether no forecast allows for outcomes not seen, as long as labels come at once."""
+        open_forecasts = self.open_forecasts
+        everything = not (open_forecasts.opened or open_forecasts.expiries)
+        return everything or (open_forecasts.labels > 0 and self._factor() == 1.0)
 
     def _step_through(self, batch: EventBatch, between: "Callable[[int], None] | None" = None) -> None:
         """Let each row take a slot; its label may come at any time."""
@@ -354,6 +370,7 @@ class Scheduler(Writable):
         """Let the models forecast row k, and give it a slot, which is returned."""
         if record is not None:
             self.learner.consult(rows, k, record)
+        self._allowed = self.allowance(keep=True)
         slot = self.open_forecasts.admit(name, time, matures, due, label, mark)
         if record is not None:
             self.records[slot] = record
@@ -361,11 +378,25 @@ class Scheduler(Writable):
             self.monitor_feed.opened[slot] = watched
         return slot
 
+    def allowance(self, *, keep: bool = False) -> tuple[float, float]:
+        """Return the share of outcomes that the next forecast allows for unseen, and the factor of their odds."""
+        factor = self._factor()
+        if factor == 1.0:
+            return NOTHING
+        share = self.open_forecasts.unseen_share(keep=keep)
+        return (share, factor) if share > 0.0 else NOTHING
+
+    def _factor(self) -> float:
+        labels, ones = self.open_forecasts.labels, self.open_forecasts.ones
+        return self.learner.unseen.factor(labels - ones, ones)
+
     def _open(self, slot: int) -> None:
         """Forecast the batch's next row, and keep it in a slot."""
         self._order.append(slot)
         self._labels.append(math.nan)
         self._fresh[slot] = len(self._fresh)
+        if self._allowed is not NOTHING:
+            self._moves[slot] = self._allowed
         if len(self._order) >= WINDOW or self.learner.models:
             self.flush()
 
@@ -406,7 +437,7 @@ class Scheduler(Writable):
         if self.open_forecasts.labels == 0:
             self._expect_late(self.open_forecasts.forecasts - self.open_forecasts.issued[slot] - 1)
         fresh = slot in self._fresh
-        if fresh and self._order[-1] != slot:
+        if fresh and (self._order[-1] != slot or slot in self._moves):
             self.flush()
             fresh = False
         y = self.open_forecasts.close(slot)
@@ -444,7 +475,7 @@ class Scheduler(Writable):
         learned = self._step_rows(rows)
         if self._fresh:
             self._keep(rows, late)
-        for each in (self._order, self._labels, self._fresh, self._late):
+        for each in (self._order, self._labels, self._fresh, self._late, self._moves):
             each.clear()
         self.open_forecasts.reuse()
         if learned is not None and self.watcher is not None:
@@ -471,6 +502,8 @@ class Scheduler(Writable):
         """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
         order, labels = self._row_numbers(), np.array(self._labels)
         self.learner.step(rows, order, labels)
+        for slot, allowed in self._moves.items():
+            self.learner.allow(rows, len(self._late) + self._fresh[slot], *allowed)
         watched = self.watcher is not None or self.monitor_feed is not None
         if len(labels) == 1 and not watched:
             if self._labels[0] == self._labels[0]:

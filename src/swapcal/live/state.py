@@ -21,6 +21,7 @@ from swapcal.archive import (
     inside,
     integers,
     keys,
+    listed,
     octets,
     one_of,
     optional,
@@ -51,6 +52,9 @@ LEDGER = {
     "dated": optional(TRUTH),
     "silences": addition(COUNT),
     "corrections": addition(COUNT),
+    "ones": addition(real(0)),
+    "pairs": addition(listed(COUNT, 2, 2)),
+    "unseen": addition(listed(real(0), 3, 3)),
 }
 FORECASTER = forecaster.RULES | {"learner": one_of("ridge"), "mixing": one_of("hedge")}
 RULES = {
@@ -58,6 +62,7 @@ RULES = {
     "models": TEXTS,
     "limits": parted(LIMITS),
     "maturity": addition(parted(MATURITY)),
+    "belief": addition(OBJECT),
     "patience": optional(whole(1)),
     "ledger": parted(LEDGER),
     "contexts": OBJECT,
@@ -80,6 +85,10 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
             "silent.ids": octets("silent names"),
             "reports.ids": octets("report names"),
             "reports.of": floats("reports", 3),
+            "delays.seen": counts("delays"),
+            "delays.lost": counts("delays"),
+            "delays.longest": counts("delays"),
+            "pairs.halves": floats("pairs", 3, finite=False),
         }
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 from msgspec import Meta
@@ -140,15 +140,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     categories: Annotated[int, Meta(ge=1, le=1000)] = 12
     max_dim: Annotated[int, Meta(ge=1, le=2000)] = 160
     fourier: Annotated[int, Meta(ge=0, le=1000)] = 0
-    ridge: Annotated[float, Meta(ge=LEAST_RIDGE, le=MOST_RIDGE)] = 2.0
+    ridge: Annotated[float, Meta(ge=LEAST_RIDGE, le=MOST_RIDGE)] | None = None
     kappa: Positive = 0.05
     window: Annotated[float, Meta(ge=1)] | None = None
     seed: Annotated[int, Meta(ge=0, lt=2**53)] = 0
+    matures: float | str | None = None
+    silence: Literal[0, 1] | None = None
+    prior: float | str | None = None
+    unseen: float | str = "auto"
     max_open: Count = 1_000_000
     expires: Count | None = None
     lifetime: Positive | None = None
-    matures: Annotated[float, Meta(ge=0)] | str | None = None
-    silence: Annotated[int, Meta(ge=0, le=1)] | None = None
     order: str = "arrival"
     patience: Count | None = None
     parked_for: Annotated[float, Meta(gt=0, description="seconds an outcome waits for its forecast")] = WEEK
@@ -187,8 +189,9 @@ def to_body(settings: Settings) -> bytes:
 
 
 def from_body(body: bytes) -> Settings:
-    """Return the settings that `to_body` wrote."""
-    return msgspec.json.decode(body, type=Settings)
+    """Return the settings that `to_body` wrote; where it did not know of unseen outcomes, none were allowed for."""
+    settings = msgspec.json.decode(body, type=Settings)
+    return settings if b'"unseen"' in body else msgspec.structs.replace(settings, unseen="fair")
 
 
 def from_table(table: Any, where: str) -> Settings:

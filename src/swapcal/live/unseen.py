@@ -1,0 +1,256 @@
+"""How long outcomes took, and how many of them cannot have been seen yet."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swapcal._validate import event_key
+from swapcal.archive import ArchiveError
+from swapcal.arrays import AnyArray, Array, Integers
+from swapcal.tables.clock import NUMBERS
+
+# `OutcomeDelays`: how long outcomes took.
+
+FINE = 6  # delays are told apart to one part in 2**FINE
+
+
+def delay_class(delay: int) -> int:
+    """Return the class of a delay: its own below 2 · 2**FINE, then 2**FINE classes for each doubling.
+
+    Examples
+    --------
+    >>> [delay_class(delay) for delay in (0, 127, 128, 129, 130, 1 << 20)]
+    [0, 127, 128, 128, 129, 960]
+    """
+    shift = max(delay.bit_length() - FINE - 1, 0)
+    return (shift << FINE) + (delay >> shift)
+
+
+class OutcomeDelays:
+    """Counts of outcomes by the number of forecasts issued between theirs and the moment they were learned.
+
+    Examples
+    --------
+    >>> delays = OutcomeDelays()
+    >>> delays.unseen(np.arange(10))  # nothing is known of ten forecasts
+    1.0
+    >>> delays.add(3, 40)  # every outcome comes three forecasts late
+    >>> round(delays.unseen(np.arange(3)), 3)
+    0.024
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.lost: list[int] = []
+        self.longest: list[int] = []
+        """the longest delay seen in each class"""
+
+    def add(self, delay: int, outcomes: int = 1) -> None:
+        """Count outcomes that were learned after a delay."""
+        k = self._room(delay)
+        self.seen[k] += outcomes
+        self.longest[k] = max(self.longest[k], delay)
+
+    def lose(self, age: int) -> None:
+        """Count a forecast that was given up at an age without an outcome."""
+        self.lost[self._room(age)] += 1
+
+    def _room(self, delay: int) -> int:
+        k = delay_class(delay)
+        missing = k + 1 - len(self.seen)
+        for column in (self.seen, self.lost, self.longest):
+            column.extend([0] * missing)
+        return k
+
+    def unseen(self, ages: Integers) -> float:
+        """Return the share π of outcomes that take longer than any that was seen, given the ages of open forecasts.
+
+        The Kaplan–Meier estimate Π (1 - e/(r + 1)) over the delays seen, smoothed by one: e outcomes came after a delay
+        that r forecasts had reached without one. Of what comes later the outcomes seen tell nothing (Manski 1990). 1
+        before the first outcome; 0 if there is one and no forecast is without.
+
+        ages : (open forecasts,) numbers of forecasts issued since, not increasing
+        """
+        seen, lost = np.array(self.seen, np.int64), np.array(self.lost, np.int64)
+        if not seen.any():
+            return 1.0
+        if not len(ages) and not lost.any():
+            return 0.0
+        classes = np.flatnonzero(seen)
+        reached = np.cumsum((seen + lost)[::-1])[::-1][classes]
+        older = np.searchsorted(-np.asarray(ages), -np.array(self.longest)[classes], side="right")
+        return float(np.prod(1.0 - seen[classes] / (reached + older + 1.0)))
+
+    def to_arrays(self) -> dict[str, AnyArray]:
+        """Return the counts as arrays."""
+        return {name: np.array(getattr(self, name), np.int64) for name in ("seen", "lost", "longest")}
+
+    @classmethod
+    def from_arrays(cls, arrays: "dict[str, AnyArray]") -> "OutcomeDelays":
+        """Rebuild from `to_arrays`."""
+        delays = cls()
+        for name in ("seen", "lost", "longest"):
+            setattr(delays, name, arrays[name].tolist())
+        return delays
+
+
+# `ArrivalOrder`: whether outcomes of one kind come earlier than those of the other.
+
+
+class ArrivalOrder:
+    """Of neighbouring forecasts with different outcomes, how often the 1 came after the shorter delay.
+
+    Where delays do not depend on outcomes this is a fair coin, tossed whenever the second outcome of a pair is learned;
+    pairs with equal delays are left out. Forecasts 0 and 1 are a pair, 2 and 3, and so on.
+
+    Examples
+    --------
+    >>> order = ArrivalOrder()
+    >>> order.learn(0, 5, 0.0)
+    >>> order.learn(1, 2, 1.0)
+    >>> order.earlier, order.later
+    (1, 0)
+    """
+
+    def __init__(self) -> None:
+        self.earlier, self.later = 0, 0
+        self.halves: dict[int, tuple[int, float]] = {}
+        """delay and outcome of pairs of which one is known; an outcome of NaN if it was given up"""
+
+    def learn(self, number: int, delay: int, y: float) -> None:
+        """Enter the outcome of a forecast, or NaN if none will come."""
+        pair = number >> 1
+        other = self.halves.pop(pair, None)
+        if other is None:
+            self.halves[pair] = delay, y
+        elif delay != other[0] and {y, other[1]} == {0.0, 1.0}:
+            first = y if delay < other[0] else other[1]
+            self.earlier += first == 1.0
+            self.later += first == 0.0
+
+    def learn_at_once(self, number: int, y: Sequence[float]) -> None:
+        """Enter the outcomes of forecasts in a row that came at once: whole pairs among them tell nothing."""
+        last = number + len(y) - 1
+        if number & 1:
+            self.learn(number, 0, y[0])
+        if not last & 1:
+            self.learn(last, 0, y[-1])
+
+    def to_array(self) -> AnyArray:
+        """Return the pairs of which one is known (n, 3)."""
+        return np.array([(pair, *half) for pair, half in self.halves.items()], np.float64).reshape(-1, 3)
+
+    def restore(self, halves: AnyArray) -> None:
+        """Take over what `to_array` returned."""
+        self.halves = {int(pair): (int(delay), float(y)) for pair, delay, y in halves.tolist()}
+        if len(self.halves) != len(halves):
+            raise ArchiveError("pairs.halves: given a pair twice, expected each once")
+
+
+# `Unseen`: how forecasts allow for outcomes that cannot have been seen.
+
+ANYTHING, FAIR, AUTO = "anything", "fair", "auto"
+FEW = 30.0  # with k outcomes of the rarer kind known, odds may differ by a factor of 1 + FEW/k
+MOST_RARE = 1.5  # and by no more than this factor where 1 is the rarer kind: most events are rare, and reported
+NEGLIGIBLE = 1.01  # a factor that is as good as none
+
+
+class Unseen(NamedTuple):
+    """By how much the odds of outcomes not seen yet may differ from those of the outcomes seen; and a belief in them.
+
+    A share π of the outcomes takes longer than any that was seen, and nothing seen tells what they are. With q for
+    their mean the forecast is (1 - π)·mean + π·q. Its squared bias is at most π²/4 for q = ½, where that of the mean
+    alone may be π².
+    """
+
+    rule: "str | float" = AUTO
+    """"anything", "fair", "auto", or the largest factor Λ between the odds of outcomes seen and not seen"""
+    prior: float | None = None
+    """a base rate; None for one half"""
+    score: int | None = None
+    """which of the users' scores is believed, in place of a base rate"""
+    named: bool = False
+    """whether the belief was named, and is forecast before anything is known"""
+
+    def factor(self, zeros: float, ones: float) -> float:
+        """Return Λ, given how many outcomes of each kind are known; where some are and it is 1, it stays 1."""
+        if not zeros + ones:
+            return math.inf if self.named else 1.0
+        if not isinstance(self.rule, str):
+            return self.rule
+        if self.rule != AUTO:
+            return math.inf if self.rule == ANYTHING else 1.0
+        rarer = min(zeros, ones)
+        factor = 1.0 + FEW / rarer if rarer > 0.0 else math.inf
+        factor = min(factor, MOST_RARE) if ones <= zeros else factor
+        return factor if factor >= NEGLIGIBLE else 1.0
+
+    def believed(self, scores: Array) -> float | None:
+        """Return the belief in the outcome of a row with these scores, None if there is none."""
+        if self.score is None:
+            return self.prior
+        given = float(scores[self.score])
+        return None if given != given else given
+
+    def moved(self, mean: float, share: float, factor: float, belief: float | None) -> tuple[float, float]:
+        """Return the forecast that allows for a share of unseen outcomes, and the mean q of these.
+
+        Examples
+        --------
+        >>> Unseen().moved(0.9, 0.5, math.inf, None)
+        (0.7, 0.5)
+        >>> Unseen().moved(0.5, 1.0, 3.0, 0.9)
+        (0.75, 0.75)
+        """
+        if factor == math.inf:
+            other = 0.5 if belief is None else belief
+        else:
+            low, high = mean / (mean + (1.0 - mean) * factor), mean * factor / (mean * factor + 1.0 - mean)
+            other = 0.5 * (low + high) if belief is None else min(max(belief, low), high)
+        return (1.0 - share) * mean + share * other, other
+
+
+def read_unseen(unseen: Any, prior: Any, scores: Sequence[str]) -> Unseen:
+    """Return how unseen outcomes are allowed for. Raises ValueError if an argument is not what it should be."""
+    rule = unseen
+    if isinstance(unseen, bool) or not (unseen in (ANYTHING, FAIR, AUTO) or isinstance(unseen, int | float)):
+        raise ValueError(f'unseen: given {unseen!r}, expected "auto", "anything", "fair" or a number of at least 1')
+    if not isinstance(unseen, str):
+        rule = float(unseen)
+        if not rule >= 1.0:
+            raise ValueError(f"unseen: given {unseen!r}, expected a number of at least 1")
+    if isinstance(prior, str):
+        if prior not in scores:
+            raise ValueError(f"prior: given {prior!r}, expected a number between 0 and 1, or one of the scores")
+        return Unseen(rule, None, [*scores].index(prior), named=True)
+    if prior is None:
+        return Unseen(rule, None, 0 if len(scores) == 1 else None)
+    if isinstance(prior, bool) or not isinstance(prior, NUMBERS) or not 0.0 < float(prior) < 1.0:
+        raise ValueError(f"prior: given {prior!r}, expected a number between 0 and 1, or one of the scores")
+    return Unseen(rule, float(prior), named=True)
+
+
+def coin(seed: int, event: int) -> float:
+    """Return a number in [0, 1) determined by (seed, event), apart from the one that draws between levels.
+
+    Examples
+    --------
+    >>> 0.0 <= coin(0, 17) < 1.0
+    True
+    """
+    return event_key(f"unseen {seed} {event}") * 2.0**-64
+
+
+def neighbouring_level(levels: Array, value: float, draw: float) -> float:
+    """Return one of the two levels around a value, drawn so that their mean is the value.
+
+    Examples
+    --------
+    >>> neighbouring_level(np.array([0.0, 0.5, 1.0]), 0.6, 0.1), neighbouring_level(np.array([0.0, 0.5, 1.0]), 0.6, 0.3)
+    (1.0, 0.5)
+    """
+    k = min(max(int(np.searchsorted(levels, value, side="right")), 1), len(levels) - 1)
+    low, high = float(levels[k - 1]), float(levels[k])
+    return high if draw < (value - low) / (high - low) else low
