@@ -62,6 +62,9 @@ class SwapRegret:
     def __repr__(self) -> str:
         return f"SwapRegret({self.fitter}, {len(self.levels)} levels, total {self.total:.6g})"
 
+    def _repr_html_(self) -> str:
+        return display("SwapRegret", self.sentences()[0], {"levels": len(self.levels), "total": f"{self.total:,.4g}"})
+
 
 def swap_regret(
     forecasts: "ArrayLike | Forecast",
@@ -260,7 +263,7 @@ def _against_class(found: OracleCertificate) -> str:
     lower, upper = (rated(value / found.weight) for value in found.psreg)
     least = "" if lower == upper else f" (and some could have saved {lower})"
     return (
-        f"No function of the oracle's class, not even one for each of the {len(found.levels)} levels, could have saved "
+        f"No rule of the oracle's class, not even one for each of the {len(found.levels)} levels, could have saved "
         f"more than {upper} squared error per forecast{least} over the {counted(found.rounds, 'label')} learned, "
         "averaged over the issued distributions."
     )
