@@ -9,18 +9,21 @@ import numpy as np
 import pytest
 
 import swapcal
-from swapcal import Audit, Client, Contexts, Forecaster, Live, Loss, Monitor
+from swapcal import Audit, Client, Contexts, Forecaster, Live, Loss, Monitor, OracleForecaster
 from swapcal.audit import Comparison
 from swapcal.baselines import ONLINE
 from swapcal.baselines.batch import BATCH
 from swapcal.baselines.recalibration import Isotonic, Sigmoid
 from swapcal.benchmark import Benchmark
 from swapcal.losses import cost_matrix, decide, omniprediction, regret, swap_omniprediction
+from swapcal.oracles import FiniteClass, Fourier, PartialFit, Ridge, River
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}| object at |\bfunction\b")
 EVIL = "<script>alert('x')</script> & co"
 LONGEST = 260
 NOT_NOUNS = {"__version__", "decide"}
+PLAIN = {"baseline", "Oracle"}
+"""Nouns without a notebook face."""
 
 RNG = np.random.default_rng(0)
 P = RNG.choice([0.2, 0.5, 0.8], 2000)
@@ -44,6 +47,30 @@ def engine() -> Forecaster:
     return forecaster
 
 
+class Model:
+    """Learns nothing, in the ways of river and of scikit-learn."""
+
+    def predict_one(self, x: Any) -> float:
+        return 0.5
+
+    def learn_one(self, x: Any, y: float, w: float) -> None: ...
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any) -> None: ...
+
+    def fit(self, X: Any, y: Any, sample_weight: Any) -> None: ...
+
+    def predict(self, X: Any) -> Any:
+        return np.full(len(X), 0.5)
+
+
+def oracles() -> Iterator[Any]:
+    for beside in ((), ("ridge",)):
+        made = OracleForecaster(lambda level: River(Model()), levels=4, beside=beside)
+        yield from (made, made.certificate())
+        made.run(contexts(100), Y[:100])
+        yield from (made.certificate(), made.certificate().against(Model()))
+
+
 def monitor() -> Monitor:
     return Monitor(["shop"]).add({"shop": SHOP}, np.full(2000, 0.2), Y)
 
@@ -57,6 +84,9 @@ def nouns() -> Iterator[tuple[str, Any]]:
     yield from (("Contexts", Contexts()), ("Contexts", stream.contexts))
     yield from (("Forecaster", Forecaster(dim=2)), ("Forecaster", forecaster))
     yield from (("Forecaster", Forecaster(dim=2).certificate()), ("Forecaster", forecaster.certificate()))
+    yield from (("OracleForecaster", made) for made in oracles())
+    yield from (("Oracle", oracle) for oracle in (Ridge(0.5, 2), Fourier(0.5, 2), FiniteClass([abs]), FiniteClass(abs)))
+    yield from (("Oracle", oracle) for oracle in (River(Model()), PartialFit(Model())))
     losses = [Loss.parse("pinball:0.9"), Loss.parse("huber:0.1"), cost_matrix([[0, 5], [1, 1]], ["wait", EVIL])]
     yield from (("Loss", loss) for loss in losses)
     yield "Loss", Loss.parse("newsvendor:under=3,over=@c", {"c": [1.0, 2.0]})
@@ -112,10 +142,11 @@ def test_a_noun_says_what_it_is_and_not_where_it_lies(noun):
         ElementTree.fromstring(page)  # closed tags, escaped text
 
 
-def test_public_nouns_and_what_they_return_have_notebook_faces_and_baselines_have_none():
-    without = {type(noun).__name__ for name, noun in FACES if name != "baseline" and not hasattr(noun, "_repr_html_")}
+def test_public_nouns_and_what_they_return_have_notebook_faces_and_baselines_and_oracles_have_none():
+    plain = [noun for name, noun in FACES if name in PLAIN]
+    without = {type(noun).__name__ for name, noun in FACES if name not in PLAIN and not hasattr(noun, "_repr_html_")}
     assert without == {"OmnipredictionInterval", "Trace"}
-    assert not [noun for name, noun in FACES if name == "baseline" and "_repr_html_" in vars(type(noun))]
+    assert not [noun for noun in plain if "_repr_html_" in vars(type(noun))]
 
 
 def test_scikit_learn_draws_the_learners_and_names_what_is_inside():

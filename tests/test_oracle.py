@@ -90,7 +90,7 @@ def test_swap_regret_is_rounding_plus_excess_for_any_labels(rule: str, mixing: s
 @pytest.mark.parametrize("mixing", ["hedge", "blum-mansour"])
 @pytest.mark.parametrize("beside", [(), ("ridge",)])
 def test_the_identity_needs_nothing_of_the_learner(mixing: str, beside: tuple[str, ...]) -> None:
-    """Wishes at random, anywhere, compared with a class that the learner has never heard of."""
+    """Wishes at random, anywhere, compared with a class that the learner does not use."""
 
     class Erratic(FiniteClass):
         def predict(self, x: Any) -> float:
@@ -280,13 +280,13 @@ def test_levels_refine_themselves_and_the_oracle_says_how_a_new_one_starts(
         y = float(rng.random() < 0.3 + 0.4 * (x[1] > 0))
         played.add(forecaster, forecast, x, y)
         forecaster.update(forecast, y)
-    born = forecaster._companies[before:]
+    born = forecaster._mixtures[before:]
     assert len(born) >= 2
     assert np.all(np.diff(forecaster.levels) > 0)
-    for company in born:
-        oracle: Any = company.oracles[0]
+    for mixture in born:
+        oracle: Any = mixture.oracles[0]
         assert oracle.copied == (how == "copy")
-        assert (oracle.born_at == company.level) == (how == "fresh")
+        assert (oracle.born_at == mixture.level) == (how == "fresh")
     certificate = forecaster.certificate()
     same(certificate.psreg, played.psreg(forecaster.oracle(0.0)._functions))  # type: ignore[attr-defined]
     assert certificate.theorem is None
@@ -303,8 +303,8 @@ def test_a_copy_is_made_of_the_neighbour_that_has_learned_more(wish: float, monk
     low, high = 0.25, 0.3125
     while len(forecaster.levels) == 25:
         forecaster.update(forecaster.predict(None), 0)
-    assert forecaster._companies[-1].level == (low + high) / 2
-    assert forecaster._companies[-1].oracles[0].level == (low if wish < (low + high) / 2 else high)  # type: ignore[attr-defined]
+    assert forecaster._mixtures[-1].level == (low + high) / 2
+    assert forecaster._mixtures[-1].oracles[0].level == (low if wish < (low + high) / 2 else high)  # type: ignore[attr-defined]
 
 
 def test_levels_wait_for_what_their_oracles_promise_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:

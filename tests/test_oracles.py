@@ -262,7 +262,7 @@ def brute_force(p: Array, y: Array, X: Array, weight: Array) -> float:
     return total
 
 
-def test_swap_regret_of_anybodys_forecasts() -> None:
+def test_swap_regret_of_any_forecasts() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(1)
     X, p, weight = rng.standard_normal((200, 2)), rng.integers(0, 5, 200) / 4, rng.random(200)

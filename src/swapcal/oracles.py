@@ -118,6 +118,9 @@ class Ridge:
         self._state = Memory(**{name: np.array(array, order="C") for name, array in state.arrays.items()})
         self._scratch = memory.scratch(self._state)
 
+    def __repr__(self) -> str:
+        return f"Ridge(level={self.level:g}, dim={self.dim}, ridge={self.ridge:g})"
+
     @property
     def log_det(self) -> float:
         """Return ln det(I + G/λ), G = Σ α x xᵀ, which is ln det(I + K/λ) of the weighted Gram matrix K."""
@@ -220,6 +223,10 @@ class Fourier:
         if not np.array_equal(omega, self._omega):
             raise ArchiveError("oracle: given other frequencies, expected those of `make`")
         self._linear.restore(State(arrays, state.manifest))
+
+    def __repr__(self) -> str:
+        features, dim = self._omega.shape
+        return f"Fourier(level={self._linear.level:g}, dim={dim}, features={features})"
 
 
 def ball_least_squares(X: Array, y: Array, weight: Array, radius: float) -> tuple[float, float]:
@@ -332,6 +339,9 @@ class FiniteClass:
             raise ArchiveError(f"oracle: given {len(losses)} functions, expected {len(self._functions)}")
         self._losses = np.array(losses) if len(losses) else None
 
+    def __repr__(self) -> str:
+        return "FiniteClass()" if self._losses is None else f"FiniteClass(members={len(self._losses)})"
+
 
 class River:
     """A regressor of river as an oracle; any object with ``predict_one(x)`` and ``learn_one(x, y, w=…)``.
@@ -372,6 +382,9 @@ class River:
     def update(self, x: Any, y: float, weight: float) -> None:
         """Let the model learn a row."""
         self.model.learn_one(_record(x), y, w=weight)
+
+    def __repr__(self) -> str:
+        return f"River({type(self.model).__name__})"
 
 
 def _record(x: Any) -> Any:
@@ -414,6 +427,9 @@ class PartialFit:
         """Let the model learn a row."""
         self.model.partial_fit(_one_row(x), np.array([y]), sample_weight=np.array([weight]))
         self._fitted = True
+
+    def __repr__(self) -> str:
+        return f"PartialFit({type(self.model).__name__})"
 
 
 def _one_row(x: Any) -> Any:

@@ -32,12 +32,21 @@ from swapcal.archive import (
     whole,
 )
 from swapcal.arrays import Array
-from swapcal.engine import company, grid
+from swapcal.engine import grid, oracle_mixture
 from swapcal.engine import state as memory
-from swapcal.engine.company import Company, LearnedRow, Make, Oracle, check_distinct, learners, made, regret_of
 from swapcal.engine.forecast import Forecast
 from swapcal.engine.forecaster import MIXINGS, MOST_DIM, NO_MIX, SPARE_SLOTS, Levels, advance_one, check_combination
-from swapcal.engine.oracle_certificate import OracleCertificate, Standing, certify_oracles
+from swapcal.engine.oracle_certificate import OracleCertificate, OracleRun, certify_oracles
+from swapcal.engine.oracle_mixture import (
+    LearnedRow,
+    Make,
+    Oracle,
+    OracleMixture,
+    check_distinct,
+    learners,
+    made,
+    regret_of,
+)
 from swapcal.kernels.draw import uniform
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.loop import advance
@@ -72,7 +81,7 @@ OWN_RULES = {
     "late": whole(0, MOST_COUNT),
     "heavy": whole(0, MOST_COUNT),
 }
-RULES: dict[str, Rule] = {"levels": parted(OWN_RULES), "oracles": parted(company.RULES)}
+RULES: dict[str, Rule] = {"levels": parted(OWN_RULES), "oracles": parted(oracle_mixture.RULES)}
 
 
 def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
@@ -80,7 +89,7 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     own, learners = settings["levels"], settings["oracles"]
     mixing = MIXINGS[own["mixing"]]
     levels = memory.fields(own["dim"] or 1, RIDGE_LEARNER, mixing, inside("levels", shapes))
-    return below("levels", levels) | below("oracles", company.fields(learners, inside("oracles", shapes)))
+    return below("levels", levels) | below("oracles", oracle_mixture.fields(learners, inside("oracles", shapes)))
 
 
 FILE = archive.Kind("oracle forecaster", 1, RULES, fields)
@@ -102,7 +111,7 @@ class OracleForecaster(Writable):
     ----------
     make : level → oracle, one of its own for each level; see `swapcal.oracles` for some.
     levels : an integer N (levels i/N), "sine" or "sine:N", an increasing array from 0 to 1, or "adaptive", which
-        needs oracles that tell how a new level starts (`newborn`).
+        needs oracles with `newborn`: how the oracle of a new level starts.
     beside : learners that join the oracle on every level: "ridge", the engine's own, for which x must be an array in
         X (first coordinate ½, norm at most 1), and further functions as `make`. Exponential weights combine them, at
         a cost of at most 2 ln M a level for M learners. () for none: then x may be anything the oracle understands.
@@ -151,8 +160,8 @@ class OracleForecaster(Writable):
         self._dim: int | None = None if self._ridge else 1
         self._state = self._allocated(z, 1)
         self._scratch = memory.scratch(self._state)
-        self._companies = [self._founded(level) for level in z.tolist()]
-        check_distinct(self._companies, self._adaptive)
+        self._mixtures = [self._mixture_at(level) for level in z.tolist()]
+        check_distinct(self._mixtures, self._adaptive)
         self._sort()
         self._history, self._late, self._heavy = 0, 0, 0
         self._log: list[LearnedRow] | None = [] if log else None
@@ -179,7 +188,7 @@ class OracleForecaster(Writable):
         """
         if level not in self._z:
             raise ValueError(f"level: given {level!r}, expected one of the {len(self._z)} levels")
-        return self._companies[self._slots[self._z.index(level)]].oracles[0]
+        return self._mixtures[self._slots[self._z.index(level)]].oracles[0]
 
     @locked
     def predict(self, x: Any, event: object = None) -> Forecast:
@@ -223,8 +232,8 @@ class OracleForecaster(Writable):
         if self._log is not None:
             self._log.append(LearnedRow(x, label, count, played))
         forecast.settle()
-        if len(self._companies) < self._state.counts[LEVELS]:
-            self._bear(int(played[0][0]), int(played[1][0]))
+        if len(self._mixtures) < self._state.counts[LEVELS]:
+            self._add_oracles(int(played[0][0]), int(played[1][0]))
 
     @locked
     def run(
@@ -266,7 +275,7 @@ class OracleForecaster(Writable):
         """Return the swap regret against the oracle's class as far as it is known, its parts and its bounds."""
         dim = (self._dim or 1) if self._ridge else None
         rules = dim, self._uniform, self._adaptive
-        return certify_oracles(Standing(self._state, self._companies, self._log, self._late, self._heavy, *rules))
+        return certify_oracles(OracleRun(self._state, self._mixtures, self._log, self._late, self._heavy, *rules))
 
     @locked
     def save(self, path: "str | os.PathLike[str]") -> None:
@@ -286,7 +295,7 @@ class OracleForecaster(Writable):
             "heavy": self._heavy,
         }
         levels = State(self._state._asdict(), own)
-        archive.write(path, FILE, *nested(levels=levels, oracles=company.to_state(self._companies, self._log)))
+        archive.write(path, FILE, *nested(levels=levels, oracles=oracle_mixture.to_state(self._mixtures, self._log)))
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]", make: Make, *, beside: "Sequence[str | Make]" = ("ridge",)) -> Self:
@@ -314,7 +323,7 @@ class OracleForecaster(Writable):
         self._sort()
         z = self._state.z[: len(self._slots)].tolist()
         oracles = archive.part(state, "oracles")
-        self._companies, self._log = company.from_state(oracles, z, makes, len(makes) + ridge)
+        self._mixtures, self._log = oracle_mixture.from_state(oracles, z, makes, len(makes) + ridge)
         return self
 
     # Issuing.
@@ -339,12 +348,12 @@ class OracleForecaster(Writable):
     def _linear(self, x: Array) -> list[float]:
         """Return the wishes of the levels' ridge learners, by slot; each its own level before the first label."""
         dim = self._dim or 1
-        wishes = self._state.theta[: len(self._companies), :dim] @ x[:dim]
+        wishes = self._state.theta[: len(self._mixtures), :dim] @ x[:dim]
         return np.minimum(np.maximum(wishes, 0.0), 1.0).tolist()  # type: ignore[no-any-return]
 
     def _wish(self, k: int, x: Any, linear: list[float] | None) -> list[float]:
         slot = self._slots[k]
-        return self._companies[slot].wish(x, None if linear is None else linear[slot])
+        return self._mixtures[slot].wish(x, None if linear is None else linear[slot])
 
     def _hedged(self, x: Any, linear: list[float] | None, draw: float) -> tuple[list[float], list[list[float]]]:
         """Play two adjacent levels so that their mean equals the mean of their wishes."""
@@ -389,7 +398,7 @@ class OracleForecaster(Writable):
 
     def _teach(self, slot: int, x: Any, y: float, alpha: float, taught: set[tuple[int, int]]) -> None:
         """Let the oracles of a level learn a row, except those that did so before another one raised."""
-        for number, oracle in enumerate(self._companies[slot].oracles):
+        for number, oracle in enumerate(self._mixtures[slot].oracles):
             if alpha > 0.0 and (slot, number) not in taught:
                 oracle.update(x, y, alpha)
                 taught.add((slot, number))
@@ -398,7 +407,7 @@ class OracleForecaster(Writable):
         """Enter a row into the sums of the levels it played, and let their ridge learners learn it."""
         if self._dim is None:
             self._dim = len(x)
-            self._state = self._allocated(self._state.z[: len(self._companies)], self._dim)
+            self._state = self._allocated(self._state.z[: len(self._mixtures)], self._dim)
             self._scratch = memory.scratch(self._state)
         if self._adaptive and not self._ridge:
             self._price([int(play[0]) for play in played])
@@ -410,13 +419,13 @@ class OracleForecaster(Writable):
         while not call.call(
             self._state, self._scratch, context, label, _validate.NO_EVENT, ticket, mix, 0, options, None
         ):
-            self._state = memory.with_slots(self._state, len(self._companies) * 3 // 2 + SPARE_SLOTS)
+            self._state = memory.with_slots(self._state, len(self._mixtures) * 3 // 2 + SPARE_SLOTS)
         for slot, alpha, w, *wishes in played:
-            self._companies[int(slot)].charge(w, wishes, y, count * alpha)
+            self._mixtures[int(slot)].charge(w, wishes, y, count * alpha)
 
     def _whole(self, played: list[list[float]]) -> Array:
         """Return the distribution as the kernel reads it: each slot's probability, then each slot's wish."""
-        n = len(self._companies)
+        n = len(self._mixtures)
         mix = np.zeros((1, 2 * n))
         for slot, alpha, w, *_ in played:
             mix[0, int(slot)], mix[0, n + int(slot)] = alpha, w
@@ -425,16 +434,16 @@ class OracleForecaster(Writable):
     def _price(self, slots: Iterable[int]) -> None:
         """Let an interval split when rounding costs more than what its oracles promise to lose, where they do."""
         for slot in slots:
-            promised = regret_of(self._companies[slot].oracles[0], float(self._state.mass[slot]))
+            promised = regret_of(self._mixtures[slot].oracles[0], float(self._state.mass[slot]))
             if promised is not None:
                 self._state.potential[slot] = promised
 
-    def _bear(self, low: int, high: int) -> None:
+    def _add_oracles(self, low: int, high: int) -> None:
         """Give the newest level its oracles, as the neighbour that has learned more says; else take it back."""
-        new, state = len(self._companies), self._state
+        new, state = len(self._mixtures), self._state
         parent = low if state.mass[low] >= state.mass[high] else high
         try:
-            self._companies.append(self._companies[parent].newborn(float(state.z[new]), self._makes))
+            self._mixtures.append(self._mixtures[parent].newborn(float(state.z[new]), self._makes))
         except Exception:
             place = int(np.flatnonzero(state.order[: new + 1] == new)[0])
             state.order[place:new] = state.order[place + 1 : new + 1].copy()
@@ -454,8 +463,8 @@ class OracleForecaster(Writable):
             seed=int(self._seed),
         )
 
-    def _founded(self, level: float) -> Company:
-        return Company(level, [made(make, level) for make in self._makes], len(self._makes) + self._ridge)
+    def _mixture_at(self, level: float) -> OracleMixture:
+        return OracleMixture(level, [made(make, level) for make in self._makes], len(self._makes) + self._ridge)
 
     def _sort(self) -> None:
         """Read the order of the levels."""
@@ -464,11 +473,11 @@ class OracleForecaster(Writable):
 
     def __repr__(self) -> str:
         levels = "'adaptive'" if self._adaptive else str(len(self._z) - 1)
-        name = type(self._companies[0].oracles[0]).__name__
+        name = type(self._mixtures[0].oracles[0]).__name__
         return f"OracleForecaster({name}, levels={levels}, mixing={self._mixing!r}, rounds={self.rounds})"
 
     def _repr_html_(self) -> str:
-        names = ", ".join(type(oracle).__name__ for oracle in self._companies[0].oracles)
+        names = ", ".join(type(oracle).__name__ for oracle in self._mixtures[0].oracles)
         facts = {"levels": len(self._z), "oracles": names + ", ridge" * self._ridge, "mixing": self._mixing}
         return display("OracleForecaster", f"after {self.rounds:,} labels", facts)
 

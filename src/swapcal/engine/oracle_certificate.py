@@ -16,8 +16,8 @@ from swapcal._display import counted, display
 from swapcal.arrays import AnyArray, Array, Integers
 from swapcal.engine import state as memory
 from swapcal.engine.certificate import NOTHING, TRIVIAL, Certificate, certify, rated, theorem_of
-from swapcal.engine.company import Company, LearnedRow, Oracle, bound_of, bracket_of, regret_of, table
 from swapcal.engine.forecast import Forecast
+from swapcal.engine.oracle_mixture import LearnedRow, Oracle, OracleMixture, bound_of, bracket_of, regret_of, table
 from swapcal.kernels.state import GAP, UPDATES, Memory
 
 # Swap regret against a regressor that is fitted anew on the rows of each level.
@@ -61,6 +61,9 @@ class SwapRegret:
 
     def __repr__(self) -> str:
         return f"SwapRegret({self.fitter}, {len(self.levels)} levels, total {self.total:.6g})"
+
+    def _repr_html_(self) -> str:
+        return display("SwapRegret", self.sentences()[0], {"levels": len(self.levels), "total": f"{self.total:,.4g}"})
 
 
 def swap_regret(
@@ -260,7 +263,7 @@ def _against_class(found: OracleCertificate) -> str:
     lower, upper = (rated(value / found.weight) for value in found.psreg)
     least = "" if lower == upper else f" (and some could have saved {lower})"
     return (
-        f"No function of the oracle's class, not even one for each of the {len(found.levels)} levels, could have saved "
+        f"No rule of the oracle's class, not even one for each of the {len(found.levels)} levels, could have saved "
         f"more than {upper} squared error per forecast{least} over the {counted(found.rounds, 'label')} learned, "
         "averaged over the issued distributions."
     )
@@ -323,11 +326,11 @@ def _columns(plays: "list[tuple[int, float, float]]") -> tuple[Integers, Array, 
     return stacked[:, 0].astype(np.int64), stacked[:, 1], stacked[:, 2]
 
 
-class Standing(NamedTuple):
+class OracleRun(NamedTuple):
     """What a forecaster with oracles has to show."""
 
     state: Memory
-    companies: Sequence[Company]
+    mixtures: Sequence[OracleMixture]
     """By slot."""
     rows: "Sequence[LearnedRow] | None"
     """Those learned; None if they are not kept."""
@@ -341,13 +344,13 @@ class Standing(NamedTuple):
     adaptive: bool
 
 
-def certify_oracles(found: Standing) -> OracleCertificate:
+def certify_oracles(found: OracleRun) -> OracleCertificate:
     """Return the certificate of the present state."""
     state, slots = found.state, memory.slots_in_order(found.state).tolist()
-    in_order = [found.companies[slot] for slot in slots]
+    in_order = [found.mixtures[slot] for slot in slots]
     mass, rounding = state.mass[slots], float(state.totals[GAP])
     excess = _excesses(found, slots)
-    combining = np.array([company.loss - company.losses[0] for company in in_order])
+    combining = np.array([mixture.loss - mixture.losses[0] for mixture in in_order])
     psreg = None if np.isnan(excess).any() else (rounding + excess[:, 0].sum(), rounding + excess[:, 1].sum())
     bound, theorem = _bounds(found, in_order, mass, rounding + float(combining.sum()))
     return OracleCertificate(
@@ -369,7 +372,7 @@ def certify_oracles(found: Standing) -> OracleCertificate:
     )
 
 
-def _excesses(found: Standing, slots: Sequence[int]) -> Array:
+def _excesses(found: OracleRun, slots: Sequence[int]) -> Array:
     """Return bounds around each level's Σ α(w - y)² - inf_F Σ α(f(x) - y)²; NaN where its oracle does not know."""
     if found.rows is None:
         return np.where(found.state.mass[slots] > 0.0, np.nan, 0.0)[:, None].repeat(2, axis=1)
@@ -379,24 +382,24 @@ def _excesses(found: Standing, slots: Sequence[int]) -> Array:
     for k, slot in enumerate(slots):
         rows, alpha, w = plays[slot]
         if len(rows):
-            around = bracket_of(found.companies[slot].oracles[0], taken(X, rows), y[rows], alpha.copy())
+            around = bracket_of(found.mixtures[slot].oracles[0], taken(X, rows), y[rows], alpha.copy())
             loss = float(alpha @ (w - y[rows]) ** 2)
             excess[k] = np.nan if around is None else (loss - around[1], loss - around[0])
     return excess
 
 
 def _bounds(
-    found: Standing, companies: Sequence[Company], mass: Array, spent: float
+    found: OracleRun, mixtures: Sequence[OracleMixture], mass: Array, spent: float
 ) -> tuple[float | None, float | None]:
     """Return what the oracles' promises bound PSReg by, with what was spent and before; None where they do not."""
     if found.late or found.heavy or found.adaptive:
         return None, None
-    pairs = list(zip((company.oracles[0] for company in companies), mass.tolist(), strict=True))
+    pairs = list(zip((mixture.oracles[0] for mixture in mixtures), mass.tolist(), strict=True))
     known, promised = (_all_known(_lost(promise, *pair) for pair in pairs) for promise in (bound_of, regret_of))
-    rounds, z = max(int(found.state.counts[UPDATES]), 1), [company.level for company in companies]
+    rounds, z = max(int(found.state.counts[UPDATES]), 1), [mixture.level for mixture in mixtures]
     theorem = None
     if promised is not None:
-        theorem = float(bounds.oracle_psreg(z, rounds, promised, members=len(companies[0].losses)))
+        theorem = float(bounds.oracle_psreg(z, rounds, promised, members=len(mixtures[0].losses)))
     return None if known is None else spent + sum(known), theorem
 
 
@@ -412,7 +415,7 @@ def _all_known(values: Iterable[float | None]) -> list[float] | None:
     return None if None in found else [value for value in found if value is not None]
 
 
-def _linear(found: Standing, members: int) -> Certificate:
+def _linear(found: OracleRun, members: int) -> Certificate:
     """Return the engine's certificate; its theorems, where they hold, with what M learners a level cost."""
     state, dim = found.state, found.dim or 1
     plain = certify(state, dim, "ridge", 0, uniform=found.uniform)

@@ -1,4 +1,4 @@
-"""`Oracle`: what a level's learner must offer; `Company`: the oracles of one level, combined by exponential weights."""
+"""`Oracle`: what a level's learner must offer; `OracleMixture`: the oracles of one level, weighted by loss."""
 
 import copy
 import json
@@ -120,7 +120,7 @@ class LearnedRow(NamedTuple):
     played: list[list[float]]
 
 
-class Company:
+class OracleMixture:
     """The oracles of one level and, at the end, the wish of the ridge learner if there is one beside them.
 
     The wish is the members' mean under weights ∝ exp(-½ Σ α(w_m - y)²), the losses being those of wishes as issued.
@@ -173,17 +173,17 @@ class Company:
             total = sum(weights)
             self.shares = [weight / total for weight in weights]
 
-    def newborn(self, level: float, makes: Sequence[Make]) -> "Company":
-        """Return the company of a new level; each oracle starts as the neighbour's one says."""
+    def newborn(self, level: float, makes: Sequence[Make]) -> "OracleMixture":
+        """Return the mixture of a new level; each oracle starts as the neighbour's one says."""
         oracles = [
             copy.deepcopy(own) if newborn_of(own) == "copy" else made(make, level)
             for own, make in zip(self.oracles, makes, strict=True)
         ]
-        return Company(level, oracles, len(self.losses))
+        return OracleMixture(level, oracles, len(self.losses))
 
 
 def newborn_of(oracle: Oracle) -> str:
-    """Return how the oracle of a new level starts. Raises TypeError if the oracle does not tell."""
+    """Return how the oracle of a new level starts. Raises TypeError if its `newborn` is neither."""
     how = getattr(oracle, "newborn", None)
     if how not in NEWBORN:
         raise TypeError(
@@ -206,17 +206,17 @@ def learners(make: Any, beside: Any) -> tuple[list[Make], bool]:
     return [make, *others], len(others) < len(beside)
 
 
-def check_distinct(companies: Sequence[Company], adaptive: bool) -> None:
-    """Refuse one oracle for several levels, and with self-refining levels those that do not tell how new ones start."""
-    oracles = [oracle for company in companies for oracle in company.oracles]
+def check_distinct(mixtures: Sequence[OracleMixture], adaptive: bool) -> None:
+    """Refuse one oracle for several levels, and with self-refining levels those without `newborn`."""
+    oracles = [oracle for mixture in mixtures for oracle in mixture.oracles]
     if len({id(oracle) for oracle in oracles}) < len(oracles):
         raise ValueError("make: given the same object for several levels, expected an oracle of its own for each level")
     if adaptive:
-        for oracle in companies[0].oracles:
+        for oracle in mixtures[0].oracles:
             newborn_of(oracle)
 
 
-# Companies and the rows they learned, in files.
+# Mixtures and the rows they learned, in files.
 
 ROWS = ("none", "array", "json")
 """How rows are written: not at all, as one array, or as JSON."""
@@ -230,7 +230,7 @@ RULES = {
 def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     """Return the arrays of a state from `to_state`; what an oracle's arrays hold is checked by its `restore`."""
     members = settings["members"]
-    found = {"losses": floats("companies", 1 + members)}
+    found = {"losses": floats("mixtures", 1 + members)}
     for slot, states in enumerate(settings["oracles"]):
         for number, state in enumerate(states):
             for name, dtype in state["types"].items():
@@ -247,18 +247,18 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     return found
 
 
-def to_state(companies: Sequence[Company], log: "Sequence[LearnedRow] | None") -> State:
-    """Return companies and rows. Raises TypeError if an oracle has no hooks, or if a row is no array and no JSON."""
-    states = [[_saved(oracle) for oracle in company.oracles] for company in companies]
+def to_state(mixtures: Sequence[OracleMixture], log: "Sequence[LearnedRow] | None") -> State:
+    """Return mixtures and rows. Raises TypeError if an oracle has no hooks, or if a row is no array and no JSON."""
+    states = [[_saved(oracle) for oracle in mixture.oracles] for mixture in mixtures]
     arrays = {
         f"{slot}.{number}.{name}": np.asarray(array)
-        for slot, company in enumerate(states)
-        for number, state in enumerate(company)
+        for slot, mixture in enumerate(states)
+        for number, state in enumerate(mixture)
         for name, array in state.arrays.items()
     }
-    arrays["losses"] = np.array([[company.loss, *company.losses] for company in companies])
-    described = [[{"types": _types(state), "manifest": state.manifest} for state in company] for company in states]
-    members = len(companies[0].losses)
+    arrays["losses"] = np.array([[mixture.loss, *mixture.losses] for mixture in mixtures])
+    described = [[{"types": _types(state), "manifest": state.manifest} for state in mixture] for mixture in states]
+    members = len(mixtures[0].losses)
     settings: dict[str, Any] = {"members": members, "oracles": described, "rows": "none"}
     if log is not None:
         settings["rows"], x = _written_rows([row.x for row in log])
@@ -313,20 +313,20 @@ def table(rows: Sequence[Any]) -> Any:
 
 def from_state(
     state: State, levels: Sequence[float], makes: Sequence[Make], members: int
-) -> "tuple[list[Company], list[LearnedRow] | None]":
-    """Rebuild companies of so many members, by slot, and rows; `restore` is called on what `makes` return."""
+) -> "tuple[list[OracleMixture], list[LearnedRow] | None]":
+    """Rebuild mixtures of so many members, by slot, and rows; `restore` is called on what `makes` return."""
     arrays, described = state.arrays, state.manifest["oracles"]
     if any(len(each) != len(makes) for each in described) or state.manifest["members"] != members:
         raise ArchiveError(f"oracles: given {len(makes)} a level, expected as many as were saved")
     if not len(described) == len(arrays["losses"]) == len(levels):
         raise ArchiveError(f"oracles: given those of {len(described)} levels, expected {len(levels)}")
-    companies = [Company(level, [made(make, level) for make in makes], members) for level in levels]
-    for slot, (company, losses) in enumerate(zip(companies, arrays["losses"].tolist(), strict=True)):
-        company.charged(losses[0], losses[1:])
-        for number, oracle in enumerate(company.oracles):
+    mixtures = [OracleMixture(level, [made(make, level) for make in makes], members) for level in levels]
+    for slot, (mixture, losses) in enumerate(zip(mixtures, arrays["losses"].tolist(), strict=True)):
+        mixture.charged(losses[0], losses[1:])
+        for number, oracle in enumerate(mixture.oracles):
             own = part(State(arrays, {}), f"{slot}.{number}").arrays
             _hooks(oracle)[1](State(own, described[slot][number]["manifest"]))
-    return companies, _read_rows(state, len(levels))
+    return mixtures, _read_rows(state, len(levels))
 
 
 def _read_rows(state: State, levels: int) -> "list[LearnedRow] | None":
