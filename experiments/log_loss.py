@@ -20,15 +20,17 @@ from swapcal.live import Live
 RANGES = 20
 
 
+def constant(p: float, y: Array) -> float:
+    """Return the log loss of one forecast for all rows."""
+    return log_loss(np.full(len(y), p), y)
+
+
 def calibration(p: Array, y: Array) -> tuple[float, float]:
     """Return mean |observed - forecast| in points, and Σ n KL(observed ‖ forecast) in nats."""
     cells = np.array_split(np.argsort(p, kind="stable"), RANGES)
-    n, mean, rate = (
-        np.array([part(cell) for cell in cells]) for part in (len, lambda c: p[c].mean(), lambda c: y[c].mean())
-    )
-    inside = np.clip(rate, 1e-12, 1 - 1e-12)
-    kl = inside * np.log(inside / mean) + (1 - inside) * np.log((1 - inside) / (1 - mean))
-    return float(100 * np.sum(n * np.abs(rate - mean)) / len(p)), float(kl)
+    gaps = [len(cell) * abs(y[cell].mean() - p[cell].mean()) for cell in cells]
+    kl = [len(cell) * (constant(p[cell].mean(), y[cell]) - constant(y[cell].mean(), y[cell])) for cell in cells]
+    return 100 * sum(gaps) / len(p), sum(kl)
 
 
 def row(name: str, p: Array, y: Array, seconds: float, extra: str = "") -> None:

@@ -51,6 +51,22 @@ def test_forecasts_and_sums_are_those_of_the_theory_against_every_opponent(name)
     assert found.holds()
 
 
+def test_wishes_beyond_the_levels_are_held_and_charged():
+    forecaster, reference = LogForecaster(2, levels=3), LogReference(inner_sine(3), 2)
+    for t in range(60):
+        x = [0.001, 0.0] if t < 40 else [0.999, 1.0]
+        forecast = forecaster.predict(x)
+        issued = reference.check(forecast, x)
+        y = float((t >= 40) != (t % 13 == 5))
+        forecaster.update(forecast, y)
+        reference.learn(issued, y)
+    found, expected = forecaster.certificate(), reference.errors()
+    assert abs(found.clipping) > 0.1
+    for field, value in expected.items():
+        assert getattr(found, field) == pytest.approx(value, abs=1e-7), field
+    assert found.holds()
+
+
 def test_late_outcomes_and_weights_enter_as_they_were_issued():
     rng = np.random.default_rng(1)
     forecaster, reference = LogForecaster(EXPERTS, levels=4), LogReference(inner_sine(4), EXPERTS)

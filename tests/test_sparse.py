@@ -193,6 +193,38 @@ def test_weights_that_outgrow_their_units_are_rescaled():
     assert forecaster.certificate().psreg == pytest.approx(reference.errors()["psreg"], rel=1e-9)
 
 
+def test_weights_that_fall_below_their_units_are_rescaled():
+    """A correction that was right beyond doubt on a level becomes wrong: its weight falls by more than units hold."""
+    z = np.array([0.0, 0.5, 1.0])
+    forecaster, reference = SparseForecaster(1, levels=2), SparseReference(z, 1)
+    heaviest = 0.0
+    for t in range(90):
+        y, weight = (1.0, 8.0) if t < 30 else (0.0, 30.0) if t < 60 else (1.0, 100.0)
+        forecast = forecaster.predict([t % 2])
+        issued = reference.check(forecast, [t % 2], [])
+        forecaster.update(forecast, y, weight=weight)
+        reference.learn(issued, [t % 2], [], y, weight)
+        heaviest = max(heaviest, *forecaster._memory.reference)
+        totals = (forecaster._memory.whole + forecaster._memory.part / kernel.PART) / kernel.WHOLE
+        assert np.all((totals >= kernel.LEAST_TOTAL) & (totals <= kernel.MOST_TOTAL))
+    assert heaviest > 100 > forecaster._memory.reference.min()
+
+
+def test_a_score_that_is_right_beyond_doubt_is_followed():
+    """Its weight outgrows every group's, whose residuals cancel, by more than a double holds."""
+    z = np.array([0.0, 0.25, 1.0])
+    forecaster, reference = SparseForecaster(1, scores=1, levels=z), SparseReference(z, 1, 1)
+    for t in range(12):
+        y = 0.45 if t % 2 else 0.05
+        forecast = forecaster.predict([None], scores=[y])
+        issued = reference.check(forecast, [None], [y])
+        forecaster.update(forecast, y, weight=2e5)
+        reference.learn(issued, [None], [y], y, 2e5)
+    assert forecast.mean == pytest.approx(0.45, abs=1e-6)
+    assert forecaster._memory.reference.max() > 1000
+    assert forecaster.certificate().psreg == pytest.approx(reference.errors()["psreg"], rel=1e-9)
+
+
 def test_total_weights_are_what_the_cells_and_the_unseen_weigh():
     X, y, s = stream(3000)
     forecaster = SparseForecaster(2, scores=1)
@@ -244,6 +276,10 @@ def test_values_are_groups_of_their_own_column():
     forecaster = SparseForecaster(2)
     forecaster.run([[1, 2], [2, 1], [1, None], [-1, None]], [0, 1, 0, 1])
     assert forecaster.groups == 5
+    for value in range(1000):  # some fall into one place of the table from both columns
+        forecaster = SparseForecaster(2, levels=2)
+        forecaster.run(np.full((1, 2), value), [1])
+        assert forecaster.groups == 3
 
 
 def test_frames_are_rows():

@@ -22,12 +22,12 @@ from swapcal.kernels.learners import (
 )
 from swapcal.kernels.linalg import quadratic
 from swapcal.kernels.mixing import (
+    hedge_gap,
+    hedge_weight,
     round_to_levels,
     self_consistent_weight,
     shrunk,
     stationary,
-    write_hedge,
-    write_mixed,
     write_mixture,
 )
 from swapcal.kernels.simd import row_axpy, row_dot
@@ -98,9 +98,18 @@ def issue_hedge(state: Memory, x: Array, draw: float, ticket: Array) -> None:
         weight = self_consistent_weight(r_low, q_low, z_low, r_high, q_high, z_high)
         w_low, w_high = shrunk(r_low, q_low, 1.0 - weight), shrunk(r_high, q_high, weight)
         gap = (1.0 - weight) * (z_low - w_low) * (z_low + w_low) + weight * (z_high - w_high) * (z_high + w_high)
-        write_mixed(ticket, z_low, z_high, w_low, w_high, weight, gap, draw)
     else:
-        write_hedge(ticket, z_low, z_high, w_low, w_high, draw)
+        u, v = w_low - z_low, z_high - w_high
+        weight = hedge_weight(u, v)
+        gap = hedge_gap(u, v, z_high - z_low)
+    ticket[T_P] = z_high if draw < weight else z_low
+    ticket[T_MEAN] = z_low + weight * (z_high - z_low)
+    ticket[T_LOW] = z_low
+    ticket[T_HIGH] = z_high
+    ticket[T_WEIGHT] = weight
+    ticket[T_W_LOW] = w_low
+    ticket[T_W_HIGH] = w_high
+    ticket[T_GAP] = gap
     ticket[T_SLOT_LOW] = low
     ticket[T_SLOT_HIGH] = high
 

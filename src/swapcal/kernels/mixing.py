@@ -43,7 +43,10 @@ def hedge_gap(u: float, v: float, h: float) -> float:
 def write_mixed(
     ticket: Array, z_low: float, z_high: float, w_low: float, w_high: float, weight: float, gap: float, draw: float
 ) -> None:
-    """Fill in a ticket that plays z_high with the given probability and z_low otherwise; the slots are the caller's."""
+    """Fill in a ticket that plays z_high with the given probability and z_low otherwise; the slots are the caller's.
+
+    `loop.issue_hedge` writes its own: compiled with this inside, some of its means would differ in the last bit.
+    """
     ticket[T_P] = z_high if draw < weight else z_low
     ticket[T_MEAN] = z_low + weight * (z_high - z_low)
     ticket[T_LOW] = z_low
