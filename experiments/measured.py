@@ -100,8 +100,7 @@ def git(*arguments: str, root: Path = ROOT) -> str | None:
 
 def changes(commit: str, sources: Sequence[str], root: Path = ROOT) -> int | None:
     """Return how many commits changed the sources since; None if that cannot be known."""
-    known = git("merge-base", "--is-ancestor", commit, "HEAD", root=root) is not None
-    count = git("rev-list", "--count", "--no-merges", f"{commit}..HEAD", "--", *sources, root=root) if known else None
+    count = git("rev-list", "--count", "--no-merges", f"{commit}..HEAD", "--", *sources, root=root)
     return None if count is None else int(count)
 
 

@@ -21,6 +21,7 @@ from swapcal.audit import difference, evidence, intervals, measures, null
 from swapcal.batch import History, Mixture, Stream, mixture
 from swapcal.monitor import alarms
 from swapcal.monitor.settings import MonitorSettings
+from tests.chance import seeded
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -845,6 +846,17 @@ def _statistical() -> set[tuple[str, str]]:
                 marks = {ast.unparse(decorator) for decorator in node.decorator_list}
                 found |= {(path.stem, node.name)} if "pytest.mark.statistical" in marks else set()
     return found
+
+
+def test_seeds_are_fixed_unless_another_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWAPCAL_SEED", raising=False)
+    assert [seeded(k) for k in (0, 7, 12345)] == [0, 7, 12345]
+    runs = set()
+    for run in ("0", "1", "99"):
+        monkeypatch.setenv("SWAPCAL_SEED", run)
+        runs |= {seeded(k) for k in range(2000)}
+    assert len(runs) == 6000
+    assert min(runs) > 12345
 
 
 def test_every_statistical_test_is_caught_failing() -> None:
