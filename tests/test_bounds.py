@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swapcal import bounds
+from swapcal import Forecaster, bounds
 from tests import reference_bounds as reference
 from tests.chance import seeded
 
@@ -417,3 +417,19 @@ def test_no_rule_in_the_ball_saves_more_than_the_bound_and_the_best_nearly_does(
 
 def test_the_ball_shrinks_to_its_start():
     assert float(bounds.ball_regret([1.0, 0.0], [3.0, 0.0], 0.0)) < 1e-5
+
+
+@pytest.mark.parametrize("rows", [1, 400, 40_000])
+def test_inner_levels_are_as_many_as_their_bound_says_and_the_theorem_pays_for_them(rows: int) -> None:
+    forecaster = Forecaster(1, levels="inner")
+    made = forecaster.run(np.full((rows, 1), 0.5), np.zeros(rows))
+    known = np.arange(rows)
+    assert (np.minimum(made.p, 1 - made.p) >= 1 / (known + 2)).all()
+    assert forecaster.levels[1] < 2 / (rows + 2)
+    count = float(bounds.adaptive_levels(rows, 1, inner=True))
+    assert 25 + bounds.inner_splits(rows) <= len(forecaster.levels) <= count
+    learners = count * float(bounds.learner_regret("ridge", rows / count, 1, ridge=1.0, distance2=64.0))
+    parts = float(bounds.adaptive_gap(rows, 1, inner=True)) + learners + bounds.inner_clipping(rows)
+    assert float(bounds.adaptive_psreg(rows, 1, inner=True)) == pytest.approx(parts, rel=1e-12)
+    assert bounds.inner_clipping(rows) >= sum(4 / (t + 2) ** 2 for t in range(rows)) - 1e-9
+    assert forecaster.certificate().holds()
