@@ -16,6 +16,7 @@ from swapcal.audit.curves import likenesses
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import AuditSettings, assemble, reliability
 from swapcal.audit.findings import groups as group_entries
+from swapcal.audit.findings import numbers as number_curves
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
@@ -535,6 +536,7 @@ class Audit:
         most: int = 20,
         tolerance: float = TOLERANCE,
         titles: Any = None,
+        feature: str | None = None,
         ax: Any = None,
     ) -> Any:
         """Draw the forecasts beside the outcomes, and return the matplotlib axes.
@@ -542,17 +544,25 @@ class Audit:
         Parameters
         ----------
         kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
-            or "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top
+            "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top;
+            or "number", the gap along a number
         most : groups drawn
         titles : what groups are called, as in `to_dict`
         tolerance : largest gap called small
+        feature : the number along which gaps are drawn; by default the most doubtful
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
         if kind == "reliability":
             return plots.reliability(reliability(self.evidence), self.title, ax=ax)
-        if kind != "groups":
-            raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
+        if kind not in ("groups", "number"):
+            raise ValueError(f'kind: given {kind!r}, expected "reliability", "groups" or "number"')
         named = TitleIndex(self.sums, Titles.of(titles))
+        if kind == "number":
+            curves = {one.name: one for one in number_curves(self.evidence, checked_tolerance(tolerance), named)}
+            if not curves or (feature is not None and feature not in curves):
+                known = ", ".join(curves) or "numeric features, of which this audit has none"
+                raise ValueError(f"feature: given {feature!r}, expected one of {known}")
+            return plots.number(curves[feature or next(iter(curves))], ax=ax)
         entries = group_entries(self.evidence, checked_tolerance(tolerance), named)
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 

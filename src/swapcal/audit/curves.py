@@ -322,7 +322,7 @@ def _along(evidence: Evidence, found: Finding, titles: TitleIndex) -> tuple[list
     if found.name == "all rows":
         return _curve(evidence, evidence.sums.tally.table), PREDICTED, []
     if found.is_group:
-        sums = evidence.groups[:, design.group_names.index(found.name)]
+        sums = evidence.groups[:, evidence.names.index(found.name)]
         return _curve(evidence, sums, found.name), PREDICTED, _group_likenesses(evidence, found.name)
     j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
     rows = evidence.sums.kept(evidence.span(found))
@@ -353,13 +353,18 @@ def _witness_parts(evidence: Evidence, name: str) -> tuple[str, str]:
 
 
 def _members(evidence: Evidence, name: str) -> Flags:
-    """Tell which of the rows that are kept are in a group."""
+    """Tell which of the rows that are kept are in a group or range."""
+    part = next((part for part in evidence.design.ranges if part.name == name), None)
+    if part is not None:
+        j, bins = next((j, bins) for j, bins in enumerate(evidence.design.numbers) if bins.name == part.number)
+        place = evidence.sums.kept().bins[:, j] + bins.where.start
+        return np.asarray((place >= part.where.start) & (place < part.where.stop))
     column, category = _witness_parts(evidence, name)
     return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])
 
 
 def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
-    column, _ = _witness_parts(evidence, name)
+    column = "" if name not in evidence.design.group_names else _witness_parts(evidence, name)[0]
     rows = evidence.sums.kept()
     member = _members(evidence, name).astype(np.float64)
     alike = likenesses(member, rows, evidence.design, most=len(evidence.design.columns))

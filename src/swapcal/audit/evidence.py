@@ -9,7 +9,7 @@ import numpy as np
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
 from swapcal.audit.intervals import EffectIntervals, Null, ScanStatistic, Window, gap_intervals
-from swapcal.audit.levels import Timeline
+from swapcal.audit.levels import Bins, Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
 from swapcal.audit.null import Noise, compare, simulate
 from swapcal.audit.rows import intersections_of
@@ -17,7 +17,7 @@ from swapcal.audit.sums import Sums
 from swapcal.audit.text import percentage_points
 from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, judged
 from swapcal.kernels import tally as kernel
-from swapcal.report.findings import GroupRow
+from swapcal.report.findings import GroupRow, NumberCurve
 
 # The group table: every group's gap, interval and verdict, each holding for all groups and ranges at once.
 
@@ -25,14 +25,13 @@ POWER_QUANTILE = 0.8416212335729143
 """Standard errors beyond the critical value at which an error is found with probability 80 %."""
 
 
-def group_rows(names: list[str], sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:
-    """Return one row per group from its scalar sums (K, SCALARS), in the given order."""
+def group_rows(names: list[str], start: int, sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:
+    """Return one row per group from its scalar sums (K, SCALARS); `start` is the number of its function in the scan."""
     if not len(names):
         return []
     whole = sizes.window(-1)
-    start = len(whole.usable) - len(names)
     coins = dispersion(sums)
-    critical = np.where(whole.usable[start:], sizes.null.critical, sizes.null.alone)
+    critical = np.where(whole.usable[start : start + len(names)], sizes.null.critical, sizes.null.alone)
     low, high = gap_intervals(sums, critical, coins)[1:3]
     mass = sums[:, kernel.MASS]
     reach = sizes.null.critical + POWER_QUANTILE
@@ -186,7 +185,8 @@ class Evidence:
 
     def __init__(self, sums: Sums, seed: int) -> None:
         self.sums, self.seed = sums, seed
-        self.design, self.residuals, self.groups = observe(sums.tally)
+        self.design, self.residuals, bins = observe(sums.tally, sums.cuts)
+        self.groups = self.design.examined(bins, axis=1)
         self._slow: dict[str, Array] = {}
 
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
@@ -213,14 +213,25 @@ class Evidence:
     def findings(self, most: int = 10) -> list[Finding]:
         """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
 
-        The surest comes first: the one that chance is least able to explain.
+        The surest comes first: the one that chance is least able to explain. A number's trend and ranges count as one.
         """
         windows: dict[int, Window] = {}
-        found = self._contradictions()
-        for index, function in self.sizes.surest()[:most]:
-            cells = windows.setdefault(index, self.sizes.window(index))
-            found.append(self._finding(cells, function))
+        found, known = self._contradictions(), set[str]()
+        for index, function in self.sizes.surest():
+            subject = self._subject(function)
+            if len(found) < most and subject not in known:
+                known.add(subject)
+                cells = windows.setdefault(index, self.sizes.window(index))
+                found.append(self._finding(cells, function))
         return found[:most]
+
+    def _subject(self, function: int) -> str:
+        """Return what a function of the scan is about: a group, or a feature."""
+        place = function - len(self.scan.coordinates)
+        if place < 0:
+            return self.sums.coordinates[int(self.scan.coordinates[function])].name
+        groups = len(self.design.group_names)
+        return self.names[place] if place < groups else self.design.ranges[place - groups].number
 
     def largest(self) -> Finding | None:
         """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
@@ -245,7 +256,7 @@ class Evidence:
         beyond = p_value <= ALPHA
         everyone = self.sums.tally.table.sum(axis=0)
         spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
-        groups = whole.half[len(self.scan.coordinates) :]
+        groups = whole.half[len(self.scan.coordinates) :][: len(self.design.group_names)]
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
             word=word,
@@ -297,9 +308,43 @@ class Evidence:
 
         Intersections too small to be tested are left out.
         """
-        rows = group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        names = self.design.group_names
+        sums = self.groups[:, : len(names)].sum(axis=0)
+        rows = group_rows(names, len(self.scan.coordinates), sums, self.sizes, tolerance)
         marks = tuple(f"{pair.name} = " for pair in intersections_of(self.sums.tally.groups))
         return [row for row in rows if not (row.small and row.name.startswith(marks))] if marks else rows
+
+    def numbers(self, tolerance: float) -> list[NumberCurve]:
+        """Return the gap along every number, in ranges like groups, the most doubtful number first."""
+        first = len(self.design.group_names)
+        names = [part.name for part in self.design.ranges]
+        sums = self.groups[:, first:].sum(axis=0)
+        rows = group_rows(names, len(self.scan.coordinates) + first, sums, self.sizes, tolerance)
+        found = [self._number(bins, dict(zip(names, rows, strict=True))) for bins in self.design.numbers]
+        return sorted((one for one in found if one.edges), key=lambda one: 2.0 if one.p_value is None else one.p_value)
+
+    def _number(self, bins: Bins, rows: dict[str, GroupRow]) -> NumberCurve:
+        parts = [part for part in self.design.ranges if part.number == bins.name]
+        curve = [part for part in parts if part.eighth]
+        missing = [part for part in parts if part.where.stop == bins.where.stop]
+        surest = next((place for place in self.sizes.surest() if self._subject(place[1]) == bins.name), None)
+        return NumberCurve(
+            name=bins.name,
+            edges=tuple(bins.cuts[part.where.start - bins.where.start - 1] for part in curve[1:]),
+            ranges=tuple(rows[part.name] for part in (*curve, *missing)),
+            p_value=None if surest is None else float(self.sizes.window(surest[0]).p_value[surest[1]]),
+        )
+
+    def looked(self) -> str:
+        """Say in how many groups and along how many features errors were looked for."""
+        groups, numbers = len(self.design.group_names), len(self.design.numbers)
+        others = len(self.scan.coordinates) - 1 - numbers
+        parts = [f"any of {groups:,} groups"] if groups else []
+        if numbers:
+            parts.append(f"along any of {numbers:,} numbers (trends, halves, quarters and eighths)")
+        if others > 0:
+            parts.append(f"along {others:,} other features (trends only)")
+        return ", ".join(["in all rows together", *parts])
 
     def whole(self, found: Finding) -> bool:
         """Tell whether a finding spans all predictions."""
@@ -315,6 +360,11 @@ class Evidence:
         return measures.witness(self.sums.tally, self.sums.coordinates, quantity, q, against)
 
     @cached_property
+    def names(self) -> list[str]:
+        """Names of all groups, then of all ranges of numbers."""
+        return [*self.design.group_names, *(part.name for part in self.design.ranges)]
+
+    @cached_property
     def scan(self) -> ScanStatistic:
         """The family of everything that is looked at."""
         table = self.sums.tally.table
@@ -325,7 +375,9 @@ class Evidence:
         """Coordinates examined one by one: all but the indicators that are groups as well."""
         prefixes = tuple(f"{name} = " for name in self.sums.tally.groups)
         names = [coordinate.name for coordinate in self.sums.coordinates]
-        return np.array([j for j, name in enumerate(names) if not name.startswith(prefixes)], dtype=np.intp)
+        ranges = {part.name for part in self.design.ranges}
+        kept = [j for j, name in enumerate(names) if not name.startswith(prefixes) and name not in ranges]
+        return np.array(kept, dtype=np.intp)
 
     @cached_property
     def sizes(self) -> EffectIntervals:
@@ -353,7 +405,7 @@ class Evidence:
         count = len(self.scan.coordinates)
         n = float(self.sums.tally.n[window].sum())
         if function >= count:
-            name = self.design.group_names[function - count]
+            name = self.names[function - count]
             n = float(self.groups[window, function - count, kernel.MASS].sum())
         else:
             name = self.sums.coordinates[int(self.scan.coordinates[function])].name if function else "all rows"

@@ -32,6 +32,7 @@ from swapcal.report.findings import (
     Headline,
     Identity,
     Level,
+    NumberCurve,
     QuantityEntry,
     Scores,
 )
@@ -79,6 +80,7 @@ def assemble(
         density=density(evidence),
         groups=tuple(groups(evidence, tolerance, titles)),
         groups_examined=len(evidence.group_table(tolerance)),
+        numbers=tuple(numbers(evidence, tolerance, titles)) or None,
         witnesses=tuple(witnesses(evidence, worst, titles)),
         notes=tuple(notes(evidence, priced=bool(losses))),
         timeline=None if timeline is None else tuple(curves.periods(timeline, evidence.seed)),
@@ -117,7 +119,12 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
     return Headline(
         verdict=verdict.word,
         sentence=text.headline(
-            verdict, said, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
+            verdict,
+            said,
+            first is not None and evidence.whole(first),
+            evidence.sums.n,
+            evidence.sums.unit,
+            evidence.looked(),
         ),
         detail=text.size(
             verdict, _elsewhere(evidence, first, titles), _widest(evidence, verdict, titles), curves.ece(evidence.sums)
@@ -292,6 +299,18 @@ def groups(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[Gro
     """Return the group table, the most doubtful groups first, at most `MOST_GROUPS` of them."""
     rows = sorted(evidence.group_table(tolerance), key=_doubt)
     return [replace(row, title=titles.title(row.name)) for row in rows[:MOST_GROUPS]]
+
+
+def numbers(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[NumberCurve]:
+    """Return the gap along every number, at most `MOST_GROUPS` of them, the most doubtful first."""
+    return [
+        replace(
+            one,
+            title=titles.title(one.name),
+            ranges=tuple(replace(row, title=titles.title(row.name)) for row in one.ranges),
+        )
+        for one in evidence.numbers(tolerance)[:MOST_GROUPS]
+    ]
 
 
 def _doubt(row: GroupRow) -> tuple[float, float, str]:

@@ -1,6 +1,7 @@
 """One simultaneous test over all groups, features and ranges, and intervals for every one of its cells."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -38,19 +39,20 @@ class ScanStatistic:
     """The family of cells of a design: which functions, which windows, their variances and penalties.
 
     Functions are numbered: the chosen context coordinates first (the constant is the first of them), then all
-    groups.
+    groups, then the ranges of numbers.
     """
 
     def __init__(self, design: FixedDesign, coordinates: Places, unit: float = 1.0) -> None:
-        self.coordinates = coordinates
+        self.coordinates, self._design = coordinates, design
         self.windows = _windows(len(design.n))
+        members = design.group_variance[:, design.declared].shape[1] + len(design.ranges)
         constant = self._sum(design.G[None, :, 0][:, :, coordinates])[0]
         mean = constant / np.where(constant[:, :1] > 0, constant[:, :1], 1.0)
         mean[:, 0] = 0.0
         self.squares = self._about(mean, design.G)
-        self.centre = np.concatenate([mean, np.zeros((len(mean), design.group_variance.shape[1]))], axis=1)
+        self.centre = np.concatenate([mean, np.zeros((len(mean), members))], axis=1)
         typical = self.squares[-1] / max(float(design.n.sum()), 1e-300)
-        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(design.group_variance.shape[1])])
+        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(members)])
         coins = self._variance(mean, design, np.ones_like(design.spread))
         usable = coins >= LEAST_VARIANCE * unit * worth
         variance = self._variance(mean, design, design.spread) if design.fractional.any() else coins
@@ -59,7 +61,8 @@ class ScanStatistic:
     def _variance(self, mean: Array, design: FixedDesign, spread: Array) -> Array:
         """Variance of every cell if outcomes have `spread` (L,) times the variance of coins, (windows, functions)."""
         contexts = self._about(mean, spread[:, None, None] * design.H)
-        return np.concatenate([contexts, self._sum((spread[:, None] * design.group_variance)[None])[0]], axis=1)
+        members = design.examined(spread[:, None] * design.group_variance)
+        return np.concatenate([contexts, self._sum(members[None])[0]], axis=1)
 
     def _about(self, mean: Array, M: Array) -> Array:
         """Per window and coordinate, second moments (L, d, d) about a mean in units of the constant."""
@@ -75,7 +78,7 @@ class ScanStatistic:
 
     def sums(self, r: Residuals) -> Array:
         """Σ α f(x)(y − p) of every cell, (B, windows, functions)."""
-        raw = self._sum(np.concatenate([r.g[:, :, self.coordinates], r.S], axis=2))
+        raw = self._sum(np.concatenate([r.g[:, :, self.coordinates], self._design.examined(r.S)], axis=2))
         return np.asarray(raw - self.centre * raw[:, :, :1])
 
     def scores(self, r: Residuals) -> tuple[Array, Array]:
@@ -96,8 +99,9 @@ class ScanStatistic:
     def _blocks(self, r: Residuals) -> Iterator[tuple[Array, slice]]:
         count = len(self.coordinates)
         yield np.ascontiguousarray(r.g[:, :, self.coordinates]), slice(0, count)
-        if r.S.shape[2]:
-            yield r.S, slice(count, count + r.S.shape[2])
+        members = self._design.examined(r.S)
+        if members.shape[2]:
+            yield np.ascontiguousarray(members), slice(count, count + members.shape[2])
 
     def cells(self, r: Residuals) -> list[Cell]:
         """Best window of every function, highest score first."""
@@ -249,8 +253,8 @@ class EffectIntervals:
             usable=usable,
         )
 
-    def surest(self) -> list[tuple[int, int]]:
-        """Return (window, function) of every function's highest score, the highest first."""
+    @cached_property
+    def _surest(self) -> list[tuple[int, int]]:
         score = np.empty_like(self._score)
         for cells in self:
             score[cells.number] = cells.score
@@ -258,6 +262,10 @@ class EffectIntervals:
         best = score[place, np.arange(score.shape[1])]
         order = np.lexsort((np.arange(len(best)), -best))
         return [(int(place[f]), int(f)) for f in order if np.isfinite(best[f])]
+
+    def surest(self) -> list[tuple[int, int]]:
+        """Return (window, function) of every function's highest score, the highest first."""
+        return self._surest
 
     def largest(self) -> tuple[int, int] | None:
         """Return (window, function) of the largest error one can be sure of; None if chance explains all."""

@@ -115,7 +115,7 @@ def _summed(design: FixedDesign, draws: int, rng: np.random.Generator) -> Iterat
     levels, d = slope.shape
     for size in _chunks(draws, levels * (2 * d + 2 * design.group_variance.shape[1])):
         S = design.groups.draw(size, rng, groups)
-        total = _share_total(design, S) if design.columns else design.whole.draw(size, rng, whole)
+        total = _share_total(design, S) if design.parts else design.whole.draw(size, rng, whole)
         g = slope * total[:, :, None]
         if d > 1:
             z = _liveliness(design.whole, total)[:, :, None] * rng.standard_normal((size, levels, d))
@@ -151,10 +151,10 @@ def _liveliness(whole: Cells, total: Array) -> Array:
 
 
 def _share_total(design: FixedDesign, S: Array) -> Array:
-    """Return each level's total (B, L) by the column with most groups; shift the others' sums to it, in place."""
-    finest = max((where for _, _, where in design.columns), key=lambda where: where.stop - where.start)
+    """Return each level's total (B, L) by the column with most parts; shift the others' sums to it, in place."""
+    finest = max(design.parts, key=lambda where: where.stop - where.start)
     total: Array = S[:, :, finest].sum(axis=2)
-    for _, _, where in design.columns:
+    for where in design.parts:
         if where != finest:
             variance = design.group_variance[:, where]
             share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
@@ -209,7 +209,7 @@ def _flipped(design: FixedDesign, rows: KeptRows, level: Index) -> Array:
 
 
 def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
-    """Sparse (L·K, rows) indicator of level and group."""
+    """Sparse (L·K, rows) indicator of level and group or bin."""
     total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for name, found, where in design.columns:
@@ -217,6 +217,9 @@ def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
         order = np.argsort(hashes)
         code = order[np.searchsorted(hashes[order], rows.labels[name])]
         places.append(level.astype(np.int64) * total + where.start + code)
+        who.append(np.arange(len(level)))
+    for j, bins in enumerate(design.numbers):
+        places.append(level.astype(np.int64) * total + bins.where.start + rows.bins[:, j])
         who.append(np.arange(len(level)))
     ones = np.ones(sum(map(len, who)))
     shape = (len(design.n) * total, len(level))

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Keys, Places
+from swapcal.arrays import Array, Bytes, Keys, Places
 from swapcal.features.encoder import FittedEncoder, Scales
-from swapcal.features.sources import Category, Number
-from swapcal.kernels.tally import fill
+from swapcal.features.sources import Category, Number, Quantiles
+from swapcal.kernels.tally import CUTS, fill, fill_bins
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.frame import JudgedColumns, Table, categories, is_table
 from swapcal.tables.values import AUDITED_CATEGORIES, OTHER, Categories
@@ -51,6 +51,8 @@ class AuditRows:
     pseudo: Pseudo | None = None
     marks: Keys | None = None
     """Hashes of the features that X was computed from; None where X itself was given."""
+    bins: Bytes | None = None
+    """(rows, numbers) in which of its bins each number lies; None for no numbers."""
 
     def __len__(self) -> int:
         return len(self.p)
@@ -69,6 +71,7 @@ class AuditRows:
         weight: Any = None,
         time: Any = None,
         marks: Keys | None = None,
+        bins: Bytes | None = None,
     ) -> "AuditRows":
         """Check every argument and raise before anything is used.
 
@@ -92,6 +95,7 @@ class AuditRows:
             dated=dated,
             pseudo=_pseudo(low, high, weight, rows),
             marks=marks,
+            bins=bins,
         )
 
 
@@ -307,9 +311,13 @@ class Encoder:
     Every column gets the same share s = √(3/4 / columns) of the norm: a number becomes s·z/3 with z its
     standard score clipped to ±3 (0 if missing, and then a second coordinate is s), a category becomes s in
     its own coordinate. Audits can be merged if they share the encoder.
+
+    `cuts` are the values that cut the rows of every number into eight parts, as equal as ties allow, by name; outcomes
+    have no part in them. Encoders saved by earlier versions have none.
     """
 
     columns: tuple[Number | Category, ...]
+    cuts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def learn(cls, table: Table, names: Sequence[str]) -> "Encoder":
@@ -322,12 +330,14 @@ class Encoder:
         array([[ 0.5  , -0.204,  0.   ,  0.612],
                [ 0.5  ,  0.204,  0.612,  0.   ]])
         """
-        return cls(FittedEncoder.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns)
+        columns = FittedEncoder.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns
+        numbers = [str(column.name) for column in columns if isinstance(column, Number)]
+        return cls(columns, {name: Quantiles.of(table.numbers(name)).cuts(CUTS + 1) for name in numbers})
 
     @classmethod
     def of(cls, scales: Scales) -> "Encoder":
         """Return the encoder that `learn` would learn from all the tables whose scales these are, but for rounding."""
-        return cls(scales.columns(AUDITED_CATEGORIES))
+        return cls(scales.columns(AUDITED_CATEGORIES), scales.cuts(CUTS + 1))
 
     @property
     def share(self) -> float:
@@ -380,7 +390,7 @@ class Encoder:
 
     def batch(self, table: Table, columns: Mapping[str, Any]) -> AuditRows:
         """Return the rows of a table of features whose other columns are arrays by name, checked."""
-        return AuditRows.check(**columns, X=self.encode(table), marks=self.marks(table))
+        return AuditRows.check(**columns, X=self.encode(table), marks=self.marks(table), bins=self.bins(table))
 
     def grouped(self, batch: AuditRows, table: Table) -> AuditRows:
         """Return rows with the categorical features of a table as groups as well."""
@@ -390,6 +400,13 @@ class Encoder:
     def marks(self, table: Table) -> Keys:
         """Return a hash of each row's features as given; categories are hashed as groups."""
         return table.marks([str(column.name) for column in self.columns if isinstance(column, Number)])
+
+    def bins(self, table: Table) -> Bytes:
+        """Return in which of its bins each number lies, (rows, numbers)."""
+        found = np.empty((len(self.cuts), len(table)), np.uint8)
+        for j, (name, cuts) in enumerate(self.cuts.items()):
+            fill_bins(table.numbers(name), np.array(cuts), found[j])
+        return np.ascontiguousarray(found.T)
 
     def categorical(self) -> list[str]:
         """Names of the columns that hold categories."""
@@ -451,6 +468,7 @@ class AuditColumns(JudgedColumns):
             dated=dated,
             pseudo=None if self.issued is None else Pseudo(*(self._probabilities(table, c) for c in self.issued)),
             marks=self.encoder.marks(table),
+            bins=self.encoder.bins(table),
         )
 
     @property

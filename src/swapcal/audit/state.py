@@ -19,6 +19,7 @@ from swapcal.archive import (
     Rule,
     Settings,
     Shapes,
+    addition,
     check,
     floats,
     is_distinct,
@@ -26,6 +27,7 @@ from swapcal.archive import (
     is_text,
     keys,
     listed,
+    octets,
     optional,
     parted,
     real,
@@ -47,6 +49,7 @@ KEPT = ("hashes", "copies", "p", "y", "weights", "X")
 def _tally_state(tally: Tally, name: str) -> dict[str, Any]:
     """Return the arrays of per-level sums."""
     own = {f"{name}.table": tally.table, f"{name}.g": tally.g, f"{name}.G": tally.lower_G, f"{name}.H": tally.lower_H}
+    own |= {f"{name}.bins": tally.bins} if tally.bins.size else {}
     return own | {f"{name}.groups.{k}": group.table for k, group in enumerate(tally.groups.values())}
 
 
@@ -91,6 +94,7 @@ def _tally_of(arrays: Arrays, name: str, levels: Settings, groups: list[Any]) ->
     tally = Tally(levels_of(levels), arrays[f"{name}.g"].shape[1])
     tally.table, tally.g = arrays[f"{name}.table"], arrays[f"{name}.g"]
     tally.lower_G, tally.lower_H = arrays[f"{name}.G"], arrays[f"{name}.H"]
+    tally.bins = arrays.get(f"{name}.bins", tally.bins)
     for k, group in enumerate(groups):
         tally.groups[group["name"]] = found = Groups(0)
         found.names, found.table = group["categories"], arrays[f"{name}.groups.{k}"]
@@ -107,6 +111,8 @@ def _sample_state(sample: RowSample, groups: Mapping[str, Any]) -> dict[str, Any
     assert sample.rows is not None
     found = sample.rows._asdict()
     labels = found.pop("labels")
+    if not found["bins"].size:
+        del found["bins"]
     own = {f"sample.{name}": array for name, array in found.items()}
     own |= {f"sample.labels.{k}": labels[name] for k, name in enumerate(groups)}
     return own | {"sample.sums": np.array(sample.sums, np.uint64)}
@@ -116,7 +122,8 @@ def _sample_of(arrays: Arrays, settings: Settings) -> RowSample:
     """Return the rows kept as they were."""
     sample = RowSample(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sample.labels.{k}"] for k, group in enumerate(settings["groups"])}
-    sample.rows = KeptRows(**{name: arrays[f"sample.{name}"] for name in KEPT}, labels=labels)
+    bins = arrays.get("sample.bins", np.zeros((len(arrays["sample.p"]), 0), np.uint8))
+    sample.rows = KeptRows(**{name: arrays[f"sample.{name}"] for name in KEPT}, bins=bins, labels=labels)
     sample.complete = settings["complete"]
     first, second = (int(part) for part in arrays["sample.sums"])
     sample.sums = (first, second)
@@ -148,7 +155,9 @@ def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
 def _reader_state(reader: AuditColumns) -> dict[str, Any]:
     assert reader.encoder is not None
     own = {field.name: getattr(reader, field.name) for field in fields(reader)}
-    return own | {"encoder": {"columns": [_column_state(column) for column in reader.encoder.columns]}}
+    cuts = {name: {"cuts": list(cuts)} for name, cuts in reader.encoder.cuts.items()}
+    columns = [_column_state(column) | cuts.get(str(column.name), {}) for column in reader.encoder.columns]
+    return own | {"encoder": {"columns": columns}}
 
 
 def _column_state(column: Number | Category) -> dict[str, Any]:
@@ -159,7 +168,8 @@ def _column_state(column: Number | Category) -> dict[str, Any]:
 
 def _column_of(state: Settings) -> Number | Category:
     if "texts" not in state:
-        return Number(**{**state, "spread": np.inf if state["spread"] is None else state["spread"]})
+        spread = np.inf if state["spread"] is None else state["spread"]
+        return Number(state["name"], state["centre"], spread, state["missing"])
     texts = state["texts"]
     return Category(state["name"], False, texts=texts, other=len(texts) if state["other"] else -1)
 
@@ -168,7 +178,8 @@ def reader_of(state: Settings) -> AuditColumns:
     """Return which columns hold what, and the encoding."""
     columns = [_column_of(column) for column in state["encoder"]["columns"]]
     found: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
-    return AuditColumns(**found | {"encoder": Encoder(tuple(columns))})
+    cuts = {one["name"]: tuple(one["cuts"]) for one in state["encoder"]["columns"] if "cuts" in one}
+    return AuditColumns(**found | {"encoder": Encoder(tuple(columns), cuts)})
 
 
 # What the file of an `Audit` holds; rows that are added find their level, category and bin in the tables by its lists.
@@ -184,7 +195,16 @@ TIMELINE = {
     "low": real(),
     "high": real(),
 }
-NUMBER = parted({"name": ANY_TEXT, "centre": real(), "spread": optional(real(0, above=True)), "missing": TRUTH})
+SORTED = Rule("seven numbers in order", lambda v: listed(real(), kernel.CUTS, kernel.CUTS).holds(v) and v == sorted(v))
+NUMBER = parted(
+    {
+        "name": ANY_TEXT,
+        "centre": real(),
+        "spread": optional(real(0, above=True)),
+        "missing": TRUTH,
+        "cuts": addition(SORTED),
+    }
+)
 CATEGORY = parted({"name": ANY_TEXT, "texts": NAMES, "other": TRUTH})
 COLUMN = Rule("a column of numbers or of texts", lambda v: NUMBER.holds(v) or CATEGORY.holds(v))
 READER = {
@@ -230,8 +250,12 @@ def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     reader = None if settings["reader"] is None else reader_of(settings["reader"])
     if reader is not None and reader.encoder is not None and len(reader.encoder.coordinates) != d:
         raise ArchiveError(f"coordinates: given {d}, expected those of the encoding")
+    numbers = 0 if reader is None or reader.encoder is None else len(reader.encoder.cuts)
     rows, levels = max(1, min(shapes["sample.p"][0], RowSample(d).capacity)), len(levels_of(settings["levels"]))
     found = _tally_fields("tally", levels, d)
+    if numbers:
+        found["tally.bins"] = floats(levels, numbers, kernel.BINS, kernel.SCALARS)
+        found["sample.bins"] = octets(rows, numbers)
     for k, group in enumerate(groups):
         found[f"tally.groups.{k}"] = floats(levels, len(group["categories"]), kernel.SCALARS)
         found[f"sample.labels.{k}"] = keys(rows, most=hash_names(group["categories"]).max(initial=0))

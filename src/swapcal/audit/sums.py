@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from swapcal.arrays import Array, Index, Keys, Places
+from swapcal.arrays import Array, Bytes, Index, Keys, Places
 from swapcal.audit.levels import Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of
 from swapcal.kernels import tally as kernel
@@ -47,17 +47,18 @@ class Groups:
 
 
 class Tally:
-    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the group tables.
+    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the tables of groups and bins.
 
-    Of G and H the lower triangles are summed.
+    Of G and H the lower triangles are summed. `bins` (L, numbers, BINS, SCALARS) has those of every number's bins.
     """
 
-    def __init__(self, levels: Levels, d: int) -> None:
+    def __init__(self, levels: Levels, d: int, numbers: int = 0) -> None:
         self.levels = levels
         self.table: Array = np.zeros((len(levels), kernel.SCALARS))
         self.g: Array = np.zeros((len(levels), d))
         self.lower_G: Array = np.zeros((len(levels), d, d))
         self.lower_H: Array = np.zeros((len(levels), d, d))
+        self.bins: Array = np.zeros((len(levels), numbers, kernel.BINS, kernel.SCALARS))
         self.groups: dict[str, Groups] = {}
 
     def columns(self) -> list[tuple[str, tuple[str, ...], Array]]:
@@ -65,10 +66,14 @@ class Tally:
         found = ((name, *self.groups[name].sorted()) for name in sorted(self.groups))
         return [(name, tuple(categories), table) for name, categories, table in found]
 
-    def add(self, p: Array, y: Array, weights: Array, X: Array, groups: Mapping[str, Categories]) -> None:
+    def add(
+        self, p: Array, y: Array, weights: Array, X: Array, groups: Mapping[str, Categories], bins: Bytes | None = None
+    ) -> None:
         """Add checked rows."""
         self.refine(self.levels.grow(p))
         level = self.levels.index(p)
+        if bins is not None:
+            kernel.add_bins(level, bins, p, y, weights, self.bins)
         for name, column in groups.items():
             self._add_group(name, column, level, p, y, weights)
         sums = (self.table, self.g, self.lower_G, self.lower_H)
@@ -94,7 +99,7 @@ class Tally:
             return
         count = len(levels)
         target = self._targets(levels)
-        for name in ("table", "g", "lower_G", "lower_H"):
+        for name in ("table", "g", "lower_G", "lower_H", "bins"):
             setattr(self, name, _moved(getattr(self, name), target, count))
         for group in self.groups.values():
             group.table = _moved(group.table, target, count)
@@ -114,6 +119,7 @@ class Tally:
         self.g += theirs.g
         self.lower_G += theirs.lower_G
         self.lower_H += theirs.lower_H
+        self.bins += theirs.bins
         for name, group in theirs.groups.items():
             mine = self.groups.setdefault(name, Groups(len(levels)))
             codes = mine.codes(group.names)
@@ -173,7 +179,7 @@ MOST_ROWS = 1 << 16
 
 
 class KeptRows(NamedTuple):
-    """Distinct rows with how often each occurred; `labels[name]` holds hashed category names."""
+    """Distinct rows with how often each occurred; `labels[name]` holds hashed category names, `bins` codes."""
 
     hashes: Keys
     copies: Array
@@ -181,6 +187,7 @@ class KeptRows(NamedTuple):
     y: Array
     weights: Array
     X: Array
+    bins: Bytes
     labels: Mapping[str, Keys]
 
     def take(self, index: Places) -> "KeptRows":
@@ -207,7 +214,8 @@ class RowSample:
         labels = {name: hash_names(c.names)[c.codes] for name, c in batch.groups.items()}
         hashes, sums = _hash_batch(batch, labels)
         self.sums = _wrap(self.sums, sums)
-        new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, labels)
+        bins = np.zeros((len(batch), 0), np.uint8) if batch.bins is None else batch.bins
+        new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, bins, labels)
         if self.rows is not None and not self.complete:
             new = new.take(np.flatnonzero(hashes <= self.rows.hashes[-1]))
         self._keep(new)
@@ -282,7 +290,9 @@ def _wrap(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 def _stacked(a: KeptRows, b: KeptRows) -> KeptRows:
     labels = {name: np.concatenate([a.labels[name], b.labels[name]]) for name in a.labels}
-    return KeptRows._make([*map(np.concatenate, zip(a[:-1], b[:-1], strict=True)), labels])
+    pairs: Any = zip(a[:-1], b[:-1], strict=True)
+    parts = [np.concatenate(pair) for pair in pairs]
+    return KeptRows._make([*parts, labels])
 
 
 # Sums: everything an audit keeps of its rows, additive.
@@ -314,7 +324,7 @@ class Sums:
         sums = cls(
             coordinates,
             reader,
-            Tally(levels, d),
+            Tally(levels, d, 0 if batch.bins is None else batch.bins.shape[1]),
             Tally(levels, d) if batch.pseudo is not None else None,
             RowSample(d),
             Histogram(),
@@ -373,7 +383,7 @@ class Sums:
 
     def _absorb(self, batch: AuditRows) -> None:
         groups = {name: batch.groups[name] for name in self.tally.groups or batch.groups}
-        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups)
+        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups, batch.bins)
         self.sample.add(batch)
         self.histogram.add(batch.p, batch.y, batch.weights)
         if self.timeline is not None and batch.time is not None:
@@ -419,6 +429,11 @@ class Sums:
                 "contexts: given different ones, expected audits over the same to be added; "
                 "make the second with like=, to share the encoding"
             )
+        if self.cuts != other.cuts:
+            raise ValueError(
+                "bins of numbers: given different edges, expected audits with the same to be added; "
+                "make the second with like=, to share them"
+            )
         if self.levels.edges != other.levels.edges:
             raise ValueError("levels: given different ones, expected audits with the same levels= to be added")
         dated = None if other.timeline is None else other.timeline.dated
@@ -438,6 +453,11 @@ class Sums:
     def levels(self) -> Levels:
         """The levelling rule in force."""
         return self.tally.levels
+
+    @property
+    def cuts(self) -> Mapping[str, tuple[float, ...]]:
+        """The edges of every number's bins, by name; empty for contexts given as such."""
+        return {} if self.reader is None or self.reader.encoder is None else self.reader.encoder.cuts
 
     @property
     def unit(self) -> str:

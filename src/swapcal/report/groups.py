@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from swapcal.report.findings import CurvePoint, Findings, GroupRow, Resemblance, Term, WitnessEntry
+from swapcal.report.findings import CurvePoint, Findings, GroupRow, NumberCurve, Resemblance, Term, WitnessEntry
 from swapcal.report.html import (
     SENTENCE_LENGTH,
     Html,
@@ -179,6 +179,54 @@ def _centre(x: float, style: str) -> Html:
     if style == "beyond":
         return tag("path", d=f"M{coordinate(x)} 3l5 5l-5 5l-5-5Z", class_=style)
     return tag("circle", cx=x, cy=HEIGHT / 2, r=3.25, class_=style)
+
+
+# Numbers: the gap along each of them, in ranges of about equal size.
+
+MOST_NUMBERS = 12
+"""Numbers drawn at most; the most doubtful come first."""
+
+
+def numbers(findings: Findings) -> Html:
+    """Draw the gap along every number."""
+    everyone = findings.numbers or ()
+    shown = everyone[:MOST_NUMBERS]
+    lead = prose(
+        "The gap between observed and predicted along every number, in ranges that each hold about an eighth of the "
+        "rows, as far as equal values allow. The bars are 95\u202f% intervals that allow for all groups, numbers and "
+        "ranges of predictions examined; trends, halves and quarters were tested as well."
+    )
+    key = legend(("band", "95\u202f% interval of the gap"), ("observed", "gap"), ("beyond", "gap, beyond chance"))
+    pictures = [_number(f"number-{k}", one) for k, one in enumerate(shown, 1)]
+    rest = hidden(len(shown), len(everyone), "number", "the least doubtful")
+    return section("numbers", "Along the numbers", lead, tag("div", *pictures, class_="pair"), key, rest)
+
+
+def _number(name: str, curve: NumberCurve) -> Html:
+    """Draw one number's ranges side by side, as each holds about as many rows; edges are labelled in its own unit."""
+    rows = [row for row in curve.ranges if len(_ends(row)) == 3]
+    if not rows:
+        return Html("")
+    called = clip(curve.title or curve.name, 80)
+    y = covering([0.0, *(end for row in rows for end in _ends(row))], 0.08)
+    plot = Plot(Axis(-0.5, len(rows) - 0.5), y)
+    shapes = [
+        plot.y_axis(y.ticks(5), _writer(y, True)),
+        plot.x_axis([k + 0.5 for k in range(len(curve.edges))], lambda at: f"{curve.edges[round(at - 0.5)]:.6g}"),
+        stretched(plot.boxes([(k - 0.42, row.low, k + 0.42, row.high) for k, row in enumerate(rows)], "band")),
+        plot.segment(-0.5, 0.0, len(rows) - 0.5, 0.0, "zero"),
+        *(_gap_mark(plot, k, row) for k, row in enumerate(rows)),
+    ]
+    worst = p_value(curve.p_value)
+    heading = f"Gap (percentage points) by {called} (p {'' if worst[0] in '<>' else '= '}{worst})"
+    described = "; ".join(f"{row.title or row.name}: {points(row.gap, 1)}" for row in rows)
+    return exhibit(heading, drawing(name, heading, clip(described, SENTENCE_LENGTH), *shapes, style="medium"))
+
+
+def _gap_mark(plot: Plot, k: int, row: GroupRow) -> Html:
+    title = f"{row.title or row.name}: {points(row.gap, 1)} ({points(row.low, 1)} to {points(row.high, 1)}), "
+    draw, style = (plot.diamond, "beyond") if _sure(row) else (plot.dot, "observed")
+    return draw(k, row.gap, style, 3.5, title + f"{count(row.n)} rows")
 
 
 # Witnesses: where the largest errors sit, in a sentence, a picture and the direction itself.
