@@ -11,6 +11,7 @@ from math import log10, sqrt
 from typing import Any, Protocol
 
 from swapcal.report.findings import GroupRow, Level, NumberCurve, from_dict
+from swapcal.report.groups import edge_labels
 from swapcal.report.html import all_finite, finite
 from swapcal.report.reliability import Rate, part_worth_drawing, rates_of
 from swapcal.report.svg import spread
@@ -265,7 +266,7 @@ def number(curve: NumberCurve | Mapping[str, Any], title: str = "", *, ax: Any =
             gaps, low, high = ([100 * getattr(shown[k], end) for k in some] for end in ("gap", "low", "high"))
             ax.bar(some, [b - a for a, b in zip(low, high, strict=True)], 0.84, low, color=colour, alpha=0.2)
             ax.plot(some, gaps, mark, color=colour, markersize=6, label=said)
-    places = [(k + 0.5, f"{edge:.6g}") for k, edge in enumerate(given.edges)]
+    places: list[tuple[float, str]] = list(edge_labels(given.edges).items())
     places += [(k, "missing") for k in range(len(given.edges) + 1, len(shown))]
     ax.set_xticks([at for at, _ in places], [text for _, text in places])
     ax.legend(loc="best", fontsize="small")

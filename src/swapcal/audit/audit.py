@@ -58,6 +58,8 @@ class Audit:
     weights : (rows,) positive, default 1
     low, high, weight : the issued distribution of every row, `high` with probability `weight`, else `low`
     time : (rows,) numbers or dates
+    clusters : (rows,) ids of what rows belong to, such as patients: rows of one id may depend on each other. Noise
+        floor and intervals then come from flipping the signs of whole clusters, whose rows need not come together
     names : names of the coordinates of X
     levels : number of intervals, or their edges from 0 to 1; default as above
     title, seed : heading of the report; seed of the simulated noise floor
@@ -86,13 +88,15 @@ class Audit:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        clusters: Any = None,
         names: Sequence[str] | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
         intersections: int | None = None,
     ) -> None:
-        batch = AuditRows.check(p, y, X, groups=groups, weights=weights, low=low, high=high, weight=weight, time=time)
+        issued = {"low": low, "high": high, "weight": weight}
+        batch = AuditRows.check(p, y, X, groups=groups, weights=weights, time=time, clusters=clusters, **issued)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         self._hold(Sums.of(batch, _named(names, batch.X.shape[1]), Levels.declare(levels), None), title, seed)
 
@@ -114,6 +118,7 @@ class Audit:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        clusters: Any = None,
         names: Sequence[str] | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
@@ -136,7 +141,7 @@ class Audit:
         table = Table(features if is_table(features) else _matrix(features, names))
         encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
-        batch = encoder.batch(table, {**given, "time": time})
+        batch = encoder.batch(table, {**given, "time": time, "clusters": clusters})
         reader = AuditColumns("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         sums = Sums.of(encoder.grouped(batch, table), tuple(encoder.coordinates), Levels.declare(levels), reader)
@@ -154,6 +159,7 @@ class Audit:
         weights: str | None = None,
         time: str | None = None,
         issued: tuple[str, str, str] | None = None,
+        clusters: str | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
@@ -175,7 +181,7 @@ class Audit:
         >>> audit.n
         4.0
         """
-        reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
+        reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued, clusters)
         encoder = like.encoder if isinstance(like, Audit) else like
         sums = Sums.of_frame(frame, reader, encoder, Levels.declare(levels), pairs_of(groups, intersections))
         return cls.__new__(cls)._hold(sums, title, seed)

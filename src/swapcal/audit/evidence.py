@@ -8,10 +8,11 @@ import numpy as np
 
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
-from swapcal.audit.intervals import EffectIntervals, Null, ScanStatistic, Window, gap_intervals
+from swapcal.audit.clusters import LEAST_CLUSTERS
+from swapcal.audit.intervals import Between, EffectIntervals, Null, ScanStatistic, Window, gap_intervals
 from swapcal.audit.levels import Bins, Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
-from swapcal.audit.null import Noise, compare, simulate
+from swapcal.audit.null import Noise, compare, flipped_clusters, signed, simulate
 from swapcal.audit.rows import intersections_of
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import percentage_points
@@ -30,9 +31,13 @@ def group_rows(names: list[str], start: int, sums: Array, sizes: EffectIntervals
     if not len(names):
         return []
     whole = sizes.window(-1)
-    coins = dispersion(sums)
+    coins = dispersion(sums) * sizes.inflation[-1, start : start + len(names)]
     critical = np.where(whole.usable[start : start + len(names)], sizes.null.critical, sizes.null.alone)
     low, high = gap_intervals(sums, critical, coins)[1:3]
+    few: list[int | None] = [None] * len(names)
+    if sizes.clusters is not None:
+        counts = sizes.clusters[-1, start : start + len(names)]
+        few = [int(count) if count < LEAST_CLUSTERS else None for count in counts]
     mass = sums[:, kernel.MASS]
     reach = sizes.null.critical + POWER_QUANTILE
     rows = []
@@ -53,6 +58,7 @@ def group_rows(names: list[str], start: int, sums: Array, sizes: EffectIntervals
                 p_value=p,
                 detectable=float(reach * np.sqrt(coins[k] * sums[k, kernel.VARIANCE]) / mass[k]) if usable else None,
                 verdict=judged(p is not None and p <= ALPHA, *size, tolerance, tested=usable),
+                clusters=few[k],
             )
         )
     return rows
@@ -100,6 +106,11 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     if impossible:
         rows = "1 row was" if impossible == 1 else f"{impossible:,} rows were"
         found.append(f"{rows} given probability 0 for what then happened: no chance explains that.")
+    clusters = sums.tally.clusters
+    if clusters is not None and clusters.clusters < LEAST_CLUSTERS:
+        found.append(
+            f"The rows belong to {clusters.clusters} clusters only; with fewer than {LEAST_CLUSTERS} nothing is tested."
+        )
     table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
     if tolerated > LARGE_PART * min(rate, 1.0 - rate):
@@ -255,7 +266,8 @@ class Evidence:
         p_value = 0.0 if certain else self.test().p_value
         beyond = p_value <= ALPHA
         everyone = self.sums.tally.table.sum(axis=0)
-        spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
+        inflated = dispersion(everyone) * self.inflation
+        spread = float(np.sqrt(inflated * everyone[kernel.VARIANCE])) / self.sums.n
         groups = whole.half[len(self.scan.coordinates) :][: len(self.design.group_names)]
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
@@ -369,7 +381,28 @@ class Evidence:
         """The family of everything that is looked at."""
         table = self.sums.tally.table
         unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
-        return ScanStatistic(self.design, self._scanned(), unit)
+        return ScanStatistic(self.design, self._scanned(), unit, self._between())
+
+    def _between(self) -> Between | None:
+        tally = self.sums.tally
+        if tally.clusters is None:
+            return None
+        return Between(self.residuals, signed(self.design, tally), *tally.least())
+
+    def few_clusters(self) -> int:
+        """Return how many groups and ranges of numbers have rows of too few clusters to be tested."""
+        found = self.scan.clusters
+        return 0 if found is None else int(np.sum(found[-1, len(self.scan.coordinates) :] < LEAST_CLUSTERS))
+
+    @property
+    def inflation(self) -> float:
+        """By how much clusters make the variance of the sum of all residuals larger; 1 if rows are independent."""
+        return float(self.scan.inflation[-1, 0])
+
+    @property
+    def clustered(self) -> int:
+        """Draws of the signs of clusters; 0 if rows are independent."""
+        return 0 if self.sums.tally.clusters is None else self.sums.tally.clusters.draws
 
     def _scanned(self) -> Places:
         """Coordinates examined one by one: all but the indicators that are groups as well."""
@@ -395,6 +428,8 @@ class Evidence:
         return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
 
     def _simulate(self, measures: dict[str, Measure], draws: int, design: FixedDesign) -> dict[str, Array]:
+        if self.clustered:
+            return flipped_clusters(measures, draws, design, self.sums.tally)
         rows = self.sums.kept() if self.sums.sample.complete else None
         return simulate(design, measures, draws, self.seed, rows, self.sums.levels)
 

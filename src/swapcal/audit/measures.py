@@ -1,13 +1,15 @@
 """Every error by name, and the design of the data that decides how chance moves it."""
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtri
 
 from swapcal import errors
-from swapcal.arrays import Array, Flags, Integers
+from swapcal.arrays import Array, Flags, Integers, Keys
+from swapcal.audit.clusters import distinct
 from swapcal.audit.levels import Bins, Range, ranges_of
 from swapcal.audit.rows import Coordinate
 from swapcal.audit.sums import Tally
@@ -152,6 +154,13 @@ class FixedDesign(NamedTuple):
         padded = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
         joined = np.add.reduceat(padded, ends, axis=-1)[..., ::2] if len(ends) else values[..., :0]
         return np.moveaxis(np.concatenate([values[..., self.declared], joined], axis=-1), -1, axis)
+
+    def united(self, least: Keys) -> Keys:
+        """Return the smallest keys (L, K, most) of groups and bins as those of groups and ranges."""
+        joined = [
+            reduce(distinct, (least[:, k] for k in range(part.where.start, part.where.stop))) for part in self.ranges
+        ]
+        return np.concatenate([least[:, self.declared], *(part[:, None] for part in joined)], axis=1)
 
     @property
     def group_names(self) -> list[str]:

@@ -12,7 +12,7 @@ from swapcal._display import display
 from swapcal.arrays import Array, Index
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Cells, FixedDesign, Measure, Residuals
-from swapcal.audit.sums import KeptRows, hash_names
+from swapcal.audit.sums import KeptRows, Tally, hash_names
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -72,6 +72,27 @@ def compare(value: float, null: Array) -> Noise:
     )
 
 
+def signed(design: FixedDesign, tally: Tally) -> Residuals:
+    """Return the residual sums of all draws in which clusters keep or change their sign as a whole."""
+    g, S = tally.signed()
+    return Residuals(g, S if design.parts else S[:, :, :0])
+
+
+def flipped_clusters(
+    measures: Mapping[str, Measure], draws: int, design: FixedDesign, tally: Tally
+) -> dict[str, Array]:
+    """Return each measure's value on every draw of the clusters' signs, at most `draws` of them."""
+    every = signed(design, tally)
+    size = max(1, CHUNK_ENTRIES // max(1, every.g[0].size + every.S[0].size))
+    found: dict[str, list[Array]] = {name: [] for name in measures}
+    for start in range(0, min(draws, len(every.g)), size):
+        part = slice(start, min(start + size, draws))
+        some = Residuals(np.ascontiguousarray(every.g[part]), np.ascontiguousarray(every.S[part]))
+        for name, measure in measures.items():
+            found[name].append(measure(design, some))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
 def simulate(
     design: FixedDesign, measures: Mapping[str, Measure], draws: int, seed: int, rows: KeptRows | None, levels: Levels
 ) -> dict[str, Array]:
@@ -92,8 +113,10 @@ def simulate(
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def describe(design: FixedDesign, by_row: bool) -> str:
-    """Say how the null is simulated."""
+def describe(design: FixedDesign, by_row: bool, draws: int = 0) -> str:
+    """Say how the null is simulated; `draws` are those of the signs of clusters, if there are any."""
+    if draws:
+        return f"signs of whole clusters flipped, {draws} times"
     coins = "outcomes redrawn row by row" if by_row else "residual sums redrawn, binomial for groups, else Gaussian"
     flips = "signs of residuals flipped" if by_row else "spread as observed"
     count = int(design.fractional.sum())

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array, Bytes, Keys, Places
+from swapcal.audit.clusters import cluster_keys
 from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number, Quantiles
 from swapcal.kernels.tally import CUTS, fill, fill_bins
@@ -53,6 +54,8 @@ class AuditRows:
     """Hashes of the features that X was computed from; None where X itself was given."""
     bins: Bytes | None = None
     """(rows, numbers) in which of its bins each number lies; None for no numbers."""
+    clusters: Keys | None = None
+    """Keys of the clusters that rows belong to; None if rows are independent."""
 
     def __len__(self) -> int:
         return len(self.p)
@@ -70,6 +73,7 @@ class AuditRows:
         high: Any = None,
         weight: Any = None,
         time: Any = None,
+        clusters: Any = None,
         marks: Keys | None = None,
         bins: Bytes | None = None,
     ) -> "AuditRows":
@@ -96,6 +100,7 @@ class AuditRows:
             pseudo=_pseudo(low, high, weight, rows),
             marks=marks,
             bins=bins,
+            clusters=cluster_keys("clusters", clusters, rows),
         )
 
 
@@ -469,6 +474,7 @@ class AuditColumns(JudgedColumns):
             pseudo=None if self.issued is None else Pseudo(*(self._probabilities(table, c) for c in self.issued)),
             marks=self.encoder.marks(table),
             bins=self.encoder.bins(table),
+            clusters=None if self.clusters is None else self._cluster_keys(table, self.clusters),
         )
 
     @property
@@ -476,6 +482,10 @@ class AuditColumns(JudgedColumns):
         """Columns examined as groups: those named, and the categorical features."""
         assert self.encoder is not None
         return list(dict.fromkeys([*self.encoder.categorical(), *self.groups]))
+
+    @staticmethod
+    def _cluster_keys(table: Table, name: str) -> Keys | None:
+        return cluster_keys(f"column {name!r}", table.categories(name))
 
     @staticmethod
     def _probabilities(table: Table, name: str) -> Array:

@@ -33,9 +33,10 @@ from swapcal.archive import (
     real,
     whole,
 )
+from swapcal.audit.clusters import COUNTED, DRAWS, LEAST_CLUSTERS, LEAST_DRAWS, ClusterSums
 from swapcal.audit.levels import COARSE, FINEST, KEPT_BINS, Histogram, Levels, Span, Timeline
 from swapcal.audit.rows import AuditColumns, Coordinate, Encoder
-from swapcal.audit.sums import Groups, KeptRows, RowSample, Sums, Tally, hash_names
+from swapcal.audit.sums import SCORES, Groups, KeptRows, RowSample, Sums, Tally, hash_names
 from swapcal.features.sources import Category, Number
 from swapcal.kernels import tally as kernel
 
@@ -58,6 +59,7 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
     arrays = _tally_state(sums.tally, "tally") | _sample_state(sums.sample, sums.tally.groups)
     arrays["histogram.bins"] = sums.histogram.bins
     arrays |= {} if sums.issued is None else _tally_state(sums.issued, "issued")
+    arrays |= {} if sums.tally.clusters is None else _clusters_arrays(sums.tally.clusters)
     times = {} if sums.timeline is None else _timeline_state(sums.timeline)
     arrays |= {} if sums.timeline is None else {f"timeline.{part}": getattr(sums.timeline, part) for part in TIMES}
     return arrays, {
@@ -72,16 +74,19 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
         "log_loss": sums.histogram.log_loss,
         "impossible": sums.histogram.impossible,
         "timeline": times or None,
-    }
+    } | ({} if sums.tally.clusters is None else {"clusters": _clusters_settings(sums.tally.clusters)})
 
 
 def sums_of(arrays: Arrays, settings: Settings) -> Sums:
     """Return the sums as they were."""
     issued, timeline, reader = settings["issued"], settings["timeline"], settings["reader"]
+    tally = _tally_of(arrays, "tally", settings["levels"], settings["groups"])
+    if "clusters" in settings:
+        tally.clusters = _clusters_of(arrays, settings["clusters"], len(tally.levels))
     return Sums(
         tuple(Coordinate(*one) for one in settings["coordinates"]),
         None if reader is None else reader_of(reader),
-        _tally_of(arrays, "tally", settings["levels"], settings["groups"]),
+        tally,
         None if issued is None else _tally_of(arrays, "issued", issued, []),
         _sample_of(arrays, settings),
         _histogram_of(arrays, settings),
@@ -99,6 +104,41 @@ def _tally_of(arrays: Arrays, name: str, levels: Settings, groups: list[Any]) ->
         tally.groups[group["name"]] = found = Groups(0)
         found.names, found.table = group["categories"], arrays[f"{name}.groups.{k}"]
     return tally
+
+
+def _clusters_settings(clusters: ClusterSums) -> dict[str, Any]:
+    return {"draws": clusters.draws, "tables": list(clusters.signed), "counted": list(clusters.least)}
+
+
+def _clusters_arrays(clusters: ClusterSums) -> dict[str, Any]:
+    """Return the signed sums and the keys of clusters; tables are numbered, for their names may be any text."""
+    found = {f"clusters.signed.{k}": table for k, table in enumerate(clusters.signed.values())}
+    return (
+        found
+        | {f"clusters.least.{k}": keys for k, keys in enumerate(clusters.least.values())}
+        | {"clusters.all": clusters.all}
+    )
+
+
+def _clusters_of(arrays: Arrays, state: Settings, levels: int) -> ClusterSums:
+    clusters = ClusterSums(levels, state["draws"])
+    clusters.signed = {name: arrays[f"clusters.signed.{k}"] for k, name in enumerate(state["tables"])}
+    clusters.least = {name: arrays[f"clusters.least.{k}"] for k, name in enumerate(state["counted"])}
+    clusters.all = arrays["clusters.all"]
+    return clusters
+
+
+def _clusters_fields(state: Settings, levels: int, sizes: Mapping[str, int]) -> dict[str, Field]:
+    """Return the arrays of clusters, of tables whose numbers of places follow from features and groups."""
+    if set(state["tables"]) != set(sizes) or not set(state["counted"]) <= set(sizes):
+        raise ArchiveError(f"clusters: given tables {state['tables']}, expected {list(sizes)}")
+    found = {
+        f"clusters.signed.{k}": floats(levels, sizes[name], state["draws"]) for k, name in enumerate(state["tables"])
+    }
+    found |= {
+        f"clusters.least.{k}": keys(levels, sizes[name], LEAST_CLUSTERS) for k, name in enumerate(state["counted"])
+    }
+    return found | {"clusters.all": keys(1, 1, COUNTED)}
 
 
 def levels_of(state: Settings) -> Levels:
@@ -215,6 +255,7 @@ READER = {
     "weights": optional(ANY_TEXT),
     "time": optional(ANY_TEXT),
     "issued": optional(listed(ANY_TEXT, 3, 3)),
+    "clusters": addition(optional(ANY_TEXT)),
     "encoder": parted({"columns": listed(COLUMN)}),
 }
 COORDINATE = Rule("[name, factor, centre, unit]", lambda v: isinstance(v, list) and len(v) == 4 and _is_coordinate(*v))
@@ -230,6 +271,7 @@ RULES = {
     "log_loss": real(0),
     "impossible": whole(),
     "timeline": optional(parted(TIMELINE)),
+    "clusters": addition(parted({"draws": whole(LEAST_DRAWS, DRAWS), "tables": NAMES, "counted": NAMES})),
 }
 
 
@@ -259,6 +301,10 @@ def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     for k, group in enumerate(groups):
         found[f"tally.groups.{k}"] = floats(levels, len(group["categories"]), kernel.SCALARS)
         found[f"sample.labels.{k}"] = keys(rows, most=hash_names(group["categories"]).max(initial=0))
+    if "clusters" in settings:
+        sizes = {"contexts": d, "scores": SCORES, "rows": 1} | ({"bins": numbers * kernel.BINS} if numbers else {})
+        sizes |= {f"group {group['name']}": len(group["categories"]) for group in groups}
+        found |= _clusters_fields(settings["clusters"], levels, sizes)
     if settings["issued"] is not None:
         found |= _tally_fields("issued", len(levels_of(settings["issued"])), d)
     found |= {f"sample.{name}": floats(rows, least=0, most=1) for name in ("p", "y")} | {"sample.weights": floats(rows)}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from swapcal.arrays import Array, Bytes, Index, Keys, Places
+from swapcal.audit.clusters import ClusterSums, Terms
 from swapcal.audit.levels import Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of
 from swapcal.kernels import tally as kernel
@@ -21,6 +22,10 @@ from swapcal.tables.values import Categories
 
 THREAD_ROWS = 1 << 15
 """Below this many rows a second thread costs more than it saves."""
+
+
+SCORES = 4
+"""Sums of scores that clusters have: Σα, Σαy, Σα(y − p)², Σα·log loss."""
 
 
 class Groups:
@@ -42,8 +47,12 @@ class Groups:
 
     def sorted(self) -> tuple[list[str], Array]:
         """Names and table in alphabetical order, so that the order of arrival leaves no trace."""
-        order = np.argsort(self.names) if self.names else np.zeros(0, np.intp)
+        order = self.order()
         return [self.names[i] for i in order], self.table[:, order]
+
+    def order(self) -> Places:
+        """Return the places of the names in alphabetical order."""
+        return np.argsort(self.names) if self.names else np.zeros(0, np.intp)
 
 
 class Tally:
@@ -52,7 +61,7 @@ class Tally:
     Of G and H the lower triangles are summed. `bins` (L, numbers, BINS, SCALARS) has those of every number's bins.
     """
 
-    def __init__(self, levels: Levels, d: int, numbers: int = 0) -> None:
+    def __init__(self, levels: Levels, d: int, numbers: int = 0, *, clustered: bool = False) -> None:
         self.levels = levels
         self.table: Array = np.zeros((len(levels), kernel.SCALARS))
         self.g: Array = np.zeros((len(levels), d))
@@ -60,6 +69,7 @@ class Tally:
         self.lower_H: Array = np.zeros((len(levels), d, d))
         self.bins: Array = np.zeros((len(levels), numbers, kernel.BINS, kernel.SCALARS))
         self.groups: dict[str, Groups] = {}
+        self.clusters = ClusterSums(len(levels)) if clustered else None
 
     def columns(self) -> list[tuple[str, tuple[str, ...], Array]]:
         """Every group column with its categories and their sums (L, K, SCALARS), in alphabetical order."""
@@ -67,15 +77,27 @@ class Tally:
         return [(name, tuple(categories), table) for name, categories, table in found]
 
     def add(
-        self, p: Array, y: Array, weights: Array, X: Array, groups: Mapping[str, Categories], bins: Bytes | None = None
+        self,
+        p: Array,
+        y: Array,
+        weights: Array,
+        X: Array,
+        groups: Mapping[str, Categories],
+        bins: Bytes | None = None,
+        clusters: Keys | None = None,
     ) -> None:
         """Add checked rows."""
-        self.refine(self.levels.grow(p))
+        levels = self.levels.grow(p)
+        if self.clusters is not None:
+            self.clusters.require(len(levels), self._places(groups))
+        self.refine(levels)
         level = self.levels.index(p)
         if bins is not None:
             kernel.add_bins(level, bins, p, y, weights, self.bins)
         for name, column in groups.items():
             self._add_group(name, column, level, p, y, weights)
+        if clusters is not None:
+            self._add_clusters(level, p, y, weights, X, groups, bins, clusters)
         sums = (self.table, self.g, self.lower_G, self.lower_H)
         half = len(p) // 2 if len(p) >= THREAD_ROWS else 0
         spare = tuple(np.zeros_like(total) for total in sums) if half else ()
@@ -87,6 +109,41 @@ class Tally:
                 other.result()
         for mine, theirs in zip(sums, spare, strict=False):
             mine += theirs
+
+    def _places(self, groups: Mapping[str, Categories]) -> int:
+        """Return how many sums each level has once these groups are among them."""
+        known = {name: group.names for name, group in self.groups.items()}
+        members = sum(len({*known.get(name, ()), *column.names}) for name, column in groups.items())
+        fixed = int(self.g.shape[1]) + int(self.bins.shape[1]) * kernel.BINS
+        return fixed + SCORES + 1 + members
+
+    def _add_clusters(
+        self,
+        level: Index,
+        p: Array,
+        y: Array,
+        weights: Array,
+        X: Array,
+        groups: Mapping[str, Categories],
+        bins: Bytes | None,
+        clusters: Keys,
+    ) -> None:
+        assert self.clusters is not None
+        residual = weights * (y - p)
+        scores = np.column_stack([weights, weights * y, weights * (y - p) ** 2, weights * kernel.log_losses(p, y)])
+        none = np.zeros((len(p), 1), np.int64)
+        terms = {
+            "contexts": Terms.dense(residual[:, None] * X),
+            "scores": Terms.dense(scores),
+            "rows": Terms.coded(1, none, residual),
+        }
+        for name, column in groups.items():
+            codes = self.groups[name].codes(column.names)[column.codes].astype(np.int64)
+            terms[f"group {name}"] = Terms.coded(len(self.groups[name].names), codes[:, None], residual)
+        if bins is not None and bins.shape[1]:
+            places = kernel.BINS * np.arange(bins.shape[1]) + bins.astype(np.int64)
+            terms["bins"] = Terms.coded(kernel.BINS * bins.shape[1], places, residual)
+        self.clusters.add(level, clusters, terms)
 
     def _add_group(self, name: str, column: Categories, level: Index, p: Array, y: Array, weights: Array) -> None:
         group = self.groups.setdefault(name, Groups(len(self.levels)))
@@ -103,6 +160,8 @@ class Tally:
             setattr(self, name, _moved(getattr(self, name), target, count))
         for group in self.groups.values():
             group.table = _moved(group.table, target, count)
+        if self.clusters is not None:
+            self.clusters.move(target, count)
         self.levels = levels
 
     def _targets(self, levels: Levels) -> Index:
@@ -120,11 +179,33 @@ class Tally:
         self.lower_G += theirs.lower_G
         self.lower_H += theirs.lower_H
         self.bins += theirs.bins
+        places = {}
         for name, group in theirs.groups.items():
             mine = self.groups.setdefault(name, Groups(len(levels)))
-            codes = mine.codes(group.names)
+            codes = places[f"group {name}"] = mine.codes(group.names)
             mine.table[:, codes] += group.table
+        if self.clusters is not None and theirs.clusters is not None:
+            self.clusters.merge(theirs.clusters, places)
         return self
+
+    def signed(self) -> tuple[Array, Array]:
+        """Return the sums with signs drawn for clusters: g (draws, L, d), and S (draws, L, K) of groups, then bins."""
+        assert self.clusters is not None
+        tables = self.clusters.signed
+        parts = [tables[f"group {name}"][:, self.groups[name].order()] for name in sorted(self.groups)]
+        if self.bins.shape[1]:
+            parts.append(tables["bins"])
+        S = np.concatenate([np.zeros((len(self.levels), 0, self.clusters.draws)), *parts], axis=1)
+        return np.moveaxis(tables["contexts"], 2, 0), np.moveaxis(S, 2, 0)
+
+    def least(self) -> tuple[Keys, Keys]:
+        """Return the smallest keys of clusters in all rows (L, 1, most), and in groups, then bins (L, K, most)."""
+        assert self.clusters is not None
+        tables = self.clusters.least
+        parts = [tables["rows"][:, :0]]
+        parts += [tables[f"group {name}"][:, self.groups[name].order()] for name in sorted(self.groups)]
+        parts += [tables["bins"]] if self.bins.shape[1] else []
+        return tables["rows"], np.concatenate(parts, axis=1)
 
     @property
     def n(self) -> Array:
@@ -324,7 +405,7 @@ class Sums:
         sums = cls(
             coordinates,
             reader,
-            Tally(levels, d, 0 if batch.bins is None else batch.bins.shape[1]),
+            Tally(levels, d, 0 if batch.bins is None else batch.bins.shape[1], clustered=batch.clusters is not None),
             Tally(levels, d) if batch.pseudo is not None else None,
             RowSample(d),
             Histogram(),
@@ -369,13 +450,19 @@ class Sums:
         if batch.X.shape[1] != d:
             raise ValueError(f"X: given {batch.X.shape[1]} columns, expected {d} like the rows before")
         dated = batch.dated if len(batch) else None
-        self._check_fit(batch.groups, batch.time, batch.pseudo, dated, "the rows before")
+        self._check_fit(batch.groups, batch.time, batch.pseudo, dated, batch.clusters, "the rows before")
 
-    def _check_fit(self, groups: Collection[str], time: object, issued: object, dated: bool | None, like: str) -> None:
+    def _check_fit(
+        self, groups: Collection[str], time: object, issued: object, dated: bool | None, clusters: object, like: str
+    ) -> None:
         """Refuse other groups, and times or issued distributions where there are none, or none where there are."""
         if set(groups) != set(self.tally.groups):
             raise ValueError(f"groups: given {sorted(groups)}, expected {sorted(self.tally.groups)} like {like}")
-        for name, theirs, mine in (("time", time, self.timeline), ("issued distribution", issued, self.issued)):
+        for name, theirs, mine in (
+            ("time", time, self.timeline),
+            ("issued distribution", issued, self.issued),
+            ("clusters", clusters, self.tally.clusters),
+        ):
             if (theirs is None) != (mine is None):
                 raise ValueError(f"{name}: given {_some(theirs)}, expected {_some(mine)} like {like}")
         if self.timeline is not None and dated is not None and dated != self.timeline.dated:
@@ -383,7 +470,7 @@ class Sums:
 
     def _absorb(self, batch: AuditRows) -> None:
         groups = {name: batch.groups[name] for name in self.tally.groups or batch.groups}
-        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups, batch.bins)
+        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups, batch.bins, batch.clusters)
         self.sample.add(batch)
         self.histogram.add(batch.p, batch.y, batch.weights)
         if self.timeline is not None and batch.time is not None:
@@ -409,6 +496,8 @@ class Sums:
                 tally.g = np.pad(tally.g, ((0, 0), (0, more)))
                 tally.lower_G = np.pad(tally.lower_G, ((0, 0), (0, more), (0, more)))
                 tally.lower_H = np.pad(tally.lower_H, ((0, 0), (0, more), (0, more)))
+            if tally is not None and tally.clusters is not None:
+                tally.clusters.grow("contexts", len(coordinates), counted=False)
         self.sample.widen(more)
 
     def __add__(self, other: "Sums") -> "Sums":
@@ -437,7 +526,8 @@ class Sums:
         if self.levels.edges != other.levels.edges:
             raise ValueError("levels: given different ones, expected audits with the same levels= to be added")
         dated = None if other.timeline is None else other.timeline.dated
-        self._check_fit(other.tally.groups, other.timeline, other.issued, dated, "the audit it is added to")
+        clusters = other.tally.clusters
+        self._check_fit(other.tally.groups, other.timeline, other.issued, dated, clusters, "the audit it is added to")
 
     @property
     def n(self) -> float:

@@ -182,6 +182,7 @@ def audit(
     categorical: options.Categorical = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
+    clusters: options.Clusters = None,
     issued: Annotated[
         str | None, typer.Option(help="Columns low,high,weight between which forecasts were drawn.")
     ] = None,
@@ -248,6 +249,7 @@ def audit(
             weights=weights,
             time=time,
             issued=_three(issued),
+            clusters=clusters,
         )
         settings: AuditOptions = {
             "levels": levels, "title": options.heading(title, file), "seed": seed,

@@ -295,28 +295,44 @@ def fill_signs(keys: Keys, signs: AnyArray) -> None:
 
 @jit
 def add_signed(level: Index, code: Integers, value: Array, signs: AnyArray, table: Array) -> None:
-    """Add every row's value with its signs to its level and place, (L, K, draws)."""
+    """Add every row's values, with its signs, to its level and their places.
+
+    Parameters
+    ----------
+    level : (rows,)
+    code, value : (rows, n) places and what is added there
+    signs, table : (rows, draws) and (L, K, draws)
+    """
     for t in range(len(value)):
-        if value[t] != 0.0:
-            row = table[level[t], code[t]]
-            for b in range(signs.shape[1]):
-                row[b] += value[t] * signs[t, b]
+        for j in range(value.shape[1]):
+            if value[t, j] != 0.0:
+                row = table[level[t], code[t, j]]
+                for b in range(signs.shape[1]):
+                    row[b] += value[t, j] * signs[t, b]
 
 
 @jit
 def add_distinct(level: Index, code: Integers, keys: Keys, least: Keys) -> None:
-    """Keep the smallest distinct keys of every level and place, (L, K, most), in order; the largest key is none."""
+    """Keep the smallest distinct keys of every level and place, in order; the largest key is none.
+
+    Parameters
+    ----------
+    level, keys : (rows,)
+    code : (rows, n) places
+    least : (L, K, most)
+    """
     most = least.shape[2]
     for t in range(len(keys)):
-        kept = least[level[t], code[t]]
-        if keys[t] < kept[most - 1]:
-            k = most - 1
-            while k > 0 and kept[k - 1] >= keys[t]:
-                k -= 1
-            if kept[k] != keys[t]:
-                for i in range(most - 1, k, -1):
-                    kept[i] = kept[i - 1]
-                kept[k] = keys[t]
+        for j in range(code.shape[1]):
+            kept = least[level[t], code[t, j]]
+            if keys[t] < kept[most - 1]:
+                k = most - 1
+                while k > 0 and kept[k - 1] >= keys[t]:
+                    k -= 1
+                if kept[k] != keys[t]:
+                    for i in range(most - 1, k, -1):
+                        kept[i] = kept[i - 1]
+                    kept[k] = keys[t]
 
 
 @jit

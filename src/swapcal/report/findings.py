@@ -256,6 +256,8 @@ class GroupRow:
     """Verdict for the group, from the same intervals as the headline's."""
     title: str | None = None
     """What the group is called in words, where that differs."""
+    clusters: int | None = None
+    """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
     def __repr__(self) -> str:
         return f"GroupRow({self.name}: {self._size()})"

@@ -1,5 +1,6 @@
 """Groups with their gaps drawn as intervals, and where the largest errors sit."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from swapcal.report.findings import CurvePoint, Findings, GroupRow, NumberCurve, Resemblance, Term, WitnessEntry
@@ -133,7 +134,8 @@ def _axis(half: float) -> Html:
 
 
 def _row(group: GroupRow, half: float, rates: int, gaps: int) -> list[str]:
-    dagger = tag("abbr", "†", title="too few rows to be tested") if group.small else ""
+    few = "rows" if group.clusters is None else f"clusters ({group.clusters})"
+    dagger = tag("abbr", "†", title=f"too few {few} to be tested") if group.small else ""
     return [
         join([named(group.name, group.title), dagger]),
         badge(group.verdict),
@@ -210,9 +212,10 @@ def _number(name: str, curve: NumberCurve) -> Html:
     called = clip(curve.title or curve.name, 80)
     y = covering([0.0, *(end for row in rows for end in _ends(row))], 0.08)
     plot = Plot(Axis(-0.5, len(rows) - 0.5), y)
+    labels = edge_labels(curve.edges)
     shapes = [
         plot.y_axis(y.ticks(5), _writer(y, True)),
-        plot.x_axis([k + 0.5 for k in range(len(curve.edges))], lambda at: f"{curve.edges[round(at - 0.5)]:.6g}"),
+        plot.x_axis(labels, labels.__getitem__),
         stretched(plot.boxes([(k - 0.42, row.low, k + 0.42, row.high) for k, row in enumerate(rows)], "band")),
         plot.segment(-0.5, 0.0, len(rows) - 0.5, 0.0, "zero"),
         *(_gap_mark(plot, k, row) for k, row in enumerate(rows)),
@@ -221,6 +224,17 @@ def _number(name: str, curve: NumberCurve) -> Html:
     heading = f"Gap (percentage points) by {called} (p {'' if worst[0] in '<>' else '= '}{worst})"
     described = "; ".join(f"{row.title or row.name}: {points(row.gap, 1)}" for row in rows)
     return exhibit(heading, drawing(name, heading, clip(described, SENTENCE_LENGTH), *shapes, style="medium"))
+
+
+def edge_labels(edges: Sequence[float]) -> dict[float, str]:
+    """Return where edges between ranges are labelled, and how: fewer of them where they are long.
+
+    >>> edge_labels([20.0, 30.0]), list(edge_labels([1.7e9 + k for k in range(7)]))
+    ({0.5: '20', 1.5: '30'}, [0.5, 2.5, 4.5, 6.5])
+    """
+    texts = [f"{edge:.10g}".replace("-", "−") for edge in edges]
+    step = max(1, math.ceil(sum(map(len, texts)) / 40))
+    return {k + 0.5: texts[k] for k in range(0, len(texts), step)}
 
 
 def _gap_mark(plot: Plot, k: int, row: GroupRow) -> Html:
