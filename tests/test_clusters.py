@@ -9,13 +9,15 @@ from scipy.stats import rankdata
 
 from swapcal import Audit
 from swapcal.archive import ArchiveError
+from swapcal.audit import Comparison
 from swapcal.audit import clusters as room
 from swapcal.audit.clusters import LEAST_CLUSTERS, NONE, ClusterSums, Terms, cluster_keys, distinct, in_windows
 from swapcal.audit.curves import intervals
+from swapcal.audit.difference import MASS, MASS2, ROWS, Pairs, _contrasts, differences, group_differences
 from swapcal.audit.intervals import _windows
 from swapcal.audit.state import file_fields, state_of
 from swapcal.kernels.tally import fill_signs
-from swapcal.tables.frame import Table
+from swapcal.tables.frame import Table, categories
 
 
 def together(rng, clusters, size, rate=0.3, shared=0.5):
@@ -54,7 +56,7 @@ def test_signed_sums_are_those_of_the_definition():
     g, S = audit.sums.tally.signed()
     keys = cluster_keys("patient", frame["patient"])
     signs = signs_of(keys, len(g))
-    one = {key: sign for key, sign in zip(keys.tolist(), signs, strict=True)}
+    one = dict(zip(keys.tolist(), signs, strict=True))
     assert all((one[key] == sign).all() for key, sign in zip(keys.tolist(), signs, strict=True))
     assert abs(signs.mean()) < 0.02
     level, X = audit.levels.index(frame["p"]), audit.encoder.encode(_table(frame))
@@ -247,3 +249,154 @@ def test_ids_are_the_same_as_text_and_number_and_must_be_there():
         audit.add(p=[0.5], y=[1])
     with pytest.raises(ValueError, match="clusters: given none, expected some"):
         audit + Audit([0.5], [1])
+
+
+# The batch predictor: folds keep clusters whole.
+
+
+@pytest.fixture(scope="module")
+def repeated():
+    """Rows of 200 customers, six each, with the customer's own rate visible in a feature that is noise to others."""
+    rng = np.random.default_rng(12)
+    customer = np.repeat(np.arange(200), 6)
+    X = np.column_stack([rng.normal(size=200)[customer], 1e-3 * rng.normal(size=1200)])
+    y = (rng.random(1200) < 1 / (1 + np.exp(-rng.normal(0, 2, 200)[customer]))).astype(int)
+    return X, y, customer
+
+
+def test_folds_of_the_model_keep_clusters_whole(repeated, monkeypatch):
+    pytest.importorskip("sklearn")
+    from swapcal import SwapClassifier
+    from swapcal.batch import model as room
+
+    X, y, customer = repeated
+    seen = []
+    fit = room.Correction.fit.__func__
+    monkeypatch.setattr(
+        room.Correction, "fit", classmethod(lambda cls, *a, **k: seen.append(a[6]) or fit(cls, *a, **k))
+    )
+    SwapClassifier(random_state=0, correction="linear").fit(X, y, clusters=customer)
+    assert seen
+    for folds in seen:
+        assert all(len(set(folds[customer == k])) == 1 for k in range(200))
+        assert len(set(folds)) > 1
+
+
+@pytest.mark.parametrize("name", ["GroupKFold", 4])
+def test_the_estimator_is_cross_fitted_by_clusters(repeated, name):
+    selection = pytest.importorskip("sklearn.model_selection")
+    from sklearn.neighbors import KNeighborsClassifier
+
+    from swapcal import SwapClassifier
+
+    X, y, customer = repeated
+    cv = getattr(selection, name)(4) if isinstance(name, str) else name
+    folds = SwapClassifier(KNeighborsClassifier(1), cv=cv)._splits(X, y, customer)
+    assert all(not set(customer[train]) & set(customer[test]) for train, test in folds)
+    model = SwapClassifier(KNeighborsClassifier(5), cv=cv, random_state=0, correction="linear")
+    model.fit(X, y, groups=customer.astype(str))
+    honest, leaky = (
+        np.corrcoef(model._cross_fit(X, y, None, ids)[:, 0], y)[0, 1] for ids in (customer, np.arange(1200))
+    )
+    assert honest < 0.15  # other customers tell nothing
+    assert leaky > 0.3
+
+
+def test_scikit_learn_routes_groups_to_fit(repeated):
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GroupKFold, cross_validate
+
+    from swapcal import SwapClassifier
+
+    X, y, customer = repeated
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = SwapClassifier(LogisticRegression(), cv=GroupKFold(3), random_state=0, correction="linear")
+        model.set_fit_request(groups=True)
+        found = cross_validate(model, X, y, cv=GroupKFold(2), params={"groups": customer}, error_score="raise")
+    assert len(found["test_score"]) == 2
+    with pytest.raises(ValueError, match="clusters: given with groups"):
+        SwapClassifier().fit(X, y, clusters=customer, groups=customer)
+    with pytest.raises(ValueError, match="clusters: given 3 rows"):
+        SwapClassifier().fit(X, y, clusters=[1, 2, 3])
+    with pytest.raises(ValueError, match="clusters: given one only"):
+        SwapClassifier().fit(X, y, clusters=np.zeros(1200))
+    weight = (customer > 50).astype(float)
+    SwapClassifier(random_state=0, correction="linear").fit(X, y, sample_weight=weight, clusters=customer)
+
+
+# Two predictors of the same clusters.
+
+
+def compared(frame, **given):
+    q = np.clip(frame["p"] + 0.05 * np.sin(7 * frame["age"]), 0.01, 0.99)
+    r = np.clip(frame["p"] - 0.05 * np.sin(7 * frame["age"]), 0.01, 0.99)
+    table = {**frame, "q": q, "r": r}
+    names = {"probs": ["q", "r"], "target": "y", "groups": ["ward"], "clusters": "patient"}
+    return table, Comparison.from_frame(table, **names | given)
+
+
+def pairs_of(frame, clusters):
+    table = {"ward": categories(frame["ward"])}
+    q, r = (np.clip(frame["p"] + way * np.sin(7 * frame["age"]), 0.01, 0.99) for way in (0.05, -0.05))
+    pairs = Pairs()
+    pairs.add(q, r, frame["y"], np.ones(len(q)), table, cluster_keys("c", clusters))
+    return pairs, (frame["y"] - r) ** 2 - (frame["y"] - q) ** 2, frame["y"] - q, frame["y"] - r
+
+
+def test_equally_good_predictors_of_clusters_are_not_told_apart():
+    """Both err by as much, in other clusters: at 5 %, 3 of 60 files differ; taken row by row, a third do."""
+    named, alone = np.zeros(4), np.zeros(4)
+    for seed in range(60):
+        frame = together(np.random.default_rng([13, seed]), 200, 15)
+        for found, ids in ((named, frame["patient"]), (alone, None)):
+            pairs = pairs_of(frame, ids)[0]
+            found[:3] += [one.p_value <= 0.05 for one in differences(pairs)]
+            found[3] += any(row.gap_p is not None and row.gap_p <= 0.05 for row in group_differences(pairs))
+    assert (named <= 8).all()  # probability 0.002
+    assert (alone[:2] >= 14).all()
+
+
+def test_errors_of_differences_are_those_between_clusters():
+    frame = together(np.random.default_rng(14), 300, 10)
+    patient = frame["patient"]
+    pairs, d, r, s = pairs_of(frame, patient)
+    found = differences(pairs)[0]
+    error = np.sqrt(np.sum(np.bincount(patient, weights=d - d.mean()) ** 2)) / len(d)
+    assert (found.high - found.low) / 2 / 1.97 == pytest.approx(error, rel=0.2)
+    cell = next(cell for name, cell in pairs.columns["ward"].each() if name == "b")
+    total, inside = cell.sums.sum(axis=0), frame["ward"] == "b"
+    signed = pairs.signed("ward", cell, pairs.columns["ward"].names.index("b")).signed
+    apart, middle = _contrasts(total, total[MASS], total[MASS2], total[ROWS], signed)
+    for one, part in ((apart, s - r), (middle, s + r)):
+        centred = (part - part[inside].mean()) * inside
+        error = np.sqrt(np.sum(np.bincount(patient, weights=centred) ** 2)) / inside.sum()
+        assert one.error == pytest.approx(error, rel=0.25)
+    assert signed.freedom < 199
+
+
+def test_calibration_losses_of_clusters_are_without_the_bias_of_noise():
+    """True forecasts have no calibration loss; rows that go together would else seem to show some."""
+    named, alone = [], []
+    for seed in range(40):
+        frame = together(np.random.default_rng([18, seed]), 150, 20)
+        for found, ids in ((named, frame["patient"]), (alone, None)):
+            pairs = Pairs()
+            keys = cluster_keys("c", ids)
+            pairs.add(frame["p"], frame["p"], frame["y"], np.ones(3000), {}, keys)
+            found.append(differences(pairs)[2].before)
+    assert abs(np.mean(named)) < 3 * np.std(named) / np.sqrt(40)
+    assert np.mean(alone) > 2.5 * np.std(alone) / np.sqrt(40)
+
+
+def test_comparisons_of_parts_add_up_with_their_clusters():
+    frame, whole = compared(together(np.random.default_rng(16), 60, 8))
+    order = np.random.default_rng(17).permutation(480)
+    parts = [compared(rows_of(frame, order[a:b]))[1] for a, b in ((0, 100), (100, 480))]
+    joined = parts[0] + parts[1]
+    for mine, theirs in zip(whole.differences(), joined.differences(), strict=True):
+        assert theirs.p_value == pytest.approx(mine.p_value, rel=1e-6)
+    for mine, theirs in zip(whole.groups(), joined.groups(), strict=True):
+        assert theirs.clusters == mine.clusters
+        assert theirs.small
+        assert mine.clusters < LEAST_CLUSTERS

@@ -521,6 +521,8 @@ class GroupDifference:
     """What the two tests say together."""
     title: str | None = None
     """What the group is called in words, where that differs."""
+    clusters: int | None = None
+    """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
