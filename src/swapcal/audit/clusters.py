@@ -1,13 +1,13 @@
 """Rows that belong together: sums in which every cluster has a random sign, and how many clusters there are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from swapcal.arrays import Array, Index, Integers, Keys
 from swapcal.kernels.tally import add_distinct, add_signed, fill_signs
-from swapcal.tables.frame import categories
+from swapcal.tables.frame import Table, categories
 from swapcal.tables.values import MISSING, Categories, text_key
 
 # Rows of one patient, customer or day share a fate, so that sums of their residuals vary more than those of
@@ -192,3 +192,51 @@ def in_windows(least: Keys) -> Integers:
             one = np.concatenate([one, np.full_like(one[:1], NONE)])
         one = distinct(one[0::2], one[1::2])
     return np.concatenate([np.sum(part != NONE, axis=-1) for part in [*found, one]])
+
+
+# A column that looks like a cluster id, and was not named as one.
+
+LOOKED_AT = 50_000
+"""First rows that are looked at."""
+MANY_VALUES, FEWEST_EACH, MOST_EACH = 100, 1.3, 50.0
+"""An id has at least so many values, each in so many rows on average."""
+SURELY = 6.0
+"""Standard deviations beyond which products of residuals within a value are no chance."""
+
+
+def looks_clustered(table: Table, names: Iterable[str], p: Array, y: Array) -> str | None:
+    """Return the column whose values rows go together by, most surely; None if there is none.
+
+    Σ_c Σ_{i≠j} r_i r_j over the rows of every value c has mean 0 for independent outcomes, and variance
+    2 Σ_c Σ_{i≠j} v_i v_j with v = p(1 − p). Residuals r are taken from their mean.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> patient, p = np.repeat(np.arange(300), 5), np.full(1500, 0.5)
+    >>> y = np.repeat(rng.integers(0, 2, 300), 5).astype(float)
+    >>> looks_clustered(Table({"patient": patient, "noise": rng.integers(0, 300, 1500)}), ["noise", "patient"], p, y)
+    'patient'
+    """
+    rows = min(len(p), LOOKED_AT)
+    first = table if rows == len(table) else table.take(np.arange(rows))
+    r, v = y[:rows] - p[:rows], p[:rows] * (1.0 - p[:rows])
+    found = [(_togetherness(first, name, r - r.mean(), v), name) for name in names]
+    surest = max(found, default=(0.0, ""))
+    return surest[1] if surest[0] > SURELY else None
+
+
+def _togetherness(table: Table, name: str, r: Array, v: Array) -> float:
+    """Return by how many standard deviations products of residuals within values are positive; 0 for no id."""
+    if table.is_numeric(name) and (np.modf(table.numbers(name))[0] != 0).any():
+        return 0.0
+    try:
+        codes = table.categories(name).codes
+    except (TypeError, ValueError):  # what has no categories is no id
+        return 0.0
+    count = np.bincount(codes)
+    if len(count) < MANY_VALUES or not FEWEST_EACH <= len(codes) / len(count) <= MOST_EACH:
+        return 0.0
+    excess = (np.bincount(codes, weights=r) ** 2).sum() - (r**2).sum()
+    variance = 2.0 * ((np.bincount(codes, weights=v) ** 2).sum() - (v**2).sum())
+    return float(excess / np.sqrt(variance)) if variance > 0 else 0.0

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from swapcal._display import counted
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
 from swapcal.audit.clusters import LEAST_CLUSTERS
@@ -106,6 +107,11 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     if impossible:
         rows = "1 row was" if impossible == 1 else f"{impossible:,} rows were"
         found.append(f"{rows} given probability 0 for what then happened: no chance explains that.")
+    if sums.suspect is not None:
+        found.append(
+            f"Rows with the same {sums.suspect} have outcomes that go together, which makes errors look more certain "
+            "than they are: if they belong to one patient, customer or day, name the column as clusters."
+        )
     clusters = sums.tally.clusters
     if clusters is not None and clusters.clusters < LEAST_CLUSTERS:
         found.append(
@@ -351,11 +357,11 @@ class Evidence:
         """Say in how many groups and along how many features errors were looked for."""
         groups, numbers = len(self.design.group_names), len(self.design.numbers)
         others = len(self.scan.coordinates) - 1 - numbers
-        parts = [f"any of {groups:,} groups"] if groups else []
+        parts = [f"in any of {counted(groups, 'group')}"] if groups else []
         if numbers:
-            parts.append(f"along any of {numbers:,} numbers (trends, halves, quarters and eighths)")
+            parts.append(f"along any of {counted(numbers, 'number')} (trends, halves, quarters and eighths)")
         if others > 0:
-            parts.append(f"along {others:,} other features (trends only)")
+            parts.append(f"along {counted(others, 'other feature')} (trend only)")
         return ", ".join(["in all rows together", *parts])
 
     def whole(self, found: Finding) -> bool:

@@ -366,7 +366,8 @@ def _independence(evidence: Evidence) -> str:
             "outcomes; outcomes that move together make errors look more certain than they are."
         )
     few = evidence.few_clusters()
-    left = f" {few:,} groups and ranges of numbers with fewer than {LEAST_CLUSTERS} were not tested." if few else ""
+    noun = "group or range of a number" if few == 1 else "groups and ranges of numbers"
+    left = f" Not tested: {few:,} {noun} with fewer than {LEAST_CLUSTERS} of them." if few else ""
     return (
         f"Rows belong to {'about ' if clusters.clusters >= COUNTED else ''}{clusters.clusters:,} clusters, which are "
         "taken to be independent of each other; rows of one may depend on each other in any way. The variance of the "

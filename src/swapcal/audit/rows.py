@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal.arrays import Array, Bytes, Keys, Places
-from swapcal.audit.clusters import cluster_keys
+from swapcal.audit.clusters import cluster_keys, looks_clustered
 from swapcal.features.encoder import FittedEncoder, Scales
 from swapcal.features.sources import Category, Number, Quantiles
 from swapcal.kernels.tally import CUTS, fill, fill_bins
@@ -482,6 +482,13 @@ class AuditColumns(JudgedColumns):
         """Columns examined as groups: those named, and the categorical features."""
         assert self.encoder is not None
         return list(dict.fromkeys([*self.encoder.categorical(), *self.groups]))
+
+    def suspect(self, table: Table, rows: AuditRows) -> str | None:
+        """Return a column that looks like a cluster id where none was named."""
+        if self.clusters is not None:
+            return None
+        known = {self.prob, self.target, self.weights, self.time, *(self.issued or ())}
+        return looks_clustered(table, [name for name in table.columns if name not in known], rows.p, rows.y)
 
     @staticmethod
     def _cluster_keys(table: Table, name: str) -> Keys | None:

@@ -393,6 +393,8 @@ class Sums:
     sample: RowSample
     histogram: Histogram
     timeline: Timeline | None
+    suspect: str | None = None
+    """A column that looks like a cluster id, in a table of which none was named; not saved."""
 
     @classmethod
     def of(
@@ -429,7 +431,9 @@ class Sums:
                 continue
             reader = reader.learn(table) if encoder is None else reader.like(encoder)
             assert reader.encoder is not None
-            sums = cls.of(intersect(reader.read(table), pairs), tuple(reader.encoder.coordinates), levels, reader)
+            batch = intersect(reader.read(table), pairs)
+            sums = cls.of(batch, tuple(reader.encoder.coordinates), levels, reader)
+            sums.suspect = reader.suspect(table, batch)
         if sums is None:
             raise ValueError("rows: given none, expected at least one")
         return sums
@@ -503,6 +507,7 @@ class Sums:
     def __add__(self, other: "Sums") -> "Sums":
         self._check_addable(other)
         whole = deepcopy(self)
+        whole.suspect = self.suspect or other.suspect
         whole.tally += other.tally
         whole.sample.merge(other.sample)
         whole.histogram.merge(other.histogram)
