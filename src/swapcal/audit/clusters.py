@@ -196,7 +196,7 @@ def in_windows(least: Keys) -> Integers:
 
 # A column that looks like a cluster id, and was not named as one.
 
-LOOKED_AT = 50_000
+LOOKED_AT = 20_000
 """First rows that are looked at."""
 MANY_VALUES, FEWEST_EACH, MOST_EACH = 100, 1.3, 50.0
 """An id has at least so many values, each in so many rows on average."""
@@ -228,11 +228,8 @@ def looks_clustered(table: Table, names: Iterable[str], p: Array, y: Array) -> s
 
 def _togetherness(table: Table, name: str, r: Array, v: Array) -> float:
     """Return by how many standard deviations products of residuals within values are positive; 0 for no id."""
-    if table.is_numeric(name) and (np.modf(table.numbers(name))[0] != 0).any():
-        return 0.0
-    try:
-        codes = table.categories(name).codes
-    except (TypeError, ValueError):  # what has no categories is no id
+    codes = _id_codes(table, name)
+    if codes is None:
         return 0.0
     count = np.bincount(codes)
     if len(count) < MANY_VALUES or not FEWEST_EACH <= len(codes) / len(count) <= MOST_EACH:
@@ -240,3 +237,15 @@ def _togetherness(table: Table, name: str, r: Array, v: Array) -> float:
     excess = (np.bincount(codes, weights=r) ** 2).sum() - (r**2).sum()
     variance = 2.0 * ((np.bincount(codes, weights=v) ** 2).sum() - (v**2).sum())
     return float(excess / np.sqrt(variance)) if variance > 0 else 0.0
+
+
+def _id_codes(table: Table, name: str) -> Index | None:
+    """Return a number for each row's value; None for what is no id: fractions, and what has no categories."""
+    if table.is_numeric(name):
+        values = table.numbers(name)
+        whole = bool((np.modf(values)[0] == 0).all())
+        return np.unique(values, return_inverse=True)[1].astype(np.int32) if whole else None
+    try:
+        return table.categories(name).codes
+    except (TypeError, ValueError):
+        return None

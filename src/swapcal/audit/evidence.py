@@ -343,7 +343,7 @@ class Evidence:
 
     def _number(self, bins: Bins, rows: dict[str, GroupRow]) -> NumberCurve:
         parts = [part for part in self.design.ranges if part.number == bins.name]
-        curve = [part for part in parts if part.eighth]
+        curve = sorted((part for part in parts if part.eighth), key=lambda part: part.where.start)
         missing = [part for part in parts if part.where.stop == bins.where.stop]
         surest = next((place for place in self.sizes.surest() if self._subject(place[1]) == bins.name), None)
         return NumberCurve(

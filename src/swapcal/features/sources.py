@@ -1,5 +1,6 @@
 """Tables and arrays, dense or sparse, whose columns become numbers or category codes."""
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -283,20 +284,18 @@ class Quantiles:
     def of(cls, values: Array) -> "Quantiles":
         """Count the values of a column; missing ones are left out."""
         made = cls()
-        ordered = np.sort(values)[: np.count_nonzero(values == values)]  # missing values come last
-        starts = np.flatnonzero(np.concatenate([[len(ordered) > 0], ordered[1:] != ordered[:-1]]))
-        made.keys, made.counts = _ranked(ordered[starts]), np.diff(np.append(starts, len(ordered)))
-        made._fit()
+        keys = _ranked(np.sort(values)[: np.count_nonzero(values == values)])  # missing values come last
+        made._count(keys, np.arange(len(keys) + 1))
         return made
 
     def merge(self, other: "Quantiles") -> None:
         """Add the counts of other rows."""
-        self._drop(max(self.dropped, other.dropped))
-        keys = np.concatenate([self.keys, other.keys >> (self.dropped - other.dropped)])
-        self.keys, place = np.unique(keys, return_inverse=True)
-        counts = np.concatenate([self.counts, other.counts])
-        self.counts = np.bincount(place, weights=counts, minlength=len(self.keys)).astype(np.int64)
-        self._fit()
+        dropped = max(self.dropped, other.dropped)
+        keys = np.concatenate([self.keys >> (dropped - self.dropped), other.keys >> (dropped - other.dropped)])
+        order = np.argsort(keys, kind="stable")
+        counts = np.concatenate([self.counts, other.counts])[order]
+        self.dropped = dropped
+        self._count(keys[order], np.concatenate([[0], np.cumsum(counts)]))
 
     def cuts(self, parts: int) -> tuple[float, ...]:
         """Return values that cut the rows into so many parts of about equal size; equal ones where values tie.
@@ -311,19 +310,19 @@ class Quantiles:
         low, high = _unranked(self.keys[place] << self.dropped).tolist()
         return tuple(map(shortest, low, high))
 
-    def _fit(self) -> None:
-        """Drop as few bits as leave no more than `MOST_COUNTED` keys, by the bits in which neighbours differ."""
-        if len(self.keys) > MOST_COUNTED:
-            apart = np.frexp((self.keys[1:] ^ self.keys[:-1]).astype(np.float64))[1]
-            longer = np.cumsum(np.bincount(apart, minlength=65)[::-1])[::-1]
-            self._drop(self.dropped + int(np.argmax(longer < MOST_COUNTED)) - 1)
+    def _count(self, keys: Integers, below: Integers) -> None:
+        """Keep sorted keys, each once, less as few bits as leave no more than `MOST_COUNTED`.
 
-    def _drop(self, bits: int) -> None:
-        if bits > self.dropped:
-            keys = self.keys >> (bits - self.dropped)
-            starts = np.flatnonzero(np.concatenate([[len(keys) > 0], keys[1:] != keys[:-1]]))
-            self.keys, self.dropped = keys[starts], bits
-            self.counts = np.add.reduceat(self.counts, starts) if len(starts) else self.counts
+        `below` is the number of rows before each key, and of all rows at last. Keys stay apart from their neighbours
+        where they differ in a bit that is left.
+        """
+        differ = (keys[1:] ^ keys[:-1]).view(np.uint64)
+        few = bisect_left(
+            range(64), True, key=lambda bits: bool(np.count_nonzero(differ >> np.uint64(bits)) < MOST_COUNTED)
+        )
+        starts = np.flatnonzero(np.concatenate([[True], differ >> np.uint64(few) != 0])[: len(keys)])
+        self.keys, self.dropped = keys[starts] >> few, self.dropped + few
+        self.counts = np.diff(np.append(below[starts], below[-1]))
 
 
 def shortest(low: float, high: float) -> float:
@@ -349,9 +348,11 @@ MOST_COUNTED = 1 << 14
 
 
 def _ranked(values: Array) -> Integers:
-    """Return the bits of floats as integers in the same order."""
-    bits = values.view(np.int64)
-    return np.where(bits >= 0, bits, np.int64(-(2**63)) - bits)
+    """Return the bits of floats in increasing order as integers in the same order."""
+    bits = (values + 0.0).view(np.int64)  # -0 is 0
+    negative = slice(0, int(np.searchsorted(values, 0.0)))
+    bits[negative] = np.int64(-(2**63)) - bits[negative]
+    return bits
 
 
 def _unranked(keys: Integers) -> Array:
