@@ -11,7 +11,7 @@ from swapcal import Audit
 from swapcal.archive import ArchiveError
 from swapcal.audit import Comparison
 from swapcal.audit import clusters as room
-from swapcal.audit.clusters import LEAST_CLUSTERS, NONE, ClusterSums, Terms, cluster_keys, distinct, in_windows
+from swapcal.audit.clusters import LEAST_CLUSTERS, NONE, ClusterSums, SignedTerms, cluster_keys, distinct, in_windows
 from swapcal.audit.curves import intervals
 from swapcal.audit.difference import MASS, MASS2, ROWS, Pairs, _contrasts, differences, group_differences
 from swapcal.audit.intervals import _windows
@@ -84,6 +84,9 @@ def test_the_mean_square_over_signs_is_the_variance_between_clusters():
     coins = float((frame["p"] * (1 - frame["p"])).sum())
     assert audit.evidence.inflation == pytest.approx(between / coins, rel=0.25)
     assert between / coins > 3
+    drawn = 2 * audit.sums.tally.signed()[0][:, :, 0].sum(axis=1)
+    literal = (residual.sum() ** 2 + (drawn**2).sum()) / (1 + len(drawn))
+    assert audit.evidence.inflation == pytest.approx(literal / coins, rel=1e-9)
     alone = Audit.from_frame({**frame, "patient": np.arange(3000)}, **COLUMNS)
     assert alone.evidence.inflation == pytest.approx(1.0, abs=0.2)
 
@@ -187,6 +190,10 @@ def test_groups_of_few_clusters_are_not_tested_and_named():
     notes = " ".join(audit.to_findings().notes)
     assert "200 clusters" in notes
     assert f"fewer than {LEAST_CLUSTERS}" in notes
+    apart = together(rng, 200, 50, shared=0.0)  # enough events, and no variance between clusters
+    apart["ward"] = np.where(apart["patient"] < 29, "few", "many")
+    rows = {row.name: row for row in Audit.from_frame(apart, **COLUMNS).group_table()}
+    assert (rows["ward = few"].small, rows["ward = few"].clusters) == (True, 29)
     tiny = Audit.from_frame(together(rng, 20, 100), **COLUMNS)
     assert tiny.verdict().word == "undecided"
     assert "20 clusters only" in tiny.verdict().warnings[0]
@@ -198,7 +205,7 @@ def test_counts_of_windows_are_those_of_sets():
         sums = ClusterSums(levels, 1)
         level, keys = rng.integers(0, levels, 300).astype(np.int32), rng.integers(0, 50, 300).astype(np.uint64)
         code = rng.integers(0, 3, 300)
-        sums.add(level, keys, {"a": Terms.coded(3, code[:, None], np.ones(300))})
+        sums.add(level, keys, {"a": SignedTerms.coded(3, code[:, None], np.ones(300))})
         counts, windows = in_windows(sums.least["a"]), _windows(levels)
         assert counts.shape == (len(windows), 3)
         for w, (first, last) in enumerate(windows):

@@ -55,7 +55,7 @@ def cluster_keys(name: str, ids: Any, rows: int | None = None) -> Keys | None:
     return np.array(keys, np.uint64)[column.codes]
 
 
-class Terms(NamedTuple):
+class SignedTerms(NamedTuple):
     """What rows add to one table: its number of places, and every row's places and values, (rows, n) each."""
 
     size: int
@@ -65,12 +65,12 @@ class Terms(NamedTuple):
     """Whether the clusters of every place are counted."""
 
     @classmethod
-    def dense(cls, values: Array) -> "Terms":
+    def dense(cls, values: Array) -> "SignedTerms":
         """Return terms with one place for every column of `values`."""
         return cls(values.shape[1], np.broadcast_to(np.arange(values.shape[1]), values.shape), values, False)
 
     @classmethod
-    def coded(cls, size: int, codes: Integers, values: Array) -> "Terms":
+    def coded(cls, size: int, codes: Integers, values: Array) -> "SignedTerms":
         """Return terms whose places are codes (rows, n), the same value (rows,) at each; their clusters are counted."""
         return cls(size, codes, np.broadcast_to(values[:, None], codes.shape), True)
 
@@ -95,7 +95,7 @@ class ClusterSums:
                 f"clusters: given {levels:,} levels times {places:,} features and groups, expected {expected}"
             )
 
-    def add(self, level: Index, keys: Keys, terms: Mapping[str, Terms]) -> None:
+    def add(self, level: Index, keys: Keys, terms: Mapping[str, SignedTerms]) -> None:
         """Add rows with the keys of their clusters."""
         for name, one in terms.items():
             self.grow(name, one.size, counted=one.counted)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from swapcal.arrays import Array, Index, Integers, Keys
-from swapcal.audit.clusters import LEAST_CLUSTERS, LEAST_DRAWS, NONE, ClusterSums, Terms
+from swapcal.audit.clusters import LEAST_CLUSTERS, LEAST_DRAWS, NONE, ClusterSums, SignedTerms
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels.tally import log_losses
 from swapcal.report.findings import Change, Difference, GroupDifference
@@ -168,7 +168,7 @@ class Pairs:
         clusters: Keys,
     ) -> None:
         changes = [weights * (loss(b, y) - loss(a, y)) for loss in (_squares, log_losses)]
-        terms = {"losses": Terms.dense(np.column_stack([weights, *changes]))}
+        terms = {"losses": SignedTerms.dense(np.column_stack([weights, *changes]))}
         codes = {name: self.columns[name].places(column.names)[column.codes] for name, column in groups.items()}
         for name, code in {EVERYONE: np.zeros(len(y), np.int64), **codes}.items():
             size = 1 if name == EVERYONE else len(self.columns[name].names)
@@ -176,8 +176,8 @@ class Pairs:
                 place = 2 * (code * RANGES + where)
                 values = np.column_stack([weights, weights * (y - p)])
                 places = np.column_stack([place, place + 1])
-                terms[f"{side} {name}"] = Terms(2 * RANGES * size, places, values, counted=False)
-            terms[f"rows {name}"] = Terms.coded(size, code[:, None], weights)
+                terms[f"{side} {name}"] = SignedTerms(2 * RANGES * size, places, values, counted=False)
+            terms[f"rows {name}"] = SignedTerms.coded(size, code[:, None], weights)
         if self.clusters is None:
             self.clusters = ClusterSums(1, LEAST_DRAWS)
         self.clusters.add(np.zeros(len(y), np.int32), clusters, terms)

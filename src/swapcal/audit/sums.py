@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from swapcal.arrays import Array, Bytes, Index, Keys, Places
-from swapcal.audit.clusters import ClusterSums, Terms
+from swapcal.audit.clusters import ClusterSums, SignedTerms
 from swapcal.audit.levels import Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of
 from swapcal.kernels import tally as kernel
@@ -133,16 +133,16 @@ class Tally:
         scores = np.column_stack([weights, weights * y, weights * (y - p) ** 2, weights * kernel.log_losses(p, y)])
         none = np.zeros((len(p), 1), np.int64)
         terms = {
-            "contexts": Terms.dense(residual[:, None] * X),
-            "scores": Terms.dense(scores),
-            "rows": Terms.coded(1, none, residual),
+            "contexts": SignedTerms.dense(residual[:, None] * X),
+            "scores": SignedTerms.dense(scores),
+            "rows": SignedTerms.coded(1, none, residual),
         }
         for name, column in groups.items():
             codes = self.groups[name].codes(column.names)[column.codes].astype(np.int64)
-            terms[f"group {name}"] = Terms.coded(len(self.groups[name].names), codes[:, None], residual)
+            terms[f"group {name}"] = SignedTerms.coded(len(self.groups[name].names), codes[:, None], residual)
         if bins is not None and bins.shape[1]:
             places = kernel.BINS * np.arange(bins.shape[1]) + bins.astype(np.int64)
-            terms["bins"] = Terms.coded(kernel.BINS * bins.shape[1], places, residual)
+            terms["bins"] = SignedTerms.coded(kernel.BINS * bins.shape[1], places, residual)
         self.clusters.add(level, clusters, terms)
 
     def _add_group(self, name: str, column: Categories, level: Index, p: Array, y: Array, weights: Array) -> None:
