@@ -42,9 +42,14 @@ SESSION = """
     SET search_path TO swapcal; SET statement_timeout = 20000; SET lock_timeout = 5000;
     SET idle_in_transaction_session_timeout = 20000;
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 10000;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 """
-"""The server, too, gives up on a client that vanished, whose claims would else keep all others waiting."""
+"""The server, too, closes the session of a client that vanished, whose advisory locks would block a standby.
+
+Keepalives end an idle connection. One with unacknowledged data is retransmitted instead, by default for a quarter of an
+hour: `tcp_user_timeout` ends that one.
+"""
 PATIENCE = 30.0
 """Seconds to wait for any answer: longer than the server's own limit, for a server that hangs as a whole."""
 
