@@ -19,6 +19,7 @@ from swapcal.audit.search import (
 )
 from swapcal.audit.verdict import ALPHA
 from swapcal.report import render
+from swapcal.tables.frame import Table
 from swapcal.tables.values import Categories
 
 
@@ -223,3 +224,30 @@ def test_missing_numbers_can_be_a_region():
     y = rng.random(3000) < p + 0.3 * np.isnan(income)
     audit = Audit.from_features(p, y, {"income": income}, search="trees")
     assert "searched region 1 = income is missing" in [one.name for one in audit.findings(3)]
+
+
+def test_no_cluster_both_proposes_and_is_tested_in_any_piece():
+    p, y, features = made()
+    rng = np.random.default_rng(5)
+    patient = rng.integers(0, 600, len(p))
+    rows = {"p": p, "y": y, **features, "patient": patient}
+    named = {
+        "prob": "p",
+        "target": "y",
+        "features": ["age", "income"],
+        "groups": ["sex", "kind"],
+        "clusters": "patient",
+    }
+    whole = Audit.from_frame(rows, **named, search="trees")
+    assert whole.findings(1)[0].name.startswith("searched region")
+    region = next(name for name in whole.sums.tally.groups if name.startswith("searched"))
+
+    def tested(audit, part):
+        batch = audit.sums.reader.read(Table(part))
+        codes, names = batch.groups[region].codes, batch.groups[region].names
+        return {*part["patient"][np.array([names[code] != ELSEWHERE for code in codes])].tolist()}
+
+    later = {name: np.roll(column, 17) for name, column in rows.items()}
+    seen, again = tested(whole, rows), tested(whole, later)
+    assert seen == again
+    assert 100 < len(seen) < 400

@@ -297,3 +297,28 @@ def test_a_search_names_regions_and_reads_the_file_in_pieces(tmp_path, monkeypat
     two = run(tmp_path / "rows.parquet", *NAMED, "--prob", "age", "--search")
     assert two.exit_code == 2
     assert "--search: given with two --prob, expected one" in two.output
+
+
+def test_clusters_are_read_and_an_id_that_was_not_named_is(tmp_path):
+    rng = np.random.default_rng(4)
+    patient = np.repeat(np.arange(400), 8)
+    fate = rng.random(400)[patient]
+    p = rng.uniform(0.2, 0.6, 3200)
+    y = (np.where(rng.random(3200) < 0.7, fate, rng.random(3200)) < p).astype(int)
+    rows = pa.table({"p": p, "y": y, "patient": [f"0{one}" for one in patient], "ward": rng.choice(["a", "b"], 3200)})
+    pacsv.write_csv(rows.take(rng.permutation(3200)), tmp_path / "visits.csv")
+    given = [tmp_path / "visits.csv", *NAMED, "--groups", "ward", "--json", tmp_path / "a.json"]
+    said = run(*given)
+    assert said.exit_code == 0, said.output
+    warned = json.loads((tmp_path / "a.json").read_text())["headline"]["warnings"]
+    assert any("same patient" in one for one in warned)
+    result = run(*given, "--clusters", "patient")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert not any("same patient" in one for one in found["headline"]["warnings"])
+    assert found["identity"]["settings"]["clusters"] == "patient, about 400"
+    assert "signs of whole clusters" in found["identity"]["settings"]["null"]
+    whole = Audit.from_frame(rows, prob="p", target="y", groups=["ward"], clusters="patient")
+    assert found["headline"]["p_value"] == whole.test().p_value
+    compared = run(*given, "--prob", "ward_p", "--clusters", "patient")
+    assert compared.exit_code == 2

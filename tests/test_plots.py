@@ -86,6 +86,24 @@ def test_groups_carry_their_intervals(audit):
     assert round(100 * night.gap, 6) in points
 
 
+def test_a_number_is_drawn_in_its_ranges():
+    rng = np.random.default_rng(2)
+    age, hour = rng.uniform(20, 80, 3000), rng.integers(0, 24, 3000)
+    wrong = np.clip(P + 0.2 * (age < 27), 0, 1)
+    audit = Audit.from_features(P, rng.random(3000) < wrong, {"hour": hour, "age": age})
+    ax = audit.plot("number")
+    curve = audit.to_findings().numbers[0]
+    assert curve.name == ax.get_xlabel() == "age"
+    assert [text.get_text() for text in ax.get_xticklabels()] == [f"{edge:g}" for edge in curve.edges]
+    points = {round(float(y), 6) for line in ax.get_lines() for y in line.get_ydata()}
+    assert {round(100 * row.gap, 6) for row in curve.ranges} <= points
+    assert audit.plot("number", feature="hour").get_xlabel() == "hour"
+    with pytest.raises(ValueError, match="feature: given 'nothing', expected one of age, hour"):
+        audit.plot("number", feature="nothing")
+    with pytest.raises(ValueError, match="kind: given 'pie'"):
+        audit.plot("pie")
+
+
 def test_rare_forecasts_are_spread_out():
     z = np.array([0.0, 0.001, 0.002, 0.004, 0.1])
     p = np.repeat(z, [200, 2000, 1000, 500, 100])

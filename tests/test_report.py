@@ -139,6 +139,9 @@ def complete() -> Mapping:
         "timeline": [period(f"2021-{m:02d}", error=0.01 * m) for m in range(1, 13)],
         "timeline_error": "SMCal_2 per row",
         "groups": [group(), group("station = Hobart", verdict="no error found", p_value=0.7)],
+        "numbers": [
+            {"name": "hour", "edges": [6.0, 12.0], "ranges": [group("hour < 6"), group("6 ≤ hour < 12"), group()]}
+        ],
         "witnesses": [witness()],
         "comparison": compared(),
         "decisions": [decision | {"alternative": "always umbrella"}],
@@ -262,6 +265,7 @@ def test_every_section_and_its_link(full_page: str) -> None:
         "reliability",
         "time",
         "groups",
+        "numbers",
         "witnesses",
         "errors",
         "conventional",

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from math import log10, sqrt
 from typing import Any, Protocol
 
-from swapcal.report.findings import GroupRow, Level, from_dict
+from swapcal.report.findings import GroupRow, Level, NumberCurve, from_dict
+from swapcal.report.groups import edge_labels
 from swapcal.report.html import all_finite, finite
 from swapcal.report.reliability import Rate, part_worth_drawing, rates_of
 from swapcal.report.svg import spread
@@ -19,6 +20,7 @@ __all__ = [
     "certificate",
     "evidence",
     "groups",
+    "number",
     "rates",
     "reliability",
     "score",
@@ -239,6 +241,37 @@ def _ends(entry: GroupRow) -> list[float]:
 def _narrow(shown: Sequence[GroupRow]) -> list[GroupRow]:
     """Return the groups that decide the axis: those large enough to be tested, if any is; others are cut off."""
     return [entry for entry in shown if not entry.small] or list(shown)
+
+
+# Numbers: the gap along one of them.
+
+
+def number(curve: NumberCurve | Mapping[str, Any], title: str = "", *, ax: Any = None) -> Any:
+    """Draw the gap (observed minus forecast, in points) along a number, with its simultaneous 95 % intervals.
+
+    Parameters
+    ----------
+    curve : one of `numbers` of an audit's findings, or the same as plain data. Its ranges stand side by side, for each
+        holds about as many rows; the edges between them are in the number's own unit.
+    """
+    given = from_dict(NumberCurve, curve, "curve")
+    shown = [row for row in given.ranges if len(_ends(row)) == 3]
+    if not shown:
+        raise ValueError("curve: given none of its ranges with rows, expected some")
+    ax = axes(ax)
+    ax.axhline(0.0, color=GREY, linewidth=1.0)
+    for sure, colour, mark, said in ((False, BLUE, "o", "95 % interval"), (True, VERMILION, "D", "beyond chance")):
+        some = [k for k, row in enumerate(shown) if (row.p_value is not None and row.p_value <= 0.05) == sure]
+        if some:
+            gaps, low, high = ([100 * getattr(shown[k], end) for k in some] for end in ("gap", "low", "high"))
+            ax.bar(some, [b - a for a, b in zip(low, high, strict=True)], 0.84, low, color=colour, alpha=0.2)
+            ax.plot(some, gaps, mark, color=colour, markersize=6, label=said)
+    places: list[tuple[float, str]] = list(edge_labels(given.edges).items())
+    places += [(k, "missing") for k in range(len(given.edges) + 1, len(shown))]
+    ax.set_xticks([at for at, _ in places], [text for _, text in places])
+    ax.legend(loc="best", fontsize="small")
+    called = name(given.title or given.name)
+    return dressed(ax, name(title) or f"Gap along {called}", called, "observed minus forecast, in percentage points")
 
 
 # Reliability: observed against forecast rates by level, with the chance band.

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _check_y
 
-from swapcal.adapters.table_estimator import outcome_column
+from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column
 from swapcal.arrays import Array
 from swapcal.features.sources import Name
 from swapcal.tables.frame import in_memory
@@ -104,23 +104,30 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         y: ArrayLike,
         sample_weight: "ArrayLike | None" = None,
         progress: "Callable[[int], object] | None" = None,
+        clusters: Any = None,
+        groups: Any = None,
     ) -> Self:
-        """Fit on rows X and outcomes y; `progress` is called with numbers of rows done."""
+        """Fit on rows X and outcomes y; `progress` is called with numbers of rows done.
+
+        `clusters`, or `groups`, as in `SwapClassifier.fit`.
+        """
         with self._all_or_nothing():
-            self._fit(X, y, sample_weight, progress)
+            self._fit(X, y, sample_weight, progress, one_of(clusters, groups))
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Any, clusters: Any) -> None:
         self._settings()
-        X, y, sample_weight = in_memory(X, y=y, sample_weight=sample_weight)
+        X, y, sample_weight, clusters = in_memory(X, y=y, sample_weight=sample_weight, clusters=clusters)
         source, X = self._source(X, reset=True)
+        clusters = cluster_codes(clusters, len(source))
         found, weight = self._numbers(y, len(source)), self._weights(sample_weight, source)
         if weight is not None and not (weight > 0.0).all():
-            X, found, weight = of_positive_weight(X, found, weight)
+            X, found, clusters, weight = of_positive_weight(X, found, clusters, weight)
             source = self._reopen(X)
         self._set_range(found)
         targets = [self._scaled(found)]
-        self._learn(source, targets, self._cross_fit(X, found, weight), weight=weight, progress=progress)
+        scores = self._cross_fit(X, found, weight, clusters)
+        self._learn(source, targets, scores, weight=weight, progress=progress, clusters=clusters)
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: "ArrayLike | None" = None) -> Self:
         """Go on with more rows. The first call fits; the range, scales, categories and the estimator stay as then."""

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
-from swapcal.adapters.table_estimator import outcome_column, refuse_mixed
+from swapcal.adapters.table_estimator import cluster_codes, one_of, outcome_column, refuse_mixed
 from swapcal.arrays import Array, Integers
 from swapcal.batch.mixture import to_simplex
 from swapcal.features.sources import Name
@@ -145,29 +145,38 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         y: ArrayLike,
         sample_weight: "ArrayLike | None" = None,
         progress: "Callable[[int], object] | None" = None,
+        clusters: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Fit on rows X and labels y of two classes or more; `progress` is called with numbers of rows done.
 
         X may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, and y then the name of one of its columns:
         it is read in batches into memory, so let the query take a sample of what does not fit.
+
+        `clusters` has the id of what each row belongs to, such as a patient: no cluster is split between folds, neither
+        of the estimator (`cv` may be a splitter by groups) nor of its correction. scikit-learn calls it `groups`, the
+        name by which metadata routing brings it: ``set_fit_request(groups=True)``.
         """
         with self._all_or_nothing():
-            self._fit(X, y, sample_weight, progress)
+            self._fit(X, y, sample_weight, progress, clusters=one_of(clusters, groups))
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Any = None, classes: Any = None) -> None:
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, progress: Any = None, classes: Any = None, clusters: Any = None
+    ) -> None:
         self._settings()
-        X, y, sample_weight = in_memory(X, y=y, sample_weight=sample_weight)
+        X, y, sample_weight, clusters = in_memory(X, y=y, sample_weight=sample_weight, clusters=clusters)
         source, X = self._source(X, reset=True)
+        clusters = cluster_codes(clusters, len(source))
         labels, weight = self._labels(y, len(source)), self._weights(sample_weight, source)
         self._refuse_unseen(classes)
         self._refuse_few(labels)
         if weight is not None and not (weight > 0.0).all():
-            X, labels, weight = of_positive_weight(X, labels, weight)
+            X, labels, clusters, weight = of_positive_weight(X, labels, clusters, weight)
             source = self._reopen(X)
             self._refuse_few(labels)
-        scores = self._cross_fit(X, self.classes_[labels], weight)
-        self._learn(source, self._targets(labels), scores, weight=weight, progress=progress)
+        scores = self._cross_fit(X, self.classes_[labels], weight, clusters)
+        self._learn(source, self._targets(labels), scores, weight=weight, progress=progress, clusters=clusters)
 
     def partial_fit(
         self,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from swapcal._validate import refuse_masked
-from swapcal.arrays import AnyArray, Array, Flags
+from swapcal.arrays import AnyArray, Array, Flags, Integers
 
 try:
     import sklearn  # noqa: F401
@@ -25,7 +25,7 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv, cross_val_predict
 from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
 from threadpoolctl import ThreadpoolController  # scikit-learn brings it
@@ -37,8 +37,8 @@ from swapcal.batch.settings import FitSettings
 from swapcal.engine.certificate import Certificate
 from swapcal.features.encoder import EncodedTable
 from swapcal.features.sources import HUGE, Name, Source, Sparse, columns_of, keys_of, named, opened, require
-from swapcal.tables.frame import Table, batches_of, in_memory, is_table
-from swapcal.tables.values import is_missing
+from swapcal.tables.frame import Table, batches_of, categories, in_memory, is_table
+from swapcal.tables.values import MISSING, is_missing
 
 # The outcomes of a fit: y as one column with a value in every row, whatever held it.
 
@@ -61,6 +61,35 @@ def outcome_column(y: Any, rows: int, noun: str) -> AnyArray:
     if missing.size:
         raise ValueError(f"y: given {found[missing[0]]} in row {missing[0] + 1}, expected a {noun}")
     return found
+
+
+def one_of(clusters: Any, groups: Any) -> Any:
+    """Return the clusters, which scikit-learn calls groups."""
+    if clusters is not None and groups is not None:
+        raise ValueError("clusters: given with groups, which is scikit-learn's name for them, expected one of the two")
+    return groups if clusters is None else clusters
+
+
+def cluster_codes(clusters: Any, rows: int) -> "Integers | None":
+    """Return a number from 0 for each row's cluster; None for no clusters.
+
+    Examples
+    --------
+    >>> cluster_codes(["b", "a", "b"], 3)
+    array([1, 0, 1])
+    """
+    if clusters is None:
+        return None
+    refuse_masked("clusters", clusters)
+    found = categories(clusters)
+    if len(found) != rows:
+        raise ValueError(f"clusters: given {len(found)} rows, expected {rows}, one per row of X")
+    if MISSING in found.names:
+        row = int(np.flatnonzero(found.codes == found.names.index(MISSING))[0]) + 1
+        raise ValueError(f"clusters: given no id in row {row}, expected one for every row")
+    if len(found.names) < 2:
+        raise ValueError("clusters: given one only, expected at least two")
+    return found.codes.astype(np.int64)
 
 
 def refuse_mixed(y: AnyArray) -> None:
@@ -274,7 +303,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"sample_weight: given a smallest of {weight.min()}, expected none negative, not all zero")
         return _of_fair_size(np.asarray(weight, np.float64))
 
-    def _cross_fit(self, X: Any, y: Any, weight: "Array | None") -> "Array | None":
+    def _cross_fit(self, X: Any, y: Any, weight: "Array | None", clusters: "Integers | None" = None) -> "Array | None":
         """Fit the estimator unless it is; return scores (n, models) of rows it was not fitted on."""
         self.estimator_: Any = None
         if self.estimator is None:
@@ -290,10 +319,18 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
         weighted = weight is not None and has_fit_parameter(self.estimator, "sample_weight")
         extra = {"sample_weight": weight} if weighted else {}
         params = {"params": extra} if extra else {}
-        cv = check_cv(self.cv, y, classifier=self.METHOD == "predict_proba")
+        cv = self._splits(X, y, clusters)
         honest = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=self.METHOD, n_jobs=self.n_jobs, **params)
         self.estimator_ = clone(self.estimator).fit(X, y, **extra)
         return self._as_scores(honest)
+
+    def _splits(self, X: Any, y: Any, clusters: "Integers | None") -> Any:
+        """Return the folds of the estimator: a number of them keeps clusters whole, a splitter gets them as groups."""
+        classifies = self.METHOD == "predict_proba"
+        if clusters is None:
+            return check_cv(self.cv, y, classifier=classifies)
+        cv = (StratifiedGroupKFold if classifies else GroupKFold)(self.cv) if isinstance(self.cv, int) else self.cv
+        return list(check_cv(cv, y, classifier=classifies).split(X, y, clusters))
 
     def _scores(self, X: Any) -> "Array | None":
         return None if self.estimator_ is None else self._scored(self._without_key(X))
@@ -448,10 +485,13 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def of_positive_weight(X: Any, y: AnyArray, weight: Array) -> tuple[Any, AnyArray, Array]:
+def of_positive_weight(
+    X: Any, y: AnyArray, clusters: "Integers | None", weight: Array
+) -> "tuple[Any, AnyArray, Integers | None, Array]":
     """Return the rows that count."""
     kept = np.flatnonzero(weight > 0.0)
-    return _safe_indexing(X, kept), y[kept], weight[kept]
+    some = None if clusters is None else cluster_codes(clusters[kept], len(kept))
+    return _safe_indexing(X, kept), y[kept], some, weight[kept]
 
 
 def _of_fair_size(weight: Array) -> Array:

@@ -18,6 +18,7 @@ from swapcal.audit.curves import likenesses
 from swapcal.audit.evidence import Evidence
 from swapcal.audit.findings import AuditSettings, assemble, reliability
 from swapcal.audit.findings import groups as group_entries
+from swapcal.audit.findings import numbers as number_curves
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Against
 from swapcal.audit.null import Noise
@@ -72,6 +73,8 @@ class Audit:
     issued : the same as (levels, P): K levels and each row's probabilities of them (rows, K), however many; as
         `Forecaster.distribution` returns them, and `History.shares` for the mixture of all rounds of a batch fit
     time : (rows,) numbers or dates
+    clusters : (rows,) ids of what rows belong to, such as patients: rows of one id may depend on each other. Noise
+        floor and intervals then come from flipping the signs of whole clusters, whose rows need not come together
     names : names of the coordinates of X
     levels : number of intervals, or their edges from 0 to 1; default as above
     title, seed : heading of the report; seed of the simulated noise floor
@@ -104,6 +107,7 @@ class Audit:
         weight: Any = None,
         time: Any = None,
         issued: Any = None,
+        clusters: Any = None,
         names: Sequence[str] | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
@@ -112,7 +116,7 @@ class Audit:
         search: str | None = None,
     ) -> None:
         given = {"weights": weights, "low": low, "high": high, "weight": weight, "time": time, "issued": issued}
-        batch = AuditRows.check(p, y, X, groups=groups, **given)
+        batch = AuditRows.check(p, y, X, groups=groups, clusters=clusters, **given)
         batch = intersect(batch, pairs_of(list(batch.groups), intersections))
         coordinates = _named(names, batch.X.shape[1])
         if checked_search(search):
@@ -139,6 +143,7 @@ class Audit:
         weight: Any = None,
         time: Any = None,
         issued: Any = None,
+        clusters: Any = None,
         names: Sequence[str] | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
@@ -162,7 +167,7 @@ class Audit:
         table = Table(features if is_table(features) else _matrix(features, names))
         encoder = Encoder.learn(table, table.columns) if like is None else like.encoder
         given = {"p": p, "y": y, "groups": groups, "weights": weights, "low": low, "high": high, "weight": weight}
-        batch = encoder.batch(table, {**given, "time": time, "issued": issued})
+        batch = encoder.batch(table, {**given, "time": time, "issued": issued, "clusters": clusters})
         reader = AuditColumns("p", "y", tuple(table.columns), tuple(batch.groups), encoder=encoder)
         batch = encoder.grouped(intersect(batch, pairs_of(list(batch.groups), intersections)), table)
         if like is not None and like.regions is not None:
@@ -186,6 +191,7 @@ class Audit:
         weights: str | None = None,
         time: str | None = None,
         issued: tuple[str, str, str] | None = None,
+        clusters: str | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Audit",
         seed: int = 0,
@@ -208,7 +214,7 @@ class Audit:
         >>> audit.n
         4.0
         """
-        reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
+        reader = AuditColumns(prob, target, tuple(features), tuple(groups), weights, time, issued, clusters)
         encoder = like.encoder if isinstance(like, Audit) else like
         reader = replace(reader, regions=like.regions) if isinstance(like, Audit) else reader
         pairs, proposed_by = pairs_of(groups, intersections), None if checked_search(search) is None else seed
@@ -661,6 +667,7 @@ class Audit:
         most: int = 20,
         tolerance: float = TOLERANCE,
         titles: Any = None,
+        feature: str | None = None,
         ax: Any = None,
     ) -> Any:
         """Draw the forecasts beside the outcomes, and return the matplotlib axes.
@@ -668,17 +675,25 @@ class Audit:
         Parameters
         ----------
         kind : "reliability", the observed frequency of every level against its mean forecast, with what chance allows;
-            or "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top
+            "groups", the gap of each group with its simultaneous 95 % interval, the most doubtful on top;
+            or "number", the gap along a number
         most : groups drawn
         titles : what groups are called, as in `to_dict`
         tolerance : largest gap called small
+        feature : the number along which gaps are drawn; by default the most doubtful
         ax : axes to draw on; by default those of a new figure. Needs matplotlib, the extra ``plot``.
         """
         if kind == "reliability":
             return plots.reliability(reliability(self.evidence), self.title, ax=ax)
-        if kind != "groups":
-            raise ValueError(f'kind: given {kind!r}, expected "reliability" or "groups"')
+        if kind not in ("groups", "number"):
+            raise ValueError(f'kind: given {kind!r}, expected "reliability", "groups" or "number"')
         named = TitleIndex(self.sums, Titles.of(titles))
+        if kind == "number":
+            curves = {one.name: one for one in number_curves(self.evidence, checked_tolerance(tolerance), named)}
+            if not curves or (feature is not None and feature not in curves):
+                known = ", ".join(curves) or "numeric features, of which this audit has none"
+                raise ValueError(f"feature: given {feature!r}, expected one of {known}")
+            return plots.number(curves[feature or next(iter(curves))], ax=ax)
         entries = group_entries(self.evidence, checked_tolerance(tolerance), named)
         return plots.groups(entries, tolerance, self.title, most=most, ax=ax)
 

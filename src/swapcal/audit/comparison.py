@@ -26,11 +26,16 @@ from swapcal.tables.frame import JudgedColumns, made_frame
 MOST_GROUPS = 100
 
 METHOD = (
-    "Both predictors are judged on the same rows, so differences are taken row by row, with the row as the unit of "
-    "resampling: rows are taken to be independent, and a row of weight 2 counts as twice its difference. Intervals and "
-    "p-values of the scores stand alone; those of single groups allow for all groups tested at once (Bonferroni). The "
-    "calibration loss is estimated without the bias that noise gives, over the same ranges of forecasts for both."
+    "Both predictors are judged on the same rows, so differences are taken row by row, with the {unit} as the unit of "
+    "resampling: {meaning}. Intervals and p-values of the scores stand alone; those of single groups allow for all "
+    "groups tested at once (Bonferroni). The calibration loss is estimated without the bias that noise gives, over the "
+    "same ranges of forecasts for both."
 )
+BY_ROW = {
+    "unit": "row",
+    "meaning": "rows are taken to be independent, and a row of weight 2 counts as twice its difference",
+}
+BY_CLUSTER = {"unit": "cluster", "meaning": "clusters are taken to be independent of each other, their rows are not"}
 
 
 def compared(
@@ -39,6 +44,8 @@ def compared(
     scores: Sequence[Difference],
     groups: Sequence[GroupDifference],
     titles: TitleIndex,
+    *,
+    clustered: bool = False,
 ) -> ComparisonEntry:
     """Return everything the report shows of a comparison."""
     shown = sorted(groups, key=_doubt)[:MOST_GROUPS]
@@ -51,7 +58,7 @@ def compared(
         groups=tuple(replace(one, title=titles.title(one.name)) for one in shown),
         groups_sentence=groups_sentence(said, groups),
         groups_examined=len(groups),
-        method=METHOD,
+        method=METHOD.format(**BY_CLUSTER if clustered else BY_ROW),
     )
 
 
@@ -180,16 +187,16 @@ class Comparison:
     """Two predictors of the same rows, before and after: an `Audit` of each, and paired tests of the differences.
 
     Scores (Brier, log loss, calibration loss over all rows and within groups) are compared by paired tests with the row
-    as the unit: rows are taken to be independent, and weights count as such. Each difference has one p-value and a 95 %
-    interval that stands alone; those of single groups allow for all groups (see `swapcal.audit.difference`). Everything
-    is kept as sums over rows, so comparisons of parts add up.
+    as the unit, or the cluster where there are any: units are taken to be independent, and weights count as such. Each
+    difference has one p-value and a 95 % interval that stands alone; those of single groups allow for all groups (see
+    `swapcal.audit.difference`). Everything is kept as sums over rows, so comparisons of parts add up.
 
     Parameters
     ----------
     before, after : (rows,) predictions in [0, 1]
     y : (rows,) outcomes in [0, 1]
     features : raw features of the rows, as in `Audit.from_features`
-    groups, weights, time, levels, title, seed, intersections : as in `Audit`
+    groups, weights, time, clusters, levels, title, seed, intersections : as in `Audit`
     names : what the two predictors are called
 
     Examples
@@ -215,13 +222,14 @@ class Comparison:
         groups: Any = None,
         weights: Any = None,
         time: Any = None,
+        clusters: Any = None,
         names: tuple[str, str] = NAMES,
         levels: int | Sequence[float] | None = None,
         title: str = "Comparison",
         seed: int = 0,
         intersections: int | None = None,
     ) -> None:
-        rows: dict[str, Any] = {"y": y, "groups": groups, "weights": weights, "time": time}
+        rows: dict[str, Any] = {"y": y, "groups": groups, "weights": weights, "time": time, "clusters": clusters}
         given: AuditOptions = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
         if features is None:
             audits = Audit(before, **rows, **given), Audit(after, **rows, **given)
@@ -237,7 +245,7 @@ class Comparison:
 
     def _pair(self, before: AuditRows, after: AuditRows) -> None:
         groups = self.before.sums.crossed(before).groups
-        self.pairs.add(before.p, after.p, before.y, before.weights, groups)
+        self.pairs.add(before.p, after.p, before.y, before.weights, groups, before.clusters)
 
     @classmethod
     def from_frame(
@@ -250,6 +258,7 @@ class Comparison:
         groups: Sequence[str] = (),
         weights: str | None = None,
         time: str | None = None,
+        clusters: str | None = None,
         levels: int | Sequence[float] | None = None,
         title: str = "Comparison",
         seed: int = 0,
@@ -267,7 +276,7 @@ class Comparison:
         (4.0, ('old', 'new'))
         """
         names = two(probs, "probs")
-        columns = JudgedColumns(names[0], target, tuple(features), tuple(groups), weights, time)
+        columns = JudgedColumns(names[0], target, tuple(features), tuple(groups), weights, time, clusters=clusters)
         for name in names:
             replace(columns, prob=name).check_roles()
         given: AuditOptions = {"levels": levels, "title": title, "seed": seed, "intersections": intersections}
@@ -365,7 +374,8 @@ class Comparison:
             assemble(audit.title, audit.evidence, None, priced, created_at, allowed, titled)
             for audit, priced, titled in zip((self.before, self.after), ((), losses), named, strict=True)
         )
-        beside = compared(self.names, (before, found), self.differences(), self.groups(), named[1])
+        clustered = self.pairs.clusters is not None
+        beside = compared(self.names, (before, found), self.differences(), self.groups(), named[1], clustered=clustered)
         return replace(found, comparison=beside)
 
     def to_dict(

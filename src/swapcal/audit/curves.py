@@ -68,9 +68,10 @@ def auc(sums: Sums) -> tuple[float | None, float]:
 
 
 def intervals(sums: Sums) -> dict[str, float]:
-    """Return the ends of 95 % intervals of Brier score, log loss and AUC, rows being independent.
+    """Return the ends of 95 % intervals of Brier score, log loss and AUC, rows or clusters being independent.
 
-    How much the losses vary from row to row is taken from the rows that are kept, all of them or a sample by hash.
+    How much the losses vary from row to row is taken from the rows that are kept, all of them or a sample by hash; from
+    cluster to cluster, from their signed sums.
     """
     rows = sums.kept()
     found: dict[str, float] = {}
@@ -78,9 +79,12 @@ def intervals(sums: Sums) -> dict[str, float]:
         ("brier", brier(sums), (rows.y - rows.p) ** 2),
         ("log_loss", log_loss(sums), log_losses(rows.p, rows.y)),
     ):
-        half = PLAIN * _error(sums, losses, value)
+        half = PLAIN * (
+            _error(sums, losses, value) if sums.tally.clusters is None else _cluster_error(sums, name, value)
+        )
         found |= {f"{name}_low": max(value - half, 0.0), f"{name}_high": value + half}
-    ranked, half = auc(sums)[0], PLAIN * _auc_error(sums)
+    ranked, error = auc(sums)[0], _auc_error if sums.tally.clusters is None else _cluster_auc_error
+    half = PLAIN * error(sums)
     if ranked is not None:
         found |= {"auc_low": max(ranked - half, 0.0), "auc_high": min(ranked + half, 1.0)}
     return found
@@ -92,6 +96,33 @@ def _error(sums: Sums, losses: Array, mean: float) -> float:
     count = float(rows.copies.sum())
     spread = float(np.sum(rows.copies * rows.weights**2 * (losses - mean) ** 2)) / max(count - 1, 1)
     return float(np.sqrt(spread * sums.rows)) / sums.n
+
+
+def _cluster_error(sums: Sums, name: str, mean: float) -> float:
+    """Return the standard error of a mean loss between clusters: √Σ_c (Σ α(loss − mean))² / Σα."""
+    assert sums.tally.clusters is not None
+    weight, _, brier, log = sums.tally.clusters.signed["scores"].sum(axis=0)
+    spread = {"brier": brier, "log_loss": log}[name] - mean * weight
+    return float(np.sqrt(np.mean(spread**2))) / sums.n
+
+
+def _cluster_auc_error(sums: Sums) -> float:
+    """Return the standard error of the AUC between clusters, by each level's part in it.
+
+    A row with the outcome adds the share of the others that are ranked below it; one without, of those above.
+    """
+    area = auc(sums)[0]
+    assert sums.tally.clusters is not None
+    if area is None:
+        return 0.0
+    ones = sums.tally.table[:, kernel.OBSERVED]
+    zeros = sums.tally.n - ones
+    below, above = np.cumsum(zeros) - 0.5 * zeros, ones.sum() - np.cumsum(ones) + 0.5 * ones
+    signed = sums.tally.clusters.signed["scores"]
+    weight, happened = signed[:, 0], signed[:, 1]
+    parts = (below / zeros.sum() - area) @ happened / ones.sum()
+    parts += (above / ones.sum() - area) @ (weight - happened) / zeros.sum()
+    return float(np.sqrt(np.mean(parts**2)))
 
 
 def _auc_error(sums: Sums) -> float:
@@ -119,10 +150,13 @@ SPREAD_PARTS = 15
 """Parts of equal weight that take their place."""
 
 
-def reliability(v: Array, table: Array) -> list[Level]:
-    """Mean prediction and frequency of every level in use, with a 95 % band simultaneous over the levels."""
+def reliability(v: Array, table: Array, inflation: Array | None = None) -> list[Level]:
+    """Mean prediction and frequency of every level in use, with a 95 % band simultaneous over the levels.
+
+    `inflation` (L,) is by how much clusters make the variance of every level larger.
+    """
     used = np.flatnonzero(table[:, kernel.MASS] > 0)
-    low, high = chance_band(table[used], len(used))
+    low, high = chance_band(table[used], len(used), 1.0 if inflation is None else inflation[used])
     return [
         Level(
             v=float(v[i]),
@@ -164,25 +198,25 @@ def spread_out(bins: Array, heaviness: float) -> list[Level]:
     return reliability(sums[:, kernel.PREDICTED] / sums[:, kernel.MASS], sums)
 
 
-def chance_band(sums: Array, looks: int) -> tuple[Array, Array]:
+def chance_band(sums: Array, looks: int, inflation: Array | float = 1.0) -> tuple[Array, Array]:
     """Where the frequency falls by chance with 95 % probability in all of `looks` places at once (Šidák)."""
     reach = ndtri(0.5 + 0.5 * 0.95 ** (1.0 / max(1, looks)))
     mass = sums[:, kernel.MASS]
-    centre, spread = sums[:, kernel.PREDICTED] / mass, reach * np.sqrt(sums[:, kernel.VARIANCE]) / mass
+    centre, spread = sums[:, kernel.PREDICTED] / mass, reach * np.sqrt(inflation * sums[:, kernel.VARIANCE]) / mass
     return np.maximum(centre - spread, 0.0), np.minimum(centre + spread, 1.0)
 
 
-def curve_within(table: Array) -> list[CurvePoint]:
+def curve_within(table: Array, inflation: float = 1.0) -> list[CurvePoint]:
     """Reliability curve of one group from its scalar sums per level, adjacent levels joined where many."""
     used = table[table[:, kernel.MASS] > 0]
     if len(used) > MOST_POINTS:
         joined = np.zeros((MOST_POINTS, kernel.SCALARS))
         np.add.at(joined, _parts(used[:, kernel.MASS], MOST_POINTS), used)
         used = joined[joined[:, kernel.MASS] > 0]
-    return _points(used[:, kernel.PREDICTED] / used[:, kernel.MASS], used)
+    return _points(used[:, kernel.PREDICTED] / used[:, kernel.MASS], used, inflation)
 
 
-def curve_along(score: Array, rows: KeptRows) -> list[CurvePoint]:
+def curve_along(score: Array, rows: KeptRows, inflation: float = 1.0) -> list[CurvePoint]:
     """Prediction and frequency in bins of equal weight along a score."""
     if not len(score):
         return []
@@ -193,7 +227,7 @@ def curve_along(score: Array, rows: KeptRows) -> list[CurvePoint]:
         bins[i] = bins[i - 1]
     sums, scores = _binned(bins, rows.take(order), score[order])
     kept = sums[:, kernel.MASS] > 0
-    return _points(scores[kept] / sums[kept, kernel.MASS], sums[kept])
+    return _points(scores[kept] / sums[kept, kernel.MASS], sums[kept], inflation)
 
 
 def by_percentile(curve: list[CurvePoint]) -> list[CurvePoint]:
@@ -222,8 +256,8 @@ def _binned(bins: Index, rows: KeptRows, score: Array) -> tuple[Array, Array]:
     return sums, np.bincount(bins, weights=mass * score, minlength=SCORE_BINS).astype(np.float64)
 
 
-def _points(score: Array, sums: Array) -> list[CurvePoint]:
-    low, high = chance_band(sums, len(sums))
+def _points(score: Array, sums: Array, inflation: float) -> list[CurvePoint]:
+    low, high = chance_band(sums, len(sums), inflation)
     return [
         CurvePoint(
             score=float(score[i]),
@@ -237,7 +271,7 @@ def _points(score: Array, sums: Array) -> list[CurvePoint]:
     ]
 
 
-def periods(timeline: Timeline, seed: int) -> list[Period]:
+def periods(timeline: Timeline, seed: int, inflation: float = 1.0) -> list[Period]:
     """Calibration error over ten coarse levels in every stretch of time, with its 95 % band by chance."""
     rng = np.random.default_rng(seed)
     found = []
@@ -246,7 +280,7 @@ def periods(timeline: Timeline, seed: int) -> list[Period]:
         mass = float(sums[:, kernel.MASS].sum())
         if mass <= 0:
             continue
-        spread = np.sqrt(sums[:, kernel.VARIANCE])
+        spread = np.sqrt(inflation * sums[:, kernel.VARIANCE])
         null = np.abs(spread * rng.standard_normal((PERIOD_DRAWS, len(spread)))).sum(axis=1) / mass
         low, high = np.quantile(null, [0.025, 0.975])
         found.append(
@@ -322,13 +356,13 @@ def _along(evidence: Evidence, found: Finding, titles: TitleIndex) -> tuple[list
     if found.name == "all rows":
         return _curve(evidence, evidence.sums.tally.table), PREDICTED, []
     if found.is_group:
-        sums = evidence.groups[:, design.group_names.index(found.name)]
+        sums = evidence.groups[:, evidence.names.index(found.name)]
         return _curve(evidence, sums, found.name), PREDICTED, _group_likenesses(evidence, found.name)
     j = 1 + [c.name for c in evidence.sums.coordinates[1:]].index(found.name)
     rows = evidence.sums.kept(evidence.span(found))
     coordinate = evidence.sums.coordinates[j]
     raw = rows.X[:, j] / coordinate.factor + coordinate.centre
-    curve, axis = curve_along(raw, rows), titles(found.name)
+    curve, axis = curve_along(raw, rows, evidence.inflation), titles(found.name)
     if coordinate.unit is None and not text.is_indicator(found.name):
         curve, axis = by_percentile(curve), f"percentile of {axis}"
     return curve, axis, likenesses(rows.X[:, j], rows, design)
@@ -337,10 +371,10 @@ def _along(evidence: Evidence, found: Finding, titles: TitleIndex) -> tuple[list
 def _curve(evidence: Evidence, sums: Array, name: str | None = None) -> list[CurvePoint]:
     """Return the rates of a group over its levels or, where nearly all of it is on one, over the rows that are kept."""
     if evidence.sums.levels.values is not None or not crowded(sums[:, kernel.MASS]):
-        return curve_within(sums)
+        return curve_within(sums, evidence.inflation)
     rows = evidence.sums.kept()
     rows = rows if name is None else rows.take(np.flatnonzero(_members(evidence, name)))
-    return curve_along(rows.p, rows)
+    return curve_along(rows.p, rows, evidence.inflation)
 
 
 def _witness_parts(evidence: Evidence, name: str) -> tuple[str, str]:
@@ -353,13 +387,18 @@ def _witness_parts(evidence: Evidence, name: str) -> tuple[str, str]:
 
 
 def _members(evidence: Evidence, name: str) -> Flags:
-    """Tell which of the rows that are kept are in a group."""
+    """Tell which of the rows that are kept are in a group or range."""
+    part = next((part for part in evidence.design.ranges if part.name == name), None)
+    if part is not None:
+        j, bins = next((j, bins) for j, bins in enumerate(evidence.design.numbers) if bins.name == part.number)
+        place = evidence.sums.kept().bins[:, j] + bins.where.start
+        return np.asarray((place >= part.where.start) & (place < part.where.stop))
     column, category = _witness_parts(evidence, name)
     return np.asarray(evidence.sums.kept().labels[column] == hash_names([category])[0])
 
 
 def _group_likenesses(evidence: Evidence, name: str) -> list[Resemblance]:
-    column, _ = _witness_parts(evidence, name)
+    column = "" if name not in evidence.design.group_names else _witness_parts(evidence, name)[0]
     rows = evidence.sums.kept()
     member = _members(evidence, name).astype(np.float64)
     alike = likenesses(member, rows, evidence.design, most=len(evidence.design.columns))
@@ -427,7 +466,7 @@ def _direction_witness(evidence: Evidence, witness: Witness, p_value: float, tit
         share=share,
         resembles=tuple(likenesses(score, rows, evidence.design)),
         sentence=text.hedged(text.direction(witness, terms, pooled, evidence.sums.unit), p_value),
-        curve=tuple(curve_along(score, rows)),
+        curve=tuple(curve_along(score, rows, evidence.inflation)),
     )
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from swapcal.arrays import Array, Integers
+from swapcal.arrays import Array, Index, Integers, Keys
+from swapcal.audit.clusters import LEAST_CLUSTERS, LEAST_DRAWS, NONE, ClusterSums, SignedTerms
 from swapcal.audit.verdict import ALPHA
 from swapcal.kernels.tally import log_losses
 from swapcal.report.findings import Change, Difference, GroupDifference
@@ -33,7 +34,32 @@ number of rows.
 """
 
 SUMS = 13
+EVERYONE = "(everyone)"
+"""Name of the signed sums of all rows; columns of groups are called by their own names."""
 LOSSES = ("Brier score", "log loss")
+
+
+class SignedRanges(NamedTuple):
+    """Σα and Σαr by ranges of the first predictor, Σα and Σαs by those of the second, with the signs of clusters.
+
+    Both are (ranges, 2, draws); means of squares over the draws are variances between clusters. `number` counts the
+    clusters, exactly below 30.
+    """
+
+    before: Array
+    after: Array
+    number: int
+
+    @property
+    def whole(self) -> tuple[Array, Array, Array]:
+        """Σα, Σαr and Σαs over all ranges, (draws,) each."""
+        return self.before[:, 0].sum(axis=0), self.before[:, 1].sum(axis=0), self.after[:, 1].sum(axis=0)
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of a variance between so many clusters, estimated from so many draws."""
+        draws = int(self.before.shape[2])
+        return 1.0 / (1.0 / max(self.number - 1, 1) + 1.0 / draws)
 
 
 class PairCell(NamedTuple):
@@ -42,6 +68,7 @@ class PairCell(NamedTuple):
     before: Integers
     after: Integers
     sums: Array
+    signed: SignedRanges | None = None
 
 
 class PairColumn:
@@ -80,6 +107,10 @@ class PairColumn:
         before, after = np.divmod(ranges, RANGES)
         return PairCell(code * RANGES + before, code * RANGES + after, self.sums)
 
+    def places(self, names: list[str]) -> Integers:
+        """Return the codes of categories that are known."""
+        return self._known(names)
+
     def _known(self, names: list[str]) -> Integers:
         self.names = list(dict.fromkeys([*self.names, *names]))
         place = {name: code for code, name in enumerate(self.names)}
@@ -103,9 +134,18 @@ class Pairs:
         self.everyone = PairColumn()
         self.columns: dict[str, PairColumn] = {}
         self.losses: Array = np.zeros((len(LOSSES), 6))
+        self.clusters: ClusterSums | None = None
 
-    def add(self, a: Array, b: Array, y: Array, weights: Array, groups: Mapping[str, Categories]) -> None:
-        """Add checked rows with predictions a (before) and b (after)."""
+    def add(
+        self,
+        a: Array,
+        b: Array,
+        y: Array,
+        weights: Array,
+        groups: Mapping[str, Categories],
+        clusters: Keys | None = None,
+    ) -> None:
+        """Add checked rows with predictions a (before) and b (after), and the keys of their clusters, if any."""
         if not len(y):
             return
         terms = _terms(a, b, y, weights)
@@ -114,6 +154,46 @@ class Pairs:
         for name, column in groups.items():
             self.columns.setdefault(name, PairColumn()).add(column.names, column.codes.astype(np.int64), ranges, terms)
         self.losses += [_loss_sums(loss, a, b, y, weights) for loss in (_squares, log_losses)]
+        if clusters is not None:
+            self._add_clusters(a, b, y, weights, groups, ranges, clusters)
+
+    def _add_clusters(
+        self,
+        a: Array,
+        b: Array,
+        y: Array,
+        weights: Array,
+        groups: Mapping[str, Categories],
+        ranges: Integers,
+        clusters: Keys,
+    ) -> None:
+        changes = [weights * (loss(b, y) - loss(a, y)) for loss in (_squares, log_losses)]
+        terms = {"losses": SignedTerms.dense(np.column_stack([weights, *changes]))}
+        codes = {name: self.columns[name].places(column.names)[column.codes] for name, column in groups.items()}
+        for name, code in {EVERYONE: np.zeros(len(y), np.int64), **codes}.items():
+            size = 1 if name == EVERYONE else len(self.columns[name].names)
+            for side, where, p in (("before", ranges // RANGES, a), ("after", ranges % RANGES, b)):
+                place = 2 * (code * RANGES + where)
+                values = np.column_stack([weights, weights * (y - p)])
+                places = np.column_stack([place, place + 1])
+                terms[f"{side} {name}"] = SignedTerms(2 * RANGES * size, places, values, counted=False)
+            terms[f"rows {name}"] = SignedTerms.coded(size, code[:, None], weights)
+        if self.clusters is None:
+            self.clusters = ClusterSums(1, LEAST_DRAWS)
+        self.clusters.add(np.zeros(len(y), np.int32), clusters, terms)
+
+    def signed(self, name: str, cell: PairCell, category: int | None = None) -> PairCell:
+        """Return a cell of a column, or of one of its categories, with the signed sums of its ranges."""
+        if self.clusters is None:
+            return cell
+        start = 0 if category is None else category * RANGES
+        before, after = (
+            self.clusters.signed[f"{side} {name}"][0].reshape(-1, 2, self.clusters.draws)[start + np.unique(where)]
+            for side, where in (("before", cell.before), ("after", cell.after))
+        )
+        counted = self.clusters.least[f"rows {name}"][0]
+        number = self.clusters.clusters if category is None else int(np.sum(counted[category] != NONE))
+        return cell._replace(signed=SignedRanges(before, after, number))
 
     def __add__(self, other: "Pairs") -> Self:
         whole = deepcopy(self)
@@ -121,7 +201,18 @@ class Pairs:
         for name, column in other.columns.items():
             whole.columns.setdefault(name, PairColumn()).merge(column)
         whole.losses += other.losses
+        if whole.clusters is not None and other.clusters is not None:
+            whole.clusters.merge(other.clusters, whole._places_of(other))
         return whole
+
+    def _places_of(self, other: "Pairs") -> dict[str, Index]:
+        """Return where the places of another's signed sums are among these."""
+        found: dict[str, Index] = {}
+        for name, column in other.columns.items():
+            codes = self.columns[name].places(column.names)
+            inside = (2 * RANGES * codes[:, None] + np.arange(2 * RANGES)).ravel().astype(np.int32)
+            found |= {f"before {name}": inside, f"after {name}": inside, f"rows {name}": codes.astype(np.int32)}
+        return found
 
 
 def _terms(a: Array, b: Array, y: Array, weights: Array) -> Array:
@@ -154,17 +245,15 @@ def _loss_sums(loss: Callable[[Array, Array], Array], a: Array, b: Array, y: Arr
 
 # Difference: how much better one of two predictors is than the other, tested on the same rows.
 #
-# All tests are paired and treat the rows as independent draws. Means of paired differences are judged by their own
-# spread, but no smaller than it is where outcomes make both predictors equally good: few events would else look
-# certain.
+# All tests are paired and treat the rows, or their clusters, as independent draws. Means of paired differences are
+# judged by their own spread, but no smaller than it is where outcomes make both predictors equally good: few events
+# would else look certain.
 # The error of a group compares |μ|, the size of its mean residual, of both predictors. As
 # |μ_a| − |μ_b| = ± min(|μ_a − μ_b|, |μ_a + μ_b|), "equally wrong" means that the predictions agree in the mean, or
-# that
-# the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both predictors
-# are
-# right. Calibration losses are compared by an estimate without the bias that noise gives; its variance counts both the
-# part linear in the residuals and the quadratic one, which overstates it where both predictors are nearly calibrated:
-# there the test is careful.
+# that the outcomes lie in the middle between them: both must be refuted, which is a valid test also where both
+# predictors are right. Calibration losses are compared by an estimate without the bias that noise gives; its variance
+# counts both the part linear in the residuals and the quadratic one, which overstates it where both predictors are
+# nearly calibrated: there the test is careful.
 
 LEAST_EVENTS = 10.0
 """Groups are tested if at least so many of the rarer outcome are expected."""
@@ -194,12 +283,13 @@ class Estimate(NamedTuple):
 def differences(pairs: Pairs, columns: Sequence[str] = ()) -> list[Difference]:
     """Return the overall scores: losses, calibration loss, and the latter within the groups of each named column."""
     found = [_loss(pairs, k) for k in range(len(LOSSES))]
-    everyone = pairs.everyone.within()
+    everyone = pairs.signed(EVERYONE, pairs.everyone.within())
     said = "Brier score that recalibrating would save, noise removed"
     found.append(_calibration("calibration loss", said, everyone))
     for name in columns:
         inside = f"the same in every group of {name} by itself"
-        found.append(_calibration(f"calibration loss within {name}", inside, pairs.columns[name].within()))
+        cell = pairs.signed(name, pairs.columns[name].within())
+        found.append(_calibration(f"calibration loss within {name}", inside, cell))
     return found
 
 
@@ -208,6 +298,11 @@ def _loss(pairs: Pairs, k: int) -> Difference:
     mass, heavy = pairs.everyone.sums[:, MASS].sum(), pairs.everyone.sums[:, MASS2].sum()
     linear, first, second, before, after, null = pairs.losses[k]
     estimate = _mean(mass, heavy, linear, first, second, pairs.everyone.sums[:, ROWS].sum())
+    if pairs.clusters is not None:
+        weight, *changes = pairs.clusters.signed["losses"][0]
+        freedom = pairs.signed(EVERYONE, pairs.everyone.within()).signed
+        assert freedom is not None
+        estimate = _between(estimate, changes[k], weight, mass, freedom.freedom)
     estimate = _at_least(estimate, float(np.sqrt(null)) / mass)
     return _judged(LOSSES[k], meaning, before / mass, after / mass, estimate)
 
@@ -249,16 +344,26 @@ def _mean(mass: float, heavy: float, linear: float, first: float, second: float,
     return Estimate(mean, float(np.sqrt(spread * rows / max(rows - 1, 1))) / mass, freedom)
 
 
+def _between(estimate: Estimate, signed: Array, weight: Array, mass: float, freedom: float) -> Estimate:
+    """Return an estimate with its error between clusters, from Σαd and Σα with the clusters' signs."""
+    spread = float(np.mean((signed - estimate.value * weight) ** 2))
+    return Estimate(estimate.value, float(np.sqrt(spread)) / mass, freedom)
+
+
 def _at_least(estimate: Estimate, error: float) -> Estimate:
     return estimate._replace(error=max(estimate.error, error))
 
 
 def calibration(cell: PairCell) -> tuple[float, float, Estimate]:
     """Return the calibration losses Σ_v n_v/n μ_v² of both predictors, noise removed, and their difference."""
-    sums = cell.sums
+    sums, signed = cell.sums, cell.signed
     mass = sums[:, MASS].sum()
     (a, n_a, mu_a, loss_a), (b, n_b, mu_b, loss_b) = (
-        _by_range(where, sums, linear, square) for where, linear, square in ((cell.before, R, RR), (cell.after, S, SS))
+        _by_range(where, sums, linear, square, within)
+        for where, linear, square, within in (
+            (cell.before, R, RR, signed and signed.before),
+            (cell.after, S, SS, signed and signed.after),
+        )
     )
     before, after = loss_a / mass, loss_b / mass
     u, v = mu_a[a], mu_b[b]
@@ -276,18 +381,43 @@ def calibration(cell: PairCell) -> tuple[float, float, Estimate]:
     ]
     shared = (4 * _centred(sums, u, v, "both") ** 2 / (n_a[a] * n_b[b])).sum()
     least = (4 * (v - u) ** 2 * sums[:, NULL]).sum()
+    if signed is not None:
+        linear, own, shared = _cluster_parts(signed, mu_a, mu_b, n_a, n_b, after - before)
     variance = max(linear, least) + max(own[0] + own[1] - shared, 0.0)
     if variance <= 1e-13 * (4 * (u**2 * sums[:, RR]).sum() + own[0] + own[1]):
         variance = 0.0
-    freedom = max(float(mass**2 / sums[:, MASS2].sum()) - 1, 1.0)
+    freedom = max(float(mass**2 / sums[:, MASS2].sum()) - 1, 1.0) if signed is None else signed.freedom
     return before, after, Estimate(after - before, float(np.sqrt(variance)) / mass, freedom)
 
 
-def _by_range(where: Integers, sums: Array, linear: int, square: int) -> tuple[Integers, Array, Array, float]:
+def _cluster_parts(
+    signed: SignedRanges, mu_a: Array, mu_b: Array, n_a: Array, n_b: Array, change: float
+) -> tuple[float, list[float], float]:
+    """Return the linear, own and shared parts of the variance of `calibration`, between clusters.
+
+    Means of products over draws overstate the square of a covariance by the product of the variances over the draws,
+    which is taken off.
+    """
+    u, v, draws = mu_a[:, None], mu_b[:, None], signed.before.shape[2]
+    (weight_a, r), (weight_b, s) = (np.moveaxis(part, 1, 0) for part in (signed.before, signed.after))
+    gained = (2 * v * s - v**2 * weight_b).sum(axis=0) - (2 * u * r - u**2 * weight_a).sum(axis=0)
+    linear = float(np.mean((gained - change * weight_a.sum(axis=0)) ** 2))
+    first, second = r - u * weight_a, s - v * weight_b
+    var_a, var_b = np.mean(first**2, axis=1), np.mean(second**2, axis=1)
+    together = (first @ second.T / draws) ** 2 - np.outer(var_a, var_b) / draws
+    own = [float((2 * (variance / n) ** 2).sum()) for variance, n in ((var_a, n_a), (var_b, n_b))]
+    return linear, own, float((4 * together / np.outer(n_a, n_b)).sum())
+
+
+def _by_range(
+    where: Integers, sums: Array, linear: int, square: int, signed: Array | None
+) -> tuple[Integers, Array, Array, float]:
     """Return each cell's range, every range's mass and mean residual, and Σ n_v μ_v² without the bias of noise."""
     place = np.unique(where, return_inverse=True)[1].astype(np.int64)
     total = np.stack([np.bincount(place, weights=sums[:, k]) for k in (MASS, MASS2, linear, square)])
     mass, heavy, residual, squares = total
+    if signed is not None:
+        heavy, squares = np.mean(signed**2, axis=2).T
     room = mass**2 - heavy
     apart = room > 1e-9 * mass**2  # a single row tells nothing of its own noise
     unbiased = np.where(apart, (residual**2 - squares) / np.where(apart, room, 1.0), 0.0)
@@ -307,7 +437,7 @@ def _centred(sums: Array, u: Array, v: Array, kind: str) -> Array:
 def group_differences(pairs: Pairs) -> list[GroupDifference]:
     """Return every group's row, column by column."""
     cells = [
-        (f"{name} = {category}", cell)
+        (f"{name} = {category}", pairs.signed(name, cell, pairs.columns[name].names.index(category)))
         for name in sorted(pairs.columns)
         for category, cell in pairs.columns[name].each()
         if len(cell.sums)  # a category may be declared and hold no row
@@ -325,7 +455,10 @@ class _Group:
         self.mean_y = float(total[OBSERVED] / mass)
         self.gaps = float(total[R] / mass), float(total[S] / mass)
         self.small = bool(total[EXPECTED] * mass / heavy < LEAST_EVENTS)
-        self.apart, self.middle = _contrasts(total, mass, heavy, rows)
+        self.apart, self.middle = _contrasts(total, mass, heavy, rows, cell.signed)
+        number = None if cell.signed is None else cell.signed.number
+        self.clusters = None if number is None or number >= LEAST_CLUSTERS else number
+        self.small |= self.clusters is not None
         self.losses = calibration(cell)
         self.ece = tuple(_ece(where, cell.sums, kind) for where, kind in ((cell.before, R), (cell.after, S)))
 
@@ -338,7 +471,9 @@ class _Group:
         return min(corners), max(corners)
 
 
-def _contrasts(total: Array, mass: float, heavy: float, rows: float) -> tuple[Estimate, Estimate]:
+def _contrasts(
+    total: Array, mass: float, heavy: float, rows: float, signed: SignedRanges | None
+) -> tuple[Estimate, Estimate]:
     """Return μ_b − μ_a and μ_a + μ_b, r and s being the residuals.
 
     The second's variance is at least that of outcomes with the middle of the two predictions: few events, or none,
@@ -347,6 +482,10 @@ def _contrasts(total: Array, mass: float, heavy: float, rows: float) -> tuple[Es
     r, s, r2, s2, rr, ss, rs = (total[k] for k in (R, S, R2, S2, RR, SS, RS))
     apart = _mean(mass, heavy, s - r, s2 - r2, rr + ss - 2 * rs, rows)
     middle = _mean(mass, heavy, r + s, r2 + s2, rr + ss + 2 * rs, rows)
+    if signed is not None:
+        weight, before, after = signed.whole
+        apart = _between(apart, after - before, weight, mass, signed.freedom)
+        middle = _between(middle, before + after, weight, mass, signed.freedom)
     least = 2 * float(np.sqrt(total[NULL])) / mass
     return apart, _at_least(middle, least)
 
@@ -392,6 +531,7 @@ def _row(group: _Group, family: int) -> GroupDifference:
         loss_high=high,
         loss_p=loss_p,
         small=group.small,
+        clusters=group.clusters,
         word=_both(gap_p, change, loss_p, loss.value),
     )
 

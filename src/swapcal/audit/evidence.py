@@ -6,19 +6,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from swapcal._display import counted
 from swapcal.arrays import Array, Places
 from swapcal.audit import measures
-from swapcal.audit.intervals import EffectIntervals, Null, ScanStatistic, Window, gap_intervals
-from swapcal.audit.levels import Timeline
+from swapcal.audit.clusters import LEAST_CLUSTERS
+from swapcal.audit.intervals import Between, EffectIntervals, Null, ScanStatistic, Window, gap_intervals
+from swapcal.audit.levels import Bins, Timeline
 from swapcal.audit.measures import QUANTITIES, FixedDesign, Measure, dispersion, observe
-from swapcal.audit.null import Noise, compare, simulate
+from swapcal.audit.null import Noise, compare, flipped_clusters, signed, simulate
 from swapcal.audit.rows import intersections_of
 from swapcal.audit.search import is_elsewhere
 from swapcal.audit.sums import Sums
 from swapcal.audit.text import percentage_points
 from swapcal.audit.verdict import ALPHA, Finding, Verdict, Witness, judged
 from swapcal.kernels import tally as kernel
-from swapcal.report.findings import GroupRow
+from swapcal.report.findings import GroupRow, NumberCurve
 
 # The group table: every group's gap, interval and verdict, each holding for all groups and ranges at once.
 
@@ -26,15 +28,18 @@ POWER_QUANTILE = 0.8416212335729143
 """Standard errors beyond the critical value at which an error is found with probability 80 %."""
 
 
-def group_rows(names: list[str], sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:
-    """Return one row per group from its scalar sums (K, SCALARS), in the given order."""
+def group_rows(names: list[str], start: int, sums: Array, sizes: EffectIntervals, tolerance: float) -> list[GroupRow]:
+    """Return one row per group from its scalar sums (K, SCALARS); `start` is the number of its function in the scan."""
     if not len(names):
         return []
     whole = sizes.window(-1)
-    start = len(whole.usable) - len(names)
-    coins = dispersion(sums)
-    critical = np.where(whole.usable[start:], sizes.null.critical, sizes.null.alone)
+    coins = dispersion(sums) * sizes.inflation[-1, start : start + len(names)]
+    critical = np.where(whole.usable[start : start + len(names)], sizes.null.critical, sizes.null.alone)
     low, high = gap_intervals(sums, critical, coins)[1:3]
+    few: list[int | None] = [None] * len(names)
+    if sizes.clusters is not None:
+        counts = sizes.clusters[-1, start : start + len(names)]
+        few = [int(count) if count < LEAST_CLUSTERS else None for count in counts]
     mass = sums[:, kernel.MASS]
     reach = sizes.null.critical + POWER_QUANTILE
     rows = []
@@ -55,6 +60,7 @@ def group_rows(names: list[str], sums: Array, sizes: EffectIntervals, tolerance:
                 p_value=p,
                 detectable=float(reach * np.sqrt(coins[k] * sums[k, kernel.VARIANCE]) / mass[k]) if usable else None,
                 verdict=judged(p is not None and p <= ALPHA, *size, tolerance, tested=usable),
+                clusters=few[k],
             )
         )
     return rows
@@ -104,6 +110,16 @@ def data_warnings(sums: Sums, tolerated: float) -> tuple[str, ...]:
     if impossible:
         rows = "1 row has" if impossible == 1 else f"{impossible:,} rows have"
         found.append(f"{rows} a prediction of exactly 0 or 1 and another outcome: no chance explains that.")
+    if sums.suspect is not None:
+        found.append(
+            f"Rows with the same {sums.suspect} have outcomes that go together, which makes errors look more certain "
+            "than they are: if they belong to one patient, customer or day, name the column as clusters."
+        )
+    clusters = sums.tally.clusters
+    if clusters is not None and clusters.clusters < LEAST_CLUSTERS:
+        found.append(
+            f"The rows belong to {clusters.clusters} clusters only; with fewer than {LEAST_CLUSTERS} nothing is tested."
+        )
     table = sums.tally.table.sum(axis=0)
     rate = float(table[kernel.OBSERVED] / table[kernel.MASS])
     if tolerated > LARGE_PART * min(rate, 1.0 - rate):
@@ -192,7 +208,8 @@ class Evidence:
 
     def __init__(self, sums: Sums, seed: int) -> None:
         self.sums, self.seed = sums, seed
-        self.design, self.residuals, self.groups = observe(sums.tally)
+        self.design, self.residuals, bins = observe(sums.tally, sums.cuts)
+        self.groups = self.design.examined(bins, axis=1)
         self._slow: dict[str, Array] = {}
 
     def noise(self, quantity: str, q: int, against: str | None = None) -> Noise:
@@ -219,14 +236,25 @@ class Evidence:
     def findings(self, most: int = 10) -> list[Finding]:
         """Return the worst cells of the scan, one per group or feature, with simultaneous p-values and intervals.
 
-        The surest comes first: the one that chance is least able to explain.
+        The surest comes first: the one that chance is least able to explain. A number's trend and ranges count as one.
         """
         windows: dict[int, Window] = {}
-        found = self._contradictions()
-        for index, function in self.sizes.surest()[:most]:
-            cells = windows.setdefault(index, self.sizes.window(index))
-            found.append(self._finding(cells, function))
+        found, known = self._contradictions(), set[str]()
+        for index, function in self.sizes.surest():
+            subject = self._subject(function)
+            if len(found) < most and subject not in known:
+                known.add(subject)
+                cells = windows.setdefault(index, self.sizes.window(index))
+                found.append(self._finding(cells, function))
         return found[:most]
+
+    def _subject(self, function: int) -> str:
+        """Return what a function of the scan is about: a group, or a feature."""
+        place = function - len(self.scan.coordinates)
+        if place < 0:
+            return self.sums.coordinates[int(self.scan.coordinates[function])].name
+        groups = len(self.design.group_names)
+        return self.names[place] if place < groups else self.design.ranges[place - groups].number
 
     def largest(self) -> Finding | None:
         """Return the largest error of any cell that one can be sure of, by the near end of its interval."""
@@ -250,9 +278,11 @@ class Evidence:
         p_value = 0.0 if certain else self.test().p_value
         beyond = p_value <= ALPHA
         everyone = self.sums.tally.table.sum(axis=0)
-        spread = float(np.sqrt(dispersion(everyone) * everyone[kernel.VARIANCE])) / self.sums.n
+        inflated = dispersion(everyone) * self.inflation
+        spread = float(np.sqrt(inflated * everyone[kernel.VARIANCE])) / self.sums.n
         elsewhere = np.array([is_elsewhere(name) for name in self.design.group_names], dtype=bool)
-        covered = whole.covered[len(self.scan.coordinates) :] | elsewhere
+        groups = whole.covered[len(self.scan.coordinates) :][: len(self.design.group_names)]
+        covered = groups | elsewhere
         word = judged(beyond, low if beyond else 0.0, high, tolerance, tested=tested)
         return Verdict(
             word=word,
@@ -304,10 +334,44 @@ class Evidence:
 
         Intersections too small to be tested are left out.
         """
-        every = group_rows(self.design.group_names, self.groups.sum(axis=0), self.sizes, tolerance)
+        names = self.design.group_names
+        sums = self.groups[:, : len(names)].sum(axis=0)
+        every = group_rows(names, len(self.scan.coordinates), sums, self.sizes, tolerance)
         rows = [row for row in every if not is_elsewhere(row.name)]
         marks = tuple(f"{pair.name} = " for pair in intersections_of(self.sums.tally.groups))
         return [row for row in rows if not (row.small and row.name.startswith(marks))] if marks else rows
+
+    def numbers(self, tolerance: float) -> list[NumberCurve]:
+        """Return the gap along every number, in ranges like groups, the most doubtful number first."""
+        first = len(self.design.group_names)
+        names = [part.name for part in self.design.ranges]
+        sums = self.groups[:, first:].sum(axis=0)
+        rows = group_rows(names, len(self.scan.coordinates) + first, sums, self.sizes, tolerance)
+        found = [self._number(bins, dict(zip(names, rows, strict=True))) for bins in self.design.numbers]
+        return sorted((one for one in found if one.edges), key=lambda one: 2.0 if one.p_value is None else one.p_value)
+
+    def _number(self, bins: Bins, rows: dict[str, GroupRow]) -> NumberCurve:
+        parts = [part for part in self.design.ranges if part.number == bins.name]
+        curve = sorted((part for part in parts if part.eighth), key=lambda part: part.where.start)
+        missing = [part for part in parts if part.where.stop == bins.where.stop]
+        surest = next((place for place in self.sizes.surest() if self._subject(place[1]) == bins.name), None)
+        return NumberCurve(
+            name=bins.name,
+            edges=tuple(bins.cuts[part.where.start - bins.where.start - 1] for part in curve[1:]),
+            ranges=tuple(rows[part.name] for part in (*curve, *missing)),
+            p_value=None if surest is None else float(self.sizes.window(surest[0]).p_value[surest[1]]),
+        )
+
+    def looked(self) -> str:
+        """Say in how many groups and along how many features errors were looked for."""
+        groups, numbers = len(self.design.group_names), len(self.design.numbers)
+        others = len(self.scan.coordinates) - 1 - numbers
+        parts = [f"in any of {counted(groups, 'group')}"] if groups else []
+        if numbers:
+            parts.append(f"along any of {counted(numbers, 'number')} (trends, halves, quarters and eighths)")
+        if others > 0:
+            parts.append(f"along {counted(others, 'other feature')} (trend only)")
+        return ", ".join(["in all rows together", *parts])
 
     def whole(self, found: Finding) -> bool:
         """Tell whether a finding spans all predictions."""
@@ -323,18 +387,46 @@ class Evidence:
         return measures.witness(self.sums.tally, self.sums.coordinates, quantity, q, against)
 
     @cached_property
+    def names(self) -> list[str]:
+        """Names of all groups, then of all ranges of numbers."""
+        return [*self.design.group_names, *(part.name for part in self.design.ranges)]
+
+    @cached_property
     def scan(self) -> ScanStatistic:
         """The family of everything that is looked at."""
         table = self.sums.tally.table
         unit = float(table[:, kernel.MASS2].sum() / table[:, kernel.ROWS].sum())
         left_out = [k for k, name in enumerate(self.design.group_names) if is_elsewhere(name)]
-        return ScanStatistic(self.design, self._scanned(), unit, left_out)
+        return ScanStatistic(self.design, self._scanned(), unit, left_out, self._between())
+
+    def _between(self) -> Between | None:
+        tally = self.sums.tally
+        if tally.clusters is None:
+            return None
+        return Between(self.residuals, signed(self.design, tally), *tally.least())
+
+    def few_clusters(self) -> int:
+        """Return how many groups and ranges of numbers have rows of too few clusters to be tested."""
+        found = self.scan.clusters
+        return 0 if found is None else int(np.sum(found[-1, len(self.scan.coordinates) :] < LEAST_CLUSTERS))
+
+    @property
+    def inflation(self) -> float:
+        """By how much clusters make the variance of the sum of all residuals larger; 1 if rows are independent."""
+        return float(self.scan.inflation[-1, 0])
+
+    @property
+    def clustered(self) -> int:
+        """Draws of the signs of clusters; 0 if rows are independent."""
+        return 0 if self.sums.tally.clusters is None else self.sums.tally.clusters.draws
 
     def _scanned(self) -> Places:
         """Coordinates examined one by one: all but the indicators that are groups as well."""
         prefixes = tuple(f"{name} = " for name in self.sums.tally.groups)
         names = [coordinate.name for coordinate in self.sums.coordinates]
-        return np.array([j for j, name in enumerate(names) if not name.startswith(prefixes)], dtype=np.intp)
+        ranges = {part.name for part in self.design.ranges}
+        kept = [j for j, name in enumerate(names) if not name.startswith(prefixes) and name not in ranges]
+        return np.array(kept, dtype=np.intp)
 
     @cached_property
     def sizes(self) -> EffectIntervals:
@@ -352,6 +444,8 @@ class Evidence:
         return self._simulate({**cheap, "scan": self.scan.measure}, DRAWS, self.design)
 
     def _simulate(self, measures: dict[str, Measure], draws: int, design: FixedDesign) -> dict[str, Array]:
+        if self.clustered:
+            return flipped_clusters(measures, draws, design, self.sums.tally)
         rows = self.sums.kept() if self.sums.sample.complete else None
         return simulate(design, measures, draws, self.seed, rows, self.sums.levels)
 
@@ -362,7 +456,7 @@ class Evidence:
         count = len(self.scan.coordinates)
         n = float(self.sums.tally.n[window].sum())
         if function >= count:
-            name = self.design.group_names[function - count]
+            name = self.names[function - count]
             n = float(self.groups[window, function - count, kernel.MASS].sum())
         else:
             name = self.sums.coordinates[int(self.scan.coordinates[function])].name if function else "all rows"

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from swapcal.audit import curves, measures, text
+from swapcal.audit.clusters import COUNTED, LEAST_CLUSTERS
 from swapcal.audit.conventional import ConventionalMeasures
 from swapcal.audit.curves import witnesses
 from swapcal.audit.evidence import Evidence
@@ -35,6 +36,7 @@ from swapcal.report.findings import (
     Identity,
     IssuedEntry,
     Level,
+    NumberCurve,
     QuantityEntry,
     Scores,
 )
@@ -82,9 +84,10 @@ def assemble(
         density=density(evidence),
         groups=tuple(groups(evidence, tolerance, titles)),
         groups_examined=len(evidence.group_table(tolerance)),
+        numbers=tuple(numbers(evidence, tolerance, titles)) or None,
         witnesses=tuple(witnesses(evidence, worst, titles)),
         notes=tuple(notes(evidence, priced=bool(losses))),
-        timeline=None if timeline is None else tuple(curves.periods(timeline, evidence.seed)),
+        timeline=None if timeline is None else tuple(curves.periods(timeline, evidence.seed, evidence.inflation)),
         timeline_error=None if timeline is None else "calibration error over ten levels",
         forecaster=None if certificate is None else forecaster(evidence, certificate),
         decisions=tuple(decisions(evidence, losses)) if losses else None,
@@ -96,8 +99,8 @@ def reliability(evidence: Evidence) -> list[Level]:
     """Return the reliability curve over the levels or, where nearly all rows are on one, over parts of equal weight."""
     tally = evidence.sums.tally
     if not _crowded(evidence):
-        return curves.reliability(tally.v, tally.table)
-    heaviness = float(tally.table[:, kernel.MASS2].sum()) / evidence.sums.n
+        return curves.reliability(tally.v, tally.table, evidence.scan.inflation[: len(tally.n), 0])
+    heaviness = evidence.inflation * float(tally.table[:, kernel.MASS2].sum()) / evidence.sums.n
     return curves.spread_out(evidence.sums.histogram.bins, heaviness)
 
 
@@ -121,7 +124,12 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
     return Headline(
         verdict=verdict.word,
         sentence=text.headline(
-            verdict, said, first is not None and evidence.whole(first), evidence.sums.n, evidence.sums.unit
+            verdict,
+            said,
+            first is not None and evidence.whole(first),
+            evidence.sums.n,
+            evidence.sums.unit,
+            evidence.looked(),
         ),
         detail=text.size(
             verdict, _elsewhere(evidence, first, titles), _widest(evidence, verdict, titles), curves.ece(evidence.sums)
@@ -141,12 +149,15 @@ def headline(evidence: Evidence, verdict: Verdict, worst: list[Finding], titles:
 def identity(title: str, evidence: Evidence, created_at: str, titles: TitleIndex) -> Identity:
     """Return what was audited, by which program, under which settings."""
     sums = evidence.sums
+    clusters = sums.tally.clusters
     settings = {
         "levels": f"{len(sums.levels)} ({'values' if sums.levels.values is not None else 'intervals'})",
         "groups": ", ".join(sorted(sums.tally.groups)) or "none",
         "seed": str(evidence.seed),
-        "null": describe(evidence.design, sums.sample.complete),
+        "null": describe(evidence.design, sums.sample.complete, evidence.clustered),
     }
+    if clusters is not None:
+        settings["clusters"] = f"{(sums.reader and sums.reader.clusters) or 'given'}, about {clusters.clusters:,}"
     first, last = sums.timeline.window() if sums.timeline is not None else (None, None)
     exact = json.dumps([settings, sums.levels.edges, sums.coordinates, SCHEMA_VERSION])
     return Identity(
@@ -307,6 +318,18 @@ def groups(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[Gro
     return [replace(row, title=titles.title(row.name)) for row in rows[:MOST_GROUPS]]
 
 
+def numbers(evidence: Evidence, tolerance: float, titles: TitleIndex) -> list[NumberCurve]:
+    """Return the gap along every number, at most `MOST_GROUPS` of them, the most doubtful first."""
+    return [
+        replace(
+            one,
+            title=titles.title(one.name),
+            ranges=tuple(replace(row, title=titles.title(row.name)) for row in one.ranges),
+        )
+        for one in evidence.numbers(tolerance)[:MOST_GROUPS]
+    ]
+
+
 def _doubt(row: GroupRow) -> tuple[float, float, str]:
     """Sort key: by p-value; equal ones by how far the interval stays from 0, untested groups last."""
     sure = max(row.low, -row.high)
@@ -317,8 +340,7 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
     """Return the limitations that apply to this audit, in which decisions may have been priced."""
     found = [
         evidence.sums.levels.describe(),
-        "The noise floor asks whether the predictions could be the true probabilities of independent "
-        "outcomes; outcomes that move together make errors look more certain than they are.",
+        _independence(evidence),
         "The verdict covers the groups, features and ranges of predictions examined here, and no others.",
         "The upper end of the worst error covers all rows, each group, range of predictions and group within a range, "
         f"and each feature along a range, with {100 * COVERED_SHARE:g} % of the rows or more, and every error beyond "
@@ -354,6 +376,24 @@ def notes(evidence: Evidence, *, priced: bool) -> list[str]:
         share = f"{len(evidence.sums.kept().p):,} of {evidence.sums.rows:,} rows, chosen by hash"
         found.append(f"Costs and regrets of decisions are measured on {share}.")
     return found
+
+
+def _independence(evidence: Evidence) -> str:
+    """Say what is taken to be independent."""
+    clusters = evidence.sums.tally.clusters
+    if clusters is None:
+        return (
+            "The noise floor asks whether the predictions could be the true probabilities of independent "
+            "outcomes; outcomes that move together make errors look more certain than they are."
+        )
+    few = evidence.few_clusters()
+    noun = "group or range of a number" if few == 1 else "groups and ranges of numbers"
+    left = f" Not tested: {few:,} {noun} with fewer than {LEAST_CLUSTERS} of them." if few else ""
+    return (
+        f"Rows belong to {'about ' if clusters.clusters >= COUNTED else ''}{clusters.clusters:,} clusters, which are "
+        "taken to be independent of each other; rows of one may depend on each other in any way. The variance of the "
+        f"mean error is {evidence.inflation:.2g} times that of independent rows.{left}"
+    )
 
 
 def _elsewhere(evidence: Evidence, first: Finding | None, titles: TitleIndex) -> str:

@@ -1,11 +1,13 @@
 """One simultaneous test over all groups, features and ranges, and intervals for every one of its cells."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Flags, Places
+from swapcal.arrays import Array, Flags, Integers, Keys, Places
+from swapcal.audit.clusters import LEAST_CLUSTERS, in_windows
 from swapcal.audit.measures import FixedDesign, Residuals
 from swapcal.audit.verdict import ALPHA, COVERED_SHARE
 from swapcal.kernels import tally as kernel
@@ -23,6 +25,25 @@ LEAST_VARIANCE = 10.0
 """Cells with fewer expected events than this have no trustworthy z."""
 
 
+class Between(NamedTuple):
+    """What is known of clusters: residual sums observed and with their signs drawn, and their smallest keys."""
+
+    observed: Residuals
+    signed: Residuals
+    rows: Keys
+    members: Keys
+
+    def draws(self) -> Iterator[Residuals]:
+        """Yield the observed sums, then those of all draws, some at a time."""
+        yield self.observed
+        for start in range(0, len(self.signed.g), CHUNK):
+            yield Residuals(self.signed.g[start : start + CHUNK], self.signed.S[start : start + CHUNK])
+
+
+CHUNK = 16
+"""Draws of which all cells are held at a time."""
+
+
 class Cell(NamedTuple):
     """One window of levels [first, last] and one function, with its penalised and plain score."""
 
@@ -38,31 +59,89 @@ class ScanStatistic:
     """The family of cells of a design: which functions, which windows, their variances and penalties.
 
     Functions are numbered: the chosen context coordinates first (the constant is the first of them), then all
-    groups, of which some may be left out of the test.
+    groups, of which some may be left out of the test, then the ranges of numbers.
     """
 
     def __init__(
-        self, design: FixedDesign, coordinates: Places, unit: float = 1.0, left_out: Sequence[int] = ()
+        self,
+        design: FixedDesign,
+        coordinates: Places,
+        unit: float = 1.0,
+        left_out: Sequence[int] = (),
+        between: "Between | None" = None,
     ) -> None:
-        self.coordinates = coordinates
+        self.coordinates, self._design = coordinates, design
         self.windows = _windows(len(design.n))
+        members = design.group_variance[:, design.declared].shape[1] + len(design.ranges)
         constant = self._sum(design.G[None, :, 0][:, :, coordinates])[0]
         mean = constant / np.where(constant[:, :1] > 0, constant[:, :1], 1.0)
         mean[:, 0] = 0.0
         self.squares = self._about(mean, design.G)
-        self.centre = np.concatenate([mean, np.zeros((len(mean), design.group_variance.shape[1]))], axis=1)
+        self.centre = np.concatenate([mean, np.zeros((len(mean), members))], axis=1)
         typical = self.squares[-1] / max(float(design.n.sum()), 1e-300)
-        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(design.group_variance.shape[1])])
+        worth = np.concatenate([np.maximum(typical, 1e-300), np.ones(members)])
         coins = self._variance(mean, design, np.ones_like(design.spread))
-        usable = coins >= LEAST_VARIANCE * unit * worth
-        usable[:, len(coordinates) + np.array(left_out, dtype=np.intp)] = False
+        tested = np.ones(len(worth), dtype=bool)
+        tested[len(coordinates) + np.array(left_out, dtype=np.intp)] = False
+        usable = tested & (coins >= LEAST_VARIANCE * unit * worth)
         variance = self._variance(mean, design, design.spread) if design.fractional.any() else coins
+        self.inflation = np.ones_like(variance)
+        self.clusters = None if between is None else self._clusters(between)
+        if between is not None and self.clusters is not None:
+            larger = self._pooled(self._between(between), variance)
+            self.inflation = np.divide(larger, variance, out=self.inflation, where=variance > 0)
+            variance = larger
+            usable = tested & (coins >= LEAST_VARIANCE * unit * worth * self.inflation)
+            usable &= self.clusters >= LEAST_CLUSTERS
         self._root, self._penalty = _prices(variance, usable)
+
+    def _between(self, between: "Between") -> Array:
+        """Variance of every cell between clusters: mean square over all signs, those observed included.
+
+        So the observed sums and those of every draw are judged alike, and the test is exact for symmetric residuals.
+        """
+        total, count = np.zeros(self.centre.shape), 0
+        for r in between.draws():
+            total += np.einsum("bwf,bwf->wf", *[self.sums(r)] * 2)
+            count += len(r.g)
+        return total / count
+
+    def _pooled(self, between: Array, variance: Array) -> Array:
+        """Return the variance of every cell: its own between clusters, but no less than that of its family.
+
+        Few events make both a sum and its variance between clusters small, so that cells judged by their own alone
+        would be rejected too often. A family is a group column or number in all windows of one width: there the ratio
+        of the variance between clusters to that of coins is estimated well. It is never below 1.
+        """
+        width = np.diff(self.windows, axis=1)[:, 0]
+        floor = np.ones_like(variance)
+        for part in self._families():
+            for one in np.unique(width):
+                cells = np.ix_(width == one, part)
+                total = float(variance[cells].sum())
+                floor[cells] = max(1.0, float(between[cells].sum()) / total) if total > 0 else 1.0
+        return np.maximum(between, floor * variance)
+
+    def _families(self) -> list[list[int]]:
+        """Return functions whose variance is judged together: each coordinate, group column and number."""
+        count = len(self.coordinates)
+        columns = [[count + k for k in range(where.start, where.stop)] for _, _, where in self._design.columns]
+        first = count + sum(map(len, columns))
+        numbers: dict[str, list[int]] = {}
+        for k, part in enumerate(self._design.ranges):
+            numbers.setdefault(part.number, []).append(first + k)
+        return [*([j] for j in range(count)), *columns, *numbers.values()]
+
+    def _clusters(self, between: "Between") -> Integers:
+        """Return the number of clusters of every cell, up to `LEAST_CLUSTERS`: coordinates have those of all rows."""
+        everyone, members = in_windows(between.rows), in_windows(self._design.united(between.members))
+        return np.concatenate([np.repeat(everyone, len(self.coordinates), axis=1), members], axis=1)
 
     def _variance(self, mean: Array, design: FixedDesign, spread: Array) -> Array:
         """Variance of every cell if outcomes have `spread` (L,) times the variance of coins, (windows, functions)."""
         contexts = self._about(mean, spread[:, None, None] * design.H)
-        return np.concatenate([contexts, self._sum((spread[:, None] * design.group_variance)[None])[0]], axis=1)
+        members = design.examined(spread[:, None] * design.group_variance)
+        return np.concatenate([contexts, self._sum(members[None])[0]], axis=1)
 
     def _about(self, mean: Array, M: Array) -> Array:
         """Per window and coordinate, second moments (L, d, d) about a mean in units of the constant."""
@@ -78,7 +157,7 @@ class ScanStatistic:
 
     def sums(self, r: Residuals) -> Array:
         """Σ α f(x)(y − p) of every cell, (B, windows, functions)."""
-        raw = self._sum(np.concatenate([r.g[:, :, self.coordinates], r.S], axis=2))
+        raw = self._sum(np.concatenate([r.g[:, :, self.coordinates], self._design.examined(r.S)], axis=2))
         return np.asarray(raw - self.centre * raw[:, :, :1])
 
     def scores(self, r: Residuals) -> tuple[Array, Array]:
@@ -99,8 +178,9 @@ class ScanStatistic:
     def _blocks(self, r: Residuals) -> Iterator[tuple[Array, slice]]:
         count = len(self.coordinates)
         yield np.ascontiguousarray(r.g[:, :, self.coordinates]), slice(0, count)
-        if r.S.shape[2]:
-            yield r.S, slice(count, count + r.S.shape[2])
+        members = self._design.examined(r.S)
+        if members.shape[2]:
+            yield np.ascontiguousarray(members), slice(count, count + members.shape[2])
 
     def cells(self, r: Residuals) -> list[Cell]:
         """Best window of every function, highest score first."""
@@ -212,6 +292,7 @@ class EffectIntervals:
 
     def __init__(self, scan: ScanStatistic, observed: Residuals, overall: Array, groups: Array, null: Null) -> None:
         self._scan, self._overall, self._groups, self.null = scan, overall, groups, null
+        self.inflation, self.clusters = scan.inflation, scan.clusters
         self._score, self._z = (part[0] for part in scan.scores(observed))
         self._sums = scan.sums(observed)[0]
         self._count = len(scan.coordinates)
@@ -262,8 +343,8 @@ class EffectIntervals:
         mass[gap_cells] = sums[:, kernel.MASS]
         return np.asarray(mass / max(float(self._overall[:, kernel.MASS].sum()), 1e-300))
 
-    def surest(self) -> list[tuple[int, int]]:
-        """Return (window, function) of every function's highest score, the highest first."""
+    @cached_property
+    def _surest(self) -> list[tuple[int, int]]:
         score = np.empty_like(self._score)
         for cells in self:
             score[cells.number] = cells.score
@@ -271,6 +352,10 @@ class EffectIntervals:
         best = score[place, np.arange(score.shape[1])]
         order = np.lexsort((np.arange(len(best)), -best))
         return [(int(place[f]), int(f)) for f in order if np.isfinite(best[f])]
+
+    def surest(self) -> list[tuple[int, int]]:
+        """Return (window, function) of every function's highest score, the highest first."""
+        return self._surest
 
     def largest(self) -> tuple[int, int] | None:
         """Return (window, function) of the largest error one can be sure of; None if chance explains all."""
@@ -327,13 +412,15 @@ def gap_intervals(sums: Array, reach: Array, coins: Array | float = 1.0) -> tupl
     Parameters
     ----------
     sums, reach : (K, SCALARS) and the number of standard errors (K,)
-    coins : variance of the outcomes in units of Σα²p(1 − p), below 1 if some lie between 0 and 1
+    coins : variance of the outcomes in units of Σα²p(1 − p): below 1 if some lie between 0 and 1, above 1 if those of
+        a cluster go together
     """
     mass = np.where(sums[:, kernel.MASS] > 0, sums[:, kernel.MASS], 1.0)
     gap = sums[:, kernel.RESIDUAL] / mass
     low, high = shift_interval(sums, reach * np.sqrt(coins))
     spread, ratio = _overspread(sums, gap)
     wide = ratio > 1.0
+    spread = spread * np.maximum(coins, 1.0)
     own = reach * np.sqrt(spread) / mass
     low = np.where(wide, gap - own, np.minimum(low, gap))
     high = np.where(wide, gap + own, np.maximum(high, gap))

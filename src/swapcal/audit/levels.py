@@ -1,4 +1,4 @@
-"""Which predictions are judged together: levels, a fine histogram, and bins over time."""
+"""Which rows are judged together: levels of predictions, a fine histogram, bins over time and of numbers."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from swapcal.arrays import Array, Index
-from swapcal.kernels.tally import SCALARS, SPECTRUM_BINS, add_groups, add_spectrum
+from swapcal.kernels.tally import BINS, SCALARS, SPECTRUM_BINS, add_groups, add_spectrum
 
 # Levels: which predictions are judged together.
 
@@ -376,3 +376,71 @@ class Timeline:
         stamp = datetime.fromtimestamp(time, UTC)
         whole_days = self.high - self.low >= MOST_BINS * DAY / 2
         return stamp.strftime("%Y-%m-%d") if whole_days else stamp.strftime("%Y-%m-%d %H:%M")
+
+
+# Bins: which values of a number are examined together.
+
+
+class Bins(NamedTuple):
+    """A number's bins: its name, the cuts between them, and their slice of K; the last bin is for missing values."""
+
+    name: str
+    cuts: tuple[float, ...]
+    where: slice
+
+
+class Range(NamedTuple):
+    """Adjacent bins of one number, examined as a group: its name in words, and the slice of K that it joins."""
+
+    number: str
+    name: str
+    where: slice
+    eighth: bool
+    """Whether it is one bin, or bins without rows beside it: together these make the number's curve."""
+
+
+def ranges_of(bins: Bins, mass: Array) -> list[Range]:
+    """Return the halves, quarters and eighths of a number, and its missing values, each set of rows once.
+
+    Parameters
+    ----------
+    mass : (BINS,) of its bins; bins between equal cuts are empty
+
+    Examples
+    --------
+    >>> age = Bins("age", (20.0, 20.0, 20.0, 40.0, 40.0, 40.0, 60.0), slice(0, 9))
+    >>> [part.name for part in ranges_of(age, np.array([0, 0, 0, 5, 0, 0, 4, 5, 1.0]))]
+    ['age < 40', 'age ≥ 40', '40 ≤ age < 60', 'age ≥ 60', 'age missing']
+    """
+    used = [k for k in range(BINS - 1) if mass[k] > 0]
+    found: dict[tuple[int, ...], Range] = {}
+    for width in (4, 2, 1):
+        for start in range(0, BINS - 1, width):
+            inside = tuple(k for k in used if start <= k < start + width)
+            if inside and len(inside) < len(used):
+                single = len(inside) == 1
+                found.setdefault(inside, _range(bins, used, inside, single))
+    missing = bins.where.stop - 1
+    last = [Range(bins.name, f"{bins.name} missing", slice(missing, missing + 1), False)] if mass[-1] > 0 else []
+    return [*found.values(), *last]
+
+
+def _range(bins: Bins, used: list[int], inside: tuple[int, ...], single: bool) -> Range:
+    low = None if inside[0] == used[0] else bins.cuts[inside[0] - 1]
+    after = [k for k in used if k > inside[-1]]
+    high = bins.cuts[after[0] - 1] if after else None
+    where = slice(bins.where.start + inside[0], bins.where.start + inside[-1] + 1)
+    return Range(bins.name, range_name(bins.name, low, high), where, single)
+
+
+def range_name(name: str, low: float | None, high: float | None) -> str:
+    """Say which values lie in [low, high); None is no end.
+
+    Examples
+    --------
+    >>> range_name("age", None, 30.0), range_name("age", 30.0, 45.5)
+    ('age < 30', '30 ≤ age < 45.5')
+    """
+    if low is None:
+        return f"{name} < {high:.12g}"
+    return f"{name} ≥ {low:.12g}" if high is None else f"{low:.12g} ≤ {name} < {high:.12g}"

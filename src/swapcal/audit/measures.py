@@ -1,13 +1,16 @@
 """Every error by name, and the design of the data that decides how chance moves it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from scipy.special import ndtri
 
 from swapcal import errors
-from swapcal.arrays import Array, Flags, Integers
+from swapcal.arrays import Array, Flags, Integers, Keys
+from swapcal.audit.clusters import distinct
+from swapcal.audit.levels import Bins, Range, ranges_of
 from swapcal.audit.rows import Coordinate
 from swapcal.audit.sums import Tally
 from swapcal.audit.verdict import Form, Witness
@@ -99,7 +102,7 @@ def cells(sums: Array, spread: Array, fractional: Flags) -> Cells:
 
 
 class Residuals(NamedTuple):
-    """Residual sums of B draws of the outcomes: g (B, L, d), and S (B, L, K) over all group columns."""
+    """Residual sums of B draws of the outcomes: g (B, L, d), and S (B, L, K) over all groups, then all bins."""
 
     g: Array
     S: Array
@@ -115,7 +118,8 @@ class FixedDesign(NamedTuple):
 
     No outcome enters, except the spread of fractional ones: `H` and `group_variance` are those of coins with the
     predicted chances, and `spread` (L,) says how much less the outcomes of a level vary (1 if all are 0 or 1).
-    `columns` gives, for every group column, its name, its categories and their slice of K.
+    `columns` gives, for every group column, its name, its categories and their slice of K; `numbers` the same of the
+    bins that follow, and `ranges` the joins of bins that are examined as groups.
     """
 
     n: Array
@@ -128,6 +132,35 @@ class FixedDesign(NamedTuple):
     fractional: Flags
     whole: Cells
     groups: Cells
+    numbers: tuple[Bins, ...] = ()
+    ranges: tuple[Range, ...] = ()
+
+    @property
+    def parts(self) -> list[slice]:
+        """The slices of K that each split all rows: group columns and numbers."""
+        return [*(where for _, _, where in self.columns), *(bins.where for bins in self.numbers)]
+
+    @property
+    def declared(self) -> slice:
+        """The slice of K that holds groups."""
+        return slice(0, self.numbers[0].where.start) if self.numbers else slice(None)
+
+    def examined(self, values: Array, axis: int = -1) -> Array:
+        """Return values of groups and bins as values of groups and ranges: what lies in a range is added."""
+        if not self.numbers:
+            return values
+        values = np.moveaxis(values, axis, -1)
+        ends = np.array([end for part in self.ranges for end in (part.where.start, part.where.stop)], np.intp)
+        padded = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
+        joined = np.add.reduceat(padded, ends, axis=-1)[..., ::2] if len(ends) else values[..., :0]
+        return np.moveaxis(np.concatenate([values[..., self.declared], joined], axis=-1), -1, axis)
+
+    def united(self, least: Keys) -> Keys:
+        """Return the smallest keys (L, K, most) of groups and bins as those of groups and ranges."""
+        joined = [
+            reduce(distinct, (least[:, k] for k in range(part.where.start, part.where.stop))) for part in self.ranges
+        ]
+        return np.concatenate([least[:, self.declared], *(part[:, None] for part in joined)], axis=1)
 
     @property
     def group_names(self) -> list[str]:
@@ -137,17 +170,27 @@ class FixedDesign(NamedTuple):
     def without_groups(self) -> "FixedDesign":
         """Return the design for measures that look at contexts only: cheaper to simulate."""
         none = slice(0, 0)
-        return self._replace(group_variance=self.group_variance[:, none], columns=(), groups=self.groups.narrow(none))
+        bare = self._replace(columns=(), numbers=(), ranges=())
+        return bare._replace(group_variance=self.group_variance[:, none], groups=self.groups.narrow(none))
 
 
-def observe(tally: Tally) -> tuple[FixedDesign, Residuals, Array]:
-    """Split a tally into its design, its observed residuals (B = 1) and the group table (L, K, SCALARS)."""
+def observe(tally: Tally, cuts: Mapping[str, tuple[float, ...]] | None = None) -> tuple[FixedDesign, Residuals, Array]:
+    """Split a tally into its design, its observed residuals (B = 1) and the table (L, K, SCALARS) of groups and bins.
+
+    `cuts` are the edges of every number's bins, by name.
+    """
     columns, tables, start = [], [np.zeros((len(tally.levels), 0, kernel.SCALARS))], 0
     for name, found, table in tally.columns():
         columns.append((name, found, slice(start, start + len(found))))
         tables.append(table)
         start += len(found)
+    numbers = []
+    for j, (name, found_cuts) in enumerate((cuts or {}).items()):
+        numbers.append(Bins(name, found_cuts, slice(start, start + kernel.BINS)))
+        tables.append(tally.bins[:, j])
+        start += kernel.BINS
     groups = np.concatenate(tables, axis=1)
+    mass = groups[:, :, kernel.MASS].sum(axis=0)
     spread, fractional = dispersion(tally.table), tally.table[:, kernel.FRACTIONAL] > 0
     design = FixedDesign(
         n=tally.n,
@@ -160,6 +203,8 @@ def observe(tally: Tally) -> tuple[FixedDesign, Residuals, Array]:
         fractional=fractional,
         whole=cells(tally.table, spread, fractional),
         groups=cells(groups, spread[:, None], fractional[:, None]),
+        numbers=tuple(numbers),
+        ranges=tuple(part for bins in numbers for part in ranges_of(bins, mass[bins.where])),
     )
     return design, Residuals(tally.g[None], groups[None, :, :, kernel.RESIDUAL]), groups
 
@@ -242,7 +287,7 @@ def _omniprediction(against: Rules) -> Quantity:
 def _swapped(q: int) -> dict[tuple[str, int, str], Quantity]:
     measures: dict[str, Measure] = {
         "linear": lambda s, r: errors.smcal_linear(s.n, r.g, q),
-        "groups": lambda s, r: errors.smcal_groups(s.n, r.S, q),
+        "groups": lambda s, r: errors.smcal_groups(s.n, r.S[:, :, s.declared], q),
         "affine": lambda s, r: errors.smcal_affine(s.n, r.A, r.g, q),
     }
     return {("smcal", q, c): _accusation(c, True, measure, q, swap=True) for c, measure in measures.items()}
@@ -253,7 +298,7 @@ def _pooled(q: int) -> dict[tuple[str, int, str], Quantity]:
     affine = errors.mcal2_affine if q == 2 else errors.mcal1_affine
     measures: dict[str, tuple[bool, Measure]] = {
         "linear": (q == 2, lambda s, r: linear(s.n, r.g)),
-        "groups": (True, lambda s, r: errors.mcal_groups(s.n, r.S, q)[0]),
+        "groups": (True, lambda s, r: errors.mcal_groups(s.n, r.S[:, :, s.declared], q)[0]),
         "affine": (False, lambda s, r: affine(s.n, r.A, r.g)[0]),
     }
     return {("mcal", q, c): _accusation(c, *measure, q, swap=False) for c, measure in measures.items()}

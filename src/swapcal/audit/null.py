@@ -12,7 +12,7 @@ from swapcal._display import display
 from swapcal.arrays import Array, Index
 from swapcal.audit.levels import Levels
 from swapcal.audit.measures import Cells, FixedDesign, Measure, Residuals
-from swapcal.audit.sums import KeptRows, hash_names
+from swapcal.audit.sums import KeptRows, Tally, hash_names
 
 CHUNK_ENTRIES = 1 << 22
 """Numbers held at a time while simulating."""
@@ -72,6 +72,27 @@ def compare(value: float, null: Array) -> Noise:
     )
 
 
+def signed(design: FixedDesign, tally: Tally) -> Residuals:
+    """Return the residual sums of all draws in which clusters keep or change their sign as a whole."""
+    g, S = tally.signed()
+    return Residuals(g, S if design.parts else S[:, :, :0])
+
+
+def flipped_clusters(
+    measures: Mapping[str, Measure], draws: int, design: FixedDesign, tally: Tally
+) -> dict[str, Array]:
+    """Return each measure's value on every draw of the clusters' signs, at most `draws` of them."""
+    every = signed(design, tally)
+    size = max(1, CHUNK_ENTRIES // max(1, every.g[0].size + every.S[0].size))
+    found: dict[str, list[Array]] = {name: [] for name in measures}
+    for start in range(0, min(draws, len(every.g)), size):
+        part = slice(start, min(start + size, draws))
+        some = Residuals(np.ascontiguousarray(every.g[part]), np.ascontiguousarray(every.S[part]))
+        for name, measure in measures.items():
+            found[name].append(measure(design, some))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
 def simulate(
     design: FixedDesign, measures: Mapping[str, Measure], draws: int, seed: int, rows: KeptRows | None, levels: Levels
 ) -> dict[str, Array]:
@@ -92,8 +113,10 @@ def simulate(
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def describe(design: FixedDesign, by_row: bool) -> str:
-    """Say how the null is simulated."""
+def describe(design: FixedDesign, by_row: bool, draws: int = 0) -> str:
+    """Say how the null is simulated; `draws` are those of the signs of clusters, if there are any."""
+    if draws:
+        return f"signs of whole clusters flipped, {draws} times"
     coins = "outcomes redrawn row by row" if by_row else "residual sums redrawn, binomial for groups, else Gaussian"
     flips = "signs of residuals flipped" if by_row else "spread as observed"
     count = int(design.fractional.sum())
@@ -115,7 +138,7 @@ def _summed(design: FixedDesign, draws: int, rng: np.random.Generator) -> Iterat
     levels, d = slope.shape
     for size in _chunks(draws, levels * (2 * d + 2 * design.group_variance.shape[1])):
         S = design.groups.draw(size, rng, groups)
-        total = _share_total(design, S) if design.columns else design.whole.draw(size, rng, whole)
+        total = _share_total(design, S) if design.parts else design.whole.draw(size, rng, whole)
         g = slope * total[:, :, None]
         if d > 1:
             z = _liveliness(design.whole, total)[:, :, None] * rng.standard_normal((size, levels, d))
@@ -151,10 +174,10 @@ def _liveliness(whole: Cells, total: Array) -> Array:
 
 
 def _share_total(design: FixedDesign, S: Array) -> Array:
-    """Return each level's total (B, L) by the column with most groups; shift the others' sums to it, in place."""
-    finest = max((where for _, _, where in design.columns), key=lambda where: where.stop - where.start)
+    """Return each level's total (B, L) by the column with most parts; shift the others' sums to it, in place."""
+    finest = max(design.parts, key=lambda where: where.stop - where.start)
     total: Array = S[:, :, finest].sum(axis=2)
-    for _, _, where in design.columns:
+    for where in design.parts:
         if where != finest:
             variance = design.group_variance[:, where]
             share = variance / np.maximum(variance.sum(axis=1, keepdims=True), 1e-300)
@@ -209,7 +232,7 @@ def _flipped(design: FixedDesign, rows: KeptRows, level: Index) -> Array:
 
 
 def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
-    """Sparse (L·K, rows) indicator of level and group."""
+    """Sparse (L·K, rows) indicator of level and group or bin."""
     total = design.group_variance.shape[1]
     places, who = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for name, found, where in design.columns:
@@ -217,6 +240,9 @@ def _members(design: FixedDesign, rows: KeptRows, level: Index) -> csr_matrix:
         order = np.argsort(hashes)
         code = order[np.searchsorted(hashes[order], rows.labels[name])]
         places.append(level.astype(np.int64) * total + where.start + code)
+        who.append(np.arange(len(level)))
+    for j, bins in enumerate(design.numbers):
+        places.append(level.astype(np.int64) * total + bins.where.start + rows.bins[:, j])
         who.append(np.arange(len(level)))
     ones = np.ones(sum(map(len, who)))
     shape = (len(design.n) * total, len(level))

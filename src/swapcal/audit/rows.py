@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal._validate import likely_mistake
-from swapcal.arrays import Array, Flags, Keys, Places
+from swapcal.arrays import Array, Bytes, Flags, Keys, Places
+from swapcal.audit.clusters import cluster_keys, looks_clustered
 from swapcal.audit.levels import Pseudo
-from swapcal.audit.search import Regions, propose, proposing
+from swapcal.audit.search import Regions, propose, proposing, proposing_clusters
 from swapcal.features.encoder import FittedEncoder, Scales
-from swapcal.features.sources import Category, Number
-from swapcal.kernels.tally import fill
+from swapcal.features.sources import Category, Number, Quantiles
+from swapcal.kernels.tally import CUTS, fill, fill_bins
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.frame import JudgedColumns, Table, categories, is_table
 from swapcal.tables.values import AUDITED_CATEGORIES, OTHER, Categories
@@ -45,6 +46,10 @@ class AuditRows:
     pseudo: Pseudo | None = None
     marks: Keys | None = None
     """Hashes of the features that X was computed from; None where X itself was given."""
+    bins: Bytes | None = None
+    """(rows, numbers) in which of its bins each number lies; None for no numbers."""
+    clusters: Keys | None = None
+    """Keys of the clusters that rows belong to; None if rows are independent."""
 
     def __len__(self) -> int:
         return len(self.p)
@@ -63,7 +68,9 @@ class AuditRows:
         weight: Any = None,
         time: Any = None,
         issued: Any = None,
+        clusters: Any = None,
         marks: Keys | None = None,
+        bins: Bytes | None = None,
     ) -> "AuditRows":
         """Check every argument and raise before anything is used.
 
@@ -87,6 +94,8 @@ class AuditRows:
             dated=dated,
             pseudo=_pseudo(p, low, high, weight, issued),
             marks=marks,
+            bins=bins,
+            clusters=cluster_keys("clusters", clusters, rows),
         )
 
 
@@ -274,9 +283,12 @@ def intersect(batch: AuditRows, pairs: Sequence[Pair]) -> AuditRows:
 
 
 def searched(batch: AuditRows, numbers: Mapping[str, Array], seed: int) -> tuple[AuditRows, Regions]:
-    """Return rows with the regions that half of them propose as groups of the other half, and the regions."""
+    """Return rows with the regions that half of them propose as groups of the other half, and the regions.
+
+    Where rows belong together, half of the clusters propose, and their rows are tested in no piece.
+    """
     columns = _searchable(batch, numbers)
-    chosen = proposing(len(batch), seed)
+    chosen = proposing(len(batch), seed) if batch.clusters is None else proposing_clusters(batch.clusters)
     some = np.flatnonzero(chosen)
     regions = propose(
         {name: column[some] if isinstance(column, np.ndarray) else Categories(column.codes[some], column.names)
@@ -289,7 +301,9 @@ def searched(batch: AuditRows, numbers: Mapping[str, Array], seed: int) -> tuple
 def in_regions(
     batch: AuditRows, regions: Regions, numbers: Mapping[str, Array], tested: Flags | None = None
 ) -> AuditRows:
-    """Return rows with the regions as groups."""
+    """Return rows with the regions as groups; those of clusters that propose are in none."""
+    if tested is None and batch.clusters is not None:
+        tested = ~proposing_clusters(batch.clusters)
     found = regions.groups(_searchable(batch, numbers), len(batch), tested)
     return replace(batch, groups={**batch.groups, **found})
 
@@ -346,9 +360,13 @@ class Encoder:
     Every column gets the same share s = √(3/4 / columns) of the norm: a number becomes s·z/3 with z its
     standard score clipped to ±3 (0 if missing, and then a second coordinate is s), a category becomes s in
     its own coordinate. Audits can be merged if they share the encoder.
+
+    `cuts` are the values that cut the rows of every number into eight parts, as equal as ties allow, by name; outcomes
+    have no part in them. Encoders saved by earlier versions have none.
     """
 
     columns: tuple[Number | Category, ...]
+    cuts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def learn(cls, table: Table, names: Sequence[str]) -> "Encoder":
@@ -361,12 +379,14 @@ class Encoder:
         array([[ 0.5  , -0.204,  0.   ,  0.612],
                [ 0.5  ,  0.204,  0.612,  0.   ]])
         """
-        return cls(FittedEncoder.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns)
+        columns = FittedEncoder.learn(table, columns=names, categories=AUDITED_CATEGORIES, rare=0).columns
+        numbers = [str(column.name) for column in columns if isinstance(column, Number)]
+        return cls(columns, {name: Quantiles.of(table.numbers(name)).cuts(CUTS + 1) for name in numbers})
 
     @classmethod
     def of(cls, scales: Scales) -> "Encoder":
         """Return the encoder that `learn` would learn from all the tables whose scales these are, but for rounding."""
-        return cls(scales.columns(AUDITED_CATEGORIES))
+        return cls(scales.columns(AUDITED_CATEGORIES), scales.cuts(CUTS + 1))
 
     @property
     def share(self) -> float:
@@ -419,7 +439,7 @@ class Encoder:
 
     def batch(self, table: Table, columns: Mapping[str, Any]) -> AuditRows:
         """Return the rows of a table of features whose other columns are arrays by name, checked."""
-        return AuditRows.check(**columns, X=self.encode(table), marks=self.marks(table))
+        return AuditRows.check(**columns, X=self.encode(table), marks=self.marks(table), bins=self.bins(table))
 
     def grouped(self, batch: AuditRows, table: Table) -> AuditRows:
         """Return rows with the categorical features of a table as groups as well."""
@@ -433,6 +453,13 @@ class Encoder:
     def numbers(self, table: Table) -> dict[str, Array]:
         """Return the numeric features as they are given."""
         return {str(c.name): table.numbers(str(c.name)) for c in self.columns if isinstance(c, Number)}
+
+    def bins(self, table: Table) -> Bytes:
+        """Return in which of its bins each number lies, (rows, numbers)."""
+        found = np.empty((len(self.cuts), len(table)), np.uint8)
+        for j, (name, cuts) in enumerate(self.cuts.items()):
+            fill_bins(table.numbers(name), np.array(cuts), found[j])
+        return np.ascontiguousarray(found.T)
 
     def categorical(self) -> list[str]:
         """Names of the columns that hold categories."""
@@ -496,6 +523,8 @@ class AuditColumns(JudgedColumns):
             dated=dated,
             pseudo=self._issued(table, p),
             marks=self.encoder.marks(table),
+            bins=self.encoder.bins(table),
+            clusters=None if self.clusters is None else self._cluster_keys(table, self.clusters),
         )
         return rows_read if self.regions is None else in_regions(rows_read, self.regions, self.encoder.numbers(table))
 
@@ -507,6 +536,17 @@ class AuditColumns(JudgedColumns):
         """Columns examined as groups: those named, and the categorical features."""
         assert self.encoder is not None
         return list(dict.fromkeys([*self.encoder.categorical(), *self.groups]))
+
+    def suspect(self, table: Table, rows: AuditRows) -> str | None:
+        """Return a column that looks like a cluster id where none was named."""
+        if self.clusters is not None:
+            return None
+        known = {self.prob, self.target, self.weights, self.time, *(self.issued or ())}
+        return looks_clustered(table, [name for name in table.columns if name not in known], rows.p, rows.y)
+
+    @staticmethod
+    def _cluster_keys(table: Table, name: str) -> Keys | None:
+        return cluster_keys(f"column {name!r}", table.categories(name))
 
     @staticmethod
     def _probabilities(table: Table, name: str) -> Array:

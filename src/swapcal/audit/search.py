@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swapcal.arrays import Array, Flags, Places
+from swapcal.arrays import Array, Flags, Keys, Places
 from swapcal.tables.values import Categories
 
 # The proposing rows grow trees on the residuals: from each of the best first splits, branches of up to three conditions
@@ -127,6 +127,11 @@ def proposing(rows: int, seed: int) -> Flags:
     count = min(rows // 2, MOST_PROPOSING)
     chosen[np.random.default_rng([seed, rows]).permutation(rows)[:count]] = True
     return chosen
+
+
+def proposing_clusters(clusters: Keys) -> Flags:
+    """Return which rows propose where rows belong together: those of half of the clusters, the same in every piece."""
+    return np.asarray((clusters * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63) == 1)
 
 
 def propose(columns: Mapping[str, "Array | Categories"], p: Array, y: Array, weights: Array) -> Regions:

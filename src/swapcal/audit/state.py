@@ -19,6 +19,7 @@ from swapcal.archive import (
     Rule,
     Settings,
     Shapes,
+    addition,
     check,
     floats,
     is_distinct,
@@ -26,14 +27,16 @@ from swapcal.archive import (
     is_text,
     keys,
     listed,
+    octets,
     optional,
     parted,
     real,
     whole,
 )
+from swapcal.audit.clusters import COUNTED, DRAWS, LEAST_CLUSTERS, LEAST_DRAWS, ClusterSums
 from swapcal.audit.levels import COARSE, FINEST, KEPT_BINS, Histogram, Levels, Span, Timeline
 from swapcal.audit.rows import AuditColumns, Coordinate, Encoder
-from swapcal.audit.sums import Groups, KeptRows, RowSample, Sums, Tally, hash_names
+from swapcal.audit.sums import SCORES, Groups, KeptRows, RowSample, Sums, Tally, hash_names
 from swapcal.features.sources import Category, Number
 from swapcal.kernels import tally as kernel
 
@@ -47,6 +50,7 @@ KEPT = ("hashes", "copies", "p", "y", "weights", "X")
 def _tally_state(tally: Tally, name: str) -> dict[str, Any]:
     """Return the arrays of per-level sums."""
     own = {f"{name}.table": tally.table, f"{name}.g": tally.g, f"{name}.G": tally.lower_G, f"{name}.H": tally.lower_H}
+    own |= {f"{name}.bins": tally.bins} if tally.bins.size else {}
     return own | {f"{name}.groups.{k}": group.table for k, group in enumerate(tally.groups.values())}
 
 
@@ -55,6 +59,7 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
     arrays = _tally_state(sums.tally, "tally") | _sample_state(sums.sample, sums.tally.groups)
     arrays["histogram.bins"] = sums.histogram.bins
     arrays |= {} if sums.issued is None else _tally_state(sums.issued, "issued")
+    arrays |= {} if sums.tally.clusters is None else _clusters_arrays(sums.tally.clusters)
     times = {} if sums.timeline is None else _timeline_state(sums.timeline)
     arrays |= {} if sums.timeline is None else {f"timeline.{part}": getattr(sums.timeline, part) for part in TIMES}
     return arrays, {
@@ -69,16 +74,19 @@ def state_of(sums: Sums, title: str, seed: int) -> tuple[dict[str, Any], dict[st
         "log_loss": sums.histogram.log_loss,
         "impossible": sums.histogram.impossible,
         "timeline": times or None,
-    }
+    } | ({} if sums.tally.clusters is None else {"clusters": _clusters_settings(sums.tally.clusters)})
 
 
 def sums_of(arrays: Arrays, settings: Settings) -> Sums:
     """Return the sums as they were."""
     issued, timeline, reader = settings["issued"], settings["timeline"], settings["reader"]
+    tally = _tally_of(arrays, "tally", settings["levels"], settings["groups"])
+    if "clusters" in settings:
+        tally.clusters = _clusters_of(arrays, settings["clusters"], len(tally.levels))
     return Sums(
         tuple(Coordinate(*one) for one in settings["coordinates"]),
         None if reader is None else reader_of(reader),
-        _tally_of(arrays, "tally", settings["levels"], settings["groups"]),
+        tally,
         None if issued is None else _tally_of(arrays, "issued", issued, []),
         _sample_of(arrays, settings),
         _histogram_of(arrays, settings),
@@ -91,10 +99,46 @@ def _tally_of(arrays: Arrays, name: str, levels: Settings, groups: list[Any]) ->
     tally = Tally(levels_of(levels), arrays[f"{name}.g"].shape[1])
     tally.table, tally.g = arrays[f"{name}.table"], arrays[f"{name}.g"]
     tally.lower_G, tally.lower_H = arrays[f"{name}.G"], arrays[f"{name}.H"]
+    tally.bins = arrays.get(f"{name}.bins", tally.bins)
     for k, group in enumerate(groups):
         tally.groups[group["name"]] = found = Groups(0)
         found.names, found.table = group["categories"], arrays[f"{name}.groups.{k}"]
     return tally
+
+
+def _clusters_settings(clusters: ClusterSums) -> dict[str, Any]:
+    return {"draws": clusters.draws, "tables": list(clusters.signed), "counted": list(clusters.least)}
+
+
+def _clusters_arrays(clusters: ClusterSums) -> dict[str, Any]:
+    """Return the signed sums and the keys of clusters; tables are numbered, for their names may be any text."""
+    found = {f"clusters.signed.{k}": table for k, table in enumerate(clusters.signed.values())}
+    return (
+        found
+        | {f"clusters.least.{k}": keys for k, keys in enumerate(clusters.least.values())}
+        | {"clusters.all": clusters.all}
+    )
+
+
+def _clusters_of(arrays: Arrays, state: Settings, levels: int) -> ClusterSums:
+    clusters = ClusterSums(levels, state["draws"])
+    clusters.signed = {name: arrays[f"clusters.signed.{k}"] for k, name in enumerate(state["tables"])}
+    clusters.least = {name: arrays[f"clusters.least.{k}"] for k, name in enumerate(state["counted"])}
+    clusters.all = arrays["clusters.all"]
+    return clusters
+
+
+def _clusters_fields(state: Settings, levels: int, sizes: Mapping[str, int]) -> dict[str, Field]:
+    """Return the arrays of clusters, of tables whose numbers of places follow from features and groups."""
+    if set(state["tables"]) != set(sizes) or not set(state["counted"]) <= set(sizes):
+        raise ArchiveError(f"clusters: given tables {state['tables']}, expected {list(sizes)}")
+    found = {
+        f"clusters.signed.{k}": floats(levels, sizes[name], state["draws"]) for k, name in enumerate(state["tables"])
+    }
+    found |= {
+        f"clusters.least.{k}": keys(levels, sizes[name], LEAST_CLUSTERS) for k, name in enumerate(state["counted"])
+    }
+    return found | {"clusters.all": keys(1, 1, COUNTED)}
 
 
 def levels_of(state: Settings) -> Levels:
@@ -107,6 +151,8 @@ def _sample_state(sample: RowSample, groups: Mapping[str, Any]) -> dict[str, Any
     assert sample.rows is not None
     found = sample.rows._asdict()
     labels = found.pop("labels")
+    if not found["bins"].size:
+        del found["bins"]
     own = {f"sample.{name}": array for name, array in found.items()}
     own |= {f"sample.labels.{k}": labels[name] for k, name in enumerate(groups)}
     return own | {"sample.sums": np.array(sample.sums, np.uint64)}
@@ -116,7 +162,8 @@ def _sample_of(arrays: Arrays, settings: Settings) -> RowSample:
     """Return the rows kept as they were."""
     sample = RowSample(len(settings["coordinates"]))
     labels = {group["name"]: arrays[f"sample.labels.{k}"] for k, group in enumerate(settings["groups"])}
-    sample.rows = KeptRows(**{name: arrays[f"sample.{name}"] for name in KEPT}, labels=labels)
+    bins = arrays.get("sample.bins", np.zeros((len(arrays["sample.p"]), 0), np.uint8))
+    sample.rows = KeptRows(**{name: arrays[f"sample.{name}"] for name in KEPT}, bins=bins, labels=labels)
     sample.complete = settings["complete"]
     first, second = (int(part) for part in arrays["sample.sums"])
     sample.sums = (first, second)
@@ -148,7 +195,9 @@ def _timeline_of(arrays: Arrays, state: Settings) -> Timeline:
 def _reader_state(reader: AuditColumns) -> dict[str, Any]:
     assert reader.encoder is not None
     own = {field.name: getattr(reader, field.name) for field in fields(reader) if field.name != "regions"}
-    return own | {"encoder": {"columns": [_column_state(column) for column in reader.encoder.columns]}}
+    cuts = {name: {"cuts": list(cuts)} for name, cuts in reader.encoder.cuts.items()}
+    columns = [_column_state(column) | cuts.get(str(column.name), {}) for column in reader.encoder.columns]
+    return own | {"encoder": {"columns": columns}}
 
 
 def _column_state(column: Number | Category) -> dict[str, Any]:
@@ -159,7 +208,8 @@ def _column_state(column: Number | Category) -> dict[str, Any]:
 
 def _column_of(state: Settings) -> Number | Category:
     if "texts" not in state:
-        return Number(**{**state, "spread": np.inf if state["spread"] is None else state["spread"]})
+        spread = np.inf if state["spread"] is None else state["spread"]
+        return Number(state["name"], state["centre"], spread, state["missing"])
     texts = state["texts"]
     return Category(state["name"], False, texts=texts, other=len(texts) if state["other"] else -1)
 
@@ -168,7 +218,8 @@ def reader_of(state: Settings) -> AuditColumns:
     """Return which columns hold what, and the encoding."""
     columns = [_column_of(column) for column in state["encoder"]["columns"]]
     found: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in state.items()}
-    return AuditColumns(**found | {"encoder": Encoder(tuple(columns))})
+    cuts = {one["name"]: tuple(one["cuts"]) for one in state["encoder"]["columns"] if "cuts" in one}
+    return AuditColumns(**found | {"encoder": Encoder(tuple(columns), cuts)})
 
 
 # What the file of an `Audit` holds; rows that are added find their level, category and bin in the tables by its lists.
@@ -184,7 +235,16 @@ TIMELINE = {
     "low": real(),
     "high": real(),
 }
-NUMBER = parted({"name": ANY_TEXT, "centre": real(), "spread": optional(real(0, above=True)), "missing": TRUTH})
+SORTED = Rule("seven numbers in order", lambda v: listed(real(), kernel.CUTS, kernel.CUTS).holds(v) and v == sorted(v))
+NUMBER = parted(
+    {
+        "name": ANY_TEXT,
+        "centre": real(),
+        "spread": optional(real(0, above=True)),
+        "missing": TRUTH,
+        "cuts": addition(SORTED),
+    }
+)
 CATEGORY = parted({"name": ANY_TEXT, "texts": NAMES, "other": TRUTH})
 COLUMN = Rule("a column of numbers or of texts", lambda v: NUMBER.holds(v) or CATEGORY.holds(v))
 READER = {
@@ -195,6 +255,7 @@ READER = {
     "weights": optional(ANY_TEXT),
     "time": optional(ANY_TEXT),
     "issued": optional(listed(ANY_TEXT, 3, 3)),
+    "clusters": addition(optional(ANY_TEXT)),
     "encoder": parted({"columns": listed(COLUMN)}),
 }
 COORDINATE = Rule("[name, factor, centre, unit]", lambda v: isinstance(v, list) and len(v) == 4 and _is_coordinate(*v))
@@ -210,6 +271,7 @@ RULES = {
     "log_loss": real(0),
     "impossible": whole(),
     "timeline": optional(parted(TIMELINE)),
+    "clusters": addition(parted({"draws": whole(LEAST_DRAWS, DRAWS), "tables": NAMES, "counted": NAMES})),
 }
 
 
@@ -230,11 +292,19 @@ def file_fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     reader = None if settings["reader"] is None else reader_of(settings["reader"])
     if reader is not None and reader.encoder is not None and len(reader.encoder.coordinates) != d:
         raise ArchiveError(f"coordinates: given {d}, expected those of the encoding")
+    numbers = 0 if reader is None or reader.encoder is None else len(reader.encoder.cuts)
     rows, levels = max(1, min(shapes["sample.p"][0], RowSample(d).capacity)), len(levels_of(settings["levels"]))
     found = _tally_fields("tally", levels, d)
+    if numbers:
+        found["tally.bins"] = floats(levels, numbers, kernel.BINS, kernel.SCALARS)
+        found["sample.bins"] = octets(rows, numbers)
     for k, group in enumerate(groups):
         found[f"tally.groups.{k}"] = floats(levels, len(group["categories"]), kernel.SCALARS)
         found[f"sample.labels.{k}"] = keys(rows, most=hash_names(group["categories"]).max(initial=0))
+    if "clusters" in settings:
+        sizes = {"contexts": d, "scores": SCORES, "rows": 1} | ({"bins": numbers * kernel.BINS} if numbers else {})
+        sizes |= {f"group {group['name']}": len(group["categories"]) for group in groups}
+        found |= _clusters_fields(settings["clusters"], levels, sizes)
     if settings["issued"] is not None:
         found |= _tally_fields("issued", len(levels_of(settings["issued"])), d)
     found |= {f"sample.{name}": floats(rows, least=0, most=1) for name in ("p", "y")} | {"sample.weights": floats(rows)}

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from swapcal._validate import refuse_swapped
-from swapcal.arrays import Array, Index, Keys, Places
+from swapcal.arrays import Array, Bytes, Index, Keys, Places
+from swapcal.audit.clusters import ClusterSums, SignedTerms
 from swapcal.audit.levels import Histogram, Levels, Timeline
 from swapcal.audit.rows import AuditColumns, AuditRows, Coordinate, Encoder, Pair, intersect, intersections_of, searched
 from swapcal.audit.search import is_region
@@ -23,6 +24,10 @@ from swapcal.tables.values import Categories
 
 THREAD_ROWS = 1 << 15
 """Below this many rows a second thread costs more than it saves."""
+
+
+SCORES = 4
+"""Sums of scores that clusters have: Σα, Σαy, Σα(y − p)², Σα·log loss."""
 
 
 class Groups:
@@ -44,35 +49,57 @@ class Groups:
 
     def sorted(self) -> tuple[list[str], Array]:
         """Names and table in alphabetical order, so that the order of arrival leaves no trace."""
-        order = np.argsort(self.names) if self.names else np.zeros(0, np.intp)
+        order = self.order()
         return [self.names[i] for i in order], self.table[:, order]
+
+    def order(self) -> Places:
+        """Return the places of the names in alphabetical order."""
+        return np.argsort(self.names) if self.names else np.zeros(0, np.intp)
 
 
 class Tally:
-    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the group tables.
+    """Per level: the scalar table, g = Σα(y − p)x, G = Σαxxᵀ, H = Σα²p(1 − p)xxᵀ, and the tables of groups and bins.
 
-    Of G and H the lower triangles are summed.
+    Of G and H the lower triangles are summed. `bins` (L, numbers, BINS, SCALARS) has those of every number's bins.
     """
 
-    def __init__(self, levels: Levels, d: int) -> None:
+    def __init__(self, levels: Levels, d: int, numbers: int = 0, *, clustered: bool = False) -> None:
         self.levels = levels
         self.table: Array = np.zeros((len(levels), kernel.SCALARS))
         self.g: Array = np.zeros((len(levels), d))
         self.lower_G: Array = np.zeros((len(levels), d, d))
         self.lower_H: Array = np.zeros((len(levels), d, d))
+        self.bins: Array = np.zeros((len(levels), numbers, kernel.BINS, kernel.SCALARS))
         self.groups: dict[str, Groups] = {}
+        self.clusters = ClusterSums(len(levels)) if clustered else None
 
     def columns(self) -> list[tuple[str, tuple[str, ...], Array]]:
         """Every group column with its categories and their sums (L, K, SCALARS), in alphabetical order."""
         found = ((name, *self.groups[name].sorted()) for name in sorted(self.groups))
         return [(name, tuple(categories), table) for name, categories, table in found]
 
-    def add(self, p: Array, y: Array, weights: Array, X: Array, groups: Mapping[str, Categories]) -> None:
+    def add(
+        self,
+        p: Array,
+        y: Array,
+        weights: Array,
+        X: Array,
+        groups: Mapping[str, Categories],
+        bins: Bytes | None = None,
+        clusters: Keys | None = None,
+    ) -> None:
         """Add checked rows."""
-        self.refine(self.levels.grow(p))
+        levels = self.levels.grow(p)
+        if self.clusters is not None:
+            self.clusters.require(len(levels), self._places(groups))
+        self.refine(levels)
         level = self.levels.index(p)
+        if bins is not None:
+            kernel.add_bins(level, bins, p, y, weights, self.bins)
         for name, column in groups.items():
             self._add_group(name, column, level, p, y, weights)
+        if clusters is not None:
+            self._add_clusters(level, p, y, weights, X, groups, bins, clusters)
         sums = (self.table, self.g, self.lower_G, self.lower_H)
         half = len(p) // 2 if len(p) >= THREAD_ROWS else 0
         spare = tuple(np.zeros_like(total) for total in sums) if half else ()
@@ -85,6 +112,41 @@ class Tally:
         for mine, theirs in zip(sums, spare, strict=False):
             mine += theirs
 
+    def _places(self, groups: Mapping[str, Categories]) -> int:
+        """Return how many sums each level has once these groups are among them."""
+        known = {name: group.names for name, group in self.groups.items()}
+        members = sum(len({*known.get(name, ()), *column.names}) for name, column in groups.items())
+        fixed = int(self.g.shape[1]) + int(self.bins.shape[1]) * kernel.BINS
+        return fixed + SCORES + 1 + members
+
+    def _add_clusters(
+        self,
+        level: Index,
+        p: Array,
+        y: Array,
+        weights: Array,
+        X: Array,
+        groups: Mapping[str, Categories],
+        bins: Bytes | None,
+        clusters: Keys,
+    ) -> None:
+        assert self.clusters is not None
+        residual = weights * (y - p)
+        scores = np.column_stack([weights, weights * y, weights * (y - p) ** 2, weights * kernel.log_losses(p, y)])
+        none = np.zeros((len(p), 1), np.int64)
+        terms = {
+            "contexts": SignedTerms.dense(residual[:, None] * X),
+            "scores": SignedTerms.dense(scores),
+            "rows": SignedTerms.coded(1, none, residual),
+        }
+        for name, column in groups.items():
+            codes = self.groups[name].codes(column.names)[column.codes].astype(np.int64)
+            terms[f"group {name}"] = SignedTerms.coded(len(self.groups[name].names), codes[:, None], residual)
+        if bins is not None and bins.shape[1]:
+            places = kernel.BINS * np.arange(bins.shape[1]) + bins.astype(np.int64)
+            terms["bins"] = SignedTerms.coded(kernel.BINS * bins.shape[1], places, residual)
+        self.clusters.add(level, clusters, terms)
+
     def _add_group(self, name: str, column: Categories, level: Index, p: Array, y: Array, weights: Array) -> None:
         group = self.groups.setdefault(name, Groups(len(self.levels)))
         codes = group.codes(column.names)[column.codes]
@@ -96,10 +158,12 @@ class Tally:
             return
         count = len(levels)
         target = self._targets(levels)
-        for name in ("table", "g", "lower_G", "lower_H"):
+        for name in ("table", "g", "lower_G", "lower_H", "bins"):
             setattr(self, name, _moved(getattr(self, name), target, count))
         for group in self.groups.values():
             group.table = _moved(group.table, target, count)
+        if self.clusters is not None:
+            self.clusters.move(target, count)
         self.levels = levels
 
     def _targets(self, levels: Levels) -> Index:
@@ -116,11 +180,34 @@ class Tally:
         self.g += theirs.g
         self.lower_G += theirs.lower_G
         self.lower_H += theirs.lower_H
+        self.bins += theirs.bins
+        places = {}
         for name, group in theirs.groups.items():
             mine = self.groups.setdefault(name, Groups(len(levels)))
-            codes = mine.codes(group.names)
+            codes = places[f"group {name}"] = mine.codes(group.names)
             mine.table[:, codes] += group.table
+        if self.clusters is not None and theirs.clusters is not None:
+            self.clusters.merge(theirs.clusters, places)
         return self
+
+    def signed(self) -> tuple[Array, Array]:
+        """Return the sums with signs drawn for clusters: g (draws, L, d), and S (draws, L, K) of groups, then bins."""
+        assert self.clusters is not None
+        tables = self.clusters.signed
+        parts = [tables[f"group {name}"][:, self.groups[name].order()] for name in sorted(self.groups)]
+        if self.bins.shape[1]:
+            parts.append(tables["bins"])
+        S = np.concatenate([np.zeros((len(self.levels), 0, self.clusters.draws)), *parts], axis=1)
+        return np.moveaxis(tables["contexts"], 2, 0), np.moveaxis(S, 2, 0)
+
+    def least(self) -> tuple[Keys, Keys]:
+        """Return the smallest keys of clusters in all rows (L, 1, most), and in groups, then bins (L, K, most)."""
+        assert self.clusters is not None
+        tables = self.clusters.least
+        parts = [tables["rows"][:, :0]]
+        parts += [tables[f"group {name}"][:, self.groups[name].order()] for name in sorted(self.groups)]
+        parts += [tables["bins"]] if self.bins.shape[1] else []
+        return tables["rows"], np.concatenate(parts, axis=1)
 
     @property
     def n(self) -> Array:
@@ -175,7 +262,7 @@ MOST_ROWS = 1 << 16
 
 
 class KeptRows(NamedTuple):
-    """Distinct rows with how often each occurred; `labels[name]` holds hashed category names."""
+    """Distinct rows with how often each occurred; `labels[name]` holds hashed category names, `bins` codes."""
 
     hashes: Keys
     copies: Array
@@ -183,6 +270,7 @@ class KeptRows(NamedTuple):
     y: Array
     weights: Array
     X: Array
+    bins: Bytes
     labels: Mapping[str, Keys]
 
     def take(self, index: Places) -> "KeptRows":
@@ -209,7 +297,8 @@ class RowSample:
         labels = {name: hash_names(c.names)[c.codes] for name, c in batch.groups.items()}
         hashes, sums = _hash_batch(batch, labels)
         self.sums = _wrap(self.sums, sums)
-        new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, labels)
+        bins = np.zeros((len(batch), 0), np.uint8) if batch.bins is None else batch.bins
+        new = KeptRows(hashes, np.ones(len(batch)), batch.p, batch.y, batch.weights, batch.X, bins, labels)
         if self.rows is not None and not self.complete:
             new = new.take(np.flatnonzero(hashes <= self.rows.hashes[-1]))
         self._keep(new)
@@ -284,7 +373,9 @@ def _wrap(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 
 def _stacked(a: KeptRows, b: KeptRows) -> KeptRows:
     labels = {name: np.concatenate([a.labels[name], b.labels[name]]) for name in a.labels}
-    return KeptRows._make([*map(np.concatenate, zip(a[:-1], b[:-1], strict=True)), labels])
+    pairs: Any = zip(a[:-1], b[:-1], strict=True)
+    parts = [np.concatenate(pair) for pair in pairs]
+    return KeptRows._make([*parts, labels])
 
 
 # Sums: everything an audit keeps of its rows, additive.
@@ -304,6 +395,8 @@ class Sums:
     sample: RowSample
     histogram: Histogram
     timeline: Timeline | None
+    suspect: str | None = None
+    """A column that looks like a cluster id, in a table of which none was named; not saved."""
 
     @classmethod
     def of(
@@ -318,7 +411,7 @@ class Sums:
         sums = cls(
             coordinates,
             reader,
-            Tally(levels, d),
+            Tally(levels, d, 0 if batch.bins is None else batch.bins.shape[1], clustered=batch.clusters is not None),
             Tally(levels, d) if batch.pseudo is not None else None,
             RowSample(d),
             Histogram(),
@@ -356,6 +449,7 @@ class Sums:
                 batch, regions = searched(batch, reader.encoder.numbers(table), search_seed)
                 reader = replace(reader, regions=regions)
             sums = cls.of(batch, coordinates, levels, reader)
+            sums.suspect = reader.suspect(table, batch)
         if sums is None:
             raise ValueError("rows: given none, expected at least one")
         return sums
@@ -376,9 +470,11 @@ class Sums:
         if batch.X.shape[1] != d:
             raise ValueError(f"X: given {batch.X.shape[1]} columns, expected {d} like the rows before")
         dated = batch.dated if len(batch) else None
-        self._check_fit(batch.groups, batch.time, batch.pseudo, dated, "the rows before")
+        self._check_fit(batch.groups, batch.time, batch.pseudo, dated, batch.clusters, "the rows before")
 
-    def _check_fit(self, groups: Collection[str], time: object, issued: object, dated: bool | None, like: str) -> None:
+    def _check_fit(
+        self, groups: Collection[str], time: object, issued: object, dated: bool | None, clusters: object, like: str
+    ) -> None:
         """Refuse other groups, and times or issued distributions where there are none, or none where there are."""
         if any(is_region(name) for name in {*self.tally.groups} ^ {*groups}):
             raise ValueError(
@@ -387,7 +483,11 @@ class Sums:
             )
         if set(groups) != set(self.tally.groups):
             raise ValueError(f"groups: given {sorted(groups)}, expected {sorted(self.tally.groups)} like {like}")
-        for name, theirs, mine in (("time", time, self.timeline), ("issued distribution", issued, self.issued)):
+        for name, theirs, mine in (
+            ("time", time, self.timeline),
+            ("issued distribution", issued, self.issued),
+            ("clusters", clusters, self.tally.clusters),
+        ):
             if (theirs is None) != (mine is None):
                 raise ValueError(f"{name}: given {_some(theirs)}, expected {_some(mine)} like {like}")
         if self.timeline is not None and dated is not None and dated != self.timeline.dated:
@@ -395,7 +495,7 @@ class Sums:
 
     def _absorb(self, batch: AuditRows) -> None:
         groups = {name: batch.groups[name] for name in self.tally.groups or batch.groups}
-        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups)
+        self.tally.add(batch.p, batch.y, batch.weights, batch.X, groups, batch.bins, batch.clusters)
         self.sample.add(batch)
         self.histogram.add(batch.p, batch.y, batch.weights)
         if self.timeline is not None and batch.time is not None:
@@ -418,11 +518,14 @@ class Sums:
                 tally.g = np.pad(tally.g, ((0, 0), (0, more)))
                 tally.lower_G = np.pad(tally.lower_G, ((0, 0), (0, more), (0, more)))
                 tally.lower_H = np.pad(tally.lower_H, ((0, 0), (0, more), (0, more)))
+            if tally is not None and tally.clusters is not None:
+                tally.clusters.grow("contexts", len(coordinates), counted=False)
         self.sample.widen(more)
 
     def __add__(self, other: "Sums") -> "Sums":
         self._check_addable(other)
         whole = deepcopy(self)
+        whole.suspect = self.suspect or other.suspect
         whole.tally += other.tally
         whole.sample.merge(other.sample)
         whole.histogram.merge(other.histogram)
@@ -438,13 +541,19 @@ class Sums:
                 "contexts: given different ones, expected audits over the same to be added; "
                 "make the second with like=, to share the encoding"
             )
+        if self.cuts != other.cuts:
+            raise ValueError(
+                "bins of numbers: given different edges, expected audits with the same to be added; "
+                "make the second with like=, to share them"
+            )
         if self.levels.edges != other.levels.edges:
             raise ValueError("levels: given different ones, expected audits with the same levels= to be added")
         for name in filter(is_region, {*self.tally.groups} & {*other.tally.groups}):
             if set(self.tally.groups[name].names) != set(other.tally.groups[name].names):
                 raise ValueError("regions: given others, expected audits that share them; make the second with like=")
         dated = None if other.timeline is None else other.timeline.dated
-        self._check_fit(other.tally.groups, other.timeline, other.issued, dated, "the audit it is added to")
+        clusters = other.tally.clusters
+        self._check_fit(other.tally.groups, other.timeline, other.issued, dated, clusters, "the audit it is added to")
 
     @property
     def n(self) -> float:
@@ -460,6 +569,11 @@ class Sums:
     def levels(self) -> Levels:
         """The levelling rule in force."""
         return self.tally.levels
+
+    @property
+    def cuts(self) -> Mapping[str, tuple[float, ...]]:
+        """The edges of every number's bins, by name; empty for contexts given as such."""
+        return {} if self.reader is None or self.reader.encoder is None else self.reader.encoder.cuts
 
     @property
     def unit(self) -> str:

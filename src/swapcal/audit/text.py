@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+from swapcal.audit.levels import range_name
 from swapcal.audit.rows import halves, intersections_of
 from swapcal.audit.search import is_region
 from swapcal.audit.sums import Sums
@@ -103,7 +104,7 @@ def where(found: Finding, whole: bool) -> str:
     anyone = found.name == "all rows" or not found.is_group
     low, high = found.interval
     at = f"the prediction is {low:.3g}" if low == high else f"the prediction is between {low:.2g} and {high:.2g}"
-    parts = [] if anyone else [found.name]
+    parts = [] if anyone else [place_of(found.name).removeprefix("where ")]
     parts += [] if whole else [at]
     return f"where {' and '.join(parts)}" if parts else "overall"
 
@@ -158,13 +159,15 @@ def hedged(sentence: str, p_value: float) -> str:
     return sentence if p_value <= ALPHA else f"{sentence} As much error is usual by chance ({chance(p_value)})."
 
 
-def headline(verdict: Verdict, worst: Finding | None, whole: bool, total: float, unit: str = "rows") -> str:
-    """Say the verdict in one sentence."""
+def headline(
+    verdict: Verdict, worst: Finding | None, whole: bool, total: float, unit: str = "rows", looked: str = ""
+) -> str:
+    """Say the verdict in one sentence; `looked` says where errors were looked for."""
     if verdict.word == "undecided" and not verdict.beyond:
         return f"There are too few data ({total:,.0f} {unit}) to tell whether the predictions can be trusted."
     if verdict.word == "no error found":
         return (
-            "No error beyond chance was found, in any group, for any feature, at any range of predictions "
+            f"No error beyond chance was found {looked or 'in all rows together'}, at any range of predictions "
             f"({chance(verdict.p_value)})."
         )
     if worst is not None and worst.p_value <= ALPHA:
@@ -415,6 +418,9 @@ class TitleIndex:
         self.columns = {name: titles.column(name) for name in [*columns, *read] if titles.column(name) != name}
         known = {name: titles.column(name) for name in [*coordinates, *columns, *read]}
         known |= {f"{name} missing": f"{titles.column(name)} missing" for name in coordinates}
+        for name, cuts in sums.cuts.items():
+            ends = [(low, high) for low in (None, *cuts) for high in (*cuts, None) if low != high]
+            known |= {range_name(name, *pair): range_name(titles.column(name), *pair) for pair in ends}
         for name in [*columns, *read]:
             known |= {f"{name} = {k}": titles.group(name, k) for k in _categories(name, columns, coordinates)}
         for region in filter(is_region, columns):

@@ -99,6 +99,7 @@ class Model:
         columns: Sequence[Name] | None = None,
         settings: FitSettings | None = None,
         progress: Progress | None = None,
+        clusters: Integers | None = None,
     ) -> "Model":
         """Fit on rows that the model behind `scores` has not seen, or on its out-of-fold scores.
 
@@ -110,6 +111,7 @@ class Model:
         weight : (n,) how often each row counts
         groups : columns over whose categories, and their intersections, calibration matters most
         columns : other columns to use; all by default
+        clusters : (n,) numbers from 0 of what rows belong to; no cluster is split between folds
         """
         settings = settings or FitSettings()
         scores = None if scores is None else probabilities(scores)
@@ -118,14 +120,20 @@ class Model:
         rng = np.random.default_rng(settings.seed)
         weight = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
         known = np.full(len(y), np.average(y, weights=weight)) if scores is None else scores
-        count = _fold_count(len(y), scores is not None)
-        apart = _folds(len(y), count, np.random.default_rng([settings.seed, 1]))
+        units = len(y) if clusters is None else int(clusters.max()) + 1
+        count = min(_fold_count(len(y), scores is not None), units)
+
+        def split(rng: np.random.Generator) -> Integers:
+            folds = _folds(units, count, rng)
+            return folds if clusters is None else folds[clusters]
+
+        apart = split(np.random.default_rng([settings.seed, 1]))
         features, offsets = FittedEncoder.learn(source, groups, columns).rate(source, y, known, weight, apart)
         rows = features.encode(source, offsets)
         settings = settings.resolved(len(y))
         grow, scorer = settings.correction == "trees", None
         if scores is None:
-            folds = _folds(len(y), count, rng)
+            folds = split(rng)
             scorer, without = Scorer.fit(features, rows, y, weight, folds)
             given = left_out(without, folds)
         else:
@@ -133,7 +141,7 @@ class Model:
         doubt = NONE if scores is None else DOUBT
 
         def fitted(given: Array, doubt: float) -> tuple[Correction, Array, Integers]:
-            folds, (design, width) = _folds(len(y), count, rng), plan(features, rows, given, scored=True)
+            folds, (design, width) = split(rng), plan(features, rows, given, scored=True)
             return *Correction.fit(design, width, given, rows, y, weight, folds, doubt), folds
 
         correction, without, folds = fitted(given, doubt)
@@ -440,13 +448,13 @@ def _fold_count(rows: int, scored: bool) -> int:
     return min(FEWER_FOLDS if scored and rows >= MANY_ROWS else FOLDS, rows)
 
 
-def _folds(rows: int, count: int, rng: np.random.Generator) -> Integers:
-    """Return a fold for each row, anew for each stage.
+def _folds(units: int, count: int, rng: np.random.Generator) -> Integers:
+    """Return a fold for each row or cluster, anew for each stage.
 
     With the folds of the stage before, all rows outside a fold would come with log-odds that its labels have pushed up
     or down, and a stage would seem to do worse out of fold than it does.
     """
-    return rng.permutation(rows) % count
+    return rng.permutation(units) % count
 
 
 def _to_state(correction: Correction) -> State:

@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 from swapcal.archive import put_text
 from swapcal.audit import Audit, Comparison
 from swapcal.audit.audit import AuditOptions
+from swapcal.audit.clusters import looks_clustered
 from swapcal.audit.measures import CLASS_MEANINGS
 from swapcal.audit.rows import Encoder
 from swapcal.audit.text import Titles
@@ -73,6 +74,29 @@ class Reading:
 
     def audit(self, source: Source, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         """Audit the file: in one go if it is small, else encoded by the scales of all of it."""
+        found = self._audited(source, encoder, settings)
+        suspect = self._suspect(source)
+        for one in (found,) if isinstance(found, Audit) else (found.before, found.after):
+            one.sums.suspect = suspect
+        return found
+
+    def _suspect(self, source: Source) -> str | None:
+        """Return a column that looks like a cluster id where none was named, by the first rows of the file."""
+        if self._file == "-" or self._columns.clusters is not None:
+            return None
+        others = dict.fromkeys((name for name in source.columns if name not in self._kinds), ReadAs.text)
+        try:
+            with open_source(self._file, source.dialect) as again:
+                piece = next(iter(again.pieces(self._kinds | others, 1)))
+                rows = with_outcomes(piece, self._columns, self._positive, source.dialect, self._second)
+        except (InputError, StopIteration):  # columns that were not named may be unreadable
+            return None
+        table, columns = Table(rows), self._columns
+        judged = {*kinds(columns, self._second)} - {*columns.features, *columns.groups}
+        names = [name for name in table.columns if name not in judged]
+        return looks_clustered(table, names, table.numbers(columns.prob), table.numbers(columns.target))
+
+    def _audited(self, source: Source, encoder: Encoder | None, settings: AuditOptions) -> Audit | Comparison:
         pieces = self._pieces(source)
         ahead = list(islice(pieces, 2))
         if encoder is None and self._columns.features and len(ahead) > 1:
@@ -184,6 +208,7 @@ def audit(
     categorical: options.Categorical = None,
     time: Annotated[str | None, typer.Option(help="Column of times: numbers or dates.")] = None,
     weights: Annotated[str | None, typer.Option(help="Column of positive row weights.")] = None,
+    clusters: options.Clusters = None,
     issued: Annotated[
         str | None, typer.Option(help="Columns low,high,weight between which forecasts were drawn.")
     ] = None,
@@ -257,6 +282,7 @@ def audit(
             weights=weights,
             time=time,
             issued=_three(issued),
+            clusters=clusters,
         )
         settings: AuditOptions = {
             "levels": levels, "title": options.heading(title, file), "seed": seed,

@@ -49,6 +49,9 @@ Probs = Annotated[
     typer.Option(help="Column of predicted probabilities; given twice, the second is compared with the first."),
 ]
 Groups = Annotated[list[str] | None, typer.Option(help="Columns that define groups, comma-separated; repeatable.")]
+Clusters = Annotated[
+    str | None, typer.Option(help="Column of ids whose rows may depend on each other, such as patients.")
+]
 Keep = Annotated[list[str] | None, typer.Option(help="Columns to copy to the output, comma-separated; repeatable.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Columns to ignore, comma-separated; repeatable.")]
 Numeric = Annotated[list[str] | None, typer.Option(help="Columns to read as numbers, comma-separated; repeatable.")]

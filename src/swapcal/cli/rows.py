@@ -45,6 +45,7 @@ LEAST_SWAPPED = 20
 def kinds(columns: JudgedColumns, second: str | None = None) -> dict[str, ReadAs]:
     """Return what each column is read as, that of a second predictor too; numbers that are also groups stay numbers."""
     found = dict.fromkeys(columns.groups, ReadAs.text) | dict.fromkeys(columns.features, ReadAs.any)
+    found |= {columns.clusters: ReadAs.text} if columns.clusters and columns.clusters not in found else {}
     found |= {columns.time: ReadAs.time} if columns.time else {}
     found |= {name: ReadAs.number for name in (columns.weights, *(columns.issued or ())) if name}
     return {**found, columns.target: ReadAs.raw, **dict.fromkeys(_probs(columns, second), ReadAs.number)}

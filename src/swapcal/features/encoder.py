@@ -16,6 +16,7 @@ from swapcal.features.sources import (
     Category,
     Name,
     Number,
+    Quantiles,
     Source,
     Sparse,
     columns_of,
@@ -342,6 +343,7 @@ class Scale:
     texts: Counter[str] = field(default_factory=Counter)
     numeric: bool = False
     """whether it was a column of numbers, if only of missing ones"""
+    quantiles: Quantiles = field(default_factory=Quantiles)
 
     @classmethod
     def of(cls, table: Table, name: str) -> Self:
@@ -350,11 +352,17 @@ class Scale:
             values = table.numbers(name)
             refuse_infinite(name, values)
             present = values[~np.isnan(values)]
-            return cls(len(present), *location(present), len(values) - len(present), numeric=True)
+            missing = len(values) - len(present)
+            return cls(len(present), *location(present), missing, numeric=True, quantiles=Quantiles.of(present))
         found = table.categories(name)
         counts = np.bincount(found.codes, minlength=len(found.names)).tolist()
         texts = Counter(dict(zip(found.names, counts, strict=True)))
         return cls(missing=texts.pop(MISSING, 0), texts=texts)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column holds numbers."""
+        return self.count > 0 or (self.numeric and not self.texts)
 
     def merge(self, other: "Scale", name: str) -> None:
         """Add the statistics of other rows. Raises TypeError for numbers and texts in one column."""
@@ -367,6 +375,7 @@ class Scale:
             between = apart * math.sqrt(ours * theirs)  # hypot: squares might overflow
             self.spread = math.hypot(self.spread * math.sqrt(ours), other.spread * math.sqrt(theirs), between)
             self.count, self.centre = n, self.centre + apart * theirs
+        self.quantiles.merge(other.quantiles)
         self.texts.update(other.texts)
         if len(self.texts) > MOST_TEXTS:
             self.texts = Counter(dict(self.texts.most_common(MOST_TEXTS // 2)))
@@ -408,9 +417,13 @@ class Scales:
         """Return each column as it would be learned from all tables at once; texts keep the most frequent."""
         return tuple(self._column(name, scale, most) for name, scale in self._scales.items())
 
+    def cuts(self, parts: int) -> dict[str, tuple[float, ...]]:
+        """Return the values that cut every column of numbers into so many parts of about equal size."""
+        return {name: scale.quantiles.cuts(parts) for name, scale in self._scales.items() if scale.is_number}
+
     @staticmethod
     def _column(name: str, scale: Scale, most: int) -> Number | Category:
-        if scale.count or (scale.numeric and not scale.texts):
+        if scale.is_number:
             return numbered(name, scale.centre, scale.spread, missing=scale.missing > 0)
         texts = scale.texts | ({MISSING: scale.missing} if scale.missing else {})
         names = sorted(texts)

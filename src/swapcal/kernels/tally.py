@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swapcal.arrays import Array, Index, Integers, Keys, Places
+from swapcal.arrays import AnyArray, Array, Bytes, Index, Integers, Keys, Places
 from swapcal.kernels.draw import plain_bits
 from swapcal.kernels.jit import inlined, jit, shared
 
@@ -244,12 +244,95 @@ def add_groups(level: Index, code: Index, p: Array, y: Array, weight: Array, tab
         add_row(table[level[t], code[t]], p[t], y[t], weight[t])
 
 
+BINS, CUTS = 9, 7
+"""Bins of a number: eight between its seven cuts, and one for missing values."""
+
+
+@jit
+def fill_bins(values: Array, cuts: Array, out: Bytes) -> None:
+    """Write how many of the seven cuts each value reaches; 8 where it is missing."""
+    for t in range(len(values)):
+        code = 0
+        for k in range(CUTS):
+            code += values[t] >= cuts[k]
+        out[t] = BINS - 1 if np.isnan(values[t]) else code
+
+
+@jit
+def add_bins(level: Index, code: Bytes, p: Array, y: Array, weight: Array, table: Array) -> None:
+    """Add every row to the scalar tables of its level and bins, (L, C, BINS, SCALARS); `code` is (rows, C)."""
+    own = np.empty(SCALARS)
+    for t in range(len(p)):
+        own[:] = 0.0
+        add_row(own, p[t], y[t], weight[t])
+        for j in range(code.shape[1]):
+            row = table[level[t], j, code[t, j]]
+            for k in range(SCALARS):
+                row[k] += own[k]
+
+
+# Rows that belong together: every cluster has a sign of its own in every draw, by the hash of its id.
+
+
 @inlined
 def mix(h: np.uint64) -> np.uint64:
     """Scramble 64 bits (the finaliser of splitmix64)."""
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return h ^ (h >> np.uint64(31))
+
+
+@jit
+def fill_signs(keys: Keys, signs: AnyArray) -> None:
+    """Write the sign, 1 or −1, of every row's cluster in every draw, (rows, draws) as bytes."""
+    for t in range(len(keys)):
+        word = np.uint64(0)
+        for b in range(signs.shape[1]):
+            if b % 64 == 0:
+                word = mix(keys[t] + np.uint64(b // 64 + 1) * np.uint64(0x9E3779B97F4A7C15))
+            signs[t, b] = 1 - 2 * np.int8((word >> np.uint64(b % 64)) & np.uint64(1))
+
+
+@jit
+def add_signed(level: Index, code: Integers, value: Array, signs: AnyArray, table: Array) -> None:
+    """Add every row's values, with its signs, to its level and their places.
+
+    Parameters
+    ----------
+    level : (rows,)
+    code, value : (rows, n) places and what is added there
+    signs, table : (rows, draws) and (L, K, draws)
+    """
+    for t in range(len(value)):
+        for j in range(value.shape[1]):
+            if value[t, j] != 0.0:
+                row = table[level[t], code[t, j]]
+                for b in range(signs.shape[1]):
+                    row[b] += value[t, j] * signs[t, b]
+
+
+@jit
+def add_distinct(level: Index, code: Integers, keys: Keys, least: Keys) -> None:
+    """Keep the smallest distinct keys of every level and place, in order; the largest key is none.
+
+    Parameters
+    ----------
+    level, keys : (rows,)
+    code : (rows, n) places
+    least : (L, K, most)
+    """
+    most = least.shape[2]
+    for t in range(len(keys)):
+        for j in range(code.shape[1]):
+            kept = least[level[t], code[t, j]]
+            if keys[t] < kept[most - 1]:
+                k = most - 1
+                while k > 0 and kept[k - 1] >= keys[t]:
+                    k -= 1
+                if kept[k] != keys[t]:
+                    for i in range(most - 1, k, -1):
+                        kept[i] = kept[i - 1]
+                    kept[k] = keys[t]
 
 
 @jit

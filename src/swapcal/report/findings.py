@@ -256,6 +256,8 @@ class GroupRow:
     """Verdict for the group, from the same intervals as the headline's."""
     title: str | None = None
     """What the group is called in words, where that differs."""
+    clusters: int | None = None
+    """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
     def __repr__(self) -> str:
         return f"GroupRow({self.name}: {self._size()})"
@@ -266,6 +268,22 @@ class GroupRow:
 
     def _repr_html_(self) -> str:
         return display(self.name, self._size(), {"mean forecast": share(self.mean_p), "observed": share(self.mean_y)})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumberCurve:
+    """The gap along one number: its ranges in order, each with about an eighth of the rows, as far as ties allow."""
+
+    name: str
+    """Name of the column."""
+    edges: tuple[float, ...]
+    """The values between the ranges, in order; a range holds its lower edge."""
+    ranges: tuple[GroupRow, ...]
+    """One row per range, in increasing order of the number; missing values come last, if there are any."""
+    p_value: float | None = None
+    """The smallest p-value of its trend, halves, quarters and eighths, simultaneous over everything examined."""
+    title: str | None = None
+    """What the column is called in words, where that differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,6 +542,8 @@ class GroupDifference:
     """What the two tests say together."""
     title: str | None = None
     """What the group is called in words, where that differs."""
+    clusters: int | None = None
+    """How many clusters its rows belong to, where they are fewer than 30, so that it is not tested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -672,6 +692,8 @@ class Findings:
     """Group table, in the order to be shown."""
     groups_examined: int | None = None
     """How many groups were tested, when `groups` holds only the most doubtful."""
+    numbers: tuple[NumberCurve, ...] | None = None
+    """The gap along every number, the most doubtful first."""
     witnesses: tuple[WitnessEntry, ...] = ()
     """Worst witnesses, worst first."""
     notes: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
 """Groups with their gaps drawn as intervals, and where the largest errors sit."""
 
+import math
 from collections.abc import Callable, Sequence
 
-from swapcal.report.findings import CurvePoint, Findings, GroupRow, Resemblance, Term, WitnessEntry
+from swapcal.report.findings import CurvePoint, Findings, GroupRow, NumberCurve, Resemblance, Term, WitnessEntry
 from swapcal.report.html import (
     SENTENCE_LENGTH,
     Html,
@@ -133,7 +134,8 @@ def _axis(half: float) -> Html:
 
 
 def _row(group: GroupRow, half: float, rates: int, gaps: int) -> list[str]:
-    dagger = tag("abbr", "†", title="too few rows to be tested") if group.small else ""
+    few = "rows" if group.clusters is None else f"clusters ({group.clusters})"
+    dagger = tag("abbr", "†", title=f"too few {few} to be tested") if group.small else ""
     return [
         join([named(group.name, group.title), dagger]),
         badge(group.verdict),
@@ -179,6 +181,66 @@ def _centre(x: float, style: str) -> Html:
     if style == "beyond":
         return tag("path", d=f"M{coordinate(x)} 3l5 5l-5 5l-5-5Z", class_=style)
     return tag("circle", cx=x, cy=HEIGHT / 2, r=3.25, class_=style)
+
+
+# Numbers: the gap along each of them, in ranges of about equal size.
+
+MOST_NUMBERS = 12
+"""Numbers drawn at most; the most doubtful come first."""
+
+
+def numbers(findings: Findings) -> Html:
+    """Draw the gap along every number."""
+    everyone = findings.numbers or ()
+    shown = everyone[:MOST_NUMBERS]
+    lead = prose(
+        "The gap between observed and predicted along every number, in ranges that each hold about an eighth of the "
+        "rows, as far as equal values allow. The bars are 95\u202f% intervals that allow for all groups, numbers and "
+        "ranges of predictions examined; trends, halves and quarters were tested as well."
+    )
+    key = legend(("band", "95\u202f% interval of the gap"), ("observed", "gap"), ("beyond", "gap, beyond chance"))
+    pictures = [_number(f"number-{k}", one) for k, one in enumerate(shown, 1)]
+    rest = hidden(len(shown), len(everyone), "number", "the least doubtful")
+    return section("numbers", "Along the numbers", lead, tag("div", *pictures, class_="pair"), key, rest)
+
+
+def _number(name: str, curve: NumberCurve) -> Html:
+    """Draw one number's ranges side by side, as each holds about as many rows; edges are labelled in its own unit."""
+    rows = [row for row in curve.ranges if len(_ends(row)) == 3]
+    if not rows:
+        return Html("")
+    called = clip(curve.title or curve.name, 80)
+    y = covering([0.0, *(end for row in rows for end in _ends(row))], 0.08)
+    plot = Plot(Axis(-0.5, len(rows) - 0.5), y)
+    labels = edge_labels(curve.edges)
+    shapes = [
+        plot.y_axis(y.ticks(5), _writer(y, True)),
+        plot.x_axis(labels, labels.__getitem__),
+        stretched(plot.boxes([(k - 0.42, row.low, k + 0.42, row.high) for k, row in enumerate(rows)], "band")),
+        plot.segment(-0.5, 0.0, len(rows) - 0.5, 0.0, "zero"),
+        *(_gap_mark(plot, k, row) for k, row in enumerate(rows)),
+    ]
+    worst = p_value(curve.p_value)
+    heading = f"Gap (percentage points) by {called} (p {'' if worst[0] in '<>' else '= '}{worst})"
+    described = "; ".join(f"{row.title or row.name}: {points(row.gap, 1)}" for row in rows)
+    return exhibit(heading, drawing(name, heading, clip(described, SENTENCE_LENGTH), *shapes, style="medium"))
+
+
+def edge_labels(edges: Sequence[float]) -> dict[float, str]:
+    """Return where edges between ranges are labelled, and how: fewer of them where they are long.
+
+    >>> edge_labels([20.0, 30.0]), list(edge_labels([1.7e9 + k for k in range(7)]))
+    ({0.5: '20', 1.5: '30'}, [0.5, 2.5, 4.5, 6.5])
+    """
+    texts = [f"{edge:.10g}".replace("-", "−") for edge in edges]
+    step = max(1, math.ceil(sum(map(len, texts)) / 40))
+    return {k + 0.5: texts[k] for k in range(0, len(texts), step)}
+
+
+def _gap_mark(plot: Plot, k: int, row: GroupRow) -> Html:
+    title = f"{row.title or row.name}: {points(row.gap, 1)} ({points(row.low, 1)} to {points(row.high, 1)}), "
+    draw, style = (plot.diamond, "beyond") if _sure(row) else (plot.dot, "observed")
+    return draw(k, row.gap, style, 3.5, title + f"{count(row.n)} rows")
 
 
 # Witnesses: where the largest errors sit, in a sentence, a picture and the direction itself.

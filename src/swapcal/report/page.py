@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from swapcal.report.comparison import comparison, contest, gain
 from swapcal.report.conventional import conventional
 from swapcal.report.findings import Findings
-from swapcal.report.groups import groups, witnesses
+from swapcal.report.groups import groups, numbers, witnesses
 from swapcal.report.headline import headline, identity, key_figures, limitations, reading, window
 from swapcal.report.html import Html, clip, document, join, plural, tag, top
 from swapcal.report.noise_floor import certificate, decisions, noise_floor
@@ -28,6 +28,7 @@ SECTIONS = (
     Section("reliability", "Reliability", reliability, "reliability"),
     Section("time", "Time", timeline, "timeline"),
     Section("groups", "Groups", groups, "groups"),
+    Section("numbers", "Numbers", numbers, "numbers"),
     Section("witnesses", "Worst errors", witnesses, "witnesses"),
     Section("errors", "Errors", noise_floor, "quantities"),
     Section("conventional", "By field", conventional, "conventional"),

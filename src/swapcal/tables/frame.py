@@ -518,11 +518,13 @@ class JudgedColumns:
     weights: str | None = None
     time: str | None = None
     issued: tuple[str, str, str] | None = None
+    clusters: str | None = None
 
     @property
     def columns(self) -> list[str]:
         """Every column that is read, once."""
-        extra = [name for name in (self.weights, self.time, *(self.issued or ())) if name is not None]
+        others = (self.weights, self.time, self.clusters, *(self.issued or ()))
+        extra = [name for name in others if name is not None]
         return list(dict.fromkeys([self.prob, self.target, *self.features, *self.groups, *extra]))
 
     @property
@@ -532,7 +534,7 @@ class JudgedColumns:
         Examples
         --------
         >>> JudgedColumns("p", "y", groups=("town",)).shared
-        {'target': 'y', 'features': (), 'groups': ('town',), 'weights': None, 'time': None}
+        {'target': 'y', 'features': (), 'groups': ('town',), 'weights': None, 'time': None, 'clusters': None}
         """
         names = (each.name for each in fields(JudgedColumns) if each.name not in ("prob", "issued"))
         return {name: getattr(self, name) for name in names}

@@ -51,6 +51,7 @@ def audit(
     weights: str | None = None,
     time: str | None = None,
     issued: tuple[str, str, str] | None = None,
+    clusters: str | None = None,
     levels: int | Sequence[float] | None = None,
     title: str = "Audit",
     seed: int = 0,
@@ -68,10 +69,11 @@ def audit(
     ----------
     df : a batch data frame of a classic session (not Spark Connect)
     prob, target : columns of probabilities and outcomes in [0, 1]; rows without either are an error
-    features, groups, weights, time, issued, levels, title, seed, like : as in `Audit.from_frame`
+    features, groups, weights, time, issued, clusters, levels, title, seed, like : as in `Audit.from_frame`; rows of a
+        cluster may be in different partitions
     """
     parts.require_batch(df)
-    columns = JudgedColumns(prob, target, tuple(features), tuple(groups), weights, time, issued)
+    columns = JudgedColumns(prob, target, tuple(features), tuple(groups), weights, time, issued, clusters)
     columns.check_roles()
     parts.require(df, columns.columns)
     parts.require_numbers(df, [prob, target, *([weights] if weights else []), *(issued or ())])
