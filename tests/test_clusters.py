@@ -177,12 +177,29 @@ def test_intervals_of_gaps_and_scores_cover_under_clusters():
     assert min(covered.values()) >= 51  # of 60; 57 expected; rows taken to be independent cover some 30 gaps
 
 
+def test_errors_of_scores_are_those_of_leaving_out_one_cluster_at_a_time():
+    rng = np.random.default_rng(20)
+    frame = rows_of(together(rng, 150, 12), slice(0, 1200))  # clusters of different sizes
+    audit = Audit.from_frame(frame, prob="p", target="y", clusters="patient")
+    found = intervals(audit.sums)
+    left = [frame["patient"] != k for k in np.unique(frame["patient"])]
+    squares = (frame["y"] - frame["p"]) ** 2
+    for name, each in (
+        ("brier", [squares[kept].mean() for kept in left]),
+        ("auc", [_area(frame["p"][kept], frame["y"][kept]) for kept in left]),
+    ):
+        error = np.sqrt((len(left) - 1) * np.var(each))
+        assert (found[f"{name}_high"] - found[f"{name}_low"]) / 2 / 1.96 == pytest.approx(error, rel=0.15)
+
+
+def _area(p, y):
+    ranks, ones = rankdata(p), y.sum()
+    return float((ranks[y > 0].sum() - ones * (ones + 1) / 2) / (ones * (len(y) - ones)))
+
+
 def _truth():
     frame = together(np.random.default_rng(8), 400_000, 1)
-    ranks, ones = rankdata(frame["p"]), frame["y"].sum()
-    zeros = len(frame["y"]) - ones
-    area = (ranks[frame["y"] > 0].sum() - ones * (ones + 1) / 2) / (ones * zeros)
-    return float(np.mean((frame["y"] - frame["p"]) ** 2)), float(area)
+    return float(np.mean((frame["y"] - frame["p"]) ** 2)), _area(frame["p"], frame["y"])
 
 
 def test_groups_of_few_clusters_are_not_tested_and_named():
