@@ -151,14 +151,10 @@ def test_findings_name_a_number_once_and_the_sentence_says_what_was_looked_at():
     assert curve.p_value == audit.test().p_value
     score = next(one for one in audit.to_findings().numbers if one.name == "score")
     assert score.ranges[-1].name == "score missing"
-    tied = Audit.from_frame(drawn(8, 400) | {"age": np.arange(400) % 5}, **COLUMNS).to_findings().numbers
-    assert [row.name for one in tied if one.name == "age" for row in one.ranges] == [
-        "age < 1",
-        "1 ≤ age < 2",
-        "2 ≤ age < 3",
-        "3 ≤ age < 4",
-        "age ≥ 4",
-    ]
+    cuts = audit.encoder.cuts | {"age": (20.0, 30.0, 40.0, *[50.0] * 4)}
+    tied = Audit.from_frame(drawn(8, 400), like=replace(audit.encoder, cuts=cuts), **COLUMNS).to_findings().numbers
+    names = ["age < 20", "20 ≤ age < 30", "30 ≤ age < 40", "40 ≤ age < 50", "age ≥ 50"]
+    assert [row.name for one in tied if one.name == "age" for row in one.ranges] == names
     true = Audit.from_frame(drawn(9, 3_000), **COLUMNS).to_findings().headline.sentence
     assert "any of 3 groups" in true
     assert "along any of 4 numbers (trends, halves, quarters and eighths)" in true

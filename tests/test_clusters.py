@@ -13,10 +13,20 @@ from swapcal.audit import Comparison
 from swapcal.audit import clusters as room
 from swapcal.audit.clusters import LEAST_CLUSTERS, NONE, ClusterSums, SignedTerms, cluster_keys, distinct, in_windows
 from swapcal.audit.curves import intervals
-from swapcal.audit.difference import MASS, MASS2, ROWS, Pairs, _contrasts, differences, group_differences
-from swapcal.audit.intervals import _windows
+from swapcal.audit.difference import (
+    MASS,
+    MASS2,
+    ROWS,
+    Pairs,
+    SignedRanges,
+    _cluster_parts,
+    _contrasts,
+    differences,
+    group_differences,
+)
+from swapcal.audit.intervals import _windows, gap_intervals
 from swapcal.audit.state import file_fields, state_of
-from swapcal.kernels.tally import fill_signs
+from swapcal.kernels.tally import SCALARS, add_groups, fill_signs
 from swapcal.tables.frame import Table, categories
 
 
@@ -167,12 +177,29 @@ def test_intervals_of_gaps_and_scores_cover_under_clusters():
     assert min(covered.values()) >= 51  # of 60; 57 expected; rows taken to be independent cover some 30 gaps
 
 
+def test_errors_of_scores_are_those_of_leaving_out_one_cluster_at_a_time():
+    rng = np.random.default_rng(20)
+    frame = rows_of(together(rng, 150, 12), slice(0, 1200))  # clusters of different sizes
+    audit = Audit.from_frame(frame, prob="p", target="y", clusters="patient")
+    found = intervals(audit.sums)
+    left = [frame["patient"] != k for k in np.unique(frame["patient"])]
+    squares = (frame["y"] - frame["p"]) ** 2
+    for name, each in (
+        ("brier", [squares[kept].mean() for kept in left]),
+        ("auc", [_area(frame["p"][kept], frame["y"][kept]) for kept in left]),
+    ):
+        error = np.sqrt((len(left) - 1) * np.var(each))
+        assert (found[f"{name}_high"] - found[f"{name}_low"]) / 2 / 1.96 == pytest.approx(error, rel=0.15)
+
+
+def _area(p, y):
+    ranks, ones = rankdata(p), y.sum()
+    return float((ranks[y > 0].sum() - ones * (ones + 1) / 2) / (ones * (len(y) - ones)))
+
+
 def _truth():
     frame = together(np.random.default_rng(8), 400_000, 1)
-    ranks, ones = rankdata(frame["p"]), frame["y"].sum()
-    zeros = len(frame["y"]) - ones
-    area = (ranks[frame["y"] > 0].sum() - ones * (ones + 1) / 2) / (ones * zeros)
-    return float(np.mean((frame["y"] - frame["p"]) ** 2)), float(area)
+    return float(np.mean((frame["y"] - frame["p"]) ** 2)), _area(frame["p"], frame["y"])
 
 
 def test_groups_of_few_clusters_are_not_tested_and_named():
@@ -197,6 +224,16 @@ def test_groups_of_few_clusters_are_not_tested_and_named():
     tiny = Audit.from_frame(together(rng, 20, 100), **COLUMNS)
     assert tiny.verdict().word == "undecided"
     assert "20 clusters only" in tiny.verdict().warnings[0]
+
+
+def test_clusters_widen_intervals_of_residuals_that_spread_beyond_a_shift():
+    sums = np.zeros((1, SCALARS))
+    p, y = np.tile([0.02, 0.98], 500), np.tile([0.6, 0.4], 500)  # every row far off, to either side
+    add_groups(np.zeros(1000, np.int32), np.zeros(1000, np.int32), p, y, np.ones(1000), sums[None])
+    once, four = (gap_intervals(sums, np.array([2.0]), coins) for coins in (1.0, 4.0))
+    assert once[2] - once[1] == pytest.approx(2 * 2 * 0.58 / np.sqrt(1000), rel=1e-6)
+    assert four[2] - four[1] == pytest.approx(2 * (once[2] - once[1]))
+    assert four[4] == pytest.approx(once[4] / 2)
 
 
 def test_counts_of_windows_are_those_of_sets():
@@ -380,6 +417,19 @@ def test_errors_of_differences_are_those_between_clusters():
         error = np.sqrt(np.sum(np.bincount(patient, weights=centred) ** 2)) / inside.sum()
         assert one.error == pytest.approx(error, rel=0.25)
     assert signed.freedom < 199
+
+
+def test_what_unrelated_ranges_share_is_nothing():
+    rng = np.random.default_rng(19)
+    signed = SignedRanges(rng.normal(size=(20, 2, 199)), rng.normal(size=(20, 2, 199)), 500)
+    zeros, ones = np.zeros(20), np.ones(20)
+    linear, own, shared = _cluster_parts(signed, zeros, zeros, ones, ones, 0.0)
+    assert linear == 0.0
+    assert own == pytest.approx([40.0, 40.0], rel=0.2)
+    assert abs(shared) < 3.0  # five standard deviations; the squares of noise alone add up to 8
+    slope = _cluster_parts(signed, ones, zeros, ones, ones, 0.0)[0]
+    weight, r = signed.before[:, 0].sum(axis=0), signed.before[:, 1].sum(axis=0)
+    assert slope == pytest.approx(np.mean((2 * r - weight) ** 2))
 
 
 def test_calibration_losses_of_clusters_are_without_the_bias_of_noise():

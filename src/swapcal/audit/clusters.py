@@ -104,7 +104,8 @@ class ClusterSums:
         for start in range(0, len(keys), BLOCK):
             rows = slice(start, start + BLOCK)
             signs = np.empty((len(keys[rows]), self.draws), np.int8)
-            fill_signs(keys[rows], signs)
+            with np.errstate(over="ignore"):  # sums modulo 2^64 are meant; only uncompiled kernels would warn
+                fill_signs(keys[rows], signs)
             for name, one in terms.items():
                 codes, values = np.ascontiguousarray(one.codes[rows]), np.ascontiguousarray(one.values[rows])
                 add_signed(level[rows], codes, values, signs, self.signed[name])
