@@ -75,7 +75,8 @@ def alarm_log(p, y, stakes, tolerance, edges, limit):
                         continue
                     best = max(own, key=lambda bet: bet.cusum)
                     if key in open_ and best.start > open_[key]["raised"]:
-                        found.append({**open_.pop(key), "ended": best.start})
+                        last = open_.pop(key)
+                        found.append({**last, "ended": max(best.start, last["at"])})
                     entry = open_.setdefault(key, {"span": span, "sign": sign, "raised": t + 1.0, "ended": None})
                     entry |= {"peak": value, "at": t + 1.0, "since": best.start, "rows": best.rows}
                     entry |= {"residual": best.residual, "square": best.square}

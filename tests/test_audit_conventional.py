@@ -82,10 +82,24 @@ def test_intervals_cover_at_their_level():
     assert missed[[0, 1]].min() / runs >= 0.015, missed / runs  # neither is wider than needed
 
 
+def test_a_common_weight_changes_no_interval():
+    p, y = sample()
+    one, two = (Audit(p, y, weights=np.full(len(p), weight)).conventional for weight in (1.0, 2.5))
+    for name in ("slope", "intercept", "observed_expected"):
+        assert getattr(one, name)() == pytest.approx(getattr(two, name)())
+    assert one.net_benefit([0.3])[0].low == pytest.approx(two.net_benefit([0.3])[0].low)
+    assert one.two_bin() == pytest.approx(two.two_bin())
+    assert one.cutoff() == pytest.approx(two.cutoff())
+    assert one.debiased_ece() == pytest.approx(two.debiased_ece())
+
+
 def test_observed_over_expected_and_net_benefit_by_counting():
     p, y = sample()
     found = Audit(p, y).conventional
-    assert found.observed_expected().value == pytest.approx(y.sum() / p.sum())
+    ratio = found.observed_expected()
+    assert ratio.value == pytest.approx(y.sum() / p.sum())
+    assert np.log(ratio.high / ratio.value) == pytest.approx(1.96 * np.sqrt((1 - y.mean()) / y.sum()), rel=1e-3)
+    assert ratio.low * ratio.high == pytest.approx(ratio.value**2)
     for point in found.net_benefit([0.2, 0.5]):
         acted = p >= point.threshold
         odds = point.threshold / (1 - point.threshold)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from swapcal import Live, Monitor, bounds
+from swapcal.archive import State
 from swapcal.kernels.wealth import (
     AT,
+    BEFORE,
     CELL,
     ENDED,
     GAP,
@@ -44,15 +46,35 @@ def swinging(seed=0, rows=6000):
 # ---------------------------------------------------------------- the log
 
 
-def test_the_log_equals_its_definition():
-    p, y = swinging()
-    edges = (0.0, 0.3, 0.5, 0.7, 1.0)
+def worsening():
+    """Forecasts that are too low, and then, before that has ended, far too low."""
+    rng = np.random.default_rng(0)
+    rate = np.where(np.arange(1900) < 1500, 0.62, 1.0)
+    return np.full(1900, 0.5), (rng.random(1900) < rate).astype(float)
+
+
+def test_a_stronger_change_is_another_alarm():
+    p, y = worsening()
+    first, second = Monitor(level_ranges=False, run_length=1000).add({}, p, y).log()
+    assert first.raised < 1500 <= second.since <= second.raised
+    assert first.raised <= first.strongest <= first.ended < second.strongest
+    assert 1500 < first.ended < 1800
+    assert 0.1 < first.gap < 0.2
+    assert second.gap > 0.45
+    assert second.ended is None
+
+
+@pytest.mark.parametrize(
+    ("stream", "edges", "least"), [(swinging, (0.0, 0.3, 0.5, 0.7, 1.0), 10), (worsening, (0.0, 1.0), 1)]
+)
+def test_the_log_equals_its_definition(stream, edges, least):
+    p, y = stream()
     monitor = Monitor(level_ranges=edges, run_length=1000, tolerance=0.02).add({}, p, y)
     expected = reference.alarm_log(p, y, DEFAULT_STAKES, 0.02, edges, monitor.settings.change_limit())
-    spans = [monitor.settings.ranges.bounds(node) for node in range(7)]
+    spans = [monitor.settings.ranges.bounds(node) for node in range(monitor.settings.ranges.nodes)]
     key = lambda e: (e["span"], e["sign"], e["raised"])  # noqa: E731
     found = sorted(monitor._bets.logged().tolist(), key=lambda e: (spans[int(e[CELL])], 1 - 2 * e[SIDE], e[RAISED]))
-    assert len(found) == len(expected) > 10
+    assert len(found) == len(expected) > least
     for entry, literal in zip(found, sorted(expected, key=key), strict=True):
         assert (spans[int(entry[CELL])], 1 - 2 * entry[SIDE]) == (literal["span"], literal["sign"])
         assert entry[RAISED] == literal["raised"]
@@ -83,7 +105,7 @@ def test_no_alarm_is_overwritten_by_a_stronger_one():
     high = [a for a in ranges if a.direction == "too high"]
     assert [(a.forecasts, a.ended is None) for a in high] == [((0.5, 0.75), False)]
     assert 2300 < high[0].since <= high[0].raised < 3600
-    assert all(a.since <= a.raised <= a.strongest for a in ranges)
+    assert all(a.since <= a.raised <= a.strongest <= (a.ended or np.inf) for a in ranges)
     assert monitor.summary()["sentence"].endswith("2 earlier alarms have ended.")
 
 
@@ -528,3 +550,32 @@ def test_a_monitors_groups_and_log_are_tables():
     assert len(monitor.to_frame("log", "pandas")) == len(monitor.log())
     with pytest.raises(ValueError, match="kind: given 'x'"):
         monitor.to_frame("x")
+
+
+def test_a_file_without_a_log_keeps_its_alarms_and_counts():
+    """States of versions before the log: what is counted now stands for the strongest moment."""
+    p, y = np.full(80, 0.3), (np.arange(80) % 5 > 0).astype(float)
+    monitor = Monitor(level_ranges=False).add({}, p, y)
+    assert monitor.alarms()
+    arrays, manifest = monitor.to_state()
+    older = {name: array for name, array in arrays.items() if name not in ("log", "marks", "runs", "current", "ones")}
+    plain = {name: value for name, value in manifest.items() if name not in ("dropped", "repeated")}
+    again = Monitor.from_state(State(older, plain))
+    (alarm,) = again.alarms()
+    assert alarm.rows > 0
+    (best,) = monitor.alarms()
+    assert (alarm.group, alarm.raised, alarm.since) == (best.group, best.raised, best.since)
+    assert alarm.strongest == 80.0
+    assert again._bets.ones == pytest.approx(y.sum())
+
+
+def test_rows_before_a_later_alarm_count_when_monitors_are_joined():
+    p, y = np.full(900, 0.5), np.arange(900) % 2
+    y[600:897] = 1  # the strongest evidence is not that of the last row
+    parts = [Monitor(level_ranges=False).add({}, p[part], y[part]) for part in (slice(0, 500), slice(500, None))]
+    whole = Monitor(level_ranges=False).add({}, p, y)
+    joined = parts[0].then(parts[1])
+    np.testing.assert_allclose(joined._bets.bet_state.marks[0, 0], whole._bets.bet_state.marks[0, 0])
+    assert joined.alarms()[0].low == pytest.approx(whole.alarms()[0].low)
+    beside = parts[1] + parts[0]
+    assert beside._bets.bet_state.marks[0, 0, BEFORE] == whole._bets.bet_state.marks[0, 0, BEFORE]

@@ -216,7 +216,7 @@ def watch(
     """Raise, strengthen or end the alarm of one direction of a cell; return the entries of the log in use.
 
     Where the strongest evidence has come to rest on rows after the alarm was raised, that is another change: the alarm
-    ended where these rows begin, and a new one is raised.
+    ended where these rows begin, or at its strongest if that was later, and a new one is raised.
     """
     note = bet_state.notes[cell]
     raised, peak = note[CHANGE_AT + side], note[CHANGE_PEAK + side]
@@ -225,7 +225,7 @@ def watch(
             best = best_bet(bet_state.bets[cell], side, terms.shares)
             since = bet_state.bets[cell, START, best]
             if since > raised:
-                write(bet_state, cell, side, since, log[used])
+                write(bet_state, cell, side, max(since, bet_state.marks[cell, side, AT]), log[used])
                 used += 1
             if not since <= raised:
                 note[CHANGE_AT + side] = clock
