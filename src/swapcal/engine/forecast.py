@@ -60,8 +60,8 @@ class Forecast:
     low, high : the lowest and highest level that could have been issued (neighbours, when hedging).
     weight : the probability with which `high` was issued.
 
-    Where a `Live` allows for outcomes that it cannot have seen, `mean` and sometimes `p` are moved towards its belief in
-    them, and may lie beyond `low` and `high`, which are the levels of the engine.
+    Where a `Live` allows for outcomes that it cannot have seen, `mean` and sometimes `p` are moved towards its belief
+    in them, and may lie beyond `low` and `high`, which are the levels of the engine.
 
     Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
     forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
