@@ -235,6 +235,9 @@ def test_a_planned_label_within_the_window_is_no_silence() -> None:
     assert live.label("a", 1, time=5.0) is False
     assert live.settle(6.0) == 1
     assert (live.status().silent, live.status().corrections) == (0, 0)
+    live.run(SOME[1:2], [0], ids=["b"], time=[10.0], label_time=[11.0])
+    with pytest.raises(ConflictingLabelError):
+        live.label("b", 1, time=15.0)
 
 
 def test_a_planned_report_has_come_once_a_later_label_has() -> None:
