@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SWAPCAL_DATA ?= $(abspath ../shared/data)
 export SWAPCAL_DATA
 
-.PHONY: setup demo demo-service docs test test-portable test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak release-check clean help
+.PHONY: setup demo demo-service docs test test-portable test-power test-systems check golden bench bench-baseline bench-files bench-scale bench-service bench-streams bench-batch decisions forgetting monitoring rates soak release-check clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -57,6 +57,9 @@ test-portable: $(VENV)/.dev     ## all but the service as an old processor compu
 
 test-systems: test-portable $(VENV)/.systems     ## test-portable, then real databases, browsers, kills and full disks
 	$(BIN)/python -m pytest -m systems -rs -n 2 --dist loadfile tests/systems
+
+test-power: $(VENV)/.dev     ## power loss at every sync of the store, a fault at every operation; minutes
+	SWAPCAL_POWER=all $(BIN)/python -m pytest -m systems -s tests/systems/test_power.py
 
 check: $(VENV)/.dev     ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .

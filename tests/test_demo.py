@@ -69,13 +69,13 @@ def test_the_demonstration_ends_with_a_table_and_a_report(tmp_path: Path) -> Non
     assert "before: plain model" in result.output
     assert "Newark" in result.output
     assert "observed minus forecast" in result.output
-    assert "fare better under swapcal than under plain model" in " ".join(result.output.split())
+    assert "significantly better under swapcal than under plain model" in " ".join(result.output.split())
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
-    verdict = result.output.split("Its own audit:")[1].split(":")[0].strip()
+    verdict = result.output.split("own forecasts:")[1].split(":")[0].strip()
     assert f">{verdict.replace('small', 'small error')}<" in report
     assert "2013-01-01" in report
     assert "plain model" in report
-    issued = next(line for line in result.output.splitlines() if "after: p" in line)
+    issued = next(line for line in result.output.splitlines() if "after: issued level p" in line)
     shown = re.search(r"Log loss</dt><dd><span class=\"value\">([0-9.]+)<", report)
     assert shown is not None
     assert float(shown[1]) == pytest.approx(float(issued.split()[-2]), abs=6e-4)

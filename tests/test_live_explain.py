@@ -125,10 +125,10 @@ def test_what_cannot_be_explained_is_said() -> None:
         live.explain("z")
     with pytest.raises(IndexError, match="expected one of 2 rows"):
         many.explain(2)
-    with pytest.raises(ValueError, match="nobody can explain"):
+    with pytest.raises(ValueError, match="explain: given"):
         Forecaster(1).predict([0.5]).explain()
     assert copy.deepcopy(many).explain(0) == many.explain(0)
-    with pytest.raises(ValueError, match="nobody can explain"):
+    with pytest.raises(ValueError, match="explain: given"):
         pickle.loads(pickle.dumps(many)).explain()
 
 

@@ -479,6 +479,18 @@ def test_two_predictors_stand_side_by_side() -> None:
         assert words in page.text
 
 
+def test_the_page_of_two_predictors_begins_with_what_changed() -> None:
+    entry = compared()
+    one, small = entry["groups"]
+    worse = one | {"name": "shop = b", "n": 90.0, "ece_before": 0.01, "ece_after": 0.03}
+    page = check_page(render(minimal() | {"comparison": entry | {"groups": [one, worse, small]}}))
+    lead, verdict = page.text.split("Too few rows.")[0], page.text.index("Too few rows.")
+    assert page.text.index("new is better than old.") < verdict
+    assert "median of 2: 1.5 points before, 2.0 after" in lead
+    assert "lower after in 1, higher or equal in 1" in lead
+    assert lead.index("2.0 → 1.0") < lead.index("1.0 → 3.0")
+
+
 def test_an_unknown_date_is_not_announced() -> None:
     page = Page(render(minimal() | {"identity": identity(created_at="")}))
     assert "made" not in page.text.split("Too few rows.")[0]

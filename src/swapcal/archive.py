@@ -120,7 +120,7 @@ def kind_of(mode: int) -> str:
 
 
 def _checked_mode(path: Name, target: Path) -> int | None:
-    """Return the mode of the file that will be replaced, None if there is none; refuse what must not be replaced."""
+    """Return the mode of the file to be replaced, None if it does not exist. Raises if it must not be replaced."""
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
@@ -186,7 +186,7 @@ class ArchiveError(ValueError):
 
 
 class Permutation(NamedTuple):
-    """The first entries are 0, 1, 2, …, each once, in any order; `first` names the size that says how many."""
+    """The first entries are 0, 1, 2, …, each once, in any order; `first` names the size that gives their number."""
 
     first: str
 
@@ -209,7 +209,7 @@ class Sorted(NamedTuple):
 
 
 class RowsSorted(NamedTuple):
-    """The first entries of each row strictly increase; `counts` names the array that says how many."""
+    """The first entries of each row strictly increase; `counts` names the array of their numbers."""
 
     counts: str
 
@@ -495,13 +495,13 @@ def inside(prefix: str, shapes: Shapes) -> dict[str, Shape]:
 
 
 def check(rules: Mapping[str, Rule], settings: Any) -> None:
-    """Raise ArchiveError if a setting is missing, unknown, or not what its rule says."""
+    """Raise ArchiveError if a setting is missing, unknown, or breaks its rule."""
     for fault in rule_faults(rules, settings):
         raise ArchiveError(fault)
 
 
 def rule_faults(rules: Mapping[str, Rule], settings: Any) -> Iterator[str]:
-    """Yield which settings are missing, unknown, or not what their rule says."""
+    """Yield which settings are missing, unknown, or break their rule."""
     if not isinstance(settings, dict):
         yield f"settings: given {type(settings).__name__}, expected an object"
         return
@@ -548,7 +548,7 @@ def write(path: Name, kind: Kind, arrays: Arrays, settings: Settings) -> None:
 
 
 def read(path: Name, kind: Kind) -> State:
-    """Return the state in a file that `write` made of this kind, or say what is wrong."""
+    """Return the state in a file of this kind. Raises ArchiveError if it is damaged or of another kind."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):  # opening a fifo would wait for a writer
         refusal = f"given a {kind_of(mode)}, expected a regular file"
@@ -599,7 +599,7 @@ def packed(kind: Kind, state: State) -> bytes:
 
 
 def unpacked(content: bytes, kind: Kind) -> State:
-    """Return the state in what `packed` returned, or say what is wrong."""
+    """Return the state in bytes that `packed` returned. Raises ArchiveError if they are damaged or of another kind."""
     return unpack(io.BytesIO(content), kind)
 
 

@@ -78,7 +78,7 @@ def _word(difference: Difference | None) -> str:
     return "" if difference is None else difference.word
 
 
-# Rivals: what isotonic regression, a sigmoid and swapcal would have said of every row, none knowing its outcome.
+# Out-of-sample forecasts of every row by isotonic regression, a sigmoid and swapcal.
 
 MINE, ISOTONIC, SIGMOID, SWAPCAL = "mine", "isotonic", "sigmoid", "swapcal"
 SIMPLE: Mapping[str, Callable[[], Any]] = {ISOTONIC: Isotonic, SIGMOID: Sigmoid}
@@ -100,7 +100,7 @@ def in_time_order(
     label_time: Any = None,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Return everybody's forecasts, each made from rows whose outcomes were known by then.
+    """Return the forecasts of all methods, each made from rows whose outcomes were known by then.
 
     Recalibrations are fitted at 200, 240, 288, … outcomes known, on all of them, and say the score as it is before.
 
@@ -145,7 +145,7 @@ def cross_validated(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Array]:
-    """Return everybody's forecasts of each fold after learning from the others; the folds are the same for all.
+    """Return the forecasts of all methods of each fold after learning from the others; all use the same folds.
 
     Parameters
     ----------

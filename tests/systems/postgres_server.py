@@ -54,10 +54,14 @@ def _roomy_memory() -> str | None:
 
 
 class PostgresServer:
-    """One server on a free port of loopback; it can be stopped, killed, frozen and started again."""
+    """One server on a free port of loopback; it can be stopped, killed, frozen and started again.
 
-    def __init__(self) -> None:
+    `hosts` are more addresses of this machine to listen on, each for its /24 of a test's own network namespaces.
+    """
+
+    def __init__(self, *hosts: str) -> None:
         self._as = _unprivileged()
+        self._hosts = hosts
         self.folder = Path(tempfile.mkdtemp(prefix="swapcal-pg-", dir=_roomy_memory()))
         self._programs = self._reachable(binaries())
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,6 +70,8 @@ class PostgresServer:
         if self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
         self._run("initdb", "-D", self.data, "-U", "swapcal", "-A", "trust", "-E", "UTF8", "--locale=C")
+        with (self.data / "pg_hba.conf").open("a") as access:
+            access.writelines(f"host all all {host}/24 trust\n" for host in hosts)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -84,13 +90,13 @@ class PostgresServer:
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
-    def address(self, database: str) -> str:
-        return f"postgresql://swapcal@127.0.0.1:{self.port}/{database}"
+    def address(self, database: str, host: str = "127.0.0.1") -> str:
+        return f"postgresql://swapcal@{host}:{self.port}/{database}"
 
     def start(self) -> None:
         """Start and wait until it answers."""
         settings = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": ",".join(("127.0.0.1", *self._hosts)),
             "port": self.port,
             "unix_socket_directories": "",
             "shared_buffers": "32MB",

@@ -102,6 +102,21 @@ def test_a_standby_takes_over_from_a_killed_learner_and_finds_all_it_acknowledge
         standby.close()
 
 
+def test_the_server_limits_statements_locks_and_vanished_clients(learner):
+    expected = {
+        "statement_timeout": "20000",
+        "lock_timeout": "5000",
+        "idle_in_transaction_session_timeout": "20000",
+        "tcp_user_timeout": "10000",
+        "tcp_keepalives_idle": "5",
+        "tcp_keepalives_interval": "2",
+        "tcp_keepalives_count": "3",
+        "synchronous_commit": "on",
+    }
+    rows = learner._writer.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", ([*expected],))
+    assert dict(rows.fetchall()) == expected
+
+
 def test_a_lost_connection_is_a_lost_claim(learner, postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as admin:
         admin.execute("SELECT pg_terminate_backend(%s)", (backend(learner),))

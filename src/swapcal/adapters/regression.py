@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal.adapters.table_estimator import TableEstimator, of_positive_weight  # says what is missing
+from swapcal.adapters.table_estimator import TableEstimator, of_positive_weight  # names a missing extra
 
 # isort: split
 from sklearn.base import RegressorMixin
@@ -23,7 +23,7 @@ class SwapRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """Regressor whose means are swap multicalibrated against groups, scores and features.
 
     An outcome in [low, high] is scaled to [0, 1]. Swap multicalibration, swap regret and the certificate need no
-    outcome to be 0 or 1, so what `SwapClassifier` says of them holds here, under its conditions. Errors on the scale of
+    outcome to be 0 or 1, so what `SwapClassifier` states holds here, under its conditions. Errors on the scale of
     the outcomes are those of the certificate times high - low, ℓ2 errors and regrets times its square. Omniprediction
     does not carry over: the best response to a mean is best for outcomes 0 and 1 only.
 

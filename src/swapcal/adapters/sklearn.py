@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal.adapters.table_estimator import FEWEST_ROWS, TableEstimator, of_positive_weight  # says what is missing
+from swapcal.adapters.table_estimator import FEWEST_ROWS, TableEstimator, of_positive_weight  # names a missing extra
 
 # isort: split
 from sklearn.base import ClassifierMixin
@@ -202,7 +202,7 @@ class SwapClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         return self._both(p[:, 0])
 
     def class_probabilities(self, X: Any) -> Array:
-        """Return (n, classes) probabilities, each of its class against all others: what the guarantees speak of.
+        """Return (n, classes) probabilities, each of its class against all others: the guarantees cover these.
 
         Of two classes they are `predict_proba`; of more they need not sum to 1.
         """

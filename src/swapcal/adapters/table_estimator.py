@@ -117,7 +117,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]
     """One model per column of probabilities, all of the same rows."""
 
     METHOD = ""
-    """What the estimator inside is asked for: "predict_proba" or "predict"."""
+    """The method of the inner estimator that is called: "predict_proba" or "predict"."""
 
     estimator: Any
     groups: "Sequence[Name] | None"

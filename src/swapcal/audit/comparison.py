@@ -93,7 +93,7 @@ def score_sentence(names: tuple[str, str], one: Difference) -> str:
     Examples
     --------
     >>> score_sentence(("old", "new"), Difference("log loss", "…", 0.5, 0.48, -0.02, -0.03, -0.01, 0.01, "better"))
-    'The log loss of new is 0.02 lower than that of old (0.48 against 0.5; 95 % interval 0.01 to 0.03 lower, p = 0.01).'
+    'Log loss, new against old: 0.48 against 0.5, 4 % lower (95 % interval 2 to 6 %, p = 0.01).'
     """
     before, after = names
     if one.word == "no difference found":
@@ -102,12 +102,20 @@ def score_sentence(names: tuple[str, str], one: Difference) -> str:
             f"Between the {one.name} of {after} and of {before} no difference beyond chance was found "
             f"({one.after:.4g} against {one.before:.4g}; {span}, {_chance(one.p_value)})."
         )
-    way = "lower" if one.difference < 0 else "higher"
+    return f"{one.name[0].upper()}{one.name[1:]}, {after} against {before}: {_figures(one)}."
+
+
+def _figures(one: Difference) -> str:
+    """Return both values and their difference, in percent of the first where its size allows.
+
+    An estimate with the noise removed can be below 0: then the difference stands alone.
+    """
     near, far = sorted((abs(one.low), abs(one.high)))
-    return (
-        f"The {one.name} of {after} is {abs(one.difference):.3g} {way} than that of {before} ({one.after:.4g} against "
-        f"{one.before:.4g}; 95 % interval {near:.3g} to {far:.3g} {way}, {_chance(one.p_value)})."
-    )
+    share = one.before > far
+    size, low, high = (100.0 * x / one.before if share else x for x in (abs(one.difference), near, far))
+    unit, way = " %" if share else "", "lower" if one.difference < 0 else "higher"
+    both = f"{one.after:.4g} against {one.before:.4g}, " if min(one.before, one.after) >= 0.0 else ""
+    return f"{both}{size:.2g}{unit} {way} (95 % interval {low:.2g} to {high:.2g}{unit}, {_chance(one.p_value)})"
 
 
 def sentence(names: tuple[str, str], scores: Sequence[Difference]) -> str:
@@ -124,7 +132,7 @@ def sentence(names: tuple[str, str], scores: Sequence[Difference]) -> str:
             "log loss."
         )
     else:
-        start = f"{after} is {sure[0].word} than {before}: {_lower_first(score_sentence(names, sure[0]))}"
+        start = f"{after} is {sure[0].word} than {before}: {sure[0].name} {_figures(sure[0])}."
     return start + "".join(_calibrations(_sure(calibration), word) for word in ("better", "worse"))
 
 
@@ -146,16 +154,11 @@ def groups_sentence(names: tuple[str, str], groups: Sequence[GroupDifference]) -
         return ""
     small = sum(one.small for one in groups)
     better, worse = (sum(one.word == word for one in groups) for word in ("better", "worse"))
-    many = "expects" if small == 1 else "expect"
-    left = f"; {small:,} {many} fewer than {LEAST_EVENTS:g} of the rarer outcome: not tested" if small else ""
+    left = f" {small:,} expect fewer than {LEAST_EVENTS:g} of the rarer outcome: not tested." if small else ""
     return (
-        f"Of {len(groups):,} groups, {better:,} surely fare better under {names[1]} than under {names[0]}, {worse:,} "
-        f"surely worse{left}. A chance finding among all groups together has probability at most {100 * ALPHA:g} %."
+        f"Of {len(groups):,} groups, {better:,} are significantly better under {names[1]} than under {names[0]}, "
+        f"{worse:,} worse (corrected for testing {len(groups) - small:,} groups, {100 * ALPHA:g} % overall).{left}"
     )
-
-
-def _lower_first(text: str) -> str:
-    return text[0].lower() + text[1:]
 
 
 def _signed(value: float) -> str:

@@ -30,7 +30,7 @@ WITH_SCORE = (0.5, 0.5, 0.3, 0.3, 0.3)
 WITHOUT_SCORE = (0.0, 1.0, 0.0, 0.5, 1.0)
 """Prior standard deviation, in log-odds, of hinges, categories, group slopes, group pairs and numbers, for λ = 1."""
 ENOUGH_TO_STEP = 8000
-"""Rows outside a fold that tell a curvature well enough to step by.
+"""Rows outside a fold that suffice to estimate a curvature.
 
 With fewer, steps from one penalty to another went astray and too large ones were chosen.
 """
@@ -67,7 +67,7 @@ def _places(features: FittedEncoder, codes: int, columns: "range | list[int]", w
 
 
 def _pair_places(found: Integers, pairs: list[tuple[int, int]], codes: int, width: int) -> tuple[Integers, int]:
-    counts, columns = np.zeros((len(pairs), codes, codes), np.int64), np.ascontiguousarray(found.T) + 1  # 0 is none
+    counts, columns = np.zeros((len(pairs), codes, codes), np.int64), np.ascontiguousarray(found.T) + 1  # 0: missing
     for q, (a, b) in enumerate(pairs):
         both = np.bincount(columns[a] * (codes + 1) + columns[b], minlength=(codes + 1) ** 2)
         counts[q] = both.reshape(codes + 1, codes + 1)[1:, 1:]
@@ -87,7 +87,7 @@ class Listed:
     given: Array
     rows: EncodedTable
     evenness: float = 1.0
-    """How many rows of equal weight tell as much as the rows do, as a share of them."""
+    """Effective sample size of the weighted rows, as a share of their number."""
     others: int = 1
     """How many folds there are besides each."""
 
@@ -201,20 +201,20 @@ PENALTIES = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0)
 FIRST_PENALTY = 16.0
 """Where all penalties' solutions are reached from by one step."""
 ENOUGH = 5000
-"""Rows that tell penalties apart, which lie far from each other."""
+"""Rows that suffice to choose among penalties, which are far apart."""
 DOUBT = 1.5
-"""Standard errors by which the out-of-fold loss must fall below that of somebody's score before it is corrected.
+"""Standard errors by which the out-of-fold loss must fall below that of a given score before it is corrected.
 
 Without it a perfect score lost 0.8 % of its log loss on 100 rows and 0.6 % on 300. With 1 standard error 5 of 60 fits
 on 300 or 1,000 rows of six numbers lost more than 0.1 %, with 1.5 none; on three tables it made no difference.
 A score of our own making, left out fold by fold, has seen the other folds' labels: what corrects it seems to do worse
-than it does, so that nothing of the kind is asked there (`NONE`).
+than it does, so that no such margin is required there (`NONE`).
 """
 NONE = -np.inf
 SURELY = 10.0
 """Standard errors by which a group's slope must be off after a correction for another one to be put on top.
 
-A group in which the features work the other way round needs a slope on the corrected log-odds, not on somebody's
+A group in which the features work the other way round needs a slope on the corrected log-odds, not on the given
 score. Where it was off by 18 to 20, log loss fell by 0.9 % and the worst group's error by a third; where by 4 to 8,
 trees had found it anyway and log loss rose by up to 0.7 %.
 """
@@ -227,7 +227,7 @@ def logit(p: Array) -> Array:
 
 
 def probabilities(scores: Array) -> Array:
-    """Return somebody's scores, cut to [0, 1] where rounding has led out of it; refuse what is no probability."""
+    """Return the given scores, clipped to [0, 1] within rounding. Raises ValueError if one is not a probability."""
     p = np.asarray(scores, np.float64)
     outside = np.flatnonzero(~(np.abs(p - 0.5) <= 0.5 + ROUNDING))
     if outside.size:

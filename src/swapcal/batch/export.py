@@ -218,7 +218,7 @@ class ExportArrays:
     arrays: dict[str, AnyArray]
     questions: Splits
     scored: bool
-    """Whether the model corrects somebody's scores."""
+    """Whether the model corrects given scores."""
 
     @classmethod
     def of(cls, model: FittedTable, columns: ExportColumns) -> "ExportArrays":

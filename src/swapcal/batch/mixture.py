@@ -298,7 +298,7 @@ def stratified(count: int, rounds: int, rng: np.random.Generator) -> Integers:
 # A forecaster over a table, with the forecasters of chosen rounds kept, or of all of them.
 
 NO_DRAW = np.ones(1, np.uint64)
-"""Some event, so that the draws, which nobody looks at, cost no fingerprint of the context."""
+"""A fixed event: the draws are not used, so the context needs no fingerprint."""
 
 
 class SnapshotRun:

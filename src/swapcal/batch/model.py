@@ -41,7 +41,7 @@ Progress = Callable[[int], object]
 MODES = ("mean", "hash", "sample")
 FOLDS = 5
 FEWER_FOLDS, MANY_ROWS = 3, 5000
-"""Folds around somebody's score, of so many rows and more: the correction is small beside the score."""
+"""Folds around a given score of at least this many rows: the correction is small beside the score."""
 APART, MOST_APART = 10, 10_000
 """One row in so many, but no more than so many, teaches scales and categories where no correction is made."""
 RARE_APART = 2
@@ -106,7 +106,7 @@ class Model:
         ----------
         source : a table, or an array of shape (n, columns)
         y : (n,) labels in [0, 1]
-        scores : (n,) somebody's probabilities, to be corrected
+        scores : (n,) given probabilities, to be corrected
         weight : (n,) how often each row counts
         groups : columns over whose categories, and their intersections, calibration matters most
         columns : other columns to use; all by default
@@ -272,7 +272,7 @@ class Model:
 
     @property
     def _doubt(self) -> float:
-        """How much better than somebody's score, in standard errors, a model must be before it leaves the score."""
+        """How much better than a given score, in standard errors, a model must be before it replaces the score."""
         return DOUBT if self.scorer is None else NONE
 
     def learn_more(self, source: Source, y: Array, scores: Array | None, weight: Array) -> None:
@@ -413,7 +413,7 @@ class Model:
         return np.clip(p, self.least, 1.0 - self.least, out=p)
 
     def _expected(self, scores: Array | None) -> Array | None:
-        """Return scores that are probabilities, of a model that asks for them."""
+        """Return scores that are probabilities, for a model that needs them."""
         if (scores is None) == (self.scorer is None):
             need = "those of the model it corrects" if self.scorer is None else "none: it was fitted without scores"
             raise ValueError(f"scores: given {'none' if scores is None else 'some'}, expected {need}")

@@ -61,7 +61,7 @@ def write_graph(
 
 
 class _Graph:
-    """Nodes, constants and inputs as they are asked for; calling it adds a node and returns its output's name."""
+    """Nodes, constants and inputs, made on first use; calling it adds a node and returns its output's name."""
 
     def __init__(self, parent: "_Graph | None" = None) -> None:
         self.nodes: list[Any] = []

@@ -57,7 +57,7 @@ def prior_of(layout: Placement) -> Array:
 
 
 def counts_of(codes: Integers, size: int) -> Integers:
-    """Return how many rows have each code; -1 is none."""
+    """Return how many rows have each code; -1 marks a missing value."""
     return np.bincount(codes + 1, minlength=size + 1)[1:]
 
 
@@ -124,7 +124,7 @@ TARGETS = {
 }
 CORRECTIONS = ("auto", "linear", "trees", "none")
 FEWEST_FOR_TREES = 500
-"""Rows below which "auto" grows none: a fold would leave out too few to tell whether they help."""
+"""Rows below which "auto" grows no trees: a fold would hold out too few rows to measure their benefit."""
 RIDGES = (256.0, 16.0, 1.0)
 """Stay at the corrected score, close to it, or leave it soon: the one with the least squared error as it went is kept.
 
@@ -177,7 +177,7 @@ class FitSettings:
     def resolved(self, rows: int) -> "FitSettings":
         """Return the settings of a fit on this many rows: instead of "auto", "trees" or "linear".
 
-        A fitted model and its file hold these, so that they tell which of the two it was.
+        A fitted model and its file hold these, so that both record which of the two was used.
         """
         if self.correction == "trees" and not installed():
             raise ModuleNotFoundError(
@@ -211,7 +211,7 @@ class FitSettings:
         )
 
     def check_rows(self, rows: int, dim: int, distance2: Callable[[str], float]) -> None:
-        """Refuse fewer rows than the theorem asks for, if an accuracy was asked for; `distance2` is B² by comparators.
+        """Raise ValueError for fewer rows than the theorem needs for `epsilon`; `distance2` is B² by comparators.
 
         Examples
         --------

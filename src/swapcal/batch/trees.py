@@ -55,7 +55,7 @@ def read_forest(texts: Sequence[str]) -> Forest:
 
 
 def _lines(tree: str) -> dict[str, str]:
-    """Return what LightGBM says of a tree, by name; a leaf alone asks nothing, whatever stands there."""
+    """Return LightGBM's fields of a tree by name; a tree of one leaf has no split, whatever its fields hold."""
     lines = dict(line.split("=", 1) for line in tree.partition("\n\n")[0].splitlines()[1:])
     alone = lines["num_leaves"] == "1"
     return {name: lines[name] for name in ("num_leaves", "num_cat", "leaf_value")} if alone else lines
@@ -97,7 +97,7 @@ class _Text:
     def questions(self, owner: Integers) -> tuple[Array, Keys]:
         """Return threshold and set of codes of the nodes that ask; `owner` is the tree of each.
 
-        Where a set is asked for (the first bit of `decision_type`), the threshold is the set's number in its tree; the
+        Where a node tests a set (the first bit of `decision_type`), the threshold is the set's number in its tree; the
         set's 32-bit words, two at most, are in `cat_threshold` from one of the tree's `cat_boundaries` to the next.
         """
         threshold, codes = self.listed("threshold", np.float64), np.zeros(len(owner), np.uint64)
@@ -154,7 +154,7 @@ def sliced(forest: Forest) -> Slices | None:
 
 
 def _questions(forest: Forest, asks: Integers) -> tuple[Keys, Integers]:
-    """Return which question each node asks, and for each question a node that asks it; those of numbers come first."""
+    """Return the split each node makes, and for each split a node that makes it; splits on numbers come first."""
     parts = np.stack([forest.threshold[asks].view(np.uint64), forest.column[asks], forest.codes[asks]])
     order = np.lexsort(parts)
     ordered, question = parts[:, order], np.empty(len(asks), np.uint64)
@@ -181,7 +181,7 @@ PARAMETERS: dict[str, Any] = {
 }
 REPRODUCIBLE: dict[str, Any] = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "verbosity": -1}
 SMALL = 1e-20
-"""A spread of numbers this small is taken to 1 first: LightGBM cannot tell numbers below 1e-35 from 0."""
+"""A spread of numbers this small is taken to 1 first: LightGBM treats numbers below 1e-35 as 0."""
 SHARE, FEWEST_INPUTS = 0.4, 6
 """Part of the inputs that a tree looks at, and how many at least.
 
@@ -206,7 +206,7 @@ class Pace(NamedTuple):
 
 
 QUICK, THOROUGH = Pace(15, 6, 0.28, 6), Pace(20, 7, 0.18, 9)
-"""Around somebody's score, and where the trees have to find everything themselves."""
+"""Around a given score, and where the trees have to find everything themselves."""
 SURER = 1.1
 """What the mean of the folds' trees is multiplied with.
 

@@ -93,7 +93,7 @@ def adaptive_levels(
     kappa, ridge
         κ and λ.
     floor
-        φ; `split_floor` unless told. Coordinates appended later leave it as it was.
+        φ; `split_floor` by default. Coordinates appended later leave it as it was.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def ons_regret(
     radius
         Radius r of the ball projected on; 4 covers F_4^lin.
     distance
-        Largest ‖θ_1 − θ‖; the diameter 2r unless told.
+        Largest ‖θ_1 − θ‖; the diameter 2r by default.
 
     Examples
     --------
@@ -213,9 +213,9 @@ def ball_regret(values: ArrayLike, pull: ArrayLike, distance2: float) -> Bound:
         L(θ_0) − L(θ) ≤ min over λ > 0 of Σ_i ⟨u, e_i⟩²/(Λ_i + λ) + λB².
 
     *Proof.* With η = θ − θ_0, L(θ_0) − L(θ) = 2uᵀη − ηᵀGη = [2uᵀη − ηᵀGη − λ‖η‖²] + λ‖η‖², and the bracket is at most
-    its maximum over all η, uᵀ(G + λI)⁻¹u. Nothing is asked of λ: it may be chosen in hindsight, for each level by
+    its maximum over all η, uᵀ(G + λI)⁻¹u. λ is arbitrary: it may be chosen in hindsight, for each level by
     itself. At the best λ some θ of the ball attains it (duality of trust regions); the learner's own λ, fixed
-    before the first row, prices the start too high wherever few rows tell it from another.
+    before the first row, prices the start too high wherever few rows separate it from another.
 
     For forecasts w, Σ α (w − y)² − L(θ) = [Σ α (w − y)² − L(θ_0)] + [L(θ_0) − L(θ)]: the first is known.
 
@@ -308,7 +308,7 @@ def discounted_psreg(
 
     n/(4N²) + (N + 1)[λB² + d ln(1 + e^lag n/(λd(N + 1)))] with n = `discounted_mass`: D_t ≤ 1/(4N²), and the levels'
     masses add to n. It is Õ(W^{1/3} d^{2/3}) for N = (W/d)^{1/3}. An engine whose levels remember everything and start
-    from a short memory has the bound over all rounds instead; of late it has its certificate.
+    from a short memory has the bound over all rounds instead; for recent rows it has its certificate.
 
     Examples
     --------

@@ -152,7 +152,7 @@ def psreg(
     Parameters
     ----------
     horizon, dim, levels
-        T, d and N (``default_levels`` for ``"smcal"`` unless told).
+        T, d and N (default: ``default_levels`` for ``"smcal"``).
     learner
         ``"ridge"``, ``"vaw"``, ``"ons"`` or ``"ons-fast"``.
     ridge
@@ -248,7 +248,7 @@ def _widths(points: Sequence[float]) -> list[float]:
 
 # The online theorems: every error after T rounds, for the paper's algorithm and for ours.
 #
-# ``delta`` is the failure probability; ``None`` asks for the bound in expectation. The latter takes δ = 1/(T
+# ``delta`` is the failure probability; ``None`` gives the bound in expectation. The latter takes δ = 1/(T
 # + 1) and adds 1, since no error here exceeds T. N is ``default_levels`` unless given.
 
 

@@ -228,7 +228,7 @@ def paper_smcal2_linear(
 ) -> Bound:
     """Bound SMCal_2 of F_1^lin by 768(N+1) ln(6(N+1)|C_ε|/δ) + 12·PSMCal_2 + 2ε²T, with probability 1 − δ.
 
-    ε is 1/√T unless told; |C_ε| ≤ (1 + 2/ε)^d.
+    ε is 1/√T by default; |C_ε| ≤ (1 + 2/ε)^d.
 
     Examples
     --------

@@ -86,7 +86,7 @@ def _show(findings: Findings, certificate: Certificate, console: Console) -> Non
     assert comparison is not None
     console.print(comparison.sentence, style="bold", markup=False, highlight=False)
     console.print(comparison.groups_sentence, markup=False, highlight=False)
-    console.print("\nIs swapcal right, then? Its own audit:", highlight=False)
+    console.print("\nThe audit of swapcal's own forecasts:", highlight=False)
     show_headline(findings, console)
     console.print(certificate.sentences()[0], markup=False, highlight=False)
 
@@ -113,7 +113,7 @@ def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
     )
     for heading in ("forecast", "Brier score", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
-    named = ("before: plain model", before), ("after: p, for decisions", after), ("after: mean, for showing", mean)
+    named = ("before: plain model", before), ("after: mean", mean), ("after: issued level p", after)
     for name, p in named:
         table.add_row(name, f"{np.mean((p - y) ** 2):.4f}", f"{np.mean(log_losses(p, y)):.4f}", f"{_ece(p, y):.2%}")
     return table

@@ -27,13 +27,13 @@ from swapcal.kernels.state import (
     Memory,
 )
 
-# What a forecaster can prove about itself, in numbers and in sentences for whoever acts on the forecasts.
+# What a forecaster can prove about itself, in numbers and in sentences for users of the forecasts.
 
 NOTHING = "No label has been learned yet, so there is nothing to certify."
 LOOSE = 3.0
-"""From this many times the error on, a bound is called loose, and why is said."""
+"""A bound of at least this many times the error is called loose, with the reason."""
 TRIVIAL = 0.25
-"""Squared error per forecast of saying ½ always: a promise of saving no more than this says nothing."""
+"""Squared error per forecast of a constant ½: a bound above this is vacuous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +153,18 @@ class Certificate:
         return f"Certificate({_short(self)})"
 
     def _repr_html_(self) -> str:
-        said = self.sentences()
+        sentences = self.sentences()
         names = ("in points", "bound", "promise", "issued levels")
         details = {"details": "; ".join(line.strip() for line in _details(self)[1:])}
-        return display("Certificate", said[0], dict(zip(names, said[1:], strict=False)) | details)
+        return display("Certificate", sentences[0], dict(zip(names, sentences[1:], strict=False)) | details)
 
 
 def _sentences(found: Certificate) -> list[str]:
     """Return what was computed, how far off that is in points, what bounds it, and what was promised."""
     if not found.rounds:
         return [NOTHING]
-    said = [_saved(found), _moved(found), _bounded(found), _promised(found)]
-    return said if found.issued is None else [*said, _drawn(found.issued, found.rounds)]
+    sentences = [_saved(found), _moved(found), _bounded(found), _promised(found)]
+    return sentences if found.issued is None else [*sentences, _drawn(found.issued, found.rounds)]
 
 
 def _drawn(issued: IssuedErrors, rounds: int) -> str:
@@ -238,18 +238,18 @@ def _moved(found: Certificate) -> str:
     """Say it in points: at the best rule of a convex class around the level, moves squared are at most the saving."""
     return (
         f"Such rules would have moved the forecasts by at most {100 * sqrt(max(found.psreg, 0.0) / found.weight):.2g} "
-        "points (root mean square over the same distributions); part of that is chance, which an audit tells apart."
+        "points (root mean square over the same distributions); part of that is chance, which an audit separates."
     )
 
 
 def _bounded(found: Certificate) -> str:
     rate = _rate(_tightest(found) / found.weight)
-    said = f"The bound computed beside it, of the distributions and for any labels, is {rate}"
+    start = f"The bound computed beside it, of the distributions and for any labels, is {rate}"
     times = found.bound / found.psreg if found.psreg > 0 else 1.0
     if times < LOOSE:
-        return f"{said} per forecast."
+        return f"{start} per forecast."
     return (
-        f"{said} per forecast. With every level charged for its start before any row is seen it is "
+        f"{start} per forecast. With every level charged for its start before any row is seen it is "
         f"{_rate(found.bound / found.weight)}, {times:,.0f} times the error: that charge, set by the ridge before the "
         f"rows come, is {100 * found.prior / found.bound:.0f} % of it, and short tables feel it most."
     )
@@ -294,7 +294,7 @@ def certify(state: Memory, dim: int, learner: str, drawn_from: int, *, uniform: 
     """Return the certificate of the present state; the levels drawn are known after the first `drawn_from` labels.
 
     The learners' part of the bound is their realised excess R_v = Σα(w_issued - y)² - min_θ[Σα(⟨θ,x⟩ - y)² +
-    λ‖θ - θ_0‖²], which is exact however late labels come and whoever issued the wishes. Online Newton Step has a bound
+    λ‖θ - θ_0‖²], which is exact for any delay of labels and any issuer of the wishes. Online Newton Step has a bound
     with a prior of its own weight besides, which needs every wish to be its learner's at the time of learning; while
     that held, the smaller sum is reported. (For ridge and VAW that other bound is never smaller than R_v.)
     """
@@ -352,7 +352,7 @@ def _issued(state: Memory, dim: int, drawn_from: int) -> IssuedErrors:
 def certify_recent(state: Memory, dim: int, drawn_from: int) -> Certificate:
     """Return the certificate of the sums with a short memory; beside it the issued levels of all labels.
 
-    With α_t γ^{T-t} for α_t, everything that `certify` says of the realised excess holds as it stands: no property of
+    With α_t γ^{T-t} for α_t, everything that `certify` proves of the realised excess holds unchanged: no property of
     the learners is used. `bounds.discounted_psreg` is about learners that fade as the sums do; the levels' do not.
     """
     slots, ridge, window = memory.slots_in_order(state), float(state.knobs[RIDGE]), float(state.knobs[WINDOW])

@@ -33,7 +33,7 @@ class Mark:
 
 
 class Why:
-    """Who can explain a forecast; not copied to other processes, where nobody is."""
+    """The object that can explain the forecast; not copied to other processes."""
 
     __slots__ = ("explain",)
 
@@ -66,7 +66,7 @@ class Forecast:
     Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
     forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
     as open or closed as the forecast was when it was written; and asking `predict` twice gives two forecasts, equal but
-    each with a label of its own. Where a label might arrive twice, `Live` tells by ids.
+    each with a label of its own. Where a label might arrive twice, `Live` recognises it by its id.
     """
 
     __slots__ = ("_contexts", "_mark", "_mixes", "_owner", "_single", "_tickets", "_why")
@@ -142,7 +142,7 @@ class Forecast:
         `Live` can explain its open forecasts and its previews; see `swapcal.live.explain.Explanation`.
         """
         if self._why.explain is None:
-            raise ValueError("explain: given a forecast that nobody can explain, expected one that `Live` keeps open")
+            raise ValueError("explain: given a forecast without an explanation, expected one that `Live` keeps open")
         if not 0 <= row < len(self._tickets):
             raise IndexError(f"row: given {row}, expected one of {len(self._tickets)} rows, counted from 0")
         return self._why.explain(row)
@@ -203,7 +203,7 @@ class Forecast:
         return display("Forecast", share(self.mean), {"issued level p": issued, "label": label})
 
 
-# `Player`: what the engine and every baseline are to whoever plays with them, whatever rule they play by.
+# `Player`: the interface that the engine and every baseline share.
 
 # Rows per kernel call in `run`: long enough to amortise the call, short enough for progress and interruption.
 CHUNK = 8192

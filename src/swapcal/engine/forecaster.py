@@ -98,7 +98,7 @@ class Forecaster(Player):
         linear; by default each starts from its own level. Guarantees hold for any θ_0 and are best near a good one.
     window : for a world that moves: regressions beside those of the levels remember about so many labels (a label's
         share falls to 1/e), and the levels' start from what these say. The guarantees are over all rounds as before,
-        and `certificate(window=…)` says what holds of late. With ridge learners and hedging.
+        and `certificate(window=…)` covers recent rows. With ridge learners and hedging.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class Forecaster(Player):
 
         Parameters
         ----------
-        window : that of the forecaster, for the errors of late: a label's share falls to 1/e after so many labels.
+        window : that of the forecaster, for recent errors: a label's share falls to 1/e after so many labels.
 
         Examples
         --------
@@ -318,7 +318,7 @@ class Forecaster(Player):
     def _advance(
         self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
-        """Run the kernel over all rows, making room for new levels whenever it asks.
+        """Run the kernel over all rows, making room for new levels when the kernel requests it.
 
         The worst-case theorem is not about weights other than 1: who brings such weights must not claim it.
         """

@@ -1,6 +1,7 @@
 """Two or several predictors of the same rows side by side, and what would be gained."""
 
 from collections.abc import Sequence
+from statistics import median
 
 from swapcal._display import changes
 from swapcal.report.findings import (
@@ -19,6 +20,7 @@ from swapcal.report.html import (
     all_finite,
     badge,
     clip,
+    coordinate,
     count,
     counted,
     decimals,
@@ -49,6 +51,70 @@ MOST_SCORES = 40
 
 _MARKS = {"better": "▼", "worse": "▲", "no difference found": "="}
 """Signs beside the words, so that colour is never the only one; lower is better."""
+
+
+# Gain: the first thing on the page of two predictors, one sentence and one picture.
+
+MOST_BARS = 14
+"""Groups drawn at most, the largest."""
+GAIN_WIDTH, GAIN_HEIGHT = 300, 16
+"""Size of a drawn group in pixels."""
+
+
+def gain(findings: Findings) -> Html:
+    """Write what changed from the first predictor to the second: a sentence, and the error within each group."""
+    entry = findings.comparison
+    if entry is None:
+        return Html("")
+    parts = [prose(clip(entry.sentence, SENTENCE_LENGTH), style="sentence"), *_gains(entry)]
+    return tag("div", *parts, class_="headline gain")
+
+
+def _gains(entry: ComparisonEntry) -> list[Html]:
+    tested = [one for one in entry.groups if not one.small and len(all_finite([one.ece_before, one.ece_after])) == 2]
+    if not tested:
+        return []
+    drawn = sorted(sorted(tested, key=lambda one: -one.n)[:MOST_BARS], key=lambda one: -one.ece_before)
+    before, after = (clip(one.title or one.name, 40) for one in entry.predictors)
+    scale = 1.04 * max(max(one.ece_before, one.ece_after) for one in drawn) or 1.0
+    columns = [("Group", "name"), ("Calibration error within the group (points)", "glyph"), ("Change", "number")]
+    places = decimals([one.ece_before for one in drawn])
+    rows = [[named(one.name, one.title), _moved(one, scale), _from_to(one, places)] for one in drawn]
+    return [
+        prose(_middle(tested, places)),
+        legend(("before", before), ("after", after)),
+        table("", columns, rows, style="gains"),
+        hidden(len(drawn), len(tested), "group", "smaller ones"),
+    ]
+
+
+def _middle(tested: Sequence[GroupDifference], places: int) -> str:
+    before, after = (
+        points(median(values), places).lstrip("+")
+        for values in ([one.ece_before for one in tested], [one.ece_after for one in tested])
+    )
+    lower = sum(one.ece_after < one.ece_before for one in tested)
+    return (
+        f"Calibration error within a group, median of {count(len(tested))}: {before} points before, {after} after, "
+        f"noise included. It is lower after in {count(lower)}, higher or equal in {count(len(tested) - lower)}."
+    )
+
+
+def _moved(one: GroupDifference, scale: float) -> Html:
+    start, end = (6 + (GAIN_WIDTH - 12) * value / scale for value in (one.ece_before, one.ece_after))
+    middle = GAIN_HEIGHT / 2
+    shapes = [
+        tag("line", x1=0, x2=GAIN_WIDTH, y1=middle, y2=middle, class_="grid"),
+        tag("line", x1=start, x2=end, y1=middle, y2=middle, class_="span observed"),
+        tag("circle", cx=start, cy=middle, r=4.5, class_="before-mark"),
+        tag("path", d=f"M{coordinate(end)} 2l6 6l-6 6l-6-6Z", class_="after-mark"),
+    ]
+    return tag("svg", *shapes, width=GAIN_WIDTH, height=GAIN_HEIGHT, class_="interval", aria_hidden="true")
+
+
+def _from_to(one: GroupDifference, places: int) -> str:
+    before, after = (points(value, places).lstrip("+") for value in (one.ece_before, one.ece_after))
+    return f"{before} → {after}"
 
 
 def comparison(findings: Findings) -> Html:

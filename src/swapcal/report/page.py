@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from swapcal.report.comparison import comparison, contest
+from swapcal.report.comparison import comparison, contest, gain
 from swapcal.report.findings import Findings
 from swapcal.report.groups import groups, witnesses
 from swapcal.report.headline import headline, identity, key_figures, limitations, reading, window
@@ -73,7 +73,7 @@ def render(findings: Findings | Mapping[str, Any]) -> str:
     found = Findings.of(findings)
     bodies = {section: section.write(found) for section in SECTIONS if getattr(found, section.field)}
     written = {section: body for section, body in bodies.items() if body}
-    first = contest(found) if found.contest else ""
+    first = contest(found) if found.contest else gain(found)
     main = tag("main", _top(found), first, headline(found), _contents(written), *written.values())
     subject = found.identity
     generator = "swapcal " + clip(subject.swapcal_version, 40)

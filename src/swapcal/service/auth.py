@@ -71,7 +71,7 @@ def revoke_token(store: Store, name: str) -> None:
 def scopes_of(token: str, rows: Iterable[TokenRow]) -> frozenset[str] | None:
     """Return what a token is for; None if it is unknown or revoked.
 
-    It is compared with all there are, each in constant time: how long that takes tells nothing about any of them.
+    It is compared with all there are, each in constant time: the time taken reveals nothing about any of them.
     """
     digest = _digest(token)
     found: frozenset[str] | None = None

@@ -126,7 +126,7 @@ class Client:
     def forecasts(self, name: str, events: Iterable[Mapping[str, Any]]) -> Iterator[Issued]:
         """Issue many, in order: mappings with `id`, `record` and, if wanted, `time` and `matures`.
 
-        Sent as they are asked for, some hundred at a time; the first that is refused raises, the others are kept.
+        Sent lazily, some hundred at a time; the first that is refused raises, the others are kept.
         """
         for rows in _batches(events):
             for answer in self._json("POST", _at(name, "forecasts"), {"forecasts": rows})["forecasts"]:
@@ -189,8 +189,8 @@ class Client:
             clock.sleep(FIRST_PAUSE)
 
     def _figures(self, name: str, *path: str | int, **query: Any) -> Json:
-        told: Json = self._json("GET", _at(name, *path) + _query(**query))
-        return told
+        answer: Json = self._json("GET", _at(name, *path) + _query(**query))
+        return answer
 
     def _json(self, method: str, path: str, body: Json | None = None) -> Any:
         return json.loads(self._call(method, path, body))
@@ -207,13 +207,13 @@ class Client:
         try:
             connection.request(method, self._base + path, content, self._headers() | kind)
             answer = connection.getresponse()
-            told: bytes = answer.read()
+            body: bytes = answer.read()
         except BaseException:
             self.close()
             raise
         if answer.status >= 400:
-            raise _refusal(answer, told)
-        return told
+            raise _refusal(answer, body)
+        return body
 
     def _listen(self, name: str) -> tuple[HTTPConnection, HTTPResponse]:
         connection = self._kind(*self._place, timeout=self._timeout)
@@ -291,11 +291,11 @@ def _issued(answer: Json) -> Issued:
     return Issued(**{field: answer[field] for field in Issued._fields})
 
 
-def _refusal(answer: HTTPResponse, told: bytes) -> ServiceError:
+def _refusal(answer: HTTPResponse, body: bytes) -> ServiceError:
     try:
-        problem = json.loads(told)
+        problem = json.loads(body)
     except ValueError:
-        problem = {"title": answer.reason, "detail": told[:200].decode(errors="replace")}
+        problem = {"title": answer.reason, "detail": body[:200].decode(errors="replace")}
     wished = answer.headers.get("Retry-After", "")
     return _problem(answer.status, problem | ({"retry_after": float(wished)} if wished.isdigit() else {}))
 

@@ -38,7 +38,7 @@ class CommandHandler:
     hosted : HostedForecaster
         The forecaster.
     known : dict
-        What the store says about the ids of the batch.
+        The store's rows of the batch's ids.
     now : float
         When the batch is accepted; not before the ward's last event.
     limits : Limits

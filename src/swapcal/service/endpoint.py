@@ -33,7 +33,7 @@ class ServiceContext:
     gate : Gate
         Who may do what.
     log : JsonLog
-        Where requests are told of.
+        The log of requests.
     """
 
     def __init__(self, worker: Worker, auth: Auth, log: JsonLog) -> None:
@@ -43,7 +43,7 @@ class ServiceContext:
         self.auth = auth
         self.log = log
         self.leaving = False
-        """whether the service is stopping: whoever listens for news should go"""
+        """whether the service is stopping: open event streams should end"""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[asyncio.Future[Any], float] = {}
         """until when answers are waited for, soonest first"""
@@ -101,7 +101,7 @@ class ServiceContext:
             if deadline > now:
                 break
             if not promise.done():
-                words = f"No answer within {self.limits.answer:g} s; it may still be done: the same request will tell."
+                words = f"No answer within {self.limits.answer:g} s; it may still be done: repeat the same request."
                 promise.set_exception(unavailable(words, retry=5.0))
         loop.call_later(min(1.0, self.limits.answer / 4), self._sweep, loop)
 
@@ -185,7 +185,7 @@ class RequestHandler:
     handler : callable
         From a call to a reply; may raise `ApiError`.
     needed : str, optional
-        The scope a token must have; none where anybody may come in.
+        The scope a token must have; None for public endpoints.
     """
 
     def __init__(self, context: ServiceContext, handler: Handler, needed: str | None) -> None:
@@ -213,7 +213,7 @@ class RequestHandler:
         return await answered(Call(self.context, scope, receive), self.handler, self.needed, self._refused)
 
     def _refused(self, call: Call, event: str, error: ApiError, why: str) -> Reply:
-        """Return the problem, and tell the log of what is not merely the client's; both name the request alike."""
+        """Return the problem, and log it unless it is the client's fault; both carry the request's id."""
         name, scope = secrets.token_hex(8), call.scope
         if self.needed is not None and (error.status >= 500 or error.status in NOTABLE):
             facts: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": error.status}

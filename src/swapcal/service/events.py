@@ -101,7 +101,7 @@ class OutcomeBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CorrectionBody(msgspec.Struct, frozen=True):
-    """What an outcome is now said to have been, what it was said to be before, and why."""
+    """The corrected outcome, the outcome before, and the reason."""
 
     y: float
     before: float

@@ -84,7 +84,7 @@ def _times(times: tuple[float, ...]) -> Any:
     return (np.array(times) * 1e6).astype("datetime64[us]")
 
 
-# Export: the log as a table, one row for each forecast, for audits and for anybody's own analysis.
+# Export: the log as a table, one row for each forecast, for audits and other analyses.
 
 ROWS = 8192
 """Rows of a part: all that is in memory at a time."""

@@ -255,7 +255,7 @@ class HostedForecaster:
 
     @property
     def model(self) -> str:
-        """What issues the next forecast: labels learned so far tell models of one log apart."""
+        """Version of the model that issues the next forecast: the number of labels learned."""
         return f"{self.figures.labels}"
 
     def advance(self, now: float) -> None:

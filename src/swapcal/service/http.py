@@ -15,7 +15,7 @@ from swapcal.service.settings import Limits
 
 JSON = "application/json"
 PLAIN = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-"""Headers of every response, unless it says otherwise."""
+"""Headers of every response that does not override them."""
 
 _PLAIN = [(name.encode(), value.encode()) for name, value in PLAIN.items()]
 _JSON = [*_PLAIN, (b"content-type", JSON.encode())]
@@ -134,7 +134,7 @@ def _large(given: str, limits: Limits) -> ApiError:
 def in_lines(headers: Headers) -> bool:
     """Tell whether the body is NDJSON; refuse what is neither that nor JSON.
 
-    Pages of other sites cannot send these formats without being asked first, which keeps them out.
+    Pages of other sites cannot send these formats without a preflight request, which is refused.
 
     Examples
     --------

@@ -234,7 +234,7 @@ def _cumulated(bounds: "tuple[float, ...] | list[float]", counts: list[int]) -> 
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LONGEST = 2.0
-"""Seconds the metrics wait for the learner before they tell what was known last."""
+"""Seconds the metrics wait for the learner before they return the last known figures."""
 
 
 async def healthz(call: Call) -> Reply:

@@ -37,14 +37,19 @@ CONNECTING = {
     "tcp_user_timeout": 10_000,
     "application_name": "swapcal",
 }
-"""For libpq, unless the address says otherwise: a host that vanished is noticed after some ten seconds."""
+"""For libpq, unless the address overrides them: a host that vanished is noticed after some ten seconds."""
 SESSION = """
     SET search_path TO swapcal; SET statement_timeout = 20000; SET lock_timeout = 5000;
     SET idle_in_transaction_session_timeout = 20000;
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = 10000;
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 """
-"""The server, too, gives up on a client that vanished, whose claims would else keep all others waiting."""
+"""The server, too, closes the session of a client that vanished, whose advisory locks would block a standby.
+
+Keepalives end an idle connection. One with unacknowledged data is retransmitted instead, by default for a quarter of an
+hour: `tcp_user_timeout` ends that one.
+"""
 PATIENCE = 30.0
 """Seconds to wait for any answer: longer than the server's own limit, for a server that hangs as a whole."""
 
@@ -231,7 +236,7 @@ def _translated() -> Iterator[None]:
 
 
 def _line(error: psycopg.Error) -> str:
-    """Return what the server said without the rows it quotes, which are nobody else's business."""
+    """Return the server's message without the rows it quotes, which may be private."""
     text = error.diag.message_primary or str(error) or type(error).__name__
     return " ".join(text.split())
 

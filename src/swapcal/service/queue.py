@@ -64,14 +64,14 @@ class Metrics:
 
 FORECASTS, OUTCOMES, CORRECTIONS = "forecasts", "outcomes", "corrections"
 ORDER = (FORECASTS, OUTCOMES, CORRECTIONS)
-"""In which kinds of one batch are done: nobody has an answer yet, so any order is as good, and like goes with like."""
+"""Order of kinds within a batch: none of it is answered yet, so any order is valid, and equal kinds go together."""
 
 
 class Promise(Protocol):
     """A future of any library."""
 
     def done(self) -> bool:
-        """Tell whether nobody waits any longer."""
+        """Return whether no request waits."""
 
     def set_result(self, result: Any, /) -> None:
         """Answer."""

@@ -16,7 +16,7 @@ PAGE = 2048
 
 
 class Mismatch(NamedTuple):
-    """A forecast that is not what was issued, or a snapshot (`id` is empty) that is not what the log says."""
+    """A forecast that differs from the issued one, or a snapshot (`id` is empty) that differs from the log."""
 
     seq: int
     id: str

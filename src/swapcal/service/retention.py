@@ -17,7 +17,7 @@ class Pruning(NamedTuple):
     forecaster: str
     before: int
     limited: bool
-    """whether more was asked for than the snapshots allow"""
+    """whether more was requested than the snapshots allow"""
     loss: Removal
 
 

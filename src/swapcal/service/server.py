@@ -88,12 +88,12 @@ def _raw(reason: str, refusal: ApiError) -> bytes:
     return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
-# `Server`: the service on a port, until it is told to stop.
+# `Server`: the service on a port, until it is stopped.
 
 IDLE = 75
 """Seconds a connection may wait between requests."""
 GRACE = 20
-"""Seconds for requests in hand when the service is told to stop."""
+"""Seconds for requests in progress when the service stops."""
 TURNS = 0.001
 """Seconds after which the learning thread lets the event loop have its turn; the default of 5 ms shows in answers."""
 
@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
     tokens : bool, optional
         Whether tokens are needed; by default, unless the host is a loopback address.
     log : JsonLog
-        Where to tell of requests.
+        The log of requests.
     pages : routes
         Of the dashboard.
     """
@@ -181,7 +181,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at a signal, without raising it again afterwards: a service that was told to stop ends well."""
+        """Stop at a signal, without raising it again afterwards: a stop on request is a normal exit."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

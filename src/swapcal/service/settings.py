@@ -14,7 +14,7 @@ from swapcal.live import Live
 from swapcal.monitor import Monitor
 from swapcal.service.api_error import ApiError
 
-# `Limits`: how much of everything, so that nobody can fill the queue, the memory or the disk unnoticed.
+# `Limits`: bounds on queue, memory and disk.
 
 Most = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 # Logs: one JSON object per line, with the numbers of events and without secrets.
 
 QUIET = ("commit", "request")
-"""What is said only when everything is."""
+"""Events logged at level "all" only."""
 LEVELS = {"all": 0, "notable": 1, "none": 2}
 
 
@@ -66,7 +66,7 @@ class JsonLog:
     Parameters
     ----------
     level : str
-        "all" tells of every request and commit, "notable" only of what is unusual, "none" nothing.
+        "all" logs every request and commit, "notable" unusual events only, "none" nothing.
     stream : binary file, optional
         Standard error by default.
 
@@ -114,7 +114,7 @@ WEEK = 7 * 86400.0
 
 
 class Watch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the monitor promises: gaps up to `tolerance` are nobody's business."""
+    """What the monitor guarantees: gaps up to `tolerance` raise no alarm."""
 
     tolerance: Annotated[float, Meta(ge=0, lt=1)] = 0.01
     run_length: Annotated[float, Meta(ge=1)] = 1_000_000.0

@@ -255,7 +255,7 @@ PAGE = 4096
 
 
 class Recovered(NamedTuple):
-    """A ward that is as the log says, and what it took."""
+    """A hosted forecaster that agrees with the log, and what restoring it took."""
 
     hosted: HostedForecaster
     snapshot: int

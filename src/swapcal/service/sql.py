@@ -14,7 +14,7 @@ from swapcal.service.events import Event
 
 
 class StoreError(OSError):
-    """The store could not do what was asked."""
+    """The store could not complete the operation."""
 
 
 class Unavailable(StoreError):  # noqa: N818
@@ -208,7 +208,7 @@ class SqlStore(ABC):
             after = page[-1][1]
 
     def last(self, forecaster: str) -> int:
-        """Return the number of its last event; 0 if there is none."""
+        """Return the number of its last event; 0 without events."""
         return int(self._read("SELECT COALESCE(MAX(seq), 0) FROM events WHERE forecaster = ?", (forecaster,))[0][0])
 
     def keep_snapshot(self, forecaster: str, seq: int, content: bytes) -> None:
@@ -268,7 +268,7 @@ class SqlStore(ABC):
         return [TokenRow._make(row) for row in rows]
 
     def revoke_token(self, name: str, at: float) -> bool:
-        """Revoke a token; False if there is none of that name or it is revoked."""
+        """Revoke a token; False if the name is unknown or already revoked."""
         return bool(self._write(("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (at, name))))
 
     def pruned(self, forecaster: str) -> int:

@@ -166,7 +166,7 @@ class SQLiteStore(SqlStore):
                 raise Unreadable(f"backup: {part} was not read as it was written")
 
     def ping(self) -> None:
-        """Return if the store can be read; whether the disk has room only a commit can tell."""
+        """Return if the store can be read; only a commit shows whether the disk has room."""
         self._check_file()
         self._read("SELECT value FROM meta WHERE name = 'schema'")
 
@@ -244,7 +244,7 @@ class SQLiteStore(SqlStore):
         if not create:
             raise Unreadable(f"store: given {self._path}, which does not exist, expected the file of a store")
         try:
-            # Records are nobody else's business; the write-ahead log takes the same permissions.
+            # Records are private; the write-ahead log takes the same permissions.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise Unavailable(f"store: {self._path} cannot be made: {error.strerror}") from None
@@ -291,6 +291,6 @@ def _sync(path: str) -> None:
 
 
 def _close(connection: apsw.Connection) -> None:
-    """Close at once; what was begun is taken back, and an error then is one of a connection nobody uses any more."""
+    """Close at once and roll back; an error of an abandoned connection is ignored."""
     with suppress(apsw.Error):
         connection.close(True)

@@ -46,7 +46,7 @@ class Store(Protocol):
         """Yield the events after one number, up to and with another, in order and without keeping them."""
 
     def last(self, forecaster: str) -> int:
-        """Return the number of its last event; 0 if there is none."""
+        """Return the number of its last event; 0 without events."""
 
     def keep_snapshot(self, forecaster: str, seq: int, content: bytes) -> None:
         """Write a snapshot, read it again and compare; it is listed only when that went well."""
@@ -67,7 +67,7 @@ class Store(Protocol):
         """Return all tokens, also the revoked ones, oldest first."""
 
     def revoke_token(self, name: str, at: float) -> bool:
-        """Revoke a token; False if there is none of that name or it is revoked."""
+        """Revoke a token; False if the name is unknown or already revoked."""
 
     def pruned(self, forecaster: str) -> int:
         """Return the number from which on no event was removed: 1 if none ever was."""

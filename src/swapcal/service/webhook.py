@@ -1,4 +1,4 @@
-"""`Webhook`: tells another service when an alarm appears or ends, without ever holding the learner."""
+"""`Webhook`: notifies another service when an alarm appears or ends, without blocking the learner."""
 
 import json
 import queue
@@ -86,7 +86,7 @@ class Webhook:
                 lambda promise: Ask(promise, name, lambda hosted: alarms_of(hosted, seq)), LONGEST
             )
         except (ApiError, TimeoutError, CancelledError):
-            return  # it is asked again
+            return  # the next look retries
         if found is None:
             return
         now = {group: before.get(group, alarm) for group, alarm in found[1].items()}

@@ -1,4 +1,4 @@
-"""`Worker`: one queue, one learning thread; every batch is on disk before anybody hears of it."""
+"""`Worker`: one queue, one learning thread; every batch is on disk before it is acknowledged."""
 
 import threading
 import time
@@ -80,7 +80,7 @@ class Worker:
         self.log = log
         self._clock = clock
         self._lost: dict[str, HostedForecaster | None] = {}
-        """forecasters that are not ours now, with what was last known of them if that is still as the log says"""
+        """forecasters that another process owns, with their last known state if it still agrees with the log"""
         self._again = 0.0
         """when to try again to get those"""
         self._queue = WriteQueue(self.limits.queue, self.metrics)
@@ -219,7 +219,7 @@ class Worker:
         )
 
     def _written(self, jobs: Sequence[Write]) -> list[Answer]:
-        """Write, and leave nobody waiting, whatever goes wrong: then the forecasters are rebuilt in a moment."""
+        """Write, and answer every request even after a fault: the forecasters are then rebuilt."""
         try:
             return self._write(jobs)
         except Exception as error:
@@ -352,7 +352,7 @@ class Worker:
 
 
 def warm() -> None:
-    """Load the kernels, which takes a while, before anybody waits for them."""
+    """Load the kernels, which takes a while, before the first request."""
     hosted = HostedForecaster(Settings(name="warm", groups=["g"]))
     rows = [ForecastIn(str(k), Raw(encoded({"g": "ab"[k % 2], "x": float(k)}))) for k in range(8)]
     hosted.forecast(rows[:4], 0.0)

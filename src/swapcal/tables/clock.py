@@ -139,7 +139,7 @@ def _as_time(name: str, row: int, value: Any) -> float:
 
 
 def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array | None, Array | None]:
-    """Return (times, label times) of n rows, or say which row goes backwards."""
+    """Return (times, label times) of n rows. Raises ValueError if a row's time is before the previous one."""
     if time is None:
         if label_time is not None:
             raise ValueError("label_time: given without time, expected both")
@@ -152,7 +152,7 @@ def check_times(time: Any, label_time: Any, n: int, clock: float) -> tuple[Array
 
 
 def check_maturity(matures: Any, times: Array | None, n: int, window: float | None = None) -> Array | None:
-    """Return when the labels of n rows mature (NaN where that is not known), or say which does so too early.
+    """Return when the labels of n rows mature (NaN if unknown). Raises ValueError if one precedes its forecast.
 
     window : length of time after which the label of every row matures for which nothing else is given
     """
@@ -176,7 +176,7 @@ def _not_before(times: Array, given: Any, name: str) -> Array:
 
 
 def sized(values: Array, name: str, n: int) -> Array:
-    """Return times of n rows, or say how many there are."""
+    """Return times of n rows. Raises ValueError if there are not n."""
     if values.shape != (n,):
         raise ValueError(f"{name}: given shape {values.shape}, expected ({n},), one per record")
     return values

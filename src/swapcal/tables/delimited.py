@@ -37,9 +37,9 @@ class Block(NamedTuple):
 
 
 class Cutter:
-    r"""Cuts pieces of text into blocks of whole records, about as long as asked for.
+    r"""Cuts pieces of text into blocks of whole records of about the requested length.
 
-    An empty piece says that no more is there for now: what is whole is then given out at once. `quoted` is the
+    An empty piece means that no more text is available yet: whole records are then returned at once. `quoted` is the
     delimiter where fields may be quoted, None where every line is a record.
 
     Examples
@@ -205,7 +205,7 @@ class Delimited:
             return block, *self._read(block, names, types.of_text())
 
         blocks = self._blocks(BLOCK if types.others is None else FIRST)
-        alone = islice(blocks, 0 if types.of_text().keys() >= {*names} else 1)  # the first tells what all columns are
+        alone = islice(blocks, 0 if types.of_text().keys() >= {*names} else 1)  # column types follow from the first
         for block, table, ragged in chain(map(read, alone), in_order(read, blocks, jobs)):
             if types.learn(table, final=block.last and first == 1, text=True):
                 _, table, ragged = read(block)
@@ -263,7 +263,7 @@ class Delimited:
 
 
 def _line_of(row: int, text: bytes, delimiter: str) -> int | None:
-    """Return the line on which a row begins; None if it cannot be told."""
+    """Return the line on which a row begins; None if it is unknown."""
     lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", errors="replace", newline="")
     reader, begins, seen = csv.reader(lines, delimiter=delimiter, strict=True), 1, 0
     try:

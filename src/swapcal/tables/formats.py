@@ -309,7 +309,7 @@ def open_source(
     """Open a CSV, TSV, JSONL or Parquet file, text also gzipped; "-" is standard input. The format is seen inside.
 
     A folder is opened as one table, whose partitions, if any, are columns. With `follow` the rows of a text go on for
-    as long as it grows, until `until` says so; standard input is left at `until` too.
+    as long as it grows, until `until` returns True; standard input is left at `until` too.
     """
     dialect = dialect or Dialect()
     if file != "-" and os.path.isdir(file):

@@ -381,7 +381,7 @@ ROWS = 1 << 17
 
 
 class Batches:
-    """The tables a lazy table falls into, none empty; `again` says whether they can be had more than once."""
+    """The non-empty tables of a lazy table; `again` is True if they can be read more than once."""
 
     def __init__(self, begin: Callable[[], Any], *, again: bool) -> None:
         self._begin, self.again = begin, again

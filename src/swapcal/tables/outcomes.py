@@ -142,7 +142,7 @@ class ColumnTypes:
         return self._kinds.get(name, self.others)
 
     def names(self, columns: Sequence[str]) -> list[str]:
-        """Return those of a file's columns that are to be read; one at least, which tells how many rows there are."""
+        """Return the columns of a file to read; at least one, which gives the number of rows."""
         if self.others is not None:
             return list(columns)
         return [name for name in self._kinds if name in columns] or list(columns[:1])
@@ -364,7 +364,7 @@ EXPECTED = "expected 0 or 1, true or false, yes or no, or a fraction in [0, 1] (
 
 
 def outcomes(column: Any, positive: Positive | None = None, decimal: str = ".") -> tuple[Array, Flags]:
-    """Return (outcomes in [0, 1], NaN where there is none; which values are no outcomes).
+    """Return (outcomes in [0, 1], NaN where missing; mask of values that are not outcomes).
 
     With `positive`, that value is 1 and every other one 0. `decimal` is the decimal point of numbers that come as text.
 
@@ -386,7 +386,7 @@ def outcomes(column: Any, positive: Positive | None = None, decimal: str = ".") 
 
 
 def checked_outcomes(column: Any, name: str, first: int, positive: Positive | None = None, decimal: str = ".") -> Array:
-    """Return outcomes, or name the first row (numbered from `first`) whose value is none."""
+    """Return outcomes. Raises ValueError naming the first row (numbered from `first`) whose value is not an outcome."""
     y, wrong = outcomes(column, positive, decimal)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -395,7 +395,7 @@ def checked_outcomes(column: Any, name: str, first: int, positive: Positive | No
 
 
 def _outcome(value: Any, positive: Positive | None, decimal: str) -> float:
-    """Return an outcome, NaN for a missing one, infinity for what is none."""
+    """Return an outcome, NaN for a missing one, infinity for any other value."""
     if positive is not None:
         return float(positive.matches(value))
     word = str(value).strip().lower()

@@ -138,7 +138,7 @@ STRANGERS = {
 class Opened:
     """A file open for reading from its beginning; `head` is its first mebibyte of text, or its magic bytes.
 
-    `until`, if given, is asked while standard input or a growing file has nothing to say, and ends the reading.
+    `until`, if given, is called while standard input or a growing file has no new data, and ends the reading.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Opened:
         return min(1.0, self._handle.tell() / self._size) if self._size else None
 
     def pieces(self, skip: int = 0) -> Iterator[bytes]:
-        """Yield the text after its first bytes, empty pieces where there is no more for now; can be asked for once."""
+        """Yield the text after its first bytes, empty pieces where no more is available yet; can be read once."""
         yield self.head[skip:]
         if self.follows and self.is_whole:
             yield b""
@@ -276,7 +276,7 @@ class Chunks(io.RawIOBase):
 
 
 def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterator[bytes]:
-    """Yield the pieces as UTF-8 without a byte order mark, or say which line is not in the encoding."""
+    """Yield the pieces as UTF-8 without a byte order mark. Raises ValueError naming a line not in the encoding."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line, start = 1, True
     for piece in chain(pieces, [None]):
@@ -292,7 +292,7 @@ def as_utf8(pieces: Iterator[bytes | None], encoding: str, name: str) -> Iterato
             raise InputError(
                 f"{name}: line {line}: given the byte 0x{error.object[error.start]:02x}, expected {encoding}{hint}"
             ) from None
-        except UnicodeError as error:  # of UTF-16 and UTF-32 whose byte order nothing says
+        except UnicodeError as error:  # UTF-16 and UTF-32 of unknown byte order
             raise InputError(f"{name}: line {line}: given {error}, expected {encoding}") from None
         line += piece.count(b"\n")
         out = piece if encoding == "utf-8" else text.encode()

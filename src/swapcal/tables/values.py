@@ -38,7 +38,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """Return a number, date or time as a float, infinite if it is too large for one; None if it is none of these."""
+    """Return a number, date or time as a float, infinite if it is too large for one; None for any other value."""
     if isinstance(value, bool | np.bool_ | np.timedelta64):
         return None
     if isinstance(value, numbers.Real | decimal.Decimal):
@@ -177,7 +177,7 @@ class Categories:
 
 
 def factorise(name: str, values: Sequence[Any]) -> Categories:
-    """Return the categories of a column in order of appearance, refusing values that cannot be told apart for ever."""
+    """Return the categories of a column in order of appearance, refusing values without a stable identity."""
     seen: dict[Any, int] = {}
     try:
         codes = [seen.setdefault(value, len(seen)) for value in values]

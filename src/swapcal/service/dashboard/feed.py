@@ -20,14 +20,14 @@ from swapcal.service.endpoint import ServiceContext
 from swapcal.service.hosted import HostedForecaster
 from swapcal.service.sql import StoreError
 
-# View: everything a page says about a forecaster, as plain data that JSON can hold.
+# View: everything a page shows of a forecaster, as plain JSON data.
 
 MOST_GROUPS = 200
 """Groups shown, those with the strongest evidence first."""
 MOST_HISTORIES = 6
 """Groups whose evidence is drawn over time."""
 EARLY = 200
-"""Outcomes before which nothing is said about how good the forecasts are."""
+"""Outcomes below which no quality figure is shown."""
 
 Figures = dict[str, Any]
 
@@ -103,7 +103,7 @@ def state(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def unavailable(why: str) -> dict[str, str]:
-    """Return the state of a forecaster that cannot be asked now."""
+    """Return the state of a forecaster that is not available."""
     return _state("unavailable", "Not available now", why)
 
 
@@ -125,12 +125,12 @@ def with_band(curve: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{**row, "low": low, "high": high} for row, low, high in zip(curve, *ends.tolist(), strict=True)]
 
 
-# Reporters: look at one forecaster, or at all of them, and tell what is new.
+# Reporters: look at one forecaster, or at all of them, and return what is new.
 
 WINDOW = 60.0
 """Seconds over which rates are measured."""
 LEAST = 0.5
-"""Seconds without which no rate is told."""
+"""Shortest period, in seconds, for a rate."""
 BETWEEN, PATIENCE = 60.0, 50.0
 """Seconds between certificates at least, and how many times longer than one of them took."""
 
@@ -174,7 +174,7 @@ class Rates:
         self._samples: deque[tuple[float, int, int]] = deque()
 
     def add(self, now: float, forecasts: int, outcomes: int) -> dict[str, float] | None:
-        """Enter how many there have been; return the rates, or None before anything can be said."""
+        """Enter the counts; return the rates, or None before the shortest period has passed."""
         self._samples.append((now, forecasts, outcomes))
         while now - self._samples[0][0] > WINDOW:
             self._samples.popleft()
@@ -188,7 +188,7 @@ class Rates:
 
 
 def _roughly(rate: float) -> float:
-    """Return two digits: what nobody can see should not be told again every second."""
+    """Round to two digits: invisible changes should not be sent every second."""
     return float(f"{rate:.2g}")
 
 
@@ -198,7 +198,7 @@ class ForecasterReporter:
     Parameters
     ----------
     context : ServiceContext
-        Where it is asked.
+        The worker that owns it.
     name : str
         Its name.
     """
@@ -241,7 +241,7 @@ class ForecasterReporter:
             self._certificate = await run_in_threadpool(copy.certificate)
             self._certified = copy.labels
         except ApiError:
-            pass  # it is asked again
+            pass  # the next look retries
         finally:
             now = time.monotonic()
             self._again = now + max(BETWEEN, PATIENCE * (now - began))
@@ -277,18 +277,18 @@ class OverviewReporter:
         return 0.0 if seen is None else seen.seconds
 
 
-# `Broadcast`: one look at a forecaster, told to as many listeners as there are.
+# `Broadcast`: one look at a forecaster, sent to all listeners.
 
 PAUSE, SHARE = 1.0, 20.0
 """Seconds between looks at least, and how many times longer than a look keeps the learning thread."""
 HEARTBEAT = 15.0
-"""Seconds of silence after which a listener is told that all is well."""
+"""Seconds without news after which a listener gets a heartbeat."""
 
 Renderer = Callable[[Figures], str]
 
 
 class Edition:
-    """Figures at one moment; written once, whoever listens, and beside the event loop."""
+    """Figures at one moment; rendered once for all listeners, off the event loop."""
 
     def __init__(self, figures: Figures, render: Renderer) -> None:
         self.figures = figures
@@ -314,7 +314,7 @@ class Edition:
 
 
 class Broadcast:
-    """Looks once a second at most while anybody listens, and never if nobody does.
+    """Looks at most once a second while there are listeners, never without.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def is_own(scope: Scope, headers: Headers) -> bool:
     try:
         host = urlsplit(origin.decode("latin-1")).netloc
     except ValueError:
-        return False  # an address that cannot be read is none of ours
+        return False  # an unreadable address is not ours
     return hmac.compare_digest(host.encode(), headers.get(b"host", b""))
 
 
@@ -169,7 +169,7 @@ class Page:
 
 
 def refused(error: ApiError) -> Reply:
-    """Return the page that says why something is not done, and what to do."""
+    """Return the page of a refused request: the reason and what to do."""
     advice = ADVICE.get(error.status, "")
     return page("error.html", error.status, error=error, advice=advice)
 
@@ -253,7 +253,7 @@ LOSSES = {
 
 
 class LookedUp(NamedTuple):
-    """What the page says about one id."""
+    """The page's data for one id."""
 
     id: str
     loss: str
@@ -271,7 +271,7 @@ class LookedUp(NamedTuple):
 
 
 async def look_up(call: Call) -> LookedUp | None:
-    """Return what was asked for in the address; None if nothing was."""
+    """Return the query of the address; None without one."""
     query = call.request.query_params
     id, loss = query.get("id", ""), query.get("loss", "").strip()
     if not id:
@@ -288,7 +288,7 @@ async def look_up(call: Call) -> LookedUp | None:
 
 
 async def _explained_now(call: Call, record: dict[str, Any]) -> dict[str, Any] | None:
-    """Explain what a record would be forecast now; none if the forecaster cannot be asked."""
+    """Explain the forecast a record would get now; None if the forecaster is not available."""
     try:
         found: dict[str, Any] = await call.context.ask(call.forecaster, lambda hosted: _preview(hosted, record))
     except ApiError:
