@@ -112,8 +112,8 @@ def test_a_copy_with_as_many_outcomes_is_recognised_as_late():
     left.update(left.predict([1]), 1)
     assert left.certificate().late == 0
     far = SparseForecaster(1, scores=1)
-    waiting = far.predict([1], scores=[0.02])
-    far.update(far.predict([2], scores=[0.98]), 1)  # at other levels, whose wishes alone it changes
+    waiting = far.predict([None], scores=[0.02])
+    far.update(far.predict([None], scores=[0.98]), 1)  # at other levels, whose wishes alone it changes
     far.update(waiting, 0)
     assert far.certificate().late == 1
 
