@@ -284,6 +284,8 @@ def test_a_result_too_good_and_given_warnings_come_before_the_gain():
     assert "too good to be likely" in contest.warnings[1]
     assert contest.sentence().startswith("Before anything else: Column 'closed' is odd. The squared error of swapcal")
     assert "If that is in order: You would gain" in contest.sentence()
+    many = Benchmark(y, contest.forecasts, warnings=["A column is odd. " * 60])
+    assert "Verdict on yours: " in many.to_html()  # not cut off
 
 
 def test_more_columns_are_not_sold_as_calibration():
