@@ -156,7 +156,7 @@ def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Pa
 def show_summary(run: Run, status: Status, before: Status, tally: RunningScores) -> None:
     """Print the number of rows and the scores."""
     if not tally.rows:
-        run.say(labels_in_words(status))
+        say_labels(run, status)
         return
     brier, logs = tally.brier(), tally.log_loss()
     blend = 2 + len(tally.scores)
@@ -174,7 +174,14 @@ def show_summary(run: Run, status: Status, before: Status, tally: RunningScores)
         run.say(
             f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
         )
+    say_labels(run, status)
+
+
+def say_labels(run: Run, status: Status) -> None:
+    """Print the number of outcomes, and what is unusual about them."""
     run.say(labels_in_words(status))
+    for sentence in status.sentences():
+        run.say(sentence, "yellow")
 
 
 def labels_in_words(status: Status) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from swapcal.cli import options
 from swapcal.cli.follow import holding
-from swapcal.cli.forecast import labels_in_words
+from swapcal.cli.forecast import say_labels
 from swapcal.cli.forecasting import load_live, save_live
 from swapcal.cli.options import OnBadRow
 from swapcal.cli.progress import Run, running
@@ -66,7 +66,7 @@ def label(
                 _learn(live, piece, piece.table[id].to_pylist(), y, times, on_bad_row, counts)
             save_live(live, state)
         _say(run, counts)
-        run.say(labels_in_words(live.status()))
+        say_labels(run, live.status())
         run.say_unmatched(positive_value)
 
 
