@@ -217,7 +217,7 @@ def _audited(n: int, seed: int) -> dict[str, Any]:
         "t": np.datetime64("2024-01-01") + np.sort(rng.integers(0, 10**6, n)) * np.timedelta64(1, "s"),
         "low": 0.9 * p,
         "high": 0.1 + 0.9 * p,
-        "share": rng.random(n),
+        "share": p,  # of which p is the mean
     }
 
 

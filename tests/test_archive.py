@@ -374,7 +374,7 @@ LIES = {
     "infinite residuals": altered("residual", (0, 0), np.inf),
     "another learner's code": altered("codes", 0, 1),
     "a mixing that does not exist": altered("codes", 1, 7),
-    "half adaptive": altered("codes", 2, 2),
+    "half adaptive": altered("codes", 2, 3),
     "single precision": retyped("theta", np.float32),
     "counts without a sign": retyped("counts", np.uint64),
     "another dimension": told(dim=9),

@@ -214,7 +214,7 @@ def answers(path: Path, folder: Path) -> list[Any]:
         (each["name"], each["against"]): each["value"] for each in json.loads((folder / "a").read_text())["quantities"]
     }
     found = [pacsv.read_csv(folder / name) for name in ("f.csv", "p.csv")]
-    return [audit, *(found[0][name].to_pylist() for name in ("p", "mean")), found[1]["p"].to_pylist()]
+    return [audit, *(found[0][name].to_pylist() for name in ("p", "mean")), found[1]["mean"].to_pylist()]
 
 
 def test_every_command_says_the_same_whatever_the_pieces_and_the_format(tmp_path: Path) -> None:

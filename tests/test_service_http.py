@@ -415,8 +415,8 @@ def test_an_absent_column_is_refused_and_a_missing_value_is_counted(service: Cal
 def test_given_scores_stand_beside_the_forecasts_and_one_kind_of_outcome_is_too_early(service: Caller) -> None:
     assert service.post("/v1/forecasters", {"name": "beside", "scores": ["good", "bad"]}).status == 201
     path, rng = "/v1/forecasters/beside", np.random.default_rng(4)
-    truth = rng.uniform(0.02, 0.98, 500)
-    y = (rng.random(500) < truth).astype(float)
+    truth = rng.uniform(0.02, 0.98, 1500)
+    y = (rng.random(1500) < truth).astype(float)
     y[:250] = 0.0
 
     def reported(a: int, b: int) -> Any:
@@ -430,7 +430,8 @@ def test_given_scores_stand_beside_the_forecasts_and_one_kind_of_outcome_is_too_
     found = service.get(f"{path}/status").body
     assert (found["early"], found["scores"][0]["low"]) == (True, None)
     assert "too early to tell" in found["scores"][0]["sentence"]
-    mean += reported(250, 500)
+    for a in range(250, 1500, 50):
+        mean += reported(a, a + 50)
     found = service.get(f"{path}/status").body
     assert not found["early"]
     for score, given in zip(found["scores"], (truth, 1 - truth), strict=True):

@@ -17,10 +17,10 @@ from swapcal.audit import Comparison
 from swapcal.audit.findings import forecaster
 from swapcal.cli.audit import show_headline
 from swapcal.cli.compile import compiling
-from swapcal.cli.progress import LOG_LOSS, Output, Run, bar, running
+from swapcal.cli.progress import Output, Run, bar, running
 from swapcal.datasets.flights import FEATURES, GROUPS, WEATHER, flights, names_of
 from swapcal.engine.certificate import Certificate
-from swapcal.kernels.tally import log_losses
+from swapcal.kernels.tally import FLOOR, log_losses
 from swapcal.live import Live, Trace
 from swapcal.report import Findings, render
 from swapcal.tables.output import protect
@@ -109,9 +109,9 @@ def _overall(y: Array, before: Array, after: Array, mean: Array) -> Table:
         box=SIMPLE_HEAD,
         title="All flights",
         caption=f"{y.mean():.1%} were late. Lower is better. Calibration error: how far the forecasts in {BINS} equal "
-        "ranges are from what happened.",
+        f"ranges are from what happened. Log loss: probabilities kept {FLOOR:g} from 0 and 1.",
     )
-    for heading in ("forecast", "Brier score", LOG_LOSS, "calibration error"):
+    for heading in ("forecast", "Brier score", "log loss", "calibration error"):
         table.add_column(heading, justify="left" if heading == "forecast" else "right")
     named = ("before: plain model", before), ("after: mean", mean), ("after: issued level p", after)
     for name, p in named:

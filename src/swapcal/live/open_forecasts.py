@@ -33,6 +33,10 @@ from swapcal.tables.clock import shown
 # `Status`: label coverage and delay.
 
 
+SHOWN = ("forecasts", "labels", "open", "coverage")
+UNREMARKABLE: tuple[object, ...] = (0, 1.0, {}, (), None)
+
+
 class Status(NamedTuple):
     """Label coverage and delay, and how far off the issued levels were.
 
@@ -83,6 +87,12 @@ class Status(NamedTuple):
         'All 30 outcomes known so far are 1 and 370 forecasts are still open: if '
         """
         return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self._asdict().items() if name in SHOWN or value not in UNREMARKABLE}
+        issued = shown.pop("issued", None)
+        own = "" if issued is None else f", issued levels off by {issued.short()}"
+        return f"Status({', '.join(f'{name}={value!r}' for name, value in shown.items())}{own})"
 
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"

@@ -164,10 +164,14 @@ RUN_CHANCE = 1e-6
 
 
 def equal_runs(p: Array, y: Array, clock: Array, current: Array) -> Array:
-    """Return (runs, RUN): stretches of equal outcomes, the first of them going on from the current one if it can."""
+    """Return (runs, RUN): stretches of equal outcomes, the first of them going on from the current one if it can.
+
+    Forecasts are added as multiples of 2⁻³⁰, exactly, so that sums do not depend on how rows were batched.
+    """
     starts = np.concatenate([[0], np.flatnonzero(np.diff(y) != 0) + 1])
     ends = np.append(starts[1:], len(y))
-    found = np.column_stack([y[starts], ends - starts, np.add.reduceat(p, starts), clock[starts], clock[ends - 1]])
+    predicted = np.add.reduceat(np.rint(p * 2.0**30), starts) * 2.0**-30
+    found = np.column_stack([y[starts], ends - starts, predicted, clock[starts], clock[ends - 1]])
     if current[LENGTH] > 0 and current[OUTCOME] == y[0]:
         found[0, [LENGTH, PREDICTED]] += current[[LENGTH, PREDICTED]]
         found[0, BEGAN] = current[BEGAN]
