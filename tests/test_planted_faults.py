@@ -173,8 +173,8 @@ def half_the_score(monkeypatch: pytest.MonkeyPatch) -> None:
     """Observed residuals, not simulated ones, are halved."""
     right = evidence.observe
 
-    def observe(tally: Any) -> Any:
-        design, residuals, groups = right(tally)
+    def observe(*given: Any) -> Any:
+        design, residuals, groups = right(*given)
         return design, measures.Residuals(residuals.g / 2, residuals.S / 4), groups
 
     monkeypatch.setattr(evidence, "observe", observe)
@@ -346,7 +346,7 @@ def critical_value_of_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
 def worst_error_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdict's interval is that of all rows together."""
 
-    def worst(self: intervals.EffectIntervals, _: float) -> tuple[float, float]:
+    def worst(self: intervals.EffectIntervals) -> tuple[float, float]:
         whole = self.window(-1)
         return float(whole.surely[0]), float(whole.at_most[0])
 
