@@ -801,6 +801,7 @@ def issued_by_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
 @caught_by("test_spark_parts.test_rows_of_one_time_are_ordered_by_the_seed_alone", "np.corrcoef")
 def outcomes_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of one time are in the order of their outcomes."""
+    pytest.importorskip("pyspark")
     from tests import test_spark_parts as module
 
     monkeypatch.setattr(
