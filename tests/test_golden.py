@@ -176,9 +176,9 @@ def test_a_changed_word_and_a_changed_default_are_named() -> None:
     found.texts[path][0] += "!"
     assert text_faults("monitor", found)[0].startswith(f"monitor: {path}: first differs in row 0: ")
     other = json.loads(json.dumps(INTERFACE["names"]["swapcal"]))
-    other["Live"]["signature"] = other["Live"]["signature"].replace("ridge=2.0", "ridge=3.0")
+    other["Live"]["signature"] = other["Live"]["signature"].replace("kappa=0.05", "kappa=0.06")
     del other["Audit"]["members"]["save"]
-    with pytest.raises(AssertionError, match=r"ridge=3\.0"):
+    with pytest.raises(AssertionError, match=r"kappa=0\.06"):
         check_interface(INTERFACE["names"]["swapcal"], other)
     assert any(
         line.startswith("- Audit > members > save") for line in api.differences(INTERFACE["names"]["swapcal"], other)
