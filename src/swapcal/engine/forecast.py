@@ -1,18 +1,19 @@
 """`Forecast`: what was issued and what is needed to learn from the outcome; `Player`: what issues it."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import _validate
+from swapcal import _validate, archive
 from swapcal._display import counted, display, share
 from swapcal._locking import CopyableLock, Writable, locked, writable
 from swapcal.arrays import Array, Keys
 from swapcal.engine import state as memory
-from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Opponent, RunOptions
+from swapcal.kernels.state import T_HIGH, T_LOW, T_MEAN, T_P, T_WEIGHT, Opponent, RunOptions, all_known
 
 # The ticket: what was forecast, and what is needed to learn from the label later.
 
@@ -349,3 +350,48 @@ class Player(Writable, ABC):
     @abstractmethod
     def _blank_mixes(self, rows: int) -> Array:
         """Return room for whole distributions, if forecasts may play more than two levels."""
+
+
+class FixedLevelsPlayer(Player):
+    """A player whose levels never change and whose rows may be weighted; a subclass has the memory and its file."""
+
+    _file: ClassVar[archive.Kind]
+    _memory: Any
+
+    @property
+    def levels(self) -> Array:
+        """The levels, increasing."""
+        return np.array(self._memory.z)
+
+    @locked
+    def update(self, forecast: Forecast, y: Any, *, weight: float = 1.0) -> None:
+        """Learn the outcome of a forecast, in [0, 1], at any time, in any order, as if it had come `weight` times."""
+        count = _validate.positive("weight", weight)
+        self._learn(forecast, y, RunOptions(weights=np.full(len(forecast), count)))
+
+    @locked
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the whole state to one file, atomically; `load` continues bit for bit."""
+        archive.write(path, self._file, *self.to_state())
+
+    @classmethod
+    def load(cls, path: "str | os.PathLike[str]") -> Self:
+        """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
+        return archive.load(path, cls._file, cls.from_state)
+
+    @abstractmethod
+    def to_state(self) -> archive.State:
+        """Return the state as `save` writes it."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: archive.State) -> Self:
+        """Rebuild from `to_state`; the state must have been checked."""
+
+    def _placed(self, forecast: Forecast, X: Array) -> Array:
+        if not all_known(forecast._tickets, self._memory.z, len(self._memory.z)):
+            raise ValueError("forecast: given one for other levels, expected one that this forecaster issued")
+        return X
+
+    def _blank_mixes(self, rows: int) -> Array:
+        return np.zeros((max(rows, 1), 0))

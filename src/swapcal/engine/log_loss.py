@@ -1,6 +1,5 @@
 """`LogForecaster`: the engine for log loss, over experts of yours."""
 
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,10 +16,10 @@ from swapcal.archive import TEXT, Fields, Settings, Shapes, State, counts, float
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
 from swapcal.engine.certificate import rated
-from swapcal.engine.forecast import Forecast, Player
+from swapcal.engine.forecast import FixedLevelsPlayer, Forecast
 from swapcal.kernels import log_loss as kernel
 from swapcal.kernels.log_loss import LogMemory, LogScratch
-from swapcal.kernels.state import RunOptions, all_known
+from swapcal.kernels.state import RunOptions
 
 KIND, VERSION = "log-loss", 1
 MOST_EXPERTS = 1 << 16
@@ -113,7 +112,7 @@ class LogCertificate:
         return f"LogCertificate(loss={self.loss:.4g}, psreg={self.psreg:.4g}, rounds={self.rounds})"
 
 
-class LogForecaster(Player):
+class LogForecaster(FixedLevelsPlayer):
     """Issue probabilities whose log loss no expert beats on any level, and which are KL calibrated.
 
     Each level keeps a Bayes mixture of your experts and of all constants. A forecast plays two neighbouring levels
@@ -144,6 +143,8 @@ class LogForecaster(Player):
     True
     """
 
+    _file = FILE
+
     def __init__(self, experts: int, *, levels: int = 32, seed: int = 0) -> None:
         self._dim = _validate.dimension(experts)
         self._owner = secrets.token_hex(8)
@@ -152,20 +153,9 @@ class LogForecaster(Player):
         self._scratch = _scratch(self._memory)
 
     @property
-    def levels(self) -> Array:
-        """The levels, increasing, within (0, 1)."""
-        return self._memory.z.copy()
-
-    @property
     def rounds(self) -> int:
         """Number of outcomes learned."""
         return int(self._memory.counts[kernel.UPDATES])
-
-    @locked
-    def update(self, forecast: Forecast, y: Any, *, weight: float = 1.0) -> None:
-        """Learn the outcome of a forecast, in [0, 1], at any time, in any order, as if it had come `weight` times."""
-        count = _validate.positive("weight", weight)
-        self._learn(forecast, y, RunOptions(weights=np.full(len(forecast), count)))
 
     @locked
     def run(
@@ -194,16 +184,6 @@ class LogForecaster(Player):
         """Return the exact log losses so far, with their bounds."""
         return _certify(self._memory)
 
-    @locked
-    def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the whole state to one file, atomically; `load` continues bit for bit."""
-        archive.write(path, FILE, *self.to_state())
-
-    @classmethod
-    def load(cls, path: "str | os.PathLike[str]") -> Self:
-        """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
-        return archive.load(path, FILE, cls.from_state)
-
     def to_state(self) -> State:
         """Return the state as `save` writes it."""
         return State(self._memory._asdict(), {"experts": self._dim, "owner": self._owner})
@@ -221,19 +201,11 @@ class LogForecaster(Player):
     def _rows(self, X: Any, *, single: bool = False, copy: bool = True) -> Array:
         return _validate.probability_rows("experts", [X] if single else X, self._dim, copy=copy)
 
-    def _placed(self, forecast: Forecast, X: Array) -> Array:
-        if not all_known(forecast._tickets, self._memory.z, len(self._memory.z)):
-            raise ValueError("forecast: given one for other levels, expected one that this forecaster issued")
-        return X
-
     def _advance(
         self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
         given = PLAIN if options is None else options
         kernel.advance_log(self._memory, self._scratch, X, y, events, tickets, given)
-
-    def _blank_mixes(self, rows: int) -> Array:
-        return np.zeros((max(rows, 1), 0))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(experts={self._dim}, levels={len(self._memory.z) - 1}, rounds={self.rounds})"

@@ -1,6 +1,5 @@
 """`SparseForecaster`: the engine for so many groups that a coordinate for each does not fit."""
 
-import os
 import secrets
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,21 +7,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swapcal import _validate, archive
+from swapcal import _validate
 from swapcal._display import display
 from swapcal._locking import CopyableLock, locked
 from swapcal.archive import State
 from swapcal.arrays import Array, Keys
 from swapcal.engine import grid
-from swapcal.engine.forecast import Forecast, Player
+from swapcal.engine.forecast import FixedLevelsPlayer, Forecast
 from swapcal.engine.groups import FILE, GroupCertificate, blank, certify, packed, scratch, unpacked
 from swapcal.kernels import sparse as kernel
-from swapcal.kernels.state import RunOptions, all_known
+from swapcal.kernels.state import RunOptions
 
 PLAIN = RunOptions()
 
 
-class SparseForecaster(Player):
+class SparseForecaster(FixedLevelsPlayer):
     """Issue probabilities that are swap multicalibrated over 10⁴ to 10⁶ groups, whatever the outcomes do.
 
     A row has a value in each of some columns; every value that occurs is a group, and so is everyone. Each level keeps
@@ -60,6 +59,8 @@ class SparseForecaster(Player):
     102
     """
 
+    _file = FILE
+
     def __init__(self, columns: int, *, scores: int = 0, levels: Any = 16, seed: int = 0) -> None:
         self._dim = _validate.dimension(columns)
         wanted = _score_count(scores)
@@ -70,11 +71,6 @@ class SparseForecaster(Player):
         self._lock = CopyableLock()
         self._memory = blank(z, self._dim, wanted, _validate.event_key(_validate.seed(seed)))
         self._scratch = scratch(self._memory)
-
-    @property
-    def levels(self) -> Array:
-        """The levels, increasing from 0 to 1."""
-        return self._memory.z.copy()
 
     @property
     def rounds(self) -> int:
@@ -117,12 +113,6 @@ class SparseForecaster(Player):
         return self._issue(self._encoded(X, scores), events, single=False)
 
     @locked
-    def update(self, forecast: Forecast, y: Any, *, weight: float = 1.0) -> None:
-        """Learn the outcome of a forecast, in [0, 1], at any time, in any order, as if it had come `weight` times."""
-        count = _validate.positive("weight", weight)
-        self._learn(forecast, y, RunOptions(weights=np.full(len(forecast), count)))
-
-    @locked
     def run(
         self,
         X: Any,
@@ -151,16 +141,6 @@ class SparseForecaster(Player):
         """Return the exact errors over all groups so far, with their bounds."""
         return certify(self._memory)
 
-    @locked
-    def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the whole state to one file, atomically; `load` continues bit for bit."""
-        archive.write(path, FILE, *self.to_state())
-
-    @classmethod
-    def load(cls, path: "str | os.PathLike[str]") -> Self:
-        """Return the forecaster saved at `path`; a damaged, inconsistent or foreign file raises `ArchiveError`."""
-        return archive.load(path, FILE, cls.from_state)
-
     def to_state(self) -> State:
         """Return the state as `save` writes it."""
         settings = {"columns": self._dim, "scores": self.scores, "owner": self._owner}
@@ -184,11 +164,6 @@ class SparseForecaster(Player):
         found = group_keys(X, self._dim)
         return np.hstack([found.view(np.float64), _score_rows(scores, len(found), self.scores)])
 
-    def _placed(self, forecast: Forecast, X: Array) -> Array:
-        if not all_known(forecast._tickets, self._memory.z, len(self._memory.z)):
-            raise ValueError("forecast: given one for other levels, expected one that this forecaster issued")
-        return X
-
     def _advance(
         self, X: Array, y: Array, events: Keys, tickets: Array, mixes: Array, options: RunOptions | None = None
     ) -> None:
@@ -199,9 +174,6 @@ class SparseForecaster(Player):
                 return
             self._memory = unpacked(packed(self._memory))
             self._scratch = scratch(self._memory)
-
-    def _blank_mixes(self, rows: int) -> Array:
-        return np.zeros((max(rows, 1), 0))
 
     def __repr__(self) -> str:
         return (
