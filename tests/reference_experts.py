@@ -15,6 +15,12 @@ def chance(m: Any) -> Any:
     return 1 / (1 + math.exp(-m))
 
 
+def parts(weight: Any) -> Any:
+    """Return the weights of the equal steps in which a label is learned."""
+    steps = max(math.ceil(weight), 1)
+    return [weight / steps] * steps
+
+
 class ReferenceNewton:
     """One second-order logistic regression, its precision matrix inverted anew at each step."""
 
@@ -38,13 +44,14 @@ class ReferenceNewton:
         covariance, n = self.widened(len(context))[1], len(context)
         return context @ covariance[:n, :n] @ context
 
-    def learn(self, context: Any, y: Any) -> Any:
+    def learn(self, context: Any, y: Any, weight: Any = 1.0) -> Any:
         self.weights, self.covariance = self.widened(len(context))
-        p = chance(self.margin(context))
         full = np.append(context, np.zeros(len(self.weights) - len(context)))
-        precision = np.linalg.inv(self.covariance) + max(p * (1 - p), newton.FLAT) * np.outer(full, full)
-        self.covariance = np.linalg.inv(precision)
-        self.weights = self.weights + self.covariance @ full * (y - p)
+        for part in parts(weight):
+            p = chance(self.margin(context))
+            precision = np.linalg.inv(self.covariance) + part * max(p * (1 - p), newton.FLAT) * np.outer(full, full)
+            self.covariance = np.linalg.inv(precision)
+            self.weights = self.weights + self.covariance @ full * (y - p) * part
         self.covariance = self.covariance / self.keep
 
 
@@ -142,43 +149,47 @@ class ReferenceExperts:
     def blend(self, members: Any) -> Any:
         return float(self.weights_of_members() @ np.clip(members, -kernels.LOGIT, kernels.LOGIT))
 
-    def learn(self, keys: Any, values: Any, memory: Any, y: Any, x: Any = (0.5,)) -> Any:
+    def learn(self, keys: Any, values: Any, memory: Any, y: Any, x: Any = (0.5,), weight: Any = 1.0) -> Any:
         if self.lag > 0 or memory[3] < self.known:
-            self.learn_shortfalls(keys, values, memory[0][1 + kernels.EXPERTS :], y, x)
+            self.learn_shortfalls(keys, values, memory[0][1 + kernels.EXPERTS :], y, x, weight)
         for each in self.newtons:
-            each.learn(self.context(x), y)
+            each.learn(self.context(x), y, weight)
         for e in range(kernels.HASHED):
-            margin, rows = self.margin(e, keys, values)
-            error = y - chance(margin)
             ada = kernels.LINEAR_SGD <= e < kernels.LINEAR or e >= kernels.LINEAR + kernels.PAIR_SGD
-            for slot, v in rows:
-                gradient, step = error * v, float(kernels.RATES[e])
-                if ada:
-                    self.squares[e][slot] = self.squares[e].get(slot, 1e-8) + gradient**2
-                    step /= math.sqrt(self.squares[e][slot])
-                self.weights[e][slot] = self.weights[e].get(slot, 0.0) + step * gradient
-        self.learn_blend(memory, y)
+            for part in [weight] if ada else parts(weight):
+                self.step(e, keys, values, y, part, ada)
+        self.learn_blend(memory, y, weight)
 
-    def learn_shortfalls(self, keys: Any, values: Any, given: Any, y: Any, x: Any) -> Any:
+    def step(self, e: Any, keys: Any, values: Any, y: Any, weight: Any, ada: Any) -> Any:
+        margin, rows = self.margin(e, keys, values)
+        error = weight * (y - chance(margin))
+        for slot, v in rows:
+            gradient, step = error * v, float(kernels.RATES[e])
+            if ada:
+                self.squares[e][slot] = self.squares[e].get(slot, 1e-8) + gradient**2
+                step /= math.sqrt(self.squares[e][slot])
+            self.weights[e][slot] = self.weights[e].get(slot, 0.0) + step * gradient
+
+    def learn_shortfalls(self, keys: Any, values: Any, given: Any, y: Any, x: Any, weight: Any) -> Any:
         margins = [self.margin(e, keys, values)[0] for e in range(kernels.HASHED)]
         margins += [*(each.margin(self.context(x)) for each in self.newtons), *given]
         base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
         short = self.likelihoods(np.array([base]), y) - self.likelihoods(np.array(margins), y)
-        self.shortfalls += (short - self.shortfalls) * max(2 / (self.known + 2), 1 / 1000)
+        self.shortfalls += (short - self.shortfalls) * min(weight * max(2 / (self.known + 2), 1 / 1000), 1.0)
 
-    def learn_blend(self, memory: Any, y: Any) -> Any:
+    def learn_blend(self, memory: Any, y: Any, weight: Any) -> Any:
         inputs, members, stacks, then = memory
         share = then / self.known if then < self.known else 1.0
         self.lag += (self.known - then - self.lag) * max(0.01, 1 / (self.known + 1))
         if share > 0:
             for k in range(len(self.stacks)):
-                self.learn_stack(k, inputs, y, share)
-            self.learn_merits(np.clip(members, -kernels.LOGIT, kernels.LOGIT), y, share)
-            self.learn_shares(stacks, y, share / (1 + self.lag) ** 0.6)
+                self.learn_stack(k, inputs, y, weight * share)
+            self.learn_merits(np.clip(members, -kernels.LOGIT, kernels.LOGIT), y, weight * share)
+            self.learn_shares(stacks, y, weight * share / (1 + self.lag) ** 0.6)
         if share < 0.5 and self.scores:
             base = math.log((self.ones + 0.5) / (self.known - self.ones + 0.5))
-            self.learn_shares([base, *stacks[1:]], y, 1 - 2 * share)
-        self.known, self.ones = self.known + 1, self.ones + y
+            self.learn_shares([base, *stacks[1:]], y, weight * (1 - 2 * share))
+        self.known, self.ones = self.known + weight, self.ones + weight * y
 
     def learn_shares(self, stacks: Any, y: Any, rate: Any) -> Any:
         gained = self.shares * np.exp(rate * self.likelihoods(np.array(stacks), y))
@@ -206,10 +217,11 @@ class ReferenceExperts:
         return np.log(np.where(y == 1, p, 1 - p))
 
     def learn_stack(self, k: Any, inputs: Any, y: Any, share: Any) -> Any:
-        p, covariance = chance(self.stacked(k, inputs)), self.covariances[k]
-        curvature = share * max(p * (1 - p), kernels.FLAT)
-        loose = np.trace(covariance) >= kernels.LOOSEST * len(inputs) * kernels.PRIOR
-        gain = covariance @ inputs
-        posterior = covariance - curvature * np.outer(gain, gain) / (1 + curvature * inputs @ gain)
-        self.stacks[k] = self.stacks[k] + posterior @ inputs * share * (y - p)
+        posterior = self.covariances[k]
+        loose = np.trace(posterior) >= kernels.LOOSEST * len(inputs) * kernels.PRIOR
+        for part in parts(share):
+            p, gain = chance(self.stacked(k, inputs)), posterior @ inputs
+            curvature = part * max(p * (1 - p), kernels.FLAT)
+            posterior = posterior - curvature * np.outer(gain, gain) / (1 + curvature * inputs @ gain)
+            self.stacks[k] = self.stacks[k] + posterior @ inputs * part * (y - p)
         self.covariances[k] = posterior / (1.0 if loose else kernels.FORGET)

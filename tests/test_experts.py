@@ -57,26 +57,40 @@ def immediate(y: Any) -> Any:
 
 
 def play(
-    experts: Any, keys: Any, values: Any, given: Any, rows: Any, labels: Any, x: Any = None, dims: Any = None
+    experts: Any,
+    keys: Any,
+    values: Any,
+    given: Any,
+    rows: Any,
+    labels: Any,
+    x: Any = None,
+    dims: Any = None,
+    weights: Any = None,
 ) -> Any:
     n = len(keys)
     x = np.full((n, 1), 0.5) if x is None else x
     dims = np.full(n, x.shape[1]) if dims is None else dims
     memory, probabilities = np.zeros((n, experts.memory_width)), np.zeros((n, 1 + EXPERTS))
-    experts.step(keys, values, x, dims, given, rows, labels, memory, probabilities)
+    weights = np.ones(1) if weights is None else weights[rows]
+    experts.step(keys, values, x, dims, given, rows, labels, memory, probabilities, weights)
     return memory, probabilities
 
 
-@pytest.mark.parametrize("scores", [0, 2])
-def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any) -> None:
+def some_weights(n: Any) -> Any:
+    """Weights above 1 that are not whole, and below 1."""
+    return np.random.default_rng(8).choice([0.25, 1.0, 1.5, 4.0, 12.5], n)
+
+
+@pytest.mark.parametrize(("scores", "weighted"), [(0, False), (2, False), (2, True)])
+def test_the_bank_follows_the_literal_reference(stream: Any, scores: Any, weighted: Any) -> None:
     keys, values, y, given = (part[:FEW] for part in stream)
-    given = given[:, :scores].copy()
+    given, weights = given[:, :scores].copy(), some_weights(FEW) if weighted else np.ones(FEW)
     reference, expected = ReferenceExperts(scores), []
     for t in range(len(y)):
         memory, probabilities = reference.forecast(keys[t], values[t], given[t])
         expected.append(probabilities)
-        reference.learn(keys[t], values[t], memory, y[t])
-    _, actual = play(Experts(scores), keys, values, given, *immediate(y))
+        reference.learn(keys[t], values[t], memory, y[t], weight=weights[t])
+    _, actual = play(Experts(scores), keys, values, given, *immediate(y), weights=weights)
     np.testing.assert_allclose(actual, np.array(expected), atol=2e-4)
 
 
@@ -90,9 +104,12 @@ def growing_contexts(n: Any, seed: Any = 6) -> Any:
     return x, dims
 
 
-@pytest.mark.parametrize("delay", [0, 7])
-def test_second_order_experts_follow_the_literal_reference_as_contexts_grow(stream: Any, delay: Any) -> None:
+@pytest.mark.parametrize(("delay", "weighted"), [(0, False), (7, False), (7, True)])
+def test_second_order_experts_follow_the_literal_reference_as_contexts_grow(
+    stream: Any, delay: Any, weighted: Any
+) -> None:
     keys, values, y, given = (part[:FEW] for part in stream)
+    weights = some_weights(FEW) if weighted else np.ones(FEW)
     (x, dims), given = growing_contexts(FEW), given[:, :0]
     rows, labels = late(y, delay) if delay else immediate(y)
     reference, memories, expected = ReferenceExperts(0, 3, 0.25), {}, {}
@@ -101,8 +118,8 @@ def test_second_order_experts_follow_the_literal_reference_as_contexts_grow(stre
         if np.isnan(label):
             memories[row], expected[row] = reference.forecast(*seen, given[row], x[row, : dims[row]])
         else:
-            reference.learn(*seen, memories[row], label, x[row, : dims[row]])
-    _, actual = play(Experts(0, View(3, 0.25)), keys, values, given, rows, labels, x, dims)
+            reference.learn(*seen, memories[row], label, x[row, : dims[row]], weights[row])
+    _, actual = play(Experts(0, View(3, 0.25)), keys, values, given, rows, labels, x, dims, weights)
     np.testing.assert_allclose(actual, np.array([expected[t] for t in range(FEW)]), atol=2e-4)
     assert np.ptp(actual[:, 1 + HASHED :], axis=0).min() > 0.1
 

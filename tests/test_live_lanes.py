@@ -34,6 +34,7 @@ class Event(NamedTuple):
     time: float = NAN
     planned: bool = False
     """whether `trace` is told of this label beforehand"""
+    weight: float | None = None
 
 
 @dataclass
@@ -52,11 +53,13 @@ class Stream:
     due: Any
     """None if labels come at once, or when each label comes; NaN where it never does"""
     y: Any
+    weight: Any
+    """None, or how often each label counts"""
     events: list[Event] = field(default_factory=list)
 
     def live(self) -> Live:
         """Return an object that has seen nothing."""
-        more: dict[str, Any] = {"monitor": Monitor(["shop"])} if self.monitored else {}
+        more: dict[str, Any] = {"monitor": Monitor(["shop"], max_weight=9.0)} if self.monitored else {}
         more |= {"models": {"mean of prices": MeanByPrice()}} if self.modelled else {}
         live = Live(**self.settings, **more)
         if self.watched:
@@ -99,9 +102,17 @@ def stream_of(seed: int) -> Stream:
     monitored, modelled = rng.random() < 0.15, rng.random() < 0.1
     settings = settings_of(rng) | (silence_of(rng) if time is not None else {})
     settings |= belief_of(rng, settings)
-    stream = Stream(settings, monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y)
+    weight = weights_of(np.random.default_rng([seed, 1]), n)
+    stream = Stream(settings, monitored, modelled, seed % 3 == 0, records, ids, time, matures, due, y, weight)
     stream.events = [*events_of(rng, stream)]
+    if weight is not None:
+        stream.events = [each if each.asks else each._replace(weight=weight[each.row]) for each in stream.events]
     return stream
+
+
+def weights_of(rng: np.random.Generator, n: int) -> Any:
+    """Return, for half of the streams, weights of the labels: often 1, and not whole."""
+    return rng.choice([1.0, 1.0, 1.5, 4.0, 9.0], n).tolist() if rng.random() < 0.5 else None
 
 
 def settings_of(rng: np.random.Generator) -> dict[str, Any]:
@@ -253,7 +264,7 @@ def one_by_one(player: Player, a: int, b: int) -> int:
         elif not player.comes_by_itself(event):
             when = None if event.time != event.time else event.time
             try:
-                player.answers[number] = str(player.live.label(name, event.y, when))
+                player.answers[number] = str(player.live.label(name, event.y, when, event.weight))
             except ValueError as error:
                 player.answers[number] = next(each.__name__ for each in ERRORS if isinstance(error, each))
     return b
@@ -274,7 +285,8 @@ def many(player: Player, a: int, b: int) -> int:
     numbers = [k for k in range(a, b) if not player.comes_by_itself(events[k])]
     names, y, times = zip(*((stream.ids[e.row], e.y, e.time) for e in map(events.__getitem__, numbers)), strict=True) \
         if numbers else ((), (), ())  # fmt: skip
-    given = {} if np.isnan(times).all() else {"time": times}
+    given: dict[str, Any] = {} if np.isnan(times).all() else {"time": times}
+    given |= {} if stream.weight is None else {"weight": [events[k].weight for k in numbers]}
     for number, answer in zip(numbers, player.live.label_many(names, y, **given), strict=True):
         player.answers[number] = ANSWERS.get(answer, "True")
     return b
@@ -295,6 +307,7 @@ def mixed(player: Player, a: int, b: int) -> int:
     asking = [row for row, each in zip(rows, asks, strict=True) if each]
     given: dict[str, Any] = {} if stream.time is None else {"time": [events[k].time for k in kept]}
     given |= {} if stream.matures is None else {"matures": [stream.matures[row] for row in rows]}
+    given |= {} if stream.weight is None else {"weight": [stream.weight[row] for row in rows]}
     records, names = [stream.records[row] for row in asking], [stream.ids[row] for row in rows]
     forecasts, answers = player.live.follow(records, names, y, asks, **given)
     if asking:
@@ -328,6 +341,7 @@ def traced(player: Player, a: int, b: int) -> int:
     if stream.due is None:
         b = until(a, len(events), lambda k: k < b or (events[k].planned and events[k].row == rows[-1]))
     given = stream.times(rows) | ({} if stream.due is None else {"label_time": [stream.due[k] for k in rows]})
+    given |= {} if stream.weight is None else {"weight": [stream.weight[k] for k in rows]}
     records, names = [stream.records[k] for k in rows], [stream.ids[k] for k in rows]
     player.keep(rows, player.live.trace(records, [stream.y[k] for k in rows], ids=names, **given).forecast)
     player.planned |= {*rows}
@@ -367,6 +381,11 @@ def difference(stream: Stream, expected: Played, found: Played) -> str:
     ours, theirs = (each.live.preview(stream.records).mean for each in (expected, found))
     if not np.array_equal(ours, theirs):
         return f"previews {ours} one by one, then {theirs}"
+    ours, theirs = (repr(each.live.certificate()) + str(each.live.certificate()) for each in (expected, found))
+    if ours != theirs:
+        return f"certificates {ours} one by one, then {theirs}"
+    if stream.monitored and expected.live.monitor.summary() != found.live.monitor.summary():
+        return "other alarms than one by one"
     ours, theirs = ([*each.live._open_forecasts.expired] for each in (expected, found))
     return "" if ours == theirs else f"expired {ours} one by one, then {theirs}"
 

@@ -103,6 +103,8 @@ class Certificate:
         for means.
     issued : the errors of the issued levels p themselves; None where none are issued, as during a fit. All other errors
         and bounds are of the distributions that the levels are drawn from. None of them is about the mean forecast.
+    total : None, or the sum of the labels' weights where they have some: all errors and bounds are then of weighted
+        sums; divide by `weight` for means.
     """
 
     psmcal_1: float
@@ -121,10 +123,13 @@ class Certificate:
     window: float | None = None
     tight: float | None = None
     issued: IssuedErrors | None = None
+    total: float | None = None
 
     @property
     def weight(self) -> float:
         """The rounds that the sums are over, each with its share: all of them, or about a window."""
+        if self.total is not None:
+            return self.total
         if self.window is None:
             return float(self.rounds)
         return float(np.expm1(-self.rounds / self.window) / np.expm1(-1.0 / self.window))
@@ -242,9 +247,10 @@ def _tightest(found: Certificate) -> float:
 
 
 def _rounds(found: Certificate) -> str:
+    weighted = "" if found.total is None else ", by their weights"
     if found.window is None:
-        return f"the {found.rounds:,} labels learned" if found.rounds != 1 else "the one label learned"
-    return f"about the last {found.window:,.6g} of {found.rounds:,} labels learned"
+        return (f"the {found.rounds:,} labels learned" if found.rounds != 1 else "the one label learned") + weighted
+    return f"about the last {found.window:,.6g} of {found.rounds:,} labels learned{weighted}"
 
 
 def _saved(found: Certificate) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from swapcal.kernels.state import (
     INNER,
     LEVELS,
     ONS_LEARNER,
+    RECENT_COORDINATES,
     RIDGE_LEARNER,
     T_HIGH,
     T_ISSUED,
@@ -247,12 +249,14 @@ class Forecaster(Player):
         self._state = memory.with_ridge(self._state, _validate.ridge(ridge))
 
     @locked
-    def play(self, X: Array, y: Array, events: Keys, tickets: Array) -> None:
+    def play(self, X: Array, y: Array, events: Keys, tickets: Array, weights: Array | None = None) -> None:
         """Issue the rows whose tickets are blank and learn those that have a label, in order, filling in `tickets`.
 
-        For callers that keep tickets in arrays of their own; nothing is checked.
+        For callers that keep tickets in arrays of their own; nothing is checked. With weights, which say how often each
+        label counts, `weighted_certificate` is theirs.
         """
-        self._advance(X, y, events, tickets, self._blank_mixes(len(X)))
+        options = None if weights is None else RunOptions(weights=weights)
+        self._advance(X, y, events, tickets, self._blank_mixes(len(X)), options)
 
     @locked
     def play_one(self, x: Array, y: Array, event: Keys, ticket: Array) -> None:
@@ -324,6 +328,14 @@ class Forecaster(Player):
                 raise ValueError(f"window: given {window!r}, expected {kept} of this forecaster")
             return certify_recent(self._state, self._dim, self._drawn_from)
         return certify(self._state, self._dim, self._learner, self._drawn_from, uniform=self._uniform)
+
+    def weighted_certificate(self, window: float | None = None) -> Certificate:
+        """Return the certificate of labels that count by weights: of the weighted sums, without worst-case theorem."""
+        found, inner = self.certificate(window), self._dim + RECENT_COORDINATES
+        slots = memory.slots_in_order(self._state)
+        recent = [] if window is None else [memory.recent_sums(self._state, slot, inner).mass for slot in slots]
+        total = float(np.sum(self._state.mass[slots]) if window is None else np.sum(recent))
+        return replace(found, theorem=None, theorem_psmcal=None, total=total)
 
     @locked
     def issued_errors(self) -> IssuedErrors:

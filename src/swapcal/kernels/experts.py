@@ -9,7 +9,17 @@ from swapcal.arrays import Array, Integers, Keys
 from swapcal.kernels.draw import GOLDEN, MIX_1
 from swapcal.kernels.encode import ENTRIES, sigmoid, stabilised
 from swapcal.kernels.jit import inlined, jit, shared
-from swapcal.kernels.newton import KEEP, NEWTON, Newton, learn_newton, list_context, newton_margin, newton_variance
+from swapcal.kernels.newton import (
+    KEEP,
+    NEWTON,
+    Newton,
+    learn_newton,
+    list_context,
+    newton_margin,
+    newton_variance,
+    repeated,
+    steps_of,
+)
 
 # A recalibration curve with a short memory: the recent mean error as a function of the forecast alone.
 #
@@ -67,6 +77,8 @@ def learn_curve(weights: Array, spread: Array, p: float, y: float, share: float,
 # not is held on to until rows are labelled whose experts knew enough to be judged, and a row unlike those whose labels
 # are known is forecast with less confidence. Where they come at once, the blend is what a curve with a short memory
 # makes of the pool: a pool of experts that move goes off, and levels, which forget nothing, see it late.
+# A label of weight w counts as if it had come w times in a row, with two exceptions: AdaGrad, whose steps do not depend
+# on the gradients' scale, takes one step along w gradients, and memories fade once, as they are lengths in labels.
 
 
 Single = NDArray[np.float32]
@@ -112,6 +124,7 @@ SURPRISE = 0.6  # power of 1 + lag that tempers the stacks' likelihoods; ½ woul
 PLAIN, SCORED, GIVEN = 0, 1, 2
 INFORMED = 0.5  # share of today's labels that a row must have known to tell nothing of the scores as against the base
 SWITCHING = 1e-4
+LARGEST_GAIN = 300.0  # logarithm of a likelihood ratio, which a label of large weight must not make infinite
 # counts of the bank: labels known, their sum, how many labels come between a forecast and its own, all surprise of the
 # blend so far, and the most there was
 KNOWN, ONES, LAG, TENSION, PEAK = 0, 1, 2, 3, 4
@@ -148,7 +161,7 @@ class Bank(NamedTuple):
     """(EXPERTS + scores,) each expert's and score's mean log loss beyond the base rate's, on labels as they came, about
     the last RECENT; kept only where they come late"""
     counts: Array
-    """[labels known, their sum, lag, tension, its peak]"""
+    """[labels known, each as often as it counts, their sum, lag, tension, its peak]"""
     curve: Array
     """(CURVE,) weights of the recalibration curve of the blend's recent forecasts"""
     spread: Array
@@ -566,11 +579,24 @@ def learn_paired(table: Single, work: Workspace, errors: Single) -> None:
 
 
 @inlined
-def learn_bank(bank: Bank, work: Workspace, y: float) -> None:
+def surprise(m: float, y: float, weight: float, rate: float) -> float:
+    """Return the sum of the errors of as many gradient steps as a label's weight > 1, on a row of unit norm."""
+    steps = steps_of(weight)
+    part, total = weight / steps, 0.0
+    for _ in range(steps):
+        total += part * (y - sigmoid(bounded(m + rate * total, np.float64(MARGIN))))
+    return total
+
+
+@inlined
+def learn_bank(bank: Bank, work: Workspace, y: float, weight: float) -> None:
     """Let every expert learn the label of the row looked at last; its margins become its errors."""
-    learn_newton(bank.newton, work.context, work.sizes[2], y, work.pull)
+    learn_newton(bank.newton, work.context, work.sizes[2], y, weight, work.pull)
     for e in range(HASHED):
-        work.margins[e] = y - work.chances[e]
+        if weight > 1.0 and not FALLING[e]:
+            work.margins[e] = surprise(np.float64(work.margins[e]), y, weight, np.float64(RATES[e]))
+        else:
+            work.margins[e] = weight * (y - work.chances[e])
     learn_linear(bank.linear, work, work.margins)
     learn_paired(bank.paired, work, work.margins)
 
@@ -583,7 +609,8 @@ def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, w
     """
     weights, covariance, gain = bank.weights[stack], bank.covariance[stack], work.gain
     n = weights.shape[0]
-    p = sigmoid(stacked(bank, stack, inputs, work.trust))
+    m = stacked(bank, stack, inputs, work.trust)
+    p = sigmoid(m)
     curvature = share * max(p * (1.0 - p), FLAT)
     spread, trace = 0.0, 0.0
     for i in range(n):
@@ -594,6 +621,8 @@ def learn_stack(bank: Bank, stack: int, inputs: Array, y: float, share: float, w
         spread += total * inputs[i]
         trace += covariance[i, i]
     step = share * (y - p) / (1.0 + curvature * spread)
+    if share > 1.0:
+        step, curvature = repeated(m, spread, y, share)
     shrink = curvature / (1.0 + curvature * spread)
     inflate = 1.0 / FORGET if trace < LOOSEST * n * PRIOR else 1.0
     for i in range(n):
@@ -610,7 +639,7 @@ def log_likelihood(m: float, y: float) -> float:
 
 
 @inlined
-def learn_shortfalls(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
+def learn_shortfalls(bank: Bank, memory: Array, y: float, weight: float, work: Workspace) -> None:
     """Hold the experts' margins of the row looked at last, and its scores, against the base rate, given a late label.
 
     The base rate is that of the labels before it.
@@ -618,7 +647,7 @@ def learn_shortfalls(bank: Bank, memory: Array, y: float, work: Workspace) -> No
     known = bank.counts[KNOWN]
     if bank.counts[LAG] > 0.0 or memory[bank.weights.shape[1] + SAID_KNOWN] < known:
         base = log_likelihood(base_rate(bank), y)
-        step = max(2.0 / (known + 2.0), 1.0 / RECENT)
+        step = min(weight * max(2.0 / (known + 2.0), 1.0 / RECENT), 1.0)
         for e in range(EXPERTS):
             bank.shortfalls[e] += step * (base - log_likelihood(work.margins[e], y) - bank.shortfalls[e])
         for e in range(EXPERTS, bank.shortfalls.shape[0]):
@@ -632,8 +661,9 @@ def learn_shares(bank: Bank, memory: Array, y: float, rate: float, rival: float)
     The rival is the plain stack, or what stands for it, as log-odds. Each may have to be believed again any time.
     """
     inputs, plain = bank.weights.shape[1], log_likelihood(rival, y)
-    scored = bank.shares[SCORED] * np.exp(rate * (log_likelihood(memory[inputs + SAID_SCORED], y) - plain))
-    given = bank.shares[GIVEN] * np.exp(rate * (log_likelihood(as_given(memory, inputs), y) - plain))
+    scored = log_likelihood(memory[inputs + SAID_SCORED], y) - plain
+    scored = bank.shares[SCORED] * np.exp(min(rate * scored, LARGEST_GAIN))
+    given = bank.shares[GIVEN] * np.exp(min(rate * (log_likelihood(as_given(memory, inputs), y) - plain), LARGEST_GAIN))
     total = scored + given + bank.shares[PLAIN]
     bank.shares[SCORED] = scored / total + SWITCHING * (1.0 / 3.0 - scored / total)
     bank.shares[GIVEN] = given / total + SWITCHING * (1.0 / 3.0 - given / total)
@@ -674,7 +704,7 @@ def learn_merits(bank: Bank, memory: Array, y: float, share: float, work: Worksp
 
 
 @inlined
-def learn_blend(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
+def learn_blend(bank: Bank, memory: Array, y: float, weight: float, work: Workspace) -> None:
     """Train stack and merits on the forecasts issued at the time, weighted by how informed they were.
 
     In a row issued before any label the experts forecast ½: learning the base rate from it as a correction of the
@@ -690,12 +720,12 @@ def learn_blend(bank: Bank, memory: Array, y: float, work: Workspace) -> None:
     if share > 0.0:
         put_trust(bank, work.trust)
         for stack in range(bank.weights.shape[0]):
-            learn_stack(bank, stack, memory, y, share, work)
-        learn_merits(bank, memory, y, share, work)
+            learn_stack(bank, stack, memory, y, weight * share, work)
+        learn_merits(bank, memory, y, weight * share, work)
     if share < INFORMED and bank.weights.shape[0] > SCORED:
-        learn_shares(bank, memory, y, 1.0 - share / INFORMED, base_rate(bank))
-    bank.counts[KNOWN] += 1.0
-    bank.counts[ONES] += y
+        learn_shares(bank, memory, y, weight * (1.0 - share / INFORMED), base_rate(bank))
+    bank.counts[KNOWN] += weight
+    bank.counts[ONES] += weight * y
 
 
 @jit
@@ -709,6 +739,7 @@ def run_experts(
     given: Array,
     rows: Integers,
     labels: Array,
+    weights: Array,
     memory: Array,
     probabilities: Array,
     work: Workspace,
@@ -717,7 +748,8 @@ def run_experts(
 
     keys, values (n, 3K) describe the rows, and so do the first dims (n,) coordinates of X (n, d); given (n, S) holds
     users' scores. Written are memory (n, 1+EXPERTS+S+SAID), what was said of the row, and probabilities (n, 1+EXPERTS).
-    A label may come any time after its row's forecast; experts learn it with the features they saw.
+    A label may come any time after its row's forecast; experts learn it with the features they saw. It counts
+    weights[k] times, or weights[0] times where there is only one.
     """
     looked_at = -1
     for k in range(rows.shape[0]):
@@ -728,9 +760,10 @@ def run_experts(
             forecast_row(bank, work, given[row], memory[row], probabilities[row])
             looked_at = row
         else:
-            learn_shortfalls(bank, memory[row], labels[k], work)
-            learn_bank(bank, work, labels[k])
-            learn_blend(bank, memory[row], labels[k], work)
+            weight = weights[k % weights.shape[0]]
+            learn_shortfalls(bank, memory[row], labels[k], weight, work)
+            learn_bank(bank, work, labels[k], weight)
+            learn_blend(bank, memory[row], labels[k], weight, work)
             looked_at = -1
 
 

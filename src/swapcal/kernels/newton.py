@@ -21,6 +21,7 @@ CONSTANT_VARIANCE = 10.0
 LOOSEST = 20.0  # no variance grows beyond this many times its prior
 STEEPEST = 15.0  # log-odds beyond which labels are as good as certain
 FLAT = 1e-4  # least curvature credited to a label, so that certainty cannot freeze the weights
+MOST_STEPS = 1000  # of one label; those of a larger weight are longer
 
 
 class Newton(NamedTuple):
@@ -86,15 +87,44 @@ def newton_variance(newton: Newton, e: int, context: Array, size: int) -> float:
 
 
 @inlined
-def learn_newton(newton: Newton, context: Array, size: int, y: float, gain: Array) -> None:
-    """One extended Kalman step of every regression."""
+def steps_of(weight: float) -> int:
+    """Return in how many equal steps a label of some weight is learned: one step of a large weight would overshoot."""
+    return int(min(max(np.ceil(weight), 1.0), MOST_STEPS))
+
+
+@inlined
+def repeated(m: float, variance: float, y: float, weight: float) -> tuple[float, float]:
+    """Return (a, c): what a label does that comes again and again, so many extended Kalman steps for the same row x.
+
+    They move the weights by a P x and add c x xᵀ to the precision, with P that of before: a step shrinks P x along
+    itself, so that all steps together take a loop over numbers. `m` are the row's log-odds, `variance` is xᵀ P x.
+    """
+    steps = steps_of(weight)
+    part, shrunk, push, curvature = weight / steps, 1.0, 0.0, 0.0
+    for _ in range(steps):
+        p = sigmoid(min(max(m + push * variance, -STEEPEST), STEEPEST))
+        bend = part * max(p * (1.0 - p), FLAT)
+        shrunk /= 1.0 + bend * shrunk * variance
+        push += part * (y - p) * shrunk
+        curvature += bend
+    return push, curvature
+
+
+@inlined
+def learn_newton(newton: Newton, context: Array, size: int, y: float, weight: float, gain: Array) -> None:
+    """One extended Kalman step of every regression, or as many as the label's weight, rounded up."""
     newton.met[0] = max(newton.met[0], size)
     for e in range(NEWTON):
-        p = sigmoid(min(max(newton_margin(newton, e, context, size), -STEEPEST), STEEPEST))
+        m = newton_margin(newton, e, context, size)
+        p = sigmoid(min(max(m, -STEEPEST), STEEPEST))
         scale = newton.scale[e, : whole_blocks(size)]
-        spread = absorb(newton.factor[e], scale, context, max(p * (1.0 - p), FLAT), gain)
+        if weight > 1.0:
+            push, curvature = repeated(m, newton_variance(newton, e, context, size), y, weight)
+            absorb(newton.factor[e], scale, context, curvature, gain)
+        else:
+            push = weight * (y - p) / absorb(newton.factor[e], scale, context, weight * max(p * (1.0 - p), FLAT), gain)
         for i in range(size):
-            newton.weights[e, i] += (y - p) / spread * gain[i]
+            newton.weights[e, i] += push * gain[i]
         if KEEP[e] < 1.0:
             for i in range(newton.met[0]):
                 newton.scale[e, i] = min(newton.scale[e, i] / KEEP[e], LOOSEST / RIDGES[e])

@@ -118,6 +118,7 @@ TINY = np.float32(1e-8)  # AdaGrad's first sum of squares: no division by zero
 TABLES = (("linear", LINEAR), ("paired", PAIRED))
 DENSE = ("weights", "covariance", "shares", "merits", "runs", "shortfalls", "counts", "curve", "spread")
 NO_FEATURES = View(1, 1.0)
+ONCE = np.ones(1)  # the weights of labels that count once each
 AT_FIRST = np.array([0.02, 0.08, 0.9])  # belief in the stacks without and with users' scores, and in these as given
 WIDTH = 1 << 12  # columns of the matrix an outside partial_fit model sees
 ONLY = np.zeros(1, np.int64)
@@ -277,23 +278,22 @@ class Experts(Writable):
         labels: Array,
         memory: Array,
         probabilities: Array,
+        weights: Array = ONCE,
     ) -> None:
         """Forecast and learn in any order of events; see `swapcal.kernels.experts.run_experts`."""
         dim = dims[rows[0]] if len(rows) == 1 else dims[rows].max(initial=0)
         self._reserve(keys.shape[1], int(dim))
-        events = rows, labels, memory, probabilities
+        events = rows, labels, weights, memory, probabilities
         run_experts(self._bank, keys, values, x, dims, self.view, given, *events, self._work)
 
-    def step_one(self, row: Row, dim: int, label: Array) -> None:
+    def step_one(self, row: Row, dim: int, label: Array, weight: Array = ONCE) -> None:
         """Do as `step` with one event about one row, of which so many coordinates exist."""
         entries = row.keys.shape[1]
         if entries > self._reserved[0] or dim > self._reserved[1]:
             self._reserve(entries, dim)
             self._reserved = entries, dim
-        outputs = row.memory, row.judged
-        run_one.call(
-            self._bank, row.keys, row.values, row.x, row.dims, self.view, row.scores, ONLY, label, *outputs, self._work
-        )
+        features = row.keys, row.values, row.x, row.dims, self.view, row.scores
+        run_one.call(self._bank, *features, ONLY, label, weight, row.memory, row.judged, self._work)
 
     def _reserve(self, entries: int, dim: int) -> None:
         """Make room for rows of so many entries and coordinates."""

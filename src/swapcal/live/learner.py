@@ -19,7 +19,7 @@ from swapcal.kernels.encode import ENTRIES
 from swapcal.kernels.experts import View, put_scores
 from swapcal.kernels.jit import DirectCall
 from swapcal.kernels.state import ROUNDING, T_HIGH, T_LOW, T_MEAN, T_P, T_SLOT_LOW, TICKET
-from swapcal.live.experts import ExpertModel, Experts, Row, Rows, expert_names
+from swapcal.live.experts import ONCE, ExpertModel, Experts, Row, Rows, expert_names
 from swapcal.live.unseen import FAIR, Unseen, coin, neighbouring_level
 
 BANK = len(expert_names())
@@ -70,17 +70,17 @@ class Learner:
         row.draws[0] = event_key(name)
         return row
 
-    def step(self, rows: Rows, order: Integers, labels: Array) -> None:
+    def step(self, rows: Rows, order: Integers, labels: Array, weights: Array = ONCE) -> None:
         """Go through events in order: row order[k] is forecast where labels[k] is NaN, and learned elsewhere.
 
-        A row that is forecast here may be learned here only as the next event.
+        A row that is forecast here may be learned here only as the next event. Labels count weights[k] times.
         """
         if type(rows) is Row:
-            self._step_one(rows, labels)
+            self._step_one(rows, labels, weights)
             return
         features = rows.keys, rows.values, rows.x, rows.dims, rows.scores
-        self.experts.step(*features, order, labels, rows.memory, rows.judged)
-        order, y, issuing = _engine_events(order, labels)
+        self.experts.step(*features, order, labels, rows.memory, rows.judged, weights)
+        order, y, counts, issuing = _engine_events(order, labels, weights)
         in_order = bool(issuing.all()) and np.array_equal(order, np.arange(len(rows)))
         fresh: Integers | slice = slice(None) if in_order else order[issuing]
         x = rows.x[fresh]
@@ -93,7 +93,7 @@ class Learner:
         for a, b in equal_stretches(needed):
             engine, part = self._sized(int(needed[a])), slice(a, b) if in_order else order[a:b]
             tickets = rows.ticket[part]
-            engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets)
+            engine.play(_padded(rows.x, part, engine.dim), y[a:b], rows.draws[part], tickets, _part(counts, a, b))
             if not in_order:
                 rows.ticket[part] = tickets
 
@@ -106,10 +106,10 @@ class Learner:
         ends: Array = np.fmin(given, 1.0 - given).min(axis=1, initial=1.0, where=~np.isnan(given))
         return np.maximum(ends, NEAREST_SCORE)
 
-    def _step_one(self, row: Row, label: Array) -> None:
+    def _step_one(self, row: Row, label: Array, weight: Array) -> None:
         """Step through one event of one row, without what it takes for many."""
         x, dim, engine = row.x, int(row.dims[0]), self.forecaster
-        self.experts.step_one(row, dim, label)
+        self.experts.step_one(row, dim, label, weight)
         if label[0] != label[0]:
             put_scores_of_one.call(row.judged, self.contexts.reserved_weights, x)
             row.ticket[0, T_SLOT_LOW] = -1.0
@@ -119,7 +119,10 @@ class Learner:
         assert engine is not None, "a row is learned after it was forecast"
         if x.shape[1] != engine.dim:
             x = _padded(x, FIRST, engine.dim)
-        engine.play_one(x, label, row.draws, row.ticket)
+        if weight is ONCE or weight[0] == 1.0:
+            engine.play_one(x, label, row.draws, row.ticket)
+        else:
+            engine.play(x, label, row.draws, row.ticket, weight)
 
     def allow(self, rows: Rows, row: int, share: float, factor: float) -> None:
         """Let a row's forecast allow for a share of outcomes not seen, with odds that differ by at most a factor.
@@ -194,10 +197,10 @@ class Learner:
             )
         return encoded
 
-    def certificate(self, window: float | None = None) -> Certificate:
+    def certificate(self, window: float | None = None, *, weighted: bool = False) -> Certificate:
         """Return the engine's certificate; before the first record that of an engine which has seen nothing."""
         engine = self._new_engine(self.contexts.dim) if self.forecaster is None else self.forecaster
-        return engine.certificate(window)
+        return engine.weighted_certificate(window) if weighted else engine.certificate(window)
 
     def issued_errors(self) -> IssuedErrors | None:
         """Return the errors of the levels issued; None before the first label."""
@@ -244,15 +247,26 @@ def _blend(dim: int, weight: float) -> Array:
     return prior
 
 
-def _engine_events(order: Integers, labels: Array) -> tuple[Integers, Array, Flags]:
-    """Return (rows, labels, whether they are forecast) with a forecast and its label in one event if they are next."""
+def _engine_events(order: Integers, labels: Array, weights: Array) -> tuple[Integers, Array, Array | None, Flags]:
+    """Return (rows, labels, weights, whether they are forecast), forecast and label in one event if they are next.
+
+    The weights are None if all are 1.
+    """
     issuing = np.isnan(labels)
     at_once = np.flatnonzero(issuing[:-1] & ~issuing[1:] & (order[:-1] == order[1:]))
     y = labels.copy()
     y[at_once] = labels[at_once + 1]
     kept = np.ones(len(order), bool)
     kept[at_once + 1] = False
-    return order[kept], y[kept], issuing[kept]
+    if (weights == 1.0).all():
+        return order[kept], y[kept], None, issuing[kept]
+    counts = np.broadcast_to(weights, len(labels)).copy()
+    counts[at_once] = counts[at_once + 1]
+    return order[kept], y[kept], counts[kept], issuing[kept]
+
+
+def _part(counts: Array | None, a: int, b: int) -> Array | None:
+    return None if counts is None else counts[a:b]
 
 
 def _padded(x: Array, rows: "Integers | slice", dim: int) -> Array:

@@ -55,6 +55,7 @@ from swapcal.live.validation import (
     read_maturity,
     read_patience,
     record_of,
+    weight_column,
 )
 from swapcal.monitor import Monitor
 from swapcal.tables.frame import batches_of
@@ -293,12 +294,14 @@ class Live:
     def certificate(self, window: float | None = None) -> Certificate:
         """Return the engine's exact errors so far, or of late, with their bounds; see `Forecaster.certificate`.
 
+        Once a label had a weight, all of them are of the weighted sums, and the worst-case theorem is not claimed.
+
         Examples
         --------
         >>> Live().certificate().rounds
         0
         """
-        return self._learner.certificate(window)
+        return self._learner.certificate(window, weighted=self._open_forecasts.weighted > 0)
 
     @locked
     def forecast(self, record: Any, id: Id, time: Any = None, matures: Any = None) -> Forecast:
@@ -456,7 +459,7 @@ class Live:
         return explain_row(self._learner, self._scheduler.row(slot), 0)
 
     @locked
-    def label(self, id: Id, y: float, time: Any = None) -> "bool | Literal['corrected']":
+    def label(self, id: Id, y: float, time: Any = None, weight: Any = None) -> "bool | Literal['corrected']":
         """Learn the label of a forecast. Returns False, and learns nothing, if the same label came before.
 
         A label that comes before its forecast's maturity is held until then. One that comes after its forecast was
@@ -464,8 +467,20 @@ class Live:
         unlearned: experts, levels, certificate and monitor keep the silence. An id that was never forecast raises
         `UnknownIdError`, a label that contradicts an earlier one `ConflictingLabelError`; an id whose forecast has
         expired raises `ExpiredIdError`, which is an `UnknownIdError`.
+
+        Parameters
+        ----------
+        id : the forecast's
+        y : the label, in [0, 1]
+        time : when it came
+        weight : how often it counts, 1 by default. Where labels are obtained for a chosen part of the forecasts, each
+            with a known probability π > 0 that may depend on the record, the forecast and the past, but not on the
+            label, 1/π makes every sum unbiased for all forecasts. Experts, blend, levels, certificate and monitor are
+            weighted; models of yours, and `plot`, count every label once. Silence weighs 1, and a repeated label is
+            compared by its value alone.
         """
         value = _validate.label(y)
+        many = self._weights(weight, [value])
         when = read_arrivals(self._open_forecasts, time, 1)[0]
         name = checked_id(id)
         slot = self._open_forecasts.find(name, value, when)
@@ -475,8 +490,17 @@ class Live:
             self._scheduler.correct(name, value, when)
             self._scheduler.flush()
             return "corrected"
-        self._scheduler.learn_one(slot, value, when)
+        self._scheduler.learn_one(slot, value, when, 1.0 if many is None else float(many[0]))
         return True
+
+    def _weights(self, weight: Any, y: "Array | Sequence[float]") -> Array | None:
+        """Return how often labels count, None if each counts once; refuse what the monitor does not take."""
+        if weight is None:
+            return None
+        weights, feed = weight_column(weight, y), self._scheduler.monitor_feed
+        if weights is not None and feed is not None:
+            feed.refuse_weights(weights)
+        return weights
 
     @locked
     def settle(self, time: Any, most: int | None = None) -> int:
@@ -517,7 +541,7 @@ class Live:
         return max(self._open_forecasts.clock, self._open_forecasts.earliest())
 
     @locked
-    def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None) -> list[str]:
+    def label_many(self, ids: "Sequence[Id]", y: Any, *, time: Any = None, weight: Any = None) -> list[str]:
         """Learn many labels, in order: the same as `label` one by one, bit for bit, and faster.
 
         Returns what became of each when it came: "learned", "held" until its maturity or its turn, "repeated", or
@@ -527,20 +551,30 @@ class Live:
         ----------
         ids : n ids
         y : (n,) labels in [0, 1]
-        time : when they came, one for all or one per label
+        time, weight : as in `label`, one for all or one per label
         """
         names = listed_ids(ids)
         n = len(names)
         labels = each_label(y, n)
+        weights = self._weights(weight, labels)
         events = [*zip(names, labels, read_arrivals(self._open_forecasts, time, n), strict=True)]
         slots = self._open_forecasts.find_all(events)
-        outcomes = [self._deliver(slot, *event) for slot, event in zip(slots, events, strict=True)]
+        counts = [1.0] * n if weights is None else weights.tolist()
+        outcomes = [self._deliver(slot, *event, w) for slot, event, w in zip(slots, events, counts, strict=True)]
         self._scheduler.flush()
         return outcomes
 
     @locked
     def follow(
-        self, records: Any, ids: "Sequence[Id]", y: ArrayLike, asks: ArrayLike, *, time: Any = None, matures: Any = None
+        self,
+        records: Any,
+        ids: "Sequence[Id]",
+        y: ArrayLike,
+        asks: ArrayLike,
+        *,
+        time: Any = None,
+        matures: Any = None,
+        weight: Any = None,
     ) -> tuple[Forecast, list[str]]:
         """Forecast records and learn labels in the order in which they come, mixed: as one by one, bit for bit.
 
@@ -555,6 +589,7 @@ class Live:
         asks : (n,) true where a row is a record to be forecast, and then labelled at once if it has a label; false
             where it is the label of an earlier one
         time, matures : as in `forecast`, one for all rows or one per row
+        weight : as in `label`, one for all rows or one per row
 
         Examples
         --------
@@ -565,6 +600,7 @@ class Live:
         (2, ['learned'], True)
         """
         mixed = read_mixed(self._open_forecasts, records, ids, y, asks, time)
+        mixed = mixed._replace(weight=self._weights(weight, mixed.y))
         asking = mixed.asking.tolist()
         event_times = self._event_times_of(asking, len(mixed.names), time, matures)
         names = self._new_ids([mixed.names[row] for row in asking], len(asking), asking)
@@ -579,24 +615,25 @@ class Live:
             """Let the labels arrive that come before the k-th forecast."""
             outcomes.extend(self._delivered(*event) for event in mixed.labels_before(k, asking))
 
-        batch = EventBatch(rows, mixed.y[asking], names, event_times, announced, watched, marks)
+        weights = None if mixed.weight is None else mixed.weight[asking]
+        batch = EventBatch(rows, mixed.y[asking], names, event_times, announced, watched, marks, weights)
         self._scheduler.step(batch, deliver)
         return self._learner.forecast(rows.ticket), outcomes
 
-    def _delivered(self, name: Id, y: float, time: float) -> str:
+    def _delivered(self, name: Id, y: float, time: float, weight: float) -> str:
         """Let a label arrive whose forecast may have expired since it was checked."""
         try:
-            return self._deliver(self._open_forecasts.find(name, y, time), name, y, time)
+            return self._deliver(self._open_forecasts.find(name, y, time), name, y, time, weight)
         except UnknownIdError:
             return REFUSED
 
-    def _deliver(self, slot: int | None, name: Id, y: float, time: float) -> str:
+    def _deliver(self, slot: int | None, name: Id, y: float, time: float, weight: float) -> str:
         """Let a label arrive for which `find` returned a slot, or what else it is."""
         if slot is None:
             return REPEATED
         if slot == CORRECTION:
             return self._scheduler.correct(name, y, time)
-        return self._scheduler.deliver(slot, y, time)
+        return self._scheduler.deliver(slot, y, time, weight)
 
     def run(
         self,
@@ -607,14 +644,16 @@ class Live:
         time: ArrayLike | None = None,
         label_time: ArrayLike | None = None,
         matures: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
     ) -> Forecast:
         """Forecast each record, then learn its label, in order; see `trace`.
 
         The records may be a duckdb relation, a polars LazyFrame or a pyarrow dataset, larger than memory: they are read
-        in batches, and y, ids and times may be names of columns, which are then no features. What is refused in a batch
-        leaves those before it learned.
+        in batches, and y, ids, times and weight may be names of columns, which are then no features. What is refused in
+        a batch leaves those before it learned.
         """
-        given: dict[str, Any] = {"y": y, "ids": ids, "time": time, "label_time": label_time, "matures": matures}
+        times = {"time": time, "label_time": label_time, "matures": matures}
+        given: dict[str, Any] = {"y": y, "ids": ids, **times, "weight": weight}
         many = batches_of(records)
         if many is None:
             return self.trace(records, **given).forecast
@@ -637,6 +676,7 @@ class Live:
         time: ArrayLike | None = None,
         label_time: ArrayLike | None = None,
         matures: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
     ) -> Trace:
         """Forecast each record, then learn its label, in order, at kernel speed; the same as one by one.
 
@@ -652,16 +692,18 @@ class Live:
         label_time : (n,) when each label becomes known, not before `time`. A label is learned just before the first
             forecast made strictly later; labels that are not due at the end wait for later calls.
         matures : (n,) when each label would be known whatever it is, as in `forecast`; NaN where that is not known
+        weight : (n,), or one for all: how often each label counts, as in `label`
         """
         n = counted_rows(records)
         labels = label_column(y, n)
+        weights = self._weights(weight, labels)
         event_times = read_event_times(self._open_forecasts, time, label_time, matures, n)
         names = self._new_ids(ids, n)
         watched = self._watched(records)
         encoded = self._learner.checked(records) if isinstance(records, Encoded) else self.contexts.encode(records)
         announced = self._announced(records) if self._learner.models else None
         rows = self._learner.rows(encoded, names, self._open_forecasts.forecasts + np.arange(n))
-        self._scheduler.step(EventBatch(rows, labels, names, event_times, announced, watched))
+        self._scheduler.step(EventBatch(rows, labels, names, event_times, announced, watched, weight=weights))
         return Trace(self._learner.forecast(rows.ticket), rows.x, rows.judged)
 
     def _announced(self, records: Any) -> list[Mapping[str, Any]]:

@@ -19,14 +19,21 @@ Values = tuple[str | None, ...]
 """One record's watched columns, as text; None where nothing is given."""
 
 
-def enter(monitor: Monitor, values: Sequence[Sequence[Any]], mean: Array, y: Array, clock: Any = None) -> None:
-    """Enter rows as they are learned: their watched columns, mean forecasts and labels."""
+def enter(
+    monitor: Monitor,
+    values: Sequence[Sequence[Any]],
+    mean: Array,
+    y: Array,
+    clock: Any = None,
+    weights: Array | None = None,
+) -> None:
+    """Enter rows as they are learned: their watched columns, mean forecasts, labels and weights."""
     wanted = monitor.columns()
     if len(values) == 1:
         record = dict(zip(wanted, values[0], strict=True))
-        monitor.add(record, float(mean[0]), float(y[0]), None if clock is None else clock[0])
+        monitor.add(record, float(mean[0]), float(y[0]), None if clock is None else clock[0], weights=weights)
     elif values:
-        monitor.add([dict(zip(wanted, row, strict=True)) for row in values], mean, y, clock)
+        monitor.add([dict(zip(wanted, row, strict=True)) for row in values], mean, y, clock, weights=weights)
 
 
 class MonitorFeed:
@@ -64,9 +71,19 @@ class MonitorFeed:
         codes = [columns[name].codes.tolist() for name in wanted]
         return [tuple(text[k] for text, k in zip(texts, row, strict=True)) for row in zip(*codes, strict=True)]
 
-    def learn(self, slots: Sequence[int], mean: Array, y: Array) -> None:
+    def learn(self, slots: Sequence[int], mean: Array, y: Array, weights: Array | None = None) -> None:
         """Enter forecasts that were open."""
-        enter(self.monitor, [self.opened.pop(slot) for slot in slots], mean, y)
+        enter(self.monitor, [self.opened.pop(slot) for slot in slots], mean, y, weights=weights)
+
+    def refuse_weights(self, weights: Array) -> None:
+        """Raise ValueError if a label's weight is none that the monitor takes."""
+        most = self.monitor.settings.max_weight
+        bad = weights[~((weights >= 1.0) & (weights <= most))]
+        if bad.size:
+            raise ValueError(
+                f"weight: given {bad[0]:g} where a monitor is fed, expected one over the probability of obtaining the "
+                f"label, from 1 to its max_weight = {most:g}"
+            )
 
     def to_state(self, slots: Sequence[int]) -> State:
         """Return the monitor, and what is kept of the forecasts open in these slots."""

@@ -77,6 +77,8 @@ class Status(NamedTuple):
     """neighbouring forecasts with different labels of which the 1 was learned after the shorter delay"""
     later: int = 0
     """the same of which the 0 was"""
+    weighted: int = 0
+    """labels learned whose weight is not 1; all other figures here count each label once"""
 
     def sentences(self) -> list[str]:
         """Return what is unusual about the labels known, each with what to do about it.
@@ -206,10 +208,10 @@ def _stands(slot: int, number: int, issued: "array[int]") -> bool:
 FREE = -1
 WHOLE = {"issued": "q", "since": "q", "arrived": "b", "fingerprint": "Q"}
 SAVED = {"arrived": np.int64}  # types in files, where they differ
-REAL = ("time", "matures", "due", "y")
+REAL = ("time", "matures", "due", "y", "weight")
 COLUMNS = (*WHOLE, *REAL)
 COUNTS = ("forecasts", "labels", "expiries", "delay", "wait", "waits")
-SILENCE_COUNTS = ("silences", "corrections", "ones")
+SILENCE_COUNTS = ("silences", "corrections", "ones", "weighted")
 ARRIVED, SILENT = 1, 2
 SILENCES = 2**62  # added to the numbers of forecasts in a heap: at one moment silence comes after all labels
 CORRECTION = -2
@@ -252,6 +254,8 @@ class OpenForecasts:
         self.silences, self.corrections = 0, 0
         self.ones = 0.0
         """sum of the labels learned"""
+        self.weighted = 0
+        """labels learned whose weight is not 1"""
         self.delays, self.arrival_order = OutcomeDelays(), ArrivalOrder()
         self._unseen = 1.0
         self._unseen_until: tuple[int, ...] = (0, 0)
@@ -271,7 +275,7 @@ class OpenForecasts:
         """(time, number of the forecast, label) of reports that are to come and contradict what was learned"""
         self.ids: list[Id] = []
         self.issued, self.since, self.arrived, self.fingerprint = (array(code) for code in WHOLE.values())
-        self.time, self.matures, self.due, self.y = (array("d", ()) for _ in REAL)
+        self.time, self.matures, self.due, self.y, self.weight = (array("d", ()) for _ in REAL)
         self._free: list[int] = []
         self._vacated: list[int] = []
         # (…, issued, slot); the forecast may have been closed meanwhile
@@ -339,6 +343,7 @@ class OpenForecasts:
         due: float = math.nan,
         y: float = math.nan,
         fingerprint: int = 0,
+        weight: float = 1.0,
     ) -> int:
         """Take in a forecast and return its slot; `due` and `y` say when which label will arrive, if that is known.
 
@@ -351,6 +356,7 @@ class OpenForecasts:
         self.ids[slot] = id
         self.issued[slot], self.arrived[slot], self.fingerprint[slot] = issued, 0, fingerprint
         self.time[slot], self.matures[slot], self.due[slot], self.y[slot] = time, matures, due, y
+        self.weight[slot] = weight
         self.forecasts = issued + 1
         self._issue_queue.append(slot, issued, len(opened), self.issued)
         if self.patience is not None:
@@ -421,10 +427,13 @@ class OpenForecasts:
         """Return the numbers of forecasts issued since each open one, not increasing."""
         return self.forecasts - 1 - self._issue_queue.numbers(self.issued)
 
-    def book(self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None) -> None:
-        """Record forecasts whose labels came at once and were learned."""
+    def book(
+        self, ids: "Sequence[Id] | None", y: Sequence[float], times: Sequence[float] | None, weighted: int = 0
+    ) -> None:
+        """Record forecasts whose labels came at once and were learned, so many of them with a weight."""
         n = len(y)
         self.labels += n
+        self.weighted += weighted
         for each in y:  # in order: sums of other orders differ in their last bits
             self.ones += each
         self.delays.add(0, n)
@@ -599,18 +608,18 @@ class OpenForecasts:
     def _is_late(self, slot: int, time: float) -> bool:
         return self.limits.lifetime is not None and time - self._age_from(slot) > self.limits.lifetime
 
-    def deliver_alone(self, slot: int, y: float, time: float) -> bool:
+    def deliver_alone(self, slot: int, y: float, time: float, weight: float = 1.0) -> bool:
         """Let a label arrive that concerns no other and is to be learned now; False, and nothing happens, if not so."""
         matures = self.matures[slot]
         if self._ahead or self._ready or self.patience is not None or matures == matures:
             return False
-        self.y[slot], self.due[slot], self.arrived[slot] = y, time, 1
+        self.y[slot], self.due[slot], self.arrived[slot], self.weight[slot] = y, time, 1, weight
         self.held += 1
         return True
 
-    def deliver(self, slot: int, y: float, time: float) -> Iterator[int]:
+    def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> Iterator[int]:
         """Let a label arrive, after all that were to arrive or mature before; yield what is to be learned now."""
-        self.y[slot], self.due[slot] = y, time
+        self.y[slot], self.due[slot], self.weight[slot] = y, time, weight
         if time == time and self._ahead:
             yield from self._until((time, self.issued[slot]))
         if self._arrives(slot):
@@ -665,6 +674,7 @@ class OpenForecasts:
             return FREE
         if self._is_late(slot, when):  # refused as by hand; the forecast expires when the clock says so
             self.due[slot] = self.y[slot] = math.nan
+            self.weight[slot] = 1.0
             return FREE
         return slot if self._arrives(slot) else FREE
 
@@ -678,6 +688,7 @@ class OpenForecasts:
             self.reports[self.ids[slot]] = due, issued, y
             heapq.heappush(self._reports_ahead, (due, issued, self.ids[slot]))
         self.y[slot], self.due[slot], self.arrived[slot] = silence, self.matures[slot], SILENT
+        self.weight[slot] = 1.0
         return True
 
     def is_silence(self, slot: int) -> bool:
@@ -720,6 +731,7 @@ class OpenForecasts:
         y, due, time = self.y[slot], self.due[slot], self.time[slot]
         delay = self.forecasts - self.issued[slot] - 1
         self.labels += 1
+        self.weighted += self.weight[slot] != 1.0
         self.ones += y
         self.delay += delay
         self.delays.add(delay)
@@ -771,6 +783,7 @@ class OpenForecasts:
             unseen=self.delays.unseen(self._ages()) if self.opened or self.expiries else float(not self.labels),
             earlier=self.arrival_order.earlier,
             later=self.arrival_order.later,
+            weighted=self.weighted,
         )
 
     def in_order(self) -> list[int]:
@@ -807,7 +820,8 @@ class OpenForecasts:
         open_forecasts.clock = -math.inf if manifest["clock"] is None else manifest["clock"]
         open_forecasts.dated = manifest["dated"]
         for name in COLUMNS:
-            setattr(open_forecasts, name, array(WHOLE.get(name, "d"), arrays[f"open.{name}"].tolist()))
+            column = arrays[f"open.{name}"] if f"open.{name}" in arrays else np.ones(len(arrays["open.y"]))
+            setattr(open_forecasts, name, array(WHOLE.get(name, "d"), column.tolist()))
         open_forecasts.ids = unpacked(arrays["open.ids"])
         open_forecasts.opened = {id: slot for slot, id in enumerate(open_forecasts.ids)}
         open_forecasts.labelled = OrderedDict(

@@ -14,7 +14,7 @@ from swapcal.archive import State
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.engine.forecast import Forecast
 from swapcal.kernels.state import T_MEAN, T_P
-from swapcal.live.experts import Rows
+from swapcal.live.experts import ONCE, Rows
 from swapcal.live.learner import FIRST, Learner, equal_stretches
 from swapcal.live.monitor_feed import MonitorFeed, Values, enter
 from swapcal.live.open_forecasts import FREE, OpenForecasts
@@ -38,6 +38,8 @@ class Learned(NamedTuple):
     """(n, number of scores and models) the users' own, as heard: within 10⁻⁴ of 0 and 1, ½ where missing"""
     silent: Flags | None = None
     """(n,) which were learned as silence, without a report; None if none was"""
+    weight: Array | None = None
+    """(n,) how often each label counts; None if each counts once"""
 
 
 # `Trace`: everything about a run.
@@ -79,12 +81,14 @@ class EventBatch:
     """the monitor's columns of them; None if there is no monitor"""
     marks: "list[int] | None" = None
     """the records' fingerprints"""
+    weight: Array | None = None
+    """how often each label counts; None if each counts once"""
 
     def cut(self, a: int, b: int) -> "EventBatch":
         """Return some of the events."""
         if (a, b) == (0, len(self.y)):
             return self
-        lists: list[Any] = [self.names, self.records, self.watched, self.marks]
+        lists: list[Any] = [self.names, self.records, self.watched, self.marks, self.weight]
         names, *others = (None if each is None else each[a:b] for each in lists)
         return EventBatch(self.rows.cut(a, b), self.y[a:b], names, self.event_times.some(slice(a, b)), *others)
 
@@ -226,6 +230,7 @@ class Scheduler(Writable):
         self.score_history = ScoreHistory()
         self._order: list[int] = []
         self._labels: list[float] = []
+        self._weights: list[float] = []
         self._fresh: dict[int, int] = {}
         """slots of rows that are forecast in the events collected, in order, and their numbers"""
         self._late: dict[int, int] = {}
@@ -267,16 +272,16 @@ class Scheduler(Writable):
         self.open_forecasts.reuse()
         return row
 
-    def learn_one(self, slot: int, y: float, time: float) -> None:
+    def learn_one(self, slot: int, y: float, time: float, weight: float = 1.0) -> None:
         """Let a label arrive and learn it, and what else is due; as `deliver` and `flush`."""
         watched = self.watcher is not None or self.monitor_feed is not None or self.learner.models
-        if watched or not self.open_forecasts.labels or not self.open_forecasts.deliver_alone(slot, y, time):
-            self.deliver(slot, y, time)
+        if watched or not self.open_forecasts.labels or not self.open_forecasts.deliver_alone(slot, y, time, weight):
+            self.deliver(slot, y, time, weight)
             self.flush()
             return
         self._label[0] = self.open_forecasts.close(slot)
         row = self.row(slot)
-        self.learner.step(row, FIRST, self._label)
+        self.learner.step(row, FIRST, self._label, ONCE if weight == 1.0 else np.array([weight]))
         self.score_history.add_one(float(row.ticket[0, T_MEAN]), y)
         self.open_forecasts.reuse()
 
@@ -323,6 +328,7 @@ class Scheduler(Writable):
         open_forecasts, event_times, unknown = self.open_forecasts, batch.event_times, [math.nan] * len(batch.y)
         times, dues, matures = (unknown if each is None else each.tolist() for each in event_times[:3])
         at_once = event_times.due is None
+        weights = [1.0] * len(batch.y) if batch.weight is None else batch.weight.tolist()
         self._batch, self._first = batch.rows, 0
         for k, (now, due, mature, label) in enumerate(zip(times, dues, matures, batch.y.tolist(), strict=True)):
             if between is not None:
@@ -330,10 +336,10 @@ class Scheduler(Writable):
             if open_forecasts.is_due(now):
                 self._learn_due(now)
             name, mark, record, watched = batch.event(k, open_forecasts)
-            slot = self._admit(batch.rows, k, name, mark, now, mature, due, label, record, watched)
+            slot = self._admit(batch.rows, k, name, mark, now, mature, due, label, record, watched, weights[k])
             self._open(slot)
             if at_once and label == label:
-                self.deliver(slot, label, now)
+                self.deliver(slot, label, now, weights[k])
         if between is not None:
             between(len(batch.y))
         self.flush()
@@ -347,12 +353,14 @@ class Scheduler(Writable):
             self.learner.teach(record, rows.keys[k], rows.values[k], y[k])
         labels = np.full(2 * len(y), math.nan)
         labels[1::2] = y
-        self.learner.step(rows, np.repeat(np.arange(len(y)), 2), labels)
+        weights = ONCE if batch.weight is None else np.repeat(batch.weight, 2)
+        self.learner.step(rows, np.repeat(np.arange(len(y)), 2), labels, weights)
         means, times = rows.ticket[:, T_MEAN], batch.event_times.time
         self.score_history.add(means, y)
         if batch.watched is not None and self.monitor_feed is not None:
-            enter(self.monitor_feed.monitor, batch.watched, means.copy(), y)
-        self.open_forecasts.book(batch.names, y.tolist(), None if times is None else times.tolist())
+            enter(self.monitor_feed.monitor, batch.watched, means.copy(), y, weights=batch.weight)
+        weighted = 0 if batch.weight is None else int((batch.weight != 1.0).sum())
+        self.open_forecasts.book(batch.names, y.tolist(), None if times is None else times.tolist(), weighted)
 
     def _admit(
         self,
@@ -366,12 +374,13 @@ class Scheduler(Writable):
         label: float,
         record: "Mapping[str, Any] | None",
         watched: "Values | None",
+        weight: float = 1.0,
     ) -> int:
         """Let the models forecast row k, and give it a slot, which is returned."""
         if record is not None:
             self.learner.consult(rows, k, record)
         self._allowed = self.allowance(keep=True)
-        slot = self.open_forecasts.admit(name, time, matures, due, label, mark)
+        slot = self.open_forecasts.admit(name, time, matures, due, label, mark, weight)
         if record is not None:
             self.records[slot] = record
         if watched is not None and self.monitor_feed is not None:
@@ -394,16 +403,17 @@ class Scheduler(Writable):
         """Forecast the batch's next row, and keep it in a slot."""
         self._order.append(slot)
         self._labels.append(math.nan)
+        self._weights.append(1.0)
         self._fresh[slot] = len(self._fresh)
         if self._allowed is not NOTHING:
             self._moves[slot] = self._allowed
         if len(self._order) >= WINDOW or self.learner.models:
             self.flush()
 
-    def deliver(self, slot: int, y: float, time: float) -> str:
+    def deliver(self, slot: int, y: float, time: float, weight: float = 1.0) -> str:
         """Let a label arrive; say whether it is among those learned now."""
         outcome = HELD
-        for due in self.open_forecasts.deliver(slot, y, time):
+        for due in self.open_forecasts.deliver(slot, y, time, weight):
             outcome = LEARNED if due == slot else outcome
             self._learn(due)
         return outcome
@@ -443,6 +453,7 @@ class Scheduler(Writable):
         y = self.open_forecasts.close(slot)
         self._order.append(slot)
         self._labels.append(y)
+        self._weights.append(self.open_forecasts.weight[slot])
         if not fresh:
             self._late[slot] = len(self._late)
         if self.learner.models:
@@ -475,7 +486,7 @@ class Scheduler(Writable):
         learned = self._step_rows(rows)
         if self._fresh:
             self._keep(rows, late)
-        for each in (self._order, self._labels, self._fresh, self._late, self._moves):
+        for each in (self._order, self._labels, self._weights, self._fresh, self._late, self._moves):
             each.clear()
         self.open_forecasts.reuse()
         if learned is not None and self.watcher is not None:
@@ -500,8 +511,8 @@ class Scheduler(Writable):
 
     def _step_rows(self, rows: Rows) -> Learned | None:
         """Forecast and learn, and feed the monitor; return what was learned, if there is a watcher."""
-        order, labels = self._row_numbers(), np.array(self._labels)
-        self.learner.step(rows, order, labels)
+        order, labels, weights = self._row_numbers(), np.array(self._labels), np.array(self._weights)
+        self.learner.step(rows, order, labels, weights)
         for slot, allowed in self._moves.items():
             self.learner.allow(rows, len(self._late) + self._fresh[slot], *allowed)
         watched = self.watcher is not None or self.monitor_feed is not None
@@ -516,15 +527,16 @@ class Scheduler(Writable):
         if not known.size or not watched:
             return None
         slots = [self._order[k] for k in known.tolist()]
+        weight = None if (weights == 1.0).all() else weights[known]
         if self.monitor_feed is not None:
-            self.monitor_feed.learn(slots, mean, y)
+            self.monitor_feed.learn(slots, mean, y, weight)
         if self.watcher is None:
             return None
         ids = [self.open_forecasts.ids[slot] for slot in slots]
         scores = self.learner.experts.heard(rows.memory[own])
         silence = np.array([self.open_forecasts.is_silence(slot) for slot in slots])
         silent = silence if silence.any() else None
-        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], scores, silent)
+        return Learned(ids, y, rows.ticket[own, T_P], mean, rows.judged[own], scores, silent, weight)
 
     def _row_numbers(self) -> Integers:
         """Return which of the rows at hand each event is about."""

@@ -36,6 +36,7 @@ from swapcal.kernels.experts import EXPERTS, SAID
 from swapcal.kernels.state import T_SLOT_HIGH, T_SLOT_LOW, TICKET
 from swapcal.live import experts
 from swapcal.live.experts import expert_weights
+from swapcal.live.validation import LEAST_WEIGHT, MOST_WEIGHT
 
 COUNT = whole(0, MOST_COUNT)
 ENGINE = {"ridge": between(LEAST_RIDGE, MOST_RIDGE), "kappa": real(0, above=True), "window": optional(real(1))}
@@ -53,6 +54,7 @@ LEDGER = {
     "silences": addition(COUNT),
     "corrections": addition(COUNT),
     "ones": addition(real(0)),
+    "weighted": addition(COUNT),
     "pairs": addition(listed(COUNT, 2, 2)),
     "unseen": addition(listed(real(0), 3, 3)),
 }
@@ -93,6 +95,9 @@ def fields(settings: Settings, shapes: Shapes) -> dict[str, Field]:
     if settings.get("watched"):
         parts |= {"monitor.state": octets("monitor"), "monitor.rows": octets("watched")}
     judged = len(encoded["settings"]["reserved"])
+    if "weighted" in settings["ledger"]:
+        open = 0 if engine is None else shapes["open.ticket"][0]
+        parts["open.weight"] = floats(open, least=LEAST_WEIGHT, most=MOST_WEIGHT)
     return parts | _open_fields(shapes, 0 if engine is None else engine["dim"], len(encoded["columns"]), scores, judged)
 
 

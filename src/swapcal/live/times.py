@@ -78,22 +78,25 @@ class Mixed(NamedTuple):
     """NaN where there is no label"""
     arrivals: list[float]
     asks: list[bool]
+    weight: Array | None = None
+    """how often each label counts; None if each counts once"""
 
     @property
     def asking(self) -> Integers:
         """Numbers of the rows that ask."""
         return np.flatnonzero(self.asks)
 
-    def labels_before(self, k: int, asking: list[int]) -> "list[tuple[Id, float, float]]":
+    def labels_before(self, k: int, asking: list[int]) -> "list[tuple[Id, float, float, float]]":
         """Return the labels that come between a forecast and the one before it; behind the last there is one more."""
         a = asking[k - 1] + 1 if k else 0
         b = asking[k] if k < len(asking) else len(self.names)
-        return [(self.names[row], float(self.y[row]), self.arrivals[row]) for row in range(a, b)]
+        weights = [1.0] * (b - a) if self.weight is None else self.weight[a:b].tolist()
+        return [*zip(self.names[a:b], self.y[a:b].tolist(), self.arrivals[a:b], weights, strict=True)]
 
     def check(self, open_forecasts: OpenForecasts, matures: Array | None) -> None:
         """Raise what is wrong with labels that come by themselves, among forecasts that are new and mature then."""
         progress = _Progress(open_forecasts, iter(() if matures is None else matures.tolist()))
-        for row, event in enumerate(zip(self.names, self.y.tolist(), *self[2:], strict=True)):
+        for row, event in enumerate(zip(self.names, self.y.tolist(), self.arrivals, self.asks, strict=True)):
             try:
                 progress.enter(*event)
             except ValueError as error:
@@ -150,7 +153,12 @@ class _Progress:
 
 
 def read_mixed(
-    open_forecasts: OpenForecasts, records: Any, ids: Any, y: ArrayLike, asks: ArrayLike, time: Any
+    open_forecasts: OpenForecasts,
+    records: Any,
+    ids: Any,
+    y: ArrayLike,
+    asks: ArrayLike,
+    time: Any,
 ) -> Mixed:
     """Return what callers give for rows of both kinds."""
     names = listed_ids(ids)

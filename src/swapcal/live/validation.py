@@ -3,7 +3,7 @@
 import hashlib
 import json
 import marshal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -262,3 +262,36 @@ def fingerprint(record: Mapping[str, Any]) -> int:
     except (TypeError, ValueError):
         content = repr(sorted((str(name), repr(value)) for name, value in record.items())).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
+
+
+# How often a label counts.
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6  # further apart, sums of weights would lose the labels that count little
+
+
+def weight_column(weight: Any, y: "Array | Sequence[float]") -> Array | None:
+    """Return how often each label counts, given once for all or one by one; None if each counts once.
+
+    Weights of labels that are not there, which are NaN, do not matter.
+    """
+    if weight is None:
+        return None
+    n = len(y)
+    try:
+        raw = np.asarray(unmasked(weight))
+        if raw.dtype.kind not in "iufO" or any(isinstance(value, str | bytes | bool) for value in _objects(raw)):
+            raise TypeError
+        weights = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"weight: given {type(weight).__name__} that is no number, expected numbers above 0") from None
+    if weights.shape not in ((), (n,)):
+        raise ValueError(f"weight: given shape {weights.shape}, expected one number, or ({n},), one per label")
+    weights = np.where(np.isnan(y), 1.0, weights)
+    bad = np.flatnonzero(~((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)))
+    if bad.size:
+        where = f" in row {bad[0] + 1}" if n > 1 else ""
+        raise ValueError(
+            f"weight: given {weights[bad[0]]:g}{where}, expected one over the probability of obtaining the label, "
+            f"from {LEAST_WEIGHT:g} to {MOST_WEIGHT:,.0f}"
+        )
+    return None if (weights == 1.0).all() else weights
