@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,12 +192,13 @@ def test_a_watcher_and_a_monitor_see_silence_and_the_watcher_is_told_which_it_is
     assert live.monitor.rows == 5
 
 
-def test_saved_in_the_middle_windows_go_on() -> None:
+def test_saved_in_the_middle_windows_go_on(tmp_path: Path) -> None:
     live = offers(20)
     live.label(1, 1, time=20 * 3600.0)
     live.settle(DAY + 5.5 * 3600)
     live.label(4, 1)
-    saved = Live.from_state(live.to_state())
+    live.save(tmp_path / "live.swapcal")
+    saved = Live.load(tmp_path / "live.swapcal")
     assert saved.settings == live.settings
     assert saved.status() == live.status()
     for each in (live, saved):
