@@ -84,6 +84,16 @@ class Status(NamedTuple):
         """
         return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
 
+    def is_selected(self) -> bool:
+        """Tell whether the labels known are no fair sample: all of one kind while many are open, or one kind earlier.
+
+        Examples
+        --------
+        >>> Status(400, 30, 370, 0.075, 2.0, math.nan, 399.0, ones=30.0).is_selected()
+        True
+        """
+        return any(_one_kind(self)) or any(_order_of_arrival(self))
+
     def _repr_html_(self) -> str:
         counts = f"{counted(self.forecasts, 'forecast')}, {counted(self.labels, 'label')}, {self.open:,} open"
         facts = {"labels that came": share(self.coverage), "mean delay": f"{self.mean_delay:,.4g} forecasts"}
