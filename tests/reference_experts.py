@@ -129,7 +129,9 @@ class ReferenceExperts:
         least, young = min([0.0, *given]), self.lag / (self.lag + seen)
         lost = min(seen, 1000) * np.maximum(own - least, 0) * young
         odds = np.exp(-np.minimum(lost, 15)) / (1 + np.array(aged) * self.lag)
-        scores = 1 + self.lag * young * np.exp(-np.minimum(min(seen, 1000) * (given - least), 15))
+        lasting = 1 / (1 + np.array(aged) * self.lag)
+        leads = [max(short - least, *(lasting * (short - own))) for short in given]
+        scores = 1 + self.lag * young * np.exp(-np.minimum(min(seen, 1000) * np.array(leads), 15))
         return np.array([1000 / (1 + self.lag), *odds, *scores, 0.03])
 
     def weights_of_members(self) -> Any:

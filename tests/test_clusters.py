@@ -11,7 +11,16 @@ from swapcal import Audit
 from swapcal.archive import ArchiveError
 from swapcal.audit import Comparison
 from swapcal.audit import clusters as room
-from swapcal.audit.clusters import LEAST_CLUSTERS, NONE, ClusterSums, SignedTerms, cluster_keys, distinct, in_windows
+from swapcal.audit.clusters import (
+    LEAST_CLUSTERS,
+    NONE,
+    ClusterSums,
+    SignedTerms,
+    cluster_keys,
+    distinct,
+    in_windows,
+    looks_clustered,
+)
 from swapcal.audit.curves import intervals
 from swapcal.audit.difference import (
     MASS,
@@ -293,6 +302,20 @@ def test_ids_are_the_same_as_text_and_number_and_must_be_there():
         audit.add(p=[0.5], y=[1])
     with pytest.raises(ValueError, match="clusters: given none, expected some"):
         audit + Audit([0.5], [1])
+
+
+def test_only_columns_by_which_rows_go_together_look_like_ids():
+    rng = np.random.default_rng(21)
+    apart, joined = together(rng, 300, 6, shared=0.0), together(rng, 300, 6)
+    names = ["patient", "ward", "age", "value"]
+    assert looks_clustered(Table(apart), names, apart["p"], apart["y"]) is None
+    assert looks_clustered(Table(joined), names, joined["p"], joined["y"]) == "patient"
+    assert (
+        Audit.from_frame(joined, **COLUMNS | {"clusters": None}).verdict().warnings[0].startswith("Rows with the same")
+    )
+    assert not Audit.from_frame(joined, **COLUMNS).verdict().warnings
+    shifted = np.clip(apart["p"] - 0.15, 0.01, 1)  # wrong everywhere, and not by patient
+    assert looks_clustered(Table(apart), names, shifted, apart["y"]) is None
 
 
 # The batch predictor: folds keep clusters whole.

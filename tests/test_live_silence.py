@@ -215,3 +215,44 @@ def test_ids_that_are_released_are_no_longer_corrected() -> None:
     with pytest.raises(ValueError, match="label: given id 0, expected the id of a forecast that was issued"):
         live.label(0, 1)
     assert live.status().corrections == 0
+
+
+def test_a_label_that_waited_for_silence_is_learned_before_what_matures_later() -> None:
+    seen: list[Learned] = []
+    live = Live(silence=0, order="issue", patience=100)
+    live.watch(seen.append)
+    live.forecast(SOME[0], "silent", time=0.0, matures=2.0)
+    live.forecast(SOME[1], "waits", time=1.0)
+    live.forecast(SOME[2], "later", time=1.0, matures=3.0)
+    live.label_many(["waits", "later"], [1, 1], time=1.5)
+    live.settle(4.0)
+    assert [id for learned in seen for id in learned.ids] == ["silent", "waits", "later"]
+
+
+def test_a_planned_label_within_the_window_is_no_silence() -> None:
+    live = Live(matures=2.0, silence=0)
+    live.run(SOME[:1], [1], ids=["a"], time=[0.0], label_time=[1.0])
+    assert live.label("a", 1, time=5.0) is False
+    assert live.settle(6.0) == 1
+    assert (live.status().silent, live.status().corrections) == (0, 0)
+    live.run(SOME[1:2], [0], ids=["b"], time=[10.0], label_time=[11.0])
+    with pytest.raises(ConflictingLabelError):
+        live.label("b", 1, time=15.0)
+
+
+def test_a_planned_report_has_come_once_a_later_label_has() -> None:
+    live = Live(matures=2.0, silence=0)
+    when = {"time": [0.0, 4.0, 9.0], "label_time": [8.0, math.nan, math.nan], "matures": [2.0, 20.0, 20.0]}
+    live.run(SOME[:2], [1, math.nan], ids=["a", "b"], **{name: values[:2] for name, values in when.items()})
+    assert live.label_many(["b", "a"], [1, 1], time=[9.0, math.nan]) == ["held", "repeated"]
+    assert live.status().corrections == 1
+
+
+def test_a_correction_with_a_time_lets_other_windows_end_that_were_over_by_then() -> None:
+    live = Live(matures=5.0, silence=0)
+    live.forecast_many(SOME[:3], ["a", "b", "c"], time=[0.0, 0.0, 6.0])
+    fresh = Live.from_state(live.to_state())
+    early = Live(matures=5.0, silence=0)
+    early.forecast_many(SOME[:2], ["a", "b"], time=0.0)
+    assert early.label_many(["a", "b"], [1, 1], time=[9.0, math.nan]) == ["corrected", "corrected"]
+    assert fresh.label_many(["a", "b"], [1, 1]) == live.label_many(["a", "b"], [1, 1]) == ["corrected", "corrected"]

@@ -62,10 +62,22 @@ def test_the_share_is_nearly_that_of_kaplan_and_meier_for_long_delays(seed: int)
 def test_forecasts_given_up_were_at_risk_until_then() -> None:
     counted = OutcomeDelays()
     counted.add(5, 10)
+    assert counted.unseen(np.zeros(0, np.int64)) == 0.0
     counted.lose(3)
     assert counted.unseen(np.zeros(0, np.int64)) == pytest.approx(1 - 10 / 11)
     counted.lose(7)
     assert counted.unseen(np.zeros(0, np.int64)) == pytest.approx(1 - 10 / 12)
+
+
+def test_a_stream_counts_what_expires_as_unseen() -> None:
+    live = Live(max_open=2)
+    for k in range(12):
+        live.forecast(SOME[k], k)
+        if k in (3, 9):
+            live.label(k, 1)
+    status = live.status()
+    assert (status.labels, status.expired, status.open) == (2, 8, 2)
+    assert status.unseen == pytest.approx(kaplan_meier([0, 0], [2] * 8 + [1, 0]))
 
 
 def test_a_fixed_delay_leaves_one_in_as_many_as_there_are_labels() -> None:
@@ -195,6 +207,34 @@ def test_levels_are_issued_around_the_belief_as_often_as_the_share_and_are_right
     spread = np.std(p, axis=0)[50:] / math.sqrt(40)
     assert abs(np.mean(drawn - expected)) < 0.01
     assert np.mean(np.abs(drawn - expected) < 3 * spread + 0.02) > 0.95
+
+
+def test_both_levels_around_the_belief_are_drawn_as_often_as_its_place_between_them_says() -> None:
+    y = outcomes(150, 0.3)
+    delay, drawn = np.where(y > 0.5, 3.0, np.inf), []
+    for seed in range(20):
+        _, trace = late(150, delay, y, seed=seed, unseen="anything", prior=0.40625)
+        drawn += [p for p in trace.forecast.p.tolist() if p in (0.375, 0.4375)]
+    assert len(drawn) > 1000
+    assert np.mean(np.array(drawn) == 0.375) == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("rule", ["anything", "auto", 3.0])
+def test_labels_at_once_beside_an_open_forecast_are_learned_as_one_by_one(rule: Any) -> None:
+    whole, hand = Live(unseen=rule, prior=0.9), Live(unseen=rule, prior=0.9)
+    plain, single = Live(unseen=rule), Live(unseen=rule)
+    y = np.append(NAN, outcomes(80))
+    for many, alone in ((whole, hand), (plain, single)):
+        forecasts = many.run(SOME[:81], y, ids=[*range(81)])
+        for k in range(81):
+            forecast = alone.forecast(SOME[k], k)
+            assert (forecast.mean, forecast.p) == (forecasts.mean[k], forecasts.p[k])
+            if k:
+                alone.label(k, y[k])
+        ours, theirs = many.certificate().issued, alone.certificate().issued
+        assert ours is not None
+        assert theirs is not None
+        assert ours.smcal_2 == pytest.approx(theirs.smcal_2, rel=1e-12)
 
 
 def test_the_coin_does_not_know_the_label() -> None:

@@ -94,6 +94,11 @@ def test_a_copy_with_as_many_outcomes_is_recognised_as_late():
     right.update(left.predict([0.3, 0.6]), 1)
     left.update(left.predict([0.3, 0.6]), 1)
     assert (right.certificate().late, left.certificate().late) == (1, 0)
+    far = LogForecaster(1, levels=20)
+    waiting = far.predict([0.02])
+    far.update(far.predict([0.98]), 1)  # at other levels, whose wishes alone it changes
+    far.update(waiting, 0)
+    assert far.certificate().late == 1
 
 
 def test_run_is_the_loop_bit_for_bit_also_in_pieces_and_through_a_file(tmp_path):

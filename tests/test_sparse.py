@@ -111,6 +111,11 @@ def test_a_copy_with_as_many_outcomes_is_recognised_as_late():
     assert right.certificate().late == 1
     left.update(left.predict([1]), 1)
     assert left.certificate().late == 0
+    far = SparseForecaster(1, scores=1)
+    waiting = far.predict([None], scores=[0.02])
+    far.update(far.predict([None], scores=[0.98]), 1)  # at other levels, whose wishes alone it changes
+    far.update(waiting, 0)
+    assert far.certificate().late == 1
 
 
 def stream(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from swapcal._display import changes, counted, display
 from swapcal.archive import written
 from swapcal.arrays import Array, Integers
 from swapcal.audit import Audit, Comparison
-from swapcal.audit.evidence import data_warnings, stretches
+from swapcal.audit.evidence import constant, data_warnings, stretches
 from swapcal.audit.rows import Encoder, memberships
 from swapcal.audit.verdict import TOLERANCE, checked_tolerance
 from swapcal.baselines.recalibration import Isotonic, LogisticRegression, Sigmoid
@@ -426,7 +426,9 @@ class Benchmark:
         found = self._against_mine[SWAPCAL].to_findings(created_at=created_at, tolerance=self.tolerance)
         methods = tuple(one.plain() for one in self.entries)
         sentence = f"The forecasts of {SWAPCAL}, audited: {found.headline.sentence}"
-        warnings = tuple(dict.fromkeys([*self.warnings, *found.headline.warnings]))
+        after = self._against_mine[SWAPCAL].after.sums
+        told = [] if after.timeline is None else [constant(one, after.rows) for one in stretches(after.timeline)]
+        warnings = tuple(dict.fromkeys([*self.warnings, *(one for one in found.headline.warnings if one not in told)]))
         return replace(
             found,
             headline=replace(found.headline, sentence=sentence, warnings=warnings),

@@ -51,6 +51,11 @@ def stacked(forecasts: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix + name: np.array([getattr(one, name) for one in forecasts]) for name in ISSUED}
 
 
+def labels_of(live: Live) -> dict[str, Any]:
+    """Return the status but for the errors of issued levels, which certificates have."""
+    return {name: value for name, value in live.status()._asdict().items() if name != "issued"}
+
+
 def certified(found: Any, prefix: str = "certificate") -> dict[str, Any]:
     return {prefix: {**found.as_dict(), "holds": found.holds(), "weight": found.weight}}
 
@@ -161,7 +166,7 @@ def live_run() -> Flat:
     live = Live(groups=["city", "channel"])
     trace = live.trace(given.records, given.y)
     found = Flat().add(**issued(trace.forecast), x_last=trace.x[-3:], experts_last=trace.experts[-40:])
-    found.add(coordinates=list(live.names), expert_names=list(live.experts), status=live.status()._asdict())
+    found.add(coordinates=list(live.names), expert_names=list(live.experts), status=labels_of(live))
     return found.add(**certified(live.certificate()))
 
 
@@ -172,7 +177,7 @@ def live_one_by_one() -> Flat:
     for k, record in enumerate(given.records):
         out.append(live.forecast(record, id=k))
         live.label(k, given.y[k])
-    return Flat().add(**stacked(out), status=live.status()._asdict(), **certified(live.certificate()))
+    return Flat().add(**stacked(out), status=labels_of(live), **certified(live.certificate()))
 
 
 @case()
@@ -197,7 +202,7 @@ def live_late_by_id() -> Flat:
         out.append(live.forecast(record, id=k, time=float(given.time[k])))
         if k >= 25 and k % 10:
             live.label(k - 25, given.y[k - 25], time=float(given.time[k]))
-    return Flat().add(**stacked(out), status=live.status()._asdict(), **certified(live.certificate()))
+    return Flat().add(**stacked(out), status=labels_of(live), **certified(live.certificate()))
 
 
 @case()
@@ -205,7 +210,7 @@ def live_late_times() -> Flat:
     given = events(14, 400)
     live = Live(groups=["city"])
     answer = live.run(given.records, given.y, time=given.time, label_time=given.label_time)
-    return Flat().add(**issued(answer), status=live.status()._asdict(), **certified(live.certificate()))
+    return Flat().add(**issued(answer), status=labels_of(live), **certified(live.certificate()))
 
 
 @case()
@@ -225,7 +230,7 @@ def live_matures() -> Flat:
         out.append(live.forecast(given.records[k], id=k, time=given.time[k], matures=given.matures[k]))
         became += live.label_many([k], [given.y[k]], time=given.time[k])
     found = Flat().add(**issued(first), **stacked(out, "single_"), became=became)
-    return found.add(status=live.status()._asdict(), **certified(live.certificate()))
+    return found.add(status=labels_of(live), **certified(live.certificate()))
 
 
 @case()
@@ -242,7 +247,7 @@ def live_follow() -> Flat:
             y.append(given.y[k - 20])
             asks.append(False)
     answer, became = live.follow(given.records, ids, y, asks)
-    return Flat().add(**issued(answer), became=became, status=live.status()._asdict())
+    return Flat().add(**issued(answer), became=became, status=labels_of(live))
 
 
 @case()
@@ -325,7 +330,7 @@ def live_issue_order() -> Flat:
         ready = k - (5 if k % 3 else 12)
         if ready >= 0 and ready % 11:
             became += live.label_many([ready], [given.y[ready]])
-    return Flat().add(**stacked(out), became=became, status=live.status()._asdict())
+    return Flat().add(**stacked(out), became=became, status=labels_of(live))
 
 
 @case()
@@ -345,7 +350,7 @@ def live_expiry() -> Flat:
                 became += live.label_many([late], [given.y[late]], time=float(given.time[k]))
         found.add(**stacked(out, f"{name}_"))
         found.add(**{f"{name}_became": became, f"{name}_released": [int(each) for each in live.release()]})
-        found.add(**{f"{name}_status": live.status()._asdict()})
+        found.add(**{f"{name}_status": labels_of(live)})
     return found
 
 
@@ -362,7 +367,7 @@ def live_saved_in_the_middle() -> Flat:
     rest = live.run(given.records[180:], given.y[180:])
     found = Flat().add(**issued(first), **issued(opened, "open_"), **issued(rest, "rest_"))
     assert live.monitor is not None
-    return found.add(sizes=live.monitor.sizes(), status=live.status()._asdict(), **certified(live.certificate()))
+    return found.add(sizes=live.monitor.sizes(), status=labels_of(live), **certified(live.certificate()))
 
 
 @case()
@@ -769,7 +774,7 @@ def commands() -> Flat:
             "--groups", "city", "--score", "score", "--out", out, "--state", state)  # fmt: skip
         found.add(forecast=_read(out))
         run("label", state, csv, "--target", "y", "--id", "id", "--on-bad-row", "skip")
-        found.add(labelled=Live.load(state).status()._asdict())
+        found.add(labelled=labels_of(Live.load(state)))
         run("monitor", csv, "--prob", "score", "--target", "y", "--groups", "city", "--time", "time", "--json",
             folder / "monitor.json", "--title", "Rows", code=1)  # fmt: skip
         found.add(monitor=plain((folder / "monitor.json").read_text()))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swapcal import Audit, Contexts, Forecaster, Live, Monitor
-from tests.golden.cases import CASES, NEEDS, SERVICE, certified, issued, served, stacked
+from tests.golden.cases import CASES, NEEDS, SERVICE, certified, issued, labels_of, served, stacked
 from tests.golden.inputs import contexts, events, predictions, uniforms
 from tests.golden.trees import Flat, plain
 
@@ -133,7 +133,7 @@ def continue_live(path: Path) -> Flat:
         out.append(live.forecast(records[k], id=f"new {k}"))
         live.label(f"new {k}", y[k])
     assert live.monitor is not None
-    found.add(**stacked(out), status=live.status()._asdict(), sizes=live.monitor.sizes(), settings=live.settings)
+    found.add(**stacked(out), status=labels_of(live), sizes=live.monitor.sizes(), settings=live.settings)
     return found.add(**certified(live.certificate()))
 
 
@@ -155,7 +155,7 @@ def continue_live_held(path: Path) -> Flat:
         out.append(live.forecast({"price": records[k]["price"]}, id=k, time=float(time[k])))
         if live.is_open(k - 5):
             live.label_many([k - 5], [y[k - 5]], time=float(time[k]))
-    return Flat().add(**stacked(out), status=live.status()._asdict(), **certified(live.certificate()))
+    return Flat().add(**stacked(out), status=labels_of(live), **certified(live.certificate()))
 
 
 saved("live", make_live, continue_live)

@@ -76,7 +76,7 @@ def coin_wealth(heads: int, tails: int) -> Bound:
 
     Examples
     --------
-    >>> float(coin_wealth(0, 0)), float(coin_wealth(30, 2)) > 1000
+    >>> round(float(coin_wealth(0, 0)), 9), float(coin_wealth(30, 2)) > 1000
     (1.0, True)
     """
     require_nonnegative("heads", heads)

@@ -394,6 +394,27 @@ def least_shortfall(bank: Bank) -> float:
 
 
 @inlined
+def pace_of(bank: Bank, expert: int) -> float:
+    """Return how far an expert moves with each label."""
+    seen = bank.counts[KNOWN] + 1.0
+    if expert >= HASHED:
+        return float(max(1.0 / seen, 1.0 - KEEP[expert - HASHED]))
+    if FALLING[expert]:
+        return float(ADA_PACE * np.float64(RATES[expert]) / np.sqrt(seen))
+    return float(RATES[expert])
+
+
+@inlined
+def lead_over(bank: Bank, score: int, least: float) -> float:
+    """Return by how much the best of base rate, scores and experts beats a score, experts in so far as they last."""
+    lead = bank.shortfalls[score] - least
+    for e in range(EXPERTS):
+        lasting = 1.0 / (1.0 + pace_of(bank, e) * bank.counts[LAG])
+        lead = max(lead, lasting * (bank.shortfalls[score] - bank.shortfalls[e]))
+    return float(lead)
+
+
+@inlined
 def trust(bank: Bank, member: int, least: float) -> float:
     """Return a member's prior odds, given how late labels come and the least shortfall of what does not learn.
 
@@ -402,7 +423,8 @@ def trust(bank: Bank, member: int, least: float) -> float:
     their number as far as it remembers; the stack, which has most to learn, counts as an expert of rate 1; a user's
     score and the base rate do not age. An expert that falls short of the base rate, or of a score, when every label
     before a row's own is known will not do better with older ones: it pays for its shortfall, until the blend has rows
-    to judge it by. Until then the best score, if it is no worse than the base rate, has the odds of `lag` experts.
+    to judge it by. Until then the best score, if neither the base rate nor an expert that lasts is better, has the odds
+    of `lag` experts.
     """
     lag, inputs = bank.counts[LAG], bank.weights.shape[1]
     expert, seen = member - FIRST_EXPERT, bank.counts[KNOWN] + 1.0
@@ -411,15 +433,11 @@ def trust(bank: Bank, member: int, least: float) -> float:
     if member == inputs:
         return BASE_ODDS
     if expert >= EXPERTS:
-        lost = min(seen, RECENT) * (bank.shortfalls[expert] - least)
+        if lag == 0.0:
+            return 1.0
+        lost = min(seen, RECENT) * lead_over(bank, expert, least)
         return float(1.0 + lag * lag / (lag + seen) * np.exp(max(-lost, LEAST_MERIT)))
-    if expert >= HASHED:
-        rate = max(1.0 / seen, 1.0 - KEEP[expert - HASHED])
-    elif FALLING[expert]:
-        rate = ADA_PACE * np.float64(RATES[expert]) / np.sqrt(seen)
-    else:
-        rate = np.float64(RATES[expert])
-    odds = 1.0 / (1.0 + rate * lag)
+    odds = 1.0 / (1.0 + pace_of(bank, expert) * lag)
     if lag > 0.0 and bank.shortfalls[expert] > least:
         lost = min(seen, RECENT) * (bank.shortfalls[expert] - least) * lag / (lag + seen)
         odds *= np.exp(max(-lost, LEAST_MERIT))

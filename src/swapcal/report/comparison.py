@@ -294,7 +294,7 @@ def contest(findings: Findings) -> Html:
     places = decimals([one.worst_gap for one in shown])
     rows = [_row(one, places) for one in shown]
     caption = "Every method on the same rows; lower scores are better. The gap is observed minus forecast."
-    said = prose(clip(entry.sentence, SENTENCE_LENGTH), style="lead")
+    said = prose(clip(entry.sentence, 3 * SENTENCE_LENGTH), style="lead")  # warnings come first in it
     how = prose(clip(entry.how, SENTENCE_LENGTH)) if entry.how else ""
     return section("contest", "What would I gain?", said, how, table(caption, columns, rows))
 

@@ -43,7 +43,7 @@ def headline(findings: Findings) -> Html:
     parts = [
         prose(badge(answer.verdict), style="kicker"),
         prose(clip(answer.sentence, SENTENCE_LENGTH), style="sentence"),
-        prose(clip(detail, SENTENCE_LENGTH), style="detail") if detail else "",
+        prose(clip(detail, 2 * SENTENCE_LENGTH), style="detail") if detail else "",
         *(
             prose(tag("strong", "Warning: "), clip(text, SENTENCE_LENGTH), style="warning")
             for text in answer.warnings[:MOST_WARNINGS]
@@ -77,7 +77,8 @@ def strip(answer: Headline) -> Html:
     key = legend((style, f"worst error, {ends}"), ("promise", allowed))
     meaning = (
         "Worst error: the largest difference between observed and predicted rate in any group or range of predictions, "
-        "or per standard deviation of a feature, with a 95\u202f% interval that holds for all of them at once."
+        "or per standard deviation of a feature, with a 95\u202f% interval that holds for all of them at once. It "
+        "covers groups and ranges with 5\u202f% of the rows or more, and every error beyond chance."
     )
     return tag("figure", picture, key, tag("figcaption", meaning), class_="headline-strip")
 

@@ -416,6 +416,7 @@ class Parameter(NamedTuple):
 NAME = Parameter("name", "path", "The forecaster", True, {"type": "string", "minLength": 1, "maxLength": 64})
 ID = Parameter("id", "path", "The forecast", True, {"type": "string", "minLength": 1, "maxLength": 256})
 LOSS = Parameter("loss", "query", "Such as pinball:0.9", True, {"type": "string"})
+AT = Parameter("at", "query", "mean, or p for the issued level", False, {"type": "string", "enum": ["mean", "p"]})
 SINCE = Parameter("since", "query", "Forecasts made from then on: a number, or an ISO date", False, {"type": "string"})
 UNTIL = Parameter("until", "query", "Forecasts made before then", False, {"type": "string"})
 
@@ -474,7 +475,7 @@ ENDPOINTS = (
     _write("POST", "/preview", preview, FORECAST, m.PreviewIn, (m.PreviewOut, m.ForecastsOut)),
     _write("POST", "/corrections/{id:path}", correction, ADMIN, m.CorrectionIn, (m.CorrectionOut,), 409),
     _read("/forecasts/{id:path}", forecast, m.ForecastShown),
-    _read("/decide/{id:path}", decision, m.DecisionOut, query=(LOSS,)),
+    _read("/decide/{id:path}", decision, m.DecisionOut, query=(LOSS, AT)),
     _read("/status", show_status, ForecasterStatus),
     _read("/certificate", certificate),
     _read("/alarms", alarms),
