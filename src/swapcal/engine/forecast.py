@@ -50,6 +50,13 @@ class Why:
 NOBODY = Why()
 
 
+def _is_moved(ticket: Any) -> Any:
+    """Tell whether the engine cannot have drawn the level p of a ticket, or of each of many in columns."""
+    p, low, high, weight = ticket[T_P], ticket[T_LOW], ticket[T_HIGH], ticket[T_WEIGHT]
+    impossible = ((p == low) & (weight == 1.0)) | ((p == high) & (weight == 0.0))
+    return (p < low) | (p > high) | ((low < high) & impossible)
+
+
 class Forecast:
     """One forecast (attributes are floats) or many (attributes are arrays of shape (n,)).
 
@@ -109,13 +116,14 @@ class Forecast:
         return values
 
     def _level(self, column: int) -> Any:
-        """Return a column of the distribution p was drawn from: p itself where another was issued than the engine's."""
-        p = self._tickets[:, T_P]
-        moved = (p < self._tickets[:, T_LOW]) | (p > self._tickets[:, T_HIGH])
+        """Return a column of the distribution p was drawn from: p itself where that is not the engine's."""
+        if self._single:
+            row = self._tickets[0].tolist()
+            return (0.0 if column == T_WEIGHT else row[T_P]) if _is_moved(row) else row[column]
+        moved = _is_moved(self._tickets.T)
         if not moved.any():
             return self._column(column)
-        values = np.where(moved, 0.0 if column == T_WEIGHT else p, self._tickets[:, column])
-        return float(values[0]) if self._single else values
+        return np.where(moved, 0.0 if column == T_WEIGHT else self._tickets[:, T_P], self._tickets[:, column])
 
     @property
     def p(self) -> Any:
