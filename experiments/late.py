@@ -64,13 +64,13 @@ def printed(line: str) -> str:
     return line
 
 
-def write(lines: list[str]) -> None:
-    """Put the table into docs/streams.md."""
+def write(lines: list[str], marks: tuple[str, str] = MARKS) -> None:
+    """Put a table into docs/streams.md, between its marks."""
     page = DOCS / "streams.md"
     text = page.read_text(encoding="utf-8")
-    begin, end = (text.index(mark) for mark in MARKS)
+    begin, end = (text.index(mark) for mark in marks)
     table = "\n".join(lines)
-    page.write_text(f"{text[:begin]}{MARKS[0]}\n\n{table}\n\n{text[end:]}", encoding="utf-8")
+    page.write_text(f"{text[:begin]}{marks[0]}\n\n{table}\n\n{text[end:]}", encoding="utf-8")
 
 
 def main() -> None:

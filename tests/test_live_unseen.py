@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swapcal import Live, bounds
+from swapcal import Audit, Live, bounds
+from swapcal.kernels.state import T_HIGH, T_LOW, T_WEIGHT
 from swapcal.live.unseen import FEW, MOST_RARE, ArrivalOrder, OutcomeDelays, Unseen, coin, neighbouring_level
 from tests.reference import issued_errors
 
@@ -125,7 +126,8 @@ def test_the_mean_moves_after_the_engine_and_nothing_else_does(rule: Any, prior:
     delay = np.where(y > 0.5, 5.0, 120.0)
     fair, ours = (late(250, delay, y, unseen=each, prior=prior) for each in ("fair", rule))
     assert np.array_equal(fair[1].experts, ours[1].experts)
-    assert np.array_equal(fair[1].forecast.weight, ours[1].forecast.weight)
+    engine = [each[1].forecast._tickets[:, [T_LOW, T_HIGH, T_WEIGHT]] for each in (fair, ours)]
+    assert np.array_equal(*engine)
     mean, unseen = np.asarray(fair[1].forecast.mean), ours[0]._learner.unseen
     for k in range(10, 250, 10):
         rows = np.flatnonzero(np.arange(k) + delay[:k] < k)
@@ -263,8 +265,12 @@ def test_the_certificate_of_what_was_issued_is_about_the_levels_around_the_belie
     live, trace = late(400, np.where(y > 0.5, 3.0, 120.0), y, unseen="anything", prior=0.9)
     known = np.flatnonzero([not live.is_open(f"row {k}") for k in range(400)])
     p, x = np.asarray(trace.forecast.p)[known], trace.x[known]
-    low, high = (np.asarray(each)[known] for each in (trace.forecast.low, trace.forecast.high))
+    low, high = trace.forecast._tickets[known][:, [T_LOW, T_HIGH]].T
     assert ((p < low) | (p > high)).mean() > 0.1
+    made = {name: np.asarray(getattr(trace.forecast, name))[known] for name in ("p", "low", "high", "weight")}
+    drawn = ((p == made["low"]) & (made["weight"] < 1.0)) | ((p == made["high"]) & (made["weight"] > 0.0))
+    assert drawn.all()
+    assert Audit(**made, y=y[known]).sums.rows == len(known)  # which accepts these distributions
     issued, expected = live.certificate().issued, issued_errors(p, y[known], x)
     assert issued is not None
     assert {name: getattr(issued, name) for name in expected} == pytest.approx(expected, rel=1e-9)

@@ -78,6 +78,16 @@ def test_trouble_is_tried_again_with_the_same_words(trouble: tuple[int, Any, dic
     assert asked[0][:3] == asked[1][:3] == asked[2][:3] == ("PUT", "/v1/forecasters/f/outcomes/a%2Fb", asked[0][2])
 
 
+def test_settings_of_outcomes_go_to_the_service_as_given() -> None:
+    given = {"matures": "24h", "silence": 0, "prior": 0.002, "unseen": "anything"}
+    with scripted((201, {"name": "ads"}, {})) as (client, asked):
+        client.create("ads", **given)
+    assert asked[0][2] == {"name": "ads", **given}
+    settings = pytest.importorskip("swapcal.service.settings")
+    live = settings.from_table(asked[0][2], "ads").live()
+    assert {name: live.settings[name] for name in given} == {**given, "matures": 86400.0}
+
+
 def test_a_refusal_is_not_tried_again_and_says_why() -> None:
     with scripted((409, {"title": "other outcome", "detail": "given 1, expected 0"}, {})) as (client, asked):
         with pytest.raises(ServiceConflictError, match="given 1, expected 0") as refused:

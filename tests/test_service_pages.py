@@ -509,6 +509,27 @@ def test_alarms_are_looked_at_only_after_something_came() -> None:
     assert set((alarms_of(hosted, 0) or (0, {}))[1]) == {"all rows", "city = Rome"}
 
 
+def test_pages_metrics_and_report_say_what_cannot_have_been_seen(tmp_path: Path) -> None:
+    with served(tmp_path, pages=dashboard()) as caller:
+        caller.post("/v1/forecasters", {"name": "ads", "unseen": "anything", "prior": 0.1})
+        rows = [{"id": f"{k}", "record": {"v": k % 5}} for k in range(300)]
+        assert caller.post("/v1/forecasters/ads/forecasts", {"forecasts": rows}).status == 200
+        outcomes = [{"id": f"{k}", "y": 1} for k in range(0, 300, 10)]
+        assert caller.post("/v1/forecasters/ads/outcomes", {"outcomes": outcomes}).status == 200
+        status = caller.get("/v1/forecasters/ads/status").body
+        assert 0.5 < status["unseen_share"] < 1.0
+        first = status["outcome_warnings"][0]
+        assert first.startswith("All 30 outcomes known so far are 1 and 270 forecasts are still open")
+        page = caller.get("/forecasters/ads").body
+        for text in ("Not seen yet", "Too early to tell", first):
+            assert text in page
+        assert f'swapcal_unseen_share{{forecaster="ads"}} {status["unseen_share"]}' in caller.get("/metrics").body
+        report = caller.get("/v1/forecasters/ads/report")
+        assert report.status == 200
+        assert first in report.body
+        assert first in caller.get("/forecasters/ads/card").body
+
+
 def test_a_page_shows_given_scores_and_missing_values_and_does_not_call_one_kind_of_outcome_fine(
     tmp_path: Path,
 ) -> None:

@@ -146,6 +146,20 @@ def test_rows_with_their_outcomes_are_one_run_whatever_their_batches(batches: in
     np.testing.assert_array_equal(answers["y"], rows["y"])
 
 
+def test_a_window_that_ends_without_an_outcome_is_learned_as_silence() -> None:
+    keyed = Keyed(Live(matures="1m", silence=0, prior=0.1), -np.inf, EventRoles("id", "y", ("a",), False, False))
+    nothing = [np.nan] * 2
+    first = played(keyed, pd.DataFrame({"id": ["x", "z"], "y": nothing, "a": [1.0, 2.0], TIME: [0.0, 1.0]}))
+    assert first["event"].tolist() == ["forecast"] * 2
+    assert first["mean"].tolist() == [0.1] * 2
+    assert not len(played(keyed, pd.DataFrame({"id": ["z"], "y": [1.0], "a": [np.nan], TIME: [2.0]})))
+    later = played(keyed, pd.DataFrame({"id": ["w"], "y": [np.nan], "a": [3.0], TIME: [70.0]}))
+    learned = later[later["event"] == "learned"]
+    assert dict(zip(learned["id"], learned["y"], strict=True)) == {"x": 0.0, "z": 1.0}
+    assert not len(played(keyed, pd.DataFrame({"id": ["x"], "y": [1.0], "a": [np.nan], TIME: [71.0]})))
+    assert (keyed.live.status().silent, keyed.live.status().corrections) == (1, 1)
+
+
 def test_a_late_record_counts_as_of_now() -> None:
     keyed = Keyed(Live(), -np.inf, EventRoles("id", "y", ("price",), matures=False, numbered=False))
     first = played(keyed, pd.DataFrame({"id": ["b"], TIME: [5.0], "price": [1.0], "y": [np.nan]}))

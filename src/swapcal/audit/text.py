@@ -223,7 +223,7 @@ def turning(verdict: Verdict) -> str:
     >>> turning(Verdict("small", True, 0.001, 0.0, 0.004, 0.05, 0.01, 3, ()))
     'Counting every group and range with 5 % of the rows or more, the verdict would be "undecided" below 0.40 points.'
     """
-    far, near = rounded(verdict.high, up=True), rounded(verdict.low, up=False)
+    far, near = rounded(min(verdict.high, 1.0), up=True), rounded(verdict.low, up=False)  # unbounded if y is constant
     small = f'"small" at a tolerance of {far} points or more' if float(far) < 100 else '"small" at no tolerance'
     failed = f'"miscalibrated" below {near} points' if float(near) > 0 else ""
     turns = {

@@ -182,12 +182,12 @@ class Follower:
         stopping: Callable[[], bool],
     ) -> None:
         self._live, self._reader, self._file, self._state, self._run = live, reader, file, state, run
-        self._report, self._stopping = report, stopping
+        self._stopping = stopping
         status = live.status()
         self._place = find_offset(state, status.forecasts, status.labels + status.held, file, out)
         self._out = Appending(out, self._place.bytes)
         self._saved, self._since = live.status(), clock.monotonic()
-        self._tally = RunningScores(reader.roles.scores, live.experts)
+        self._tally = RunningScores.of(live, reader.roles, report)
         self._late: Counter[str] = Counter()
         self._row = self._place.rows
         self._size, self._begins, self._inode = self._place.size, self._place.begins, 0
@@ -208,6 +208,7 @@ class Follower:
         finally:
             self._save()
             self._out.close()
+        self._tally.finish()
         for word, count in self._late.items():
             self._run.say(f"labels that came later: {count:,} {word}")
         return self._tally
@@ -222,8 +223,7 @@ class Follower:
                 elif use is Use.forecast:
                     self._forecast(some, read)
                 self._row = self._tally.last = int(some.rows[-1])
-            brier = f"Brier {self._tally.brier()[1]:.4f}" if self._tally.labelled else ""
-            shown.to(self._tally.rows, None, brier)
+            shown.to(self._tally.rows, None, self._tally.in_words())
             self._save_when_due()
 
     def _runs(self, stream: StreamTable) -> Iterator[tuple[StreamTable, Use]]:
@@ -260,9 +260,7 @@ class Follower:
 
     def _forecast(self, stream: StreamTable, read: StreamTable) -> None:
         trace = traced(self._live, stream)
-        self._tally.add(trace, stream)
-        if self._report is not None:
-            self._report.add(stream, trace, read)
+        self._tally.add(trace, stream, read)
         self._out.write(output_rows(stream, trace, self._place.earlier))
 
     def _label(self, stream: StreamTable) -> None:
@@ -272,6 +270,7 @@ class Follower:
             try:
                 statuses = self._live.label_many([id], [y], time=None if when is None else when[k : k + 1])
                 self._late[statuses[0]] += 1
+                self._tally.windows.label(id, y)
             except (ValueError, TypeError) as error:
                 complaint = str(error).removeprefix("row 1: ")
                 reason = next((words for kind, words in UNLEARNED.items() if isinstance(error, kind)), None)

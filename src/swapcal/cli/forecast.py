@@ -1,9 +1,10 @@
 """`swapcal forecast`: a file of records in, a calibrated forecast per row out, learning row by row."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -14,6 +15,7 @@ from swapcal.cli import STOPPED, options
 from swapcal.cli.follow import Follower, holding
 from swapcal.cli.forecasting import (
     ForecastReport,
+    Pieces,
     RunningScores,
     as_saved,
     load_live,
@@ -21,11 +23,13 @@ from swapcal.cli.forecasting import (
     refuse_made,
     run_stream,
     save_live,
+    traced,
 )
 from swapcal.cli.options import OnBadRow, listed, scored
 from swapcal.cli.progress import LOG_LOSS, Run, running, stoppable
+from swapcal.cli.rows import OutcomeWindows
 from swapcal.cli.stream_table import Roles, StreamReader
-from swapcal.live import Status
+from swapcal.live import Live, Status
 from swapcal.tables.output import protect
 from swapcal.tables.sources import InputError
 
@@ -40,14 +44,15 @@ def forecast(
         str | None, typer.Option(help="Column with the id of each row, for outcomes that come later (swapcal label).")
     ] = None,
     label_time: Annotated[str | None, typer.Option(help="Column with the time each outcome became known.")] = None,
-    matures: Annotated[
-        str | None, typer.Option(help="Column with the time by which each outcome is known whatever its value.")
-    ] = None,
+    matures: options.Matures = None,
+    silence: options.Silence = None,
     groups: options.Groups = None,
     score: Annotated[
         list[str] | None,
         typer.Option(help="Columns with models' probabilities (name:logit for logits), comma-separated; repeatable."),
     ] = None,
+    prior: options.Prior = None,
+    unseen: options.Unseen = None,
     drop: options.Drop = None,
     numeric: options.Numeric = None,
     categorical: options.Categorical = None,
@@ -72,7 +77,8 @@ def forecast(
 
     Writes for each row the mean forecast, the issued level p, which is drawn (identical rows may get neighbouring
     levels), the two levels it was drawn from, and the columns of --keep. With
-    --time and --label-time a label is learned only once it is known; with --matures, not before it matures either.
+    --time and --label-time a label is learned only once it is known; with --matures, not before it matures either, and
+    with --silence a row without an outcome by then is learned as that and scored so.
     Ctrl-C keeps the forecasts made so far and a state to continue
     from; the state is also saved every minute, and brings its settings: options that are not given are as they were.
     Labels that come later are learned by `swapcal label`.
@@ -99,8 +105,9 @@ def forecast(
         for option, given in (("--label-time", label_time), ("--matures", matures)):
             if given and not time:
                 raise InputError(f"{option}: given without --time, expected both")
+        ripe, window = options.maturity(matures, source.columns)
         roles = Roles(
-            target, time, id, label_time, matures, scored(score, source.columns),
+            target, time, id, label_time, ripe, scored(score, source.columns),
             *(tuple(listed(names, source.columns)) for names in (groups, numeric, categorical, drop, keep)),
         )  # fmt: skip
         skip, threads = on_bad_row is OnBadRow.skip, 1 if follow else options.threads(jobs)
@@ -110,7 +117,8 @@ def forecast(
             roles.refuse_clashes()
             if out is not None:
                 refuse_made(roles.shown())
-            live = open_live(roles, state, seed, trees=trees, saved=saved)
+            belief = options.outcome_settings(window, silence, prior, unseen, roles.scores)
+            live = open_live(roles, state, seed, trees=trees, saved=saved, about_outcomes=belief)
             before = live.status()
             taken = None if follow else live.knows
             counted = options.positive_in(target, positive, source)
@@ -131,17 +139,79 @@ def forecast(
         tally.times.say(run)
         reader.say_skipped(run)
         run.say_unmatched(counted)
-        for name, model in live.models.items():
-            run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
-                    f"{model.status().seconds:,.1f} s in all")  # fmt: skip
-        for warning in live.status().warnings:
-            run.say(warning, "yellow")
+        _say_status(run, live)
+        fresh = not (follow or before.forecasts or trees or tally.stopped) and file != "-"
+        if fresh and (more := _repair(live, roles, tally)) is not None:
+            with text.open(file, until) as again:
+                counted = options.positive_in(target, positive, again)
+                rows = StreamReader(again, roles, skip=skip, positive=counted, jobs=threads)
+                ways = [open_live(roles, None, seed, about_outcomes=own) for own in (belief, belief | more)]
+                _say_both_ways(run, rows, ways, more, stopping)
         if verdict is not None:
             run.say(verdict)
         if tally.stopped:
             run.say(_kept(reader, tally, out, state), "yellow")
     if tally.stopped:
         raise typer.Exit(STOPPED)
+
+
+def _say_status(run: Run, live: Live) -> None:
+    """Print the fits of models, and what is unusual about values."""
+    for name, model in live.models.items():
+        run.say(f"{name}: {model.status().fits} fits, the last on {model.status().rows:,} rows, "
+                f"{model.status().seconds:,.1f} s in all")  # fmt: skip
+    for warning in live.status().warnings:
+        run.say(warning, "yellow")
+
+
+def in_options(sentence: str) -> str:
+    """Return a sentence with settings of `Live` as the options they are here.
+
+    Examples
+    --------
+    >>> in_options('Name matures= and silence=0, or unseen="fair".')
+    'Name --matures and --silence 0, or --unseen fair.'
+    """
+    return re.sub(r'\b(matures|silence|unseen)=(?:"?(\w+)"?)?', lambda m: f"--{m[1]} {m[2] or ''}".rstrip(), sentence)
+
+
+def _repair(live: Live, roles: Roles, tally: RunningScores) -> dict[str, Any] | None:
+    """Return the window, and the meaning of silence, that a file with selected outcomes calls for; None otherwise.
+
+    The window is the longest delay in the file, which is known in hindsight only. Silence is the outcome that is never
+    reported, if there is one.
+    """
+    status = live.status()
+    if roles.matures or live.settings["matures"] is not None or not tally.longest or not status.is_selected():
+        return None
+    silence = {} if 0 < status.ones < status.labels else {"silence": 0 if status.ones else 1}
+    return {"matures": tally.longest, **silence}
+
+
+def _say_both_ways(
+    run: Run, reader: StreamReader, ways: Sequence[Live], repair: Mapping[str, Any], stopping: Callable[[], bool]
+) -> None:
+    """Forecast a file as its outcomes come and with a window, score both on the same rows, and print the figures."""
+    tallies = [RunningScores.of(live, reader.roles) for live in ways]
+    for tally in tallies:
+        tally.windows = OutcomeWindows(repair["matures"], repair.get("silence"))
+    pieces = Pieces(reader, stopping)
+    while (piece := pieces.next()) is not None:
+        for live, tally in zip(ways, tallies, strict=True):
+            tally.add(traced(live, piece.stream), piece.stream, piece.read)
+    for tally in tallies:
+        tally.finish()
+    if pieces.stopped or not tallies[0].labelled:
+        return
+    given = " ".join(f"--{name} {np.format_float_positional(value, trim='-')}" for name, value in repair.items())
+    scored_on = "whose window has ended" if "silence" in repair else "with an outcome"
+    table = Table(title=f"mean forecasts both ways, {tallies[0].labelled:,} rows {scored_on}")
+    for heading in ("outcomes learned", "Brier", LOG_LOSS):
+        table.add_column(heading, justify="left" if heading == "outcomes learned" else "right")
+    for title, tally in zip(("as they come", f"with {given}"), tallies, strict=True):
+        table.add_row(title, f"{tally.brier()[1]:.5f}", f"{tally.log_loss()[1]:.5f}")
+    run.console.print(table)
+    run.say("That window is the longest delay in the file, which is known in hindsight only.")
 
 
 def _kept(reader: StreamReader, tally: RunningScores, out: str | None, state: Path | None) -> str:
@@ -158,6 +228,18 @@ def show_summary(run: Run, status: Status, before: Status, tally: RunningScores)
     if not tally.rows:
         say_labels(run, status)
         return
+    if tally.labelled:
+        run.console.print(_scores(tally))
+    if status.silent:
+        run.say(f"scored: {tally.labelled:,} rows whose window has ended, without a report as silence")
+    if before.forecasts:
+        run.say(
+            f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
+        )
+    say_labels(run, status)
+
+
+def _scores(tally: RunningScores) -> Table:
     brier, logs = tally.brier(), tally.log_loss()
     blend = 2 + len(tally.scores)
     best = blend + 1 + int(np.argmin(brier[blend + 1 :]))
@@ -168,20 +250,14 @@ def show_summary(run: Run, status: Status, before: Status, tally: RunningScores)
         always = np.isfinite(brier[k])
         figures = [f"{value:.5f}" if always else "not always given" for value in (brier[k], logs[k])]
         table.add_row(escape(tally.names[k]), *figures)
-    if tally.labelled:
-        run.console.print(table)
-    if before.forecasts:
-        run.say(
-            f"this run: {tally.rows:,} forecasts, {status.labels - before.labels:,} outcomes learned; with all before:"
-        )
-    say_labels(run, status)
+    return table
 
 
 def say_labels(run: Run, status: Status) -> None:
     """Print the number of outcomes, and what is unusual about them."""
     run.say(labels_in_words(status))
     for sentence in status.sentences():
-        run.say(sentence, "yellow")
+        run.say(in_options(sentence), "yellow")
 
 
 def labels_in_words(status: Status) -> str:
@@ -189,4 +265,5 @@ def labels_in_words(status: Status) -> str:
     wait = "" if math.isnan(status.mean_wait) else f", mean wait {status.mean_wait:,.6g}"
     late = f"{status.mean_delay:,.1f} forecasts late on average{wait}" if status.labels else "none yet"
     held = f", {status.held:,} of them held until they mature" if status.held else ""
-    return f"outcomes: {status.labels:,} of {status.forecasts:,} learned ({status.open:,} open{held}); {late}"
+    silent = f"; {status.silent:,} as silence, {status.corrections:,} corrections" if status.silent else ""
+    return f"outcomes: {status.labels:,} of {status.forecasts:,} learned ({status.open:,} open{held}); {late}{silent}"

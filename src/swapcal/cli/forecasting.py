@@ -19,7 +19,7 @@ from scipy.special import expit
 from swapcal.archive import ArchiveError, put_text
 from swapcal.arrays import Array, Flags, Integers
 from swapcal.cli.progress import Run, bar
-from swapcal.cli.rows import OutcomeTimes
+from swapcal.cli.rows import HeldPiece, OutcomeTimes, OutcomeWindows
 from swapcal.cli.stream_table import Roles, StreamReader, StreamTable
 from swapcal.features import Encoded
 from swapcal.kernels.tally import log_losses
@@ -33,6 +33,8 @@ from swapcal.tables.sources import InputError
 
 CHECKPOINT = 60.0  # seconds after which a state is saved again
 TREES = "trees"
+ABOUT_OUTCOMES = ("matures", "silence", "prior", "unseen")
+"""Settings of `Live` that are options of their own."""
 
 
 def as_saved(given: Roles, live: Live) -> Roles:
@@ -46,12 +48,20 @@ def as_saved(given: Roles, live: Live) -> Roles:
 
 
 def open_live(
-    roles: Roles, state: Path | None, seed: int | None, *, trees: bool = False, saved: Live | None = None
+    roles: Roles,
+    state: Path | None,
+    seed: int | None,
+    *,
+    trees: bool = False,
+    saved: Live | None = None,
+    about_outcomes: Mapping[str, Any] | None = None,
 ) -> Live:
     """Return a new `Live`, or the saved one if its settings are these; what is not given is as in the saved one."""
+    belief = dict(about_outcomes or {})
     if saved is not None:
         seed = saved.settings["seed"] if seed is None else seed
         trees = trees or TREES in saved.models
+        belief = {name: saved.settings[name] for name in ABOUT_OUTCOMES} | belief
     fresh = Live(
         groups=roles.groups,
         scores=roles.scores,
@@ -60,7 +70,10 @@ def open_live(
         drop=[*dict.fromkeys([*roles.special(), *roles.drop])],
         models={TREES: Refit(boosted_trees())} if trees else None,
         seed=seed or 0,
+        **belief,
     )
+    if fresh.settings["silence"] is not None and roles.matures is None and fresh.settings["matures"] is None:
+        raise InputError("--silence: given without --matures, expected both")
     if saved is None:
         return fresh
     if trees and TREES not in saved.models:
@@ -195,6 +208,7 @@ class ForecastReport:
         if self._audit is None:
             raise InputError(f"{self._path}: given {self._file} without labels, expected some to report on")
         findings = self._audit.to_findings(certificate=self._live.certificate().as_dict())
+        findings = findings.warned(self._live.status().sentences())
         put_text(self._path, render(findings))
         return f"{findings.headline.verdict}: {findings.headline.sentence}\nreport: {self._path}"
 
@@ -223,7 +237,7 @@ MADE = ("p", "mean", "low", "high", "weight")
 
 @dataclass
 class RunningScores:
-    """Sums over the labelled rows so far."""
+    """Sums over the labelled rows so far; where silence is an outcome, over those whose window has ended."""
 
     scores: Mapping[str, str]
     """the user's own scores, and whether they are probabilities or logits"""
@@ -238,6 +252,16 @@ class RunningScores:
     stopped: bool = False
     """whether there were more"""
     times: OutcomeTimes = field(default_factory=OutcomeTimes)
+    windows: OutcomeWindows = field(default_factory=OutcomeWindows)
+    report: ForecastReport | None = None
+    longest: float = 0.0
+    """the longest time from a forecast to its outcome"""
+
+    @classmethod
+    def of(cls, live: Live, roles: Roles, report: ForecastReport | None = None) -> Self:
+        """Return no sums yet."""
+        windows = OutcomeWindows(live.settings["matures"], live.settings["silence"])
+        return cls(roles.scores, live.experts, windows=windows, report=report)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -245,8 +269,25 @@ class RunningScores:
         given = (f"{name}, as given" for name in self.scores)
         return ("issued p", "mean", *given, *(f"best single expert ({name})" for name in self.experts))
 
-    def add(self, trace: Trace, stream: StreamTable) -> None:
-        """Add one piece: issued, mean, the scores as given, then every expert."""
+    def add(self, trace: Trace, stream: StreamTable, read: StreamTable) -> None:
+        """Add one piece, which was read with others."""
+        if stream.label_time is not None and stream.time is not None:
+            waits = np.where(np.isnan(stream.y), np.nan, stream.label_time - stream.time)
+            self.longest = max(self.longest, float(np.nanmax(waits, initial=0.0)))
+        self.rows += len(stream.y)
+        if self.report is None:  # nothing else needs the contexts, which may wait for a window's end
+            trace = Trace(trace.forecast, np.zeros((len(trace), 0)), trace.experts)
+        for piece in self.windows.ended(stream, trace, read):
+            self._score(piece)
+
+    def finish(self) -> None:
+        """Add what was waiting at the end of the file."""
+        for piece in self.windows.rest():
+            self._score(piece)
+
+    def _score(self, piece: HeldPiece) -> None:
+        """Score issued, mean, the scores as given, then every expert."""
+        stream, trace = piece.stream, piece.trace
         own = [floats(stream.features[name]) for name in self.scores]
         given = [expit(x) if kind == "logit" else x for x, kind in zip(own, self.scores.values(), strict=True)]
         p = np.column_stack([trace.forecast.p, trace.forecast.mean, *given, trace.experts])
@@ -254,10 +295,15 @@ class RunningScores:
         known = ~np.isnan(y)
         self.times.add(y, stream.moments("time"))
         squares, logs = losses(p[known], y[known])
-        self.squares = squares if not self.rows else self.squares + squares
-        self.logs = logs if not self.rows else self.logs + logs
-        self.rows += len(y)
+        self.squares = self.squares + squares if len(self.squares) else squares
+        self.logs = self.logs + logs if len(self.logs) else logs
         self.labelled += int(known.sum())
+        if self.report is not None:
+            self.report.add(stream, trace, piece.read)
+
+    def in_words(self) -> str:
+        """Return the Brier score of the mean, empty before the first outcome."""
+        return f"Brier {self.brier()[1]:.4f}" if self.labelled else ""
 
     def brier(self) -> Array:
         """Mean squared errors."""
@@ -288,7 +334,7 @@ def run_stream(
 
     A run that continues a state continues its row numbers. After an error the output is absent and the state unchanged.
     """
-    tally, start = RunningScores(reader.roles.scores, live.experts), clock.perf_counter()
+    tally, start = RunningScores.of(live, reader.roles, report), clock.perf_counter()
     earlier, pieces = live.status().forecasts, Pieces(reader, stopping)
     with (
         bar(run.console, "forecasting") as shown,
@@ -297,14 +343,13 @@ def run_stream(
     ):
         for piece, encoded, pause in _encoded_ahead(live, pieces, saved.is_due):
             trace = traced(live, piece.stream, encoded)
-            tally.add(trace, piece.stream)
-            if report is not None:
-                report.add(piece.stream, trace, piece.read)
+            tally.add(trace, piece.stream, piece.read)
             write(output_rows(piece.stream, trace, earlier))
             if pause:
                 saved.save(live)
             tally.seconds, tally.last = clock.perf_counter() - start, int(piece.stream.rows[-1])
-            shown.to(tally.rows, reader.share, f"Brier {tally.brier()[1]:.4f}")
+            shown.to(tally.rows, reader.share, tally.in_words())
+    tally.finish()
     tally.stopped = pieces.stopped
     return tally
 

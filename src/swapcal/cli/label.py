@@ -46,12 +46,18 @@ def label(
     target: options.Target,
     id: Annotated[str, typer.Option(help="Column with the ids of the forecasts.")],
     time: Annotated[str | None, typer.Option(help="Column with the time at which each outcome became known.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Then learn as silence what was not reported in a window that ended before this time."),
+    ] = None,
     on_bad_row: options.BadRow = OnBadRow.stop,
     positive: options.Positive = None,
 ) -> None:
     """Learn outcomes of earlier forecasts, by id, at any later time; the state file is replaced when all are learned.
 
-    Rows without an outcome stay open. Repeated outcomes are ignored, so the same file may be given again.
+    Rows without an outcome stay open. Repeated outcomes are ignored, so the same file may be given again. Windows and
+    the meaning of silence are those of the state (`swapcal forecast --matures --silence`): an outcome that comes later
+    and differs from silence is a correction, which is counted and not learned.
     Exit code 0 on success, 2 on bad input, with the state unchanged.
     """
     with running("label") as run, text.open(file) as source:
@@ -64,10 +70,20 @@ def label(
                 y = _outcomes(piece, target, positive_value, source.dialect.decimal, on_bad_row)
                 times = piece.table[time].to_pylist() if time else [None] * len(y)
                 _learn(live, piece, piece.table[id].to_pylist(), y, times, on_bad_row, counts)
+            if until is not None:
+                live.settle(_moment(until))
             save_live(live, state)
         _say(run, counts)
         say_labels(run, live.status())
         run.say_unmatched(positive_value)
+
+
+def _moment(text: str) -> float | str:
+    """Return a time as the forecasts have theirs: a number, or a date as text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _outcomes(piece: Piece, target: str, positive: Positive | None, decimal: str, on_bad_row: OnBadRow) -> list[float]:

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from swapcal.tables import outcomes
+from swapcal.tables.clock import duration
 from swapcal.tables.formats import Source, open_source
-from swapcal.tables.sources import Dialect
+from swapcal.tables.sources import Dialect, InputError
 
 
 class Order(StrEnum):
@@ -91,6 +92,33 @@ Json = Annotated[Path | None, typer.Option(help="Write the report's figures here
 Title = Annotated[str | None, typer.Option(help="Heading of the report; default: the file's name.")]
 Tolerance = Annotated[
     float, typer.Option(help="Largest error called small, as a difference of probabilities: 0.01 is one point.")
+]
+
+
+Matures = Annotated[
+    str | None,
+    typer.Option(
+        help="When each outcome is known whatever its value: a column of times or, if no column has that name, a "
+        "length of time after the forecast, such as 24h, 7d or a number in the unit of --time (seconds, for dates).",
+        metavar="COLUMN|DURATION",
+    ),
+]
+Silence = Annotated[
+    int | None,
+    typer.Option(min=0, max=1, help="Outcome of a row for which none is reported by then; default: it stays open."),
+]
+Prior = Annotated[
+    str | None,
+    typer.Option(help="What is forecast before outcomes are known: a base rate, or a column of --score.",
+                 metavar="RATE|COLUMN"),
+]  # fmt: skip
+Unseen = Annotated[
+    str | None,
+    typer.Option(
+        help="What outcomes may be that take longer than any seen: auto (default), anything, fair (delays do not "
+        "depend on outcomes), or a largest factor between the odds.",
+        metavar="auto|anything|fair|NUMBER",
+    ),
 ]
 
 
@@ -181,6 +209,46 @@ def chosen(values: Sequence[str] | None, known: Iterable[str]) -> list[str]:
         if name not in known:
             raise ValueError(f"--forecaster: given {name!r}, expected one of {', '.join(known) or 'no forecasters'}")
     return listed(values) or known
+
+
+def maturity(given: str | None, columns: Sequence[str]) -> tuple[str | None, float | None]:
+    """Return the column of --matures, or its length of time; the name of a column is that column.
+
+    Examples
+    --------
+    >>> maturity("24h", ["ends"]), maturity("90", ["ends"]), maturity("ends", ["ends"]), maturity("24h", ["24h"])
+    ((None, 86400.0), (None, 90.0), ('ends', None), ('24h', None))
+    """
+    if given is None or given in columns:
+        return given, None
+    try:
+        return None, duration("--matures", _number_or_text(given))
+    except ValueError:
+        expected = "a column of the file, or a length of time such as 90s, 24h, 7d or a number"
+        raise InputError(f"--matures: given {given!r}, expected {expected}") from None
+
+
+def outcome_settings(
+    window: float | None, silence: int | None, prior: str | None, unseen: str | None, scores: Iterable[str]
+) -> dict[str, Any]:
+    """Return those settings of `Live` about outcomes that are given; the name of a score is that score.
+
+    Examples
+    --------
+    >>> outcome_settings(60.0, 0, "0.2", None, []), outcome_settings(None, None, "0.2", "fair", ["0.2"])
+    ({'matures': 60.0, 'silence': 0, 'prior': 0.2}, {'prior': '0.2', 'unseen': 'fair'})
+    """
+    belief = prior if prior is None or prior in scores else _number_or_text(prior)
+    rule = None if unseen is None else _number_or_text(unseen)
+    named = {"matures": window, "silence": silence, "prior": belief, "unseen": rule}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def scored(values: Sequence[str] | None, columns: Sequence[str] = ()) -> dict[str, str]:

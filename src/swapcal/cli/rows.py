@@ -1,7 +1,9 @@
 """Rows of a file as the commands want them: judged columns, model columns, pieces, a hashed sample."""
 
+import heapq
+import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from swapcal.audit.levels import Timeline
 from swapcal.cli.progress import Run, bar
 from swapcal.cli.stream_table import StreamTable
 from swapcal.kernels.draw import row_marks
+from swapcal.live import Trace
 from swapcal.tables.clock import are_dates, as_times
 from swapcal.tables.delimited import Piece, in_order
 from swapcal.tables.formats import Source
@@ -109,6 +112,76 @@ class OutcomeTimes:
         if self._timeline.span is not None:
             for one in stretches(self._timeline, predicted=self._predicted):
                 run.say(f"Warning: {constant(one, self._rows)}", "red")
+
+
+# `OutcomeWindows`: what rows are scored against where silence is an outcome.
+
+
+class HeldPiece(NamedTuple):
+    """Rows whose windows have not all ended, with what was forecast for them."""
+
+    end: float
+    """of their last window"""
+    number: int
+    ends: Array
+    """of each window; minus infinity where there is none"""
+    stream: StreamTable
+    trace: Trace
+    read: StreamTable
+    """all rows that were read with them"""
+
+
+class OutcomeWindows:
+    """Rows that are scored when their windows have ended, against the outcome reported, or else silence.
+
+    If reports counted as they come, those of the last windows would count without the silence beside them. Where
+    silence has no meaning, rows count at once.
+    """
+
+    def __init__(self, window: float | None = None, silence: float | None = None) -> None:
+        self._window, self._silence, self._latest = window, silence, -math.inf
+        self._held: list[HeldPiece] = []
+        self._number = 0
+        self._places: dict[Any, tuple[HeldPiece, int]] = {}
+
+    def ended(self, stream: StreamTable, trace: Trace, read: StreamTable) -> Iterator[HeldPiece]:
+        """Add rows; yield those that can be scored now, with their outcomes."""
+        piece = HeldPiece(-math.inf, self._number, np.full(len(stream.y), -math.inf), stream, trace, read)
+        if self._silence is None or stream.time is None:
+            yield piece
+            return
+        ends = self._ends(stream, stream.time)
+        copied = replace(stream, y=stream.y.copy())
+        piece = piece._replace(end=float(ends.max()), ends=ends, stream=copied)
+        heapq.heappush(self._held, piece)
+        self._places |= {id: (piece, row) for row, id in enumerate(stream.ids or ())}
+        self._number, self._latest = self._number + 1, float(stream.time[-1])
+        while self._held and self._held[0].end < self._latest:
+            yield self._settled(heapq.heappop(self._held))
+
+    def label(self, id: Any, y: float) -> None:
+        """Enter an outcome that is reported in a row of its own."""
+        if id in self._places:
+            piece, row = self._places[id]
+            piece.stream.y[row] = y
+
+    def rest(self) -> Iterator[HeldPiece]:
+        """Yield what is left at the end of the file: rows whose window has not ended have no outcome."""
+        while self._held:
+            yield self._settled(heapq.heappop(self._held))
+
+    def _ends(self, stream: StreamTable, time: Array) -> Array:
+        own = np.full(len(stream.y), math.nan) if stream.matures is None else stream.matures
+        later = math.nan if self._window is None else time + self._window
+        ends = np.where(np.isnan(own), later, own)
+        return np.where(np.isnan(ends), -math.inf, ends)
+
+    def _settled(self, piece: HeldPiece) -> HeldPiece:
+        for id in piece.stream.ids or ():
+            self._places.pop(id, None)
+        silent = np.isnan(piece.stream.y) & np.isfinite(piece.ends)
+        y = np.where(silent, math.nan if self._silence is None else self._silence, piece.stream.y)
+        return piece._replace(stream=replace(piece.stream, y=np.where(piece.ends < self._latest, y, math.nan)))
 
 
 # What `fit` and `predict` share: columns as the model wants them, and the notes in a model file.

@@ -51,6 +51,13 @@ class Why:
 NOBODY = Why()
 
 
+def _is_moved(ticket: Any) -> Any:
+    """Tell whether the engine cannot have drawn the level p of a ticket, or of each of many in columns."""
+    p, low, high, weight = ticket[T_P], ticket[T_LOW], ticket[T_HIGH], ticket[T_WEIGHT]
+    impossible = ((p == low) & (weight == 1.0)) | ((p == high) & (weight == 0.0))
+    return (p < low) | (p > high) | ((low < high) & impossible)
+
+
 class Forecast:
     """One forecast (attributes are floats) or many (attributes are arrays of shape (n,)).
 
@@ -63,8 +70,8 @@ class Forecast:
     weight : the probability with which `high` was issued; with Blum–Mansour's mixing, levels between the two may have
         some too, and `Forecaster.distribution` returns all.
 
-    Where a `Live` allows for outcomes that it cannot have seen, `mean` and sometimes `p` move towards its prior and
-    may lie beyond `low` and `high`, which are the levels of the engine.
+    Where a `Live` allows for outcomes that it cannot have seen, `mean` moves towards its prior and may lie beyond `low`
+    and `high`, which are the levels of the engine. So does sometimes `p`; then `low` and `high` are `p` itself.
 
     Hand it back with the label, whenever that comes: ``forecaster.update(forecast, y)``. A label is learned once per
     forecast: `copy.copy` and `copy.deepcopy` give the same forecast again, closed with the first of them. A pickle is
@@ -109,6 +116,16 @@ class Forecast:
         values.flags.writeable = False
         return values
 
+    def _level(self, column: int) -> Any:
+        """Return a column of the distribution p was drawn from: p itself where that is not the engine's."""
+        if self._single:
+            row = self._tickets[0].tolist()
+            return (0.0 if column == T_WEIGHT else row[T_P]) if _is_moved(row) else row[column]
+        moved = _is_moved(self._tickets.T)
+        if not moved.any():
+            return self._column(column)
+        return np.where(moved, 0.0 if column == T_WEIGHT else self._tickets[:, T_P], self._tickets[:, column])
+
     @property
     def p(self) -> Any:
         """The issued level."""
@@ -122,17 +139,17 @@ class Forecast:
     @property
     def low(self) -> Any:
         """The lowest level that could have been issued; no end of a confidence interval."""
-        return self._column(T_LOW)
+        return self._level(T_LOW)
 
     @property
     def high(self) -> Any:
         """The highest level that could have been issued; no end of a confidence interval."""
-        return self._column(T_HIGH)
+        return self._level(T_HIGH)
 
     @property
     def weight(self) -> Any:
         """The probability of `high`."""
-        return self._column(T_WEIGHT)
+        return self._level(T_WEIGHT)
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Return p, mean, low, high and weight as columns of a DataFrame, one row per forecast.
@@ -141,8 +158,8 @@ class Forecast:
         """
         from swapcal.tables.frame import made_frame
 
-        places = {"p": T_P, "mean": T_MEAN, "low": T_LOW, "high": T_HIGH, "weight": T_WEIGHT}
-        return made_frame({name: self._tickets[:, place].tolist() for name, place in places.items()}, backend)
+        names = ("p", "mean", "low", "high", "weight")
+        return made_frame({name: np.atleast_1d(getattr(self, name)).tolist() for name in names}, backend)
 
     def explained_by(self, explain: "Callable[[int], Any]") -> Self:
         """Let `explain` answer for each row; returns the forecast."""

@@ -90,6 +90,16 @@ class Status(NamedTuple):
         """
         return [*_one_kind(self), *_order_of_arrival(self), *_unseen_share(self), *_corrected(self)]
 
+    def is_selected(self) -> bool:
+        """Tell whether the labels known are no fair sample: all of one kind while many are open, or one kind earlier.
+
+        Examples
+        --------
+        >>> Status(400, 30, 370, 0.075, 2.0, math.nan, 399.0, ones=30.0).is_selected()
+        True
+        """
+        return any(_one_kind(self)) or any(_order_of_arrival(self))
+
     def __repr__(self) -> str:
         shown = {name: value for name, value in self._asdict().items() if name in SHOWN or value not in UNREMARKABLE}
         issued = shown.pop("issued", None)

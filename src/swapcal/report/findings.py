@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -712,6 +712,10 @@ class Findings:
     """Several methods on the same rows, and what would be gained."""
     conventional: ConventionalEntry | None = None
     """Measures that fields report: calibration slope, O:E, decision curve, isotonic reliability."""
+
+    def warned(self, sentences: Iterable[str]) -> "Findings":
+        """Return the same with more warnings beside the verdict."""
+        return replace(self, headline=replace(self.headline, warnings=(*self.headline.warnings, *sentences)))
 
     @classmethod
     def of(cls, findings: "Findings | Mapping[str, Any]") -> "Findings":

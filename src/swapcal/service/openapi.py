@@ -144,6 +144,7 @@ GAUGES = {
     "held": "Outcomes that wait for their maturity or their turn",
     "parked": "Outcomes that wait for their forecast",
     "coverage": "Share of forecasts whose outcome was learned",
+    "unseen_share": "Share of outcomes that take longer than any seen so far",
     "base_rate": "Mean outcome",
     "mean_forecast": "Mean forecast of those with an outcome",
     "alarms": "Groups for whom the forecasts are off",

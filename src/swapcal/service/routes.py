@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from swapcal.losses import LossError, decide
 from swapcal.losses.parse import specify
+from swapcal.report import render
 from swapcal.service import events, history, status
 from swapcal.service import messages as m
 from swapcal.service.api_error import ApiError, unavailable
@@ -344,8 +345,18 @@ async def audit(call: Call) -> Reply:
 
 async def report(call: Call) -> Reply:
     """Show the same as a page."""
-    page = await _audited(call, lambda found: found.to_html(created_at=created_at()))
+    findings = await _audited(call, lambda found: found.to_findings(created_at=created_at()))
+    page = await run_in_threadpool(render, findings.warned(await _about_outcomes(call)))
     return Reply(page.encode(), media="text/html; charset=utf-8", more={"content-security-policy": CONTENT})
+
+
+async def _about_outcomes(call: Call) -> list[str]:
+    """Return what is unusual about a forecaster's outcomes; none where it is not learned here: its log is enough."""
+    try:
+        sentences: list[str] = await call.context.ask(call.forecaster, lambda hosted: hosted.live.status().sentences())
+    except ApiError:
+        return []
+    return sentences
 
 
 async def _audited(call: Call, present: Callable[[Any], Any]) -> Any:

@@ -98,6 +98,10 @@ class ForecasterStatus(msgspec.Struct, frozen=True):
     missing: list[Missing]
     warnings: list[str]
     """what to look at besides alarms"""
+    unseen_share: float
+    """share of outcomes that take longer than any seen so far: what they are cannot be known; 1 before the first"""
+    outcome_warnings: list[str]
+    """what is unusual about the outcomes known, each with the setting that repairs it"""
     reliability: list[dict[str, float]]
     over_time: list[dict[str, float]]
     issued: IssuedErrors | None = None
@@ -141,6 +145,8 @@ def describe(hosted: HostedForecaster) -> ForecasterStatus:
         scores=[GivenScore(*each) for each in figures.beside()],
         missing=[Missing(column, count, column in jumps) for column, count in live.missing.items()],
         warnings=[*live.warnings],
+        unseen_share=live.unseen,
+        outcome_warnings=live.sentences(),
         reliability=figures.curve(),
         over_time=figures.over_time(),
         issued=live.issued,

@@ -124,7 +124,7 @@ def forecast(
     id: str,
     target: str,
     time: str,
-    matures: str | None = None,
+    matures: Any = None,
     features: Sequence[str] | None = None,
     remember: bool = True,
     beside: int = 32,
@@ -142,7 +142,8 @@ def forecast(
     - event "refused": the row changed nothing, and the note gives the reason; the stream continues.
 
     So `audit(answers.where("y is not null"), prob="p", target="y")` audits the sink. Repeated outcomes are
-    ignored.
+    ignored. With `silence=0` a forecast whose window ends without an outcome is learned as 0 at the key's next forecast
+    after that, with the event "learned"; an outcome that comes later is a correction, and has no answer.
 
     Within a micro-batch the rows of a key are sorted by time, at equal times forecasts before outcomes, then by id; a
     late row, after a later one of an earlier micro-batch, gets the time of that one. State is kept with the
@@ -159,16 +160,19 @@ def forecast(
     target : column of outcomes in [0, 1], null where unknown
     time : column of event times: numbers, dates or timestamps
     matures : column of times by which the outcome is known whatever its value; see `Live.forecast`. An outcome that
-        comes earlier is held until the key's first forecast at or after that time
+        comes earlier is held until the key's first forecast at or after that time. If no column has that name, a length
+        of time for all forecasts: "24h", a timedelta, or a number in the unit of the times
     features : columns of the records; by default all others. Dates and times count as seconds
     remember : whether settled ids are kept, up to a million for each key and some 14 bytes each, so that a repeated
         row is recognised; without them a repeated outcome is refused, and a repeated record is forecast again
     beside : keys that each Python worker keeps in memory beside the state store, some 10 MB each: a key that is there
         need not be read, and most of the time not be written as a whole. Best as many as a worker has keys
-    settings : of `Live`, without models
+    settings : of `Live`, without models; `silence`, `prior` and `unseen` among them
     """
     parts.require_classic(stream)
     keys = [key] if isinstance(key, str) else list(key)
+    if matures is not None and matures not in stream.columns:
+        matures, settings = None, {**settings, "matures": matures}
     roles = _roles(stream, keys, id, target, time, matures, features)
     if settings.get("models"):
         raise ValueError("models: given some, expected none: they could not be kept with the state")

@@ -99,9 +99,12 @@ def state(found: Mapping[str, Any]) -> dict[str, str]:
         return _state("alarm", "Some group is off", "No single group stands out yet; look at the groups below.")
     if found.get("warnings"):
         return _state("alarm", "Values are missing", " ".join(found["warnings"]))
+    unusual = found.get("outcome_warnings", [])
     if found["labels"] < EARLY or found.get("early"):
         few = f"Figures settle after a few hundred outcomes, {EARLY} at least, and {ENOUGH} of either kind."
-        return _state("early", "Too early to tell", few)
+        return _state("early", "Too early to tell", " ".join([few, *unusual]))
+    if unusual:
+        return _state("early", "Outcomes are incomplete", " ".join(unusual))
     return _state("fine", "No alarm", "Nothing to do.")
 
 
