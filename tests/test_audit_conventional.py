@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
@@ -314,3 +315,19 @@ def test_several_classes_are_judged_together():
         ClassAudits(P[:, :4], y, classes=range(5))
     with pytest.raises(ValueError, match="y: given 4"):
         ClassAudits(P[:, :4], y, classes=range(4))
+
+
+def test_classes_are_the_columns_of_a_table_by_name():
+    rng = np.random.default_rng(0)
+    names = ["car", "bus", "walk"]
+    P = rng.dirichlet([5, 2, 1], 2000)
+    y = np.array(names)[(rng.random((2000, 1)) > P.cumsum(axis=1)).sum(axis=1).clip(0, 2)]
+    assert ClassAudits(pd.DataFrame(P, columns=names), y).condemned() == []
+    assert ClassAudits(P, y).condemned() != []  # sorted labels are another order
+    with pytest.raises(ValueError, match=r"y: given shape \(2000, 3\)"):
+        ClassAudits(P, P, classes=names)
+
+
+def test_too_many_classes_are_not_called_right():
+    many = ClassAudits(np.full((600, 60), 1 / 60), np.zeros(600, int), classes=list(range(60)))
+    assert "too many to test" in many.sentence

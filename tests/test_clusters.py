@@ -480,3 +480,24 @@ def test_comparisons_of_parts_add_up_with_their_clusters():
         assert theirs.clusters == mine.clusters
         assert theirs.small
         assert mine.clusters < LEAST_CLUSTERS
+
+
+def shared_fates(seed, clusters=120, size=12):
+    """True forecasts of rare events that all rows of a cluster share."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.5, 4, clusters)
+    y = (rng.random(clusters) < p).astype(float)
+    group = np.repeat(rng.choice(list("xyz"), clusters), size)
+    ids = np.repeat(np.arange(clusters), size)
+    return Audit(np.repeat(p, size), np.repeat(y, size), groups={"c": group}, clusters=ids)
+
+
+def test_clusters_with_hardly_any_event_are_no_evidence():
+    verdicts = [shared_fates(1000 + seed).verdict() for seed in range(20)]
+    assert sum(verdict.p_value <= 0.05 for verdict in verdicts) <= 5
+    assert all(verdict.low <= verdict.high for verdict in verdicts)
+
+
+def test_intervals_around_one_forecast_need_independent_rows():
+    with pytest.raises(ValueError, match="around: given an audit with clusters"):
+        shared_fates(0).around(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 from collections import defaultdict
@@ -628,3 +629,44 @@ def test_an_oracle_that_brackets_wrongly_is_refused() -> None:
     forecaster.run([np.array([0.5, 0.1, 0.2])], [1])
     with pytest.raises(ValueError, match="best: given"):
         forecaster.certificate()
+
+
+def test_a_record_that_is_used_again_is_kept_as_it_was():
+    rng = np.random.default_rng(0)
+    rules = [lambda x: float(x["v"][0]), lambda x: 0.5]
+    record = {"v": np.zeros(1)}
+    shared, own = (OracleForecaster(lambda level: FiniteClass(rules), levels=4, beside=()) for _ in range(2))
+    for t in range(100):
+        value = float(rng.random() < 0.5)
+        record["v"][0] = value
+        for forecaster, x in ((shared, record), (own, {"v": np.array([value])})):
+            forecaster.update(forecaster.predict(x), 1 - value if t < 20 else value)
+    assert shared.certificate().psreg == own.certificate().psreg
+
+
+def test_nothing_is_promised_once_only_some_oracles_learned_a_label():
+    class Flaky(FiniteClass):
+        fails = False
+
+        def __init__(self, level):
+            super().__init__([lambda x: 0.0, lambda x: 1.0])
+            self.level = level
+
+        def update(self, x, y, weight):
+            if Flaky.fails and self.level > 0.5:
+                raise RuntimeError
+            super().update(x, y, weight)
+
+    forecaster = OracleForecaster(Flaky, levels=1, beside=())
+    assert forecaster.certificate().theorem is not None
+    for t in range(60):
+        forecast = forecaster.predict(t)
+        Flaky.fails = True
+        with contextlib.suppress(RuntimeError):
+            forecaster.update(forecast, 1.0)
+        Flaky.fails = False
+        if not forecast.learned:
+            forecaster.update(forecast, 0.0)
+    certificate = forecaster.certificate()
+    assert certificate.theorem is None
+    assert certificate.holds()

@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from swapcal import Forecaster, bounds
@@ -407,3 +408,13 @@ def test_the_certificate_reads_as_it_is():
     assert "11 groups seen and the 500 outcomes learned" in str(found)
     assert found.as_dict()["groups"] == 11
     assert "<" in forecaster._repr_html_()
+
+
+def test_integers_of_a_table_stay_apart_beside_a_gap():
+    first = 2**53
+    frame = pd.DataFrame({"id": [first, first + 1, first + 2, first + 3], "b": [1, 2, np.nan, 3]})
+    nullable = frame.astype({"b": "Int64"})
+    for table in (frame, nullable):
+        forecaster = Forecaster.sparse(columns=2)
+        forecaster.run(table, np.zeros(4))
+        assert forecaster.groups == 8

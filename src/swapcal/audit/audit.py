@@ -553,7 +553,7 @@ class Audit:
         """Return how often outcomes happened where this audit's predictions were like p: how sure one forecast is.
 
         Over the rows on p's level, over those of them in each of the groups given, and over each group as a whole, with
-        95 % intervals, one at a time.
+        95 % intervals for independent rows, one at a time. Raises ValueError if clusters were named.
 
         Parameters
         ----------
@@ -571,6 +571,8 @@ class Audit:
         shift = night, forecasts of 0.2: 29.1 % of 945 rows (26.3 to 32.1 %)
         shift = night: 44.3 % of 1,967 rows (42.1 to 46.5 %)
         """
+        if self.sums.tally.clusters is not None:
+            raise ValueError("around: given an audit with clusters, expected independent rows: its intervals need them")
         return observed_around(self.sums, p, groups or {})
 
     def to_frame(self, kind: str = "groups", *, backend: str = "pandas", tolerance: float = TOLERANCE) -> Any:

@@ -19,7 +19,7 @@ from swapcal.losses import Loss
 from swapcal.report import Findings, card, render
 from swapcal.report.card import as_page
 from swapcal.report.findings import ComparedPredictor, ComparisonEntry, Difference, GroupDifference
-from swapcal.tables.frame import JudgedColumns, made_frame
+from swapcal.tables.frame import JudgedColumns, Table, is_table, made_frame
 
 # A comparison as plain data, and in sentences a reader without statistics understands.
 
@@ -416,18 +416,23 @@ def two(names: Sequence[str], argument: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
+MOST_CLASSES = 50
+"""An audit's p-value is at least 0.001: of more classes none can reach 5 % after the correction."""
+
+
 class ClassAudits:
     """Predictions of several classes: an `Audit` of each class against the rest, and one test over all of them.
 
     A class's p-value is that of its audit, simultaneous over its groups, features and ranges, then corrected for the
     number of classes (Holm): the probability that any class whose predictions are right is condemned is at most 5 %.
-    An audit's p-value is at least 0.001, so of more than 50 classes none can be condemned.
+    Of more than `MOST_CLASSES` none can be condemned, and the sentence says so.
 
     Parameters
     ----------
     P : (rows, classes) predicted probabilities
     y : (rows,) labels
-    classes : labels in the order of the columns; default the sorted labels that occur
+    classes : labels in the order of the columns; by default the names of the columns of a table, else the sorted labels
+        that occur
     columns : groups, weights, time, levels, title, seed and so on, as `Audit` takes them
 
     Examples
@@ -446,10 +451,14 @@ class ClassAudits:
 
     def __init__(self, P: Any, y: Any, classes: Sequence[Any] | None = None, **columns: Any) -> None:
         given, labels = np.asarray(P, dtype=np.float64), np.asarray(y)
-        known = sorted(set(labels.tolist())) if classes is None else list(classes)
+        named_columns = Table(P).columns if is_table(P) else None
+        seen = labels.tolist() if labels.ndim == 1 else []
+        known = list(dict.fromkeys(named_columns or sorted(set(seen)))) if classes is None else list(classes)
         if given.ndim != 2 or given.shape[1] != len(known):
             raise ValueError(f"P: given shape {given.shape}, expected a column for each of {len(known)} classes")
-        strange = [label for label in dict.fromkeys(labels.tolist()) if label not in known]
+        if labels.shape != given.shape[:1]:
+            raise ValueError(f"y: given shape {labels.shape}, expected ({len(given)},), a label for each row")
+        strange = [label for label in dict.fromkeys(seen) if label not in known]
         if strange:
             raise ValueError(f"y: given {strange[0]!r}, expected one of the classes {known[:12]}")
         self.audits = {str(name): Audit(given[:, k], labels == name, **columns) for k, name in enumerate(known)}
@@ -473,6 +482,8 @@ class ClassAudits:
     def sentence(self) -> str:
         """The answer over all classes."""
         found, count = self.condemned(), f"{len(self.audits):,} classes (corrected for testing all, 5 % overall)"
+        if len(self.audits) > MOST_CLASSES:
+            return f"{len(self.audits):,} classes are too many to test: at most {MOST_CLASSES} can be."
         if not found:
             return f"No error beyond chance was found for any of {count}."
         return f"Errors beyond chance for {listed(found)}, of {count}."

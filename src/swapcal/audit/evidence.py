@@ -303,7 +303,8 @@ class Evidence:
         if not tested:
             whole = gap_intervals(self.sums.tally.table.sum(axis=0)[None], np.array([self.sizes.null.alone]))
             ends, high = [*ends, (float(whole[1][0]), float(whole[2][0]))], 0.0
-        return max([low, *(max(a, -b) for a, b in ends)]), max([high, *(max(-a, b) for a, b in ends)])
+        low = max([low, *(max(a, -b) for a, b in ends)])
+        return low, max([low, high, *(max(-a, b) for a, b in ends)])
 
     def _contradictions(self) -> list[Finding]:
         """Levels whose predictions of exactly 0 or 1 were contradicted: no simulation draws that, so none tests it."""
@@ -403,7 +404,8 @@ class Evidence:
         tally = self.sums.tally
         if tally.clusters is None:
             return None
-        return Between(self.residuals, signed(self.design, tally), *tally.least())
+        size = float(tally.table[:, kernel.ROWS].sum()) / max(tally.clusters.clusters, 1)
+        return Between(self.residuals, signed(self.design, tally), *tally.least(), size)
 
     def few_clusters(self) -> int:
         """Return how many groups and ranges of numbers have rows of too few clusters to be tested."""

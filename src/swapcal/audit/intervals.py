@@ -26,12 +26,14 @@ LEAST_VARIANCE = 10.0
 
 
 class Between(NamedTuple):
-    """What is known of clusters: residual sums observed and with their signs drawn, and their smallest keys."""
+    """What is known of clusters: residual sums observed and with their signs drawn, their smallest keys, their size."""
 
     observed: Residuals
     signed: Residuals
     rows: Keys
     members: Keys
+    size: float
+    """Rows of a cluster on average."""
 
     def draws(self) -> Iterator[Residuals]:
         """Yield the observed sums, then those of all draws, some at a time."""
@@ -91,7 +93,10 @@ class ScanStatistic:
             larger = self._pooled(self._between(between), variance)
             self.inflation = np.divide(larger, variance, out=self.inflation, where=variance > 0)
             variance = larger
-            usable = tested & (coins >= LEAST_VARIANCE * unit * worth * self.inflation)
+            # Rows of one cluster may all share their outcome, so its events count as one at worst; the inflation seen
+            # in a cell with hardly any event is no evidence that they do not.
+            fewest = LEAST_VARIANCE * unit * worth * np.maximum(self.inflation, between.size)
+            usable = tested & (coins >= fewest)
             usable &= self.clusters >= LEAST_CLUSTERS
         self._root, self._penalty = _prices(variance, usable)
 

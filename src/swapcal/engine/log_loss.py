@@ -20,6 +20,7 @@ from swapcal.engine.forecast import FixedLevelsPlayer, Forecast
 from swapcal.kernels import log_loss as kernel
 from swapcal.kernels.log_loss import LogMemory, LogScratch
 from swapcal.kernels.state import RunOptions
+from swapcal.kernels.tally import FLOOR
 
 KIND, VERSION = "log-loss", 1
 MOST_EXPERTS = 1 << 16
@@ -57,8 +58,8 @@ class LogCertificate:
     rounding, clipping : Σ D_t, fixed when forecasts are issued, and what wishes lost by being held between the lowest
         and the highest level.
     learning : psreg = rounding + clipping + learning, what the mixtures lost to the best rule of their level.
-    bound : on psreg: rounding + clipping + the price of each level's best rule; None once an outcome came late or a row
-        had a weight other than 1.
+    bound : on psreg: rounding + clipping + the price of each level's best rule, and 1e-6 a row for wishes nearer to 0
+        or 1 than that; None once an outcome came late or a row had a weight other than 1.
     theorem : on psreg, from the number of rounds, levels and experts only (`bounds.log_psreg`); None likewise.
     drawn_klcal : KL calibration of the levels p as they were drawn.
     rounds, late, levels, experts, weight : outcomes learned, late ones among them, levels, experts, and the rounds,
@@ -253,7 +254,7 @@ def _certify(state: LogMemory) -> LogCertificate:
         rounding=rounding,
         clipping=clipping,
         learning=float(np.sum(state.lost[played] - best)) - clipping,
-        bound=rounding + clipping + float(price.sum()) if claimed else None,
+        bound=rounding + clipping + float(price.sum()) + FLOOR * float(n.sum()) if claimed else None,
         theorem=float(bounds.log_psreg(rounds, experts, len(state.z) - 1)) if claimed else None,
         drawn_klcal=float(np.sum(_loss_of(state.z[drawn], d, hits) - _loss_of(hits / d, d, hits))),
         rounds=rounds,

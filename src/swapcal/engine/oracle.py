@@ -114,7 +114,8 @@ class OracleForecaster(Writable):
         needs oracles with `newborn`: how the oracle of a new level starts.
     beside : learners that join the oracle on every level: "ridge", the engine's own, for which x must be an array in
         X (first coordinate ½, norm at most 1), and further functions as `make`. Exponential weights combine them, at
-        a cost of at most 2 ln M a level for M learners. () for none: then x may be anything the oracle understands.
+        a cost of at most 2 ln M a level for M learners, labels on time and weights up to 1. () for none: then x may be
+        anything the oracle understands.
     seed : of the draws between levels.
     mixing : "hedge" (two neighbouring levels) or "blum-mansour" (a stationary distribution over all levels, as in the
         paper; every oracle predicts in every row).
@@ -196,8 +197,8 @@ class OracleForecaster(Writable):
 
         Parameters
         ----------
-        x : what the oracles understand; arrays, dicts and lists are copied, anything else must stay as it is until the
-            label was learned.
+        x : what the oracles understand; arrays and collections are copied, anything else must stay as it is for as
+            long as the forecaster keeps its rows.
         event : an id (int, str or bytes) that determines the draw between the levels; by default the draw depends on
             the number of labels learned and on x, of which arrays, numbers, text and collections of them count.
         """
@@ -216,15 +217,20 @@ class OracleForecaster(Writable):
         """Learn the label of a forecast, in {0, 1} or [0, 1], as if it came `weight` times; at any time, in any order.
 
         If an oracle raises, the label counts nowhere and the forecast stays open. Oracles of the row that had learned
-        it before keep it, and are left out when `update` is called with that forecast again.
+        it before keep it, and are left out when `update` is called with that forecast again. From then on no bound or
+        theorem of the oracles is claimed: what they learned is no longer what is counted.
         """
         Forecast.check_open(forecast, self._owner)
         label, count = _validate.label(y), _weight(weight)
         given: Any = forecast._contexts
         x, history, played, taught = given
         self._check_known(forecast, x)
-        for slot, alpha, *_ in played:
-            self._teach(int(slot), x, label, alpha * count, taught)
+        try:
+            for slot, alpha, *_ in played:
+                self._teach(int(slot), x, label, alpha * count, taught)
+        except BaseException:
+            self._heavy += bool(taught)
+            raise
         self._enter(forecast, x, label, count, played)
         self._late += history != self._history
         self._heavy += count > 1.0
@@ -493,10 +499,10 @@ def _weight(value: Any) -> float:
 
 
 def _kept(x: Any) -> Any:
-    """Return x as the forecast keeps it: a copy of what is easily changed."""
+    """Return x as the forecast and the log keep it: arrays and collections are copied with all they hold."""
     if isinstance(x, np.ndarray):
         return np.array(x)
-    return copy.copy(x) if isinstance(x, dict | list) else x
+    return copy.deepcopy(x) if isinstance(x, dict | list | tuple | set) else x
 
 
 def _mark(x: Any) -> bytes:

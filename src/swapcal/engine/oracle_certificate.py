@@ -337,7 +337,7 @@ class OracleRun(NamedTuple):
     late: int
     """Labels of outdated forecasts."""
     heavy: int
-    """Labels with a weight above 1."""
+    """Labels with a weight above 1, or that only some of their oracles learned."""
     dim: int | None
     """Coordinates that ridge beside the oracles reads; None without it."""
     uniform: bool

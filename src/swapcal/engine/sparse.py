@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -219,7 +220,10 @@ def _bools(values: Any) -> Keys:
 
 def _as_objects(X: Any) -> Any:
     """Return rows as an array that keeps integers and texts apart."""
-    if hasattr(X, "__array__") or hasattr(X, "to_numpy"):
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):  # column by column: as one array, integers beside a gap would become floats
+        X = zip(*(frame[name].to_list() for name in frame.columns), strict=True)
+    elif hasattr(X, "__array__"):
         return np.asarray(X)
     rows = [list(row) for row in X]
     if len({len(row) for row in rows}) > 1:
@@ -232,7 +236,7 @@ def _as_objects(X: Any) -> Any:
 
 def _key(value: Any, seen: dict[Any, int]) -> int:
     """Return the key of one value; of equal ones at the second time from `seen`."""
-    if value is None or value != value:
+    if value is None or type(value).__name__ == "NAType" or value != value:  # comparing pandas' NA raises
         return 0
     if isinstance(value, str):
         if (key := seen.get(value)) is None:
