@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
@@ -318,6 +317,7 @@ def test_several_classes_are_judged_together():
 
 
 def test_classes_are_the_columns_of_a_table_by_name():
+    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     names = ["car", "bus", "walk"]
     P = rng.dirichlet([5, 2, 1], 2000)

@@ -181,3 +181,19 @@ def test_why_a_forecast_changed_since_yesterday_adds_up() -> None:
     assert type(before).from_dict(json.loads(json.dumps(before.to_dict()))) == before
     moved = live.preview(same | {"shop": "b"}).explain().since(now)
     assert {"shop = a", "shop = b"} <= {term.name for term in moved}
+
+
+def test_only_an_explanation_can_be_compared_with():
+    live = Live()
+    live.forecast({"x": 1.0}, id=1)
+    for other in (None, 3):
+        with pytest.raises(TypeError, match="before: given"):
+            live.explain(1).since(other)
+
+
+def test_a_series_is_previewed_as_it_is_forecast():
+    pd = pytest.importorskip("pandas")
+    live = Live(scores=["s"])
+    record = pd.Series({"s": 0.3, "x": 1.0})
+    live.forecast(record, id=0)
+    assert live.preview(record).mean == live.forecast(record, id=1).mean

@@ -579,3 +579,12 @@ def test_rows_before_a_later_alarm_count_when_monitors_are_joined():
     assert joined.alarms()[0].low == pytest.approx(whole.alarms()[0].low)
     beside = parts[1] + parts[0]
     assert beside._bets.bet_state.marks[0, 0, BEFORE] == whole._bets.bet_state.marks[0, 0, BEFORE]
+
+
+def test_the_sentence_of_clusters_says_what_was_tested():
+    monitor = Monitor(clusters="patient")
+    for start in (0, 40):
+        ids = np.arange(start, start + 40) % 40
+        monitor.add({"patient": ids}, np.full(40, 0.5), np.arange(40) % 2)
+    assert "80 rows" in monitor.summary()["sentence"]
+    assert "Tested: 40 clusters, each once" in monitor.summary()["sentence"]

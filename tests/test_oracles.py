@@ -489,3 +489,11 @@ def test_oracles_refuse_states_that_are_not_theirs() -> None:
     broken.arrays["theta"] = np.full_like(broken.arrays["theta"], np.nan)
     with pytest.raises(ArchiveError, match="theta"):
         Ridge(0.5, 3).restore(broken)
+
+
+def test_swap_regret_refuses_rows_that_do_not_fit():
+    regression = pytest.importorskip("sklearn.linear_model").LinearRegression()
+    with pytest.raises(ValueError, match="X: given 6 rows, expected 4"):
+        swap_regret([0.5] * 4, [0, 1, 0, 1], np.arange(6.0)[:, None], regression)
+    with pytest.raises(ValueError, match="levels: given 0"):
+        swap_regret([0.5] * 4, [0, 1, 0, 1], np.arange(4.0)[:, None], regression, levels=0)

@@ -7,7 +7,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from swapcal import Forecaster, bounds
@@ -411,6 +410,7 @@ def test_the_certificate_reads_as_it_is():
 
 
 def test_integers_of_a_table_stay_apart_beside_a_gap():
+    pd = pytest.importorskip("pandas")
     first = 2**53
     frame = pd.DataFrame({"id": [first, first + 1, first + 2, first + 3], "b": [1, 2, np.nan, 3]})
     nullable = frame.astype({"b": "Int64"})
@@ -418,3 +418,8 @@ def test_integers_of_a_table_stay_apart_beside_a_gap():
         forecaster = Forecaster.sparse(columns=2)
         forecaster.run(table, np.zeros(4))
         assert forecaster.groups == 8
+
+
+def test_an_integer_without_a_successor_is_refused():
+    with pytest.raises(ValueError, match="groups: given .*9223372036854775807"):
+        Forecaster.sparse(columns=1).predict(np.array([2**63 - 1]))

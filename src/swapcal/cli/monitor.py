@@ -25,6 +25,7 @@ from swapcal.tables.sources import InputError
 
 BATCH_ROWS = 1 << 17
 MOST_SHOWN = 10
+MOST_WARNINGS = 3
 QUIET, ALARM = 0, 1
 
 
@@ -174,13 +175,16 @@ def _write(summary: dict[str, Any], json: Path | None, out: Path | None) -> None
 def _show(summary: dict[str, Any], console: Console) -> None:
     style = "red" if summary["alarmed"] else "green"
     console.print(summary["sentence"], style=style, markup=False, highlight=False)
-    for warning in summary["warnings"]:
-        console.print(f"Warning: {warning}", style="yellow", markup=False, highlight=False)
     alarms = summary["alarms"] + [alarm for alarm in summary["log"] if alarm not in summary["alarms"]]
     for alarm in alarms[:MOST_SHOWN]:
         console.print(f"  {alarm['sentence']}", markup=False, highlight=False)
     more = len(alarms) - MOST_SHOWN
     if more > 0:
         console.print(f"  … and {more:,} more.", markup=False, highlight=False)
+    warnings = summary["warnings"]
+    for warning in warnings[:MOST_WARNINGS]:
+        console.print(f"Warning: {warning}", style="yellow", markup=False, highlight=False)
+    if len(warnings) > MOST_WARNINGS:
+        console.print(f"… and {len(warnings) - MOST_WARNINGS:,} more warnings.", style="yellow", highlight=False)
     life = summary["lifetime"]
     console.print(f"Lifetime test: p = {life['p_value']:.2g}, valid at every look.", markup=False, highlight=False)

@@ -99,6 +99,10 @@ def swap_regret(
     counts = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)
     if counts.shape != p.shape or not (counts >= 0).all():
         raise ValueError(f"weight: given shape {counts.shape}, expected ({len(p)},) numbers of at least 0")
+    if hasattr(X, "__len__") and len(X) != len(p):
+        raise ValueError(f"X: given {len(X)} rows, expected {len(p)}, one per forecast")
+    if levels is not None and levels < 1:
+        raise ValueError(f"levels: given {levels}, expected an integer of at least 1")
     cells = p if levels is None else np.minimum(np.floor(p * levels), levels - 1) / levels
     known, cell = np.unique(cells, return_inverse=True)
     if levels is None and len(known) > max(2, len(p) // 2):

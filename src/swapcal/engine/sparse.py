@@ -202,6 +202,8 @@ def group_keys(X: Any, columns: int) -> Keys:
     values = X if isinstance(X, np.ndarray) else _as_objects(X)
     if values.ndim != 2 or values.shape[1] != columns:
         raise ValueError(f"groups: given shape {values.shape}, expected (rows, {columns})")
+    if values.dtype.kind in "iu" and np.any(values >= 2**63 - 1):
+        raise _first_fault(values)
     if values.dtype.kind in "biu" and values.dtype != np.uint64:
         return (
             np.maximum(values.astype(np.int64) + 1, 0).view(np.uint64) if values.dtype.kind != "b" else _bools(values)

@@ -109,6 +109,8 @@ class Explanation:
         >>> [(term.name, round(term.amount, 4)) for term in today.since(yesterday)]
         [('shop = b', 0.02)]
         """
+        if not isinstance(before, Explanation):
+            raise TypeError(f"before: given {type(before).__name__}, expected an Explanation")
         amounts: dict[Name, float] = defaultdict(float)
         amounts[BASE] = self.base - before.base
         for sign, why in ((1.0, self), (-1.0, before)):

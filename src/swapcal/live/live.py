@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -427,6 +428,8 @@ class Live:
 
         One record gives numbers, as in `forecast`; many give arrays.
         """
+        if nw.dependencies.is_pandas_like_series(records):
+            records = record_of(records)
         single = isinstance(records, Mapping)
         learner = self._learner
         rows = learner.rows(self.contexts.encode(records, learn=False), None, self._open_forecasts.forecasts)

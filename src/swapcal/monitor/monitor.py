@@ -424,7 +424,11 @@ class Monitor:
 
     def _sentence(self, alarms: list[Alarm], rejected: bool) -> str:
         ended = sum(bool(np.isfinite(episode.ended)) for episode in self._episodes())
-        return sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows, ended)
+        found = sentence(alarms, rejected, self.settings.tolerance, len(self.groups()), self.rows, ended)
+        if self.settings.clusters is None or not self.rows:
+            return found
+        bets = counted(len(self._bets.clusters), "cluster")
+        return f"{found} Tested: {bets}, each once; later rows of a cluster are not."
 
     def _over_time(self, group: str) -> dict[str, Any]:
         """Return the evidence against a group over time, as plain data."""
