@@ -421,5 +421,5 @@ def test_integers_of_a_table_stay_apart_beside_a_gap():
 
 
 def test_an_integer_without_a_successor_is_refused():
-    with pytest.raises(ValueError, match="groups: given .*9223372036854775807"):
+    with pytest.raises(ValueError, match=r"groups: given .*9223372036854775807"):
         Forecaster.sparse(columns=1).predict(np.array([2**63 - 1]))
