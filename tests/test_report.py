@@ -510,6 +510,7 @@ def test_the_page_of_two_predictors_begins_with_what_changed() -> None:
     lead, verdict = page.text.split("Too few rows.")[0], page.text.index("Too few rows.")
     assert page.text.index("new is better than old.") < verdict
     assert "median of 2: 1.5 points before, 2.0 after" in lead
+    assert "the audit of New model" in lead
     assert "lower after in 1, higher or equal in 1" in lead
     assert lead.index("2.0 → 1.0") < lead.index("1.0 → 3.0")
 

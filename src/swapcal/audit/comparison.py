@@ -163,7 +163,8 @@ def groups_sentence(names: tuple[str, str], groups: Sequence[GroupDifference]) -
         return ""
     small = sum(one.small for one in groups)
     better, worse = (sum(one.word == word for one in groups) for word in ("better", "worse"))
-    left = f" {small:,} expect fewer than {LEAST_EVENTS:g} of the rarer outcome: not tested." if small else ""
+    many = "expects" if small == 1 else "expect"
+    left = f" {small:,} {many} fewer than {LEAST_EVENTS:g} of the rarer outcome: not tested." if small else ""
     return (
         f"Of {len(groups):,} groups, {better:,} are significantly better under {names[1]} than under {names[0]}, "
         f"{worse:,} worse (corrected for testing {len(groups) - small:,} groups, {100 * ALPHA:g} % overall).{left}"

@@ -19,6 +19,7 @@ from swapcal.report.html import (
     given,
     join,
     legend,
+    named,
     p_value,
     percent,
     points,
@@ -41,7 +42,7 @@ def headline(findings: Findings) -> Html:
     answer = findings.headline
     detail = answer.detail
     parts = [
-        prose(badge(answer.verdict), style="kicker"),
+        prose(badge(answer.verdict), _subject(findings), style="kicker"),
         prose(clip(answer.sentence, SENTENCE_LENGTH), style="sentence"),
         prose(clip(detail, 2 * SENTENCE_LENGTH), style="detail") if detail else "",
         *(
@@ -51,6 +52,14 @@ def headline(findings: Findings) -> Html:
         strip(answer),
     ]
     return tag("div", *parts, class_="headline")
+
+
+def _subject(findings: Findings) -> Html:
+    """Name the predictor that the verdict is about, where there are two."""
+    if findings.comparison is None:
+        return Html("")
+    after = findings.comparison.predictors[1]
+    return join([": the audit of ", named(after.name, after.title)])
 
 
 def strip(answer: Headline) -> Html:
