@@ -203,3 +203,21 @@ def test_a_forecast_that_expired_ends_no_window():
     assert shop.hosted.overdue(shop.clock.now)
     settle(shop)
     assert [event.id for event in shop.store.logs["shop"] if event.kind == SILENCE] == ["b"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outcomes_of_one_moment_count_alike_however_they_are_batched(seed):
+    rng = np.random.default_rng(seed)
+    shop = hand(matures=0.05)
+    made = 0
+    for _ in range(60):
+        ids = [f"{made + k}" for k in range(int(rng.integers(1, 4)))]
+        shop.forecasts(*(row(id, {"city": "Rome"}) for id in ids))
+        for id in ids:
+            if rng.random() < 0.8:
+                shop.outcome(id, float(rng.random() < 0.3))
+        made += len(ids)
+        shop.clock.now += float(rng.exponential(0.02))
+        if rng.random() < 0.5:
+            shop.worker._settle_windows()
+    assert_follows_from_log(shop)

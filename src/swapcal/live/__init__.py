@@ -3,10 +3,9 @@
 from swapcal.live.live import Live
 from swapcal.live.open_forecasts import ConflictingLabelError, ExpiredIdError, Status, UnknownIdError
 from swapcal.live.refit import Refit
-from swapcal.live.scheduler import CORRECTED, Learned, Trace
+from swapcal.live.scheduler import Learned, Trace
 
 __all__ = [
-    "CORRECTED",
     "ConflictingLabelError",
     "ExpiredIdError",
     "Learned",

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from swapcal.live import CORRECTED, ExpiredIdError
+from swapcal.live import ExpiredIdError
+from swapcal.live.scheduler import CORRECTED
 from swapcal.service import events
 from swapcal.service.api_error import ApiError
 from swapcal.service.events import (

@@ -10,8 +10,9 @@ import numpy as np
 
 from swapcal.archive import State
 from swapcal.arrays import Array
-from swapcal.live import CORRECTED, Learned, Live
+from swapcal.live import Learned, Live
 from swapcal.live.monitor_feed import enter
+from swapcal.live.scheduler import CORRECTED
 from swapcal.monitor import Monitor
 from swapcal.service import events as bodies
 from swapcal.service.events import (
@@ -442,7 +443,8 @@ class HostedForecaster:
 
     def _arrival(self, label: OutcomeRowIn, opened: OpenForecast, now: float) -> float | None:
         """Return when an outcome came by the learner's clock, not before its forecast."""
-        when = self._present(now) if label.time is None and self.clock == SERVICE else label.time
+        by_service = now if self.settings.silence is None else self.latest  # whatever came in the same batch
+        when = by_service if label.time is None and self.clock == SERVICE else label.time
         if when is None or opened.moment is None:
             return when
         return max(when, opened.moment)
