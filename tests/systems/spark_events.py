@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from swapcal import Live
 
 ROLES = {"key": "shop", "id": "id", "target": "y", "time": "at", "matures": "known"}
-SETTINGS: dict[str, Any] = {"groups": ["colour"], "seed": 3}
+SETTINGS: dict[str, Any] = {"groups": ["colour"], "seed": 3, "unseen": "fair"}
+"""What cannot have been seen is counted by the rows of a micro-batch, so answers to it depend on where batches end."""
 SCHEMA = "shop string, id long, at timestamp, known timestamp, price double, colour string, y double"
 
 
