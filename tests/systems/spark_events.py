@@ -17,7 +17,7 @@ from swapcal import Live
 
 ROLES = {"key": "shop", "id": "id", "target": "y", "time": "at", "matures": "known"}
 SETTINGS: dict[str, Any] = {"groups": ["colour"], "seed": 3, "unseen": "fair"}
-"""What cannot have been seen is counted by the rows of a micro-batch, so answers to it depend on where batches end."""
+"""With the default of `unseen`, answers after a kill differed from those of one `Live` per key; cause unknown."""
 SCHEMA = "shop string, id long, at timestamp, known timestamp, price double, colour string, y double"
 
 
